@@ -1,0 +1,632 @@
+"""What every memory provider and every caller share.
+
+The Python form of the memory adapter contract (seed 000, "Required Adapter Contract"): scopes,
+sources, usage, requests, replies, capabilities, the `Adapter` base class and the error tree.
+Models are frozen and reject unknown fields. Times are timezone-aware UTC, money is US dollars as
+`Decimal`, durations are milliseconds, sizes are tokens.
+
+An adapter raises only the errors below, each with a message a person can act on:
+
+    MemtuiError
+    ├── Unavailable   the provider is slow, down or answered nonsense
+    ├── NotFound      the record, namespace or binding does not exist
+    ├── Conflict      the record changed since the caller read it
+    ├── Denied        the caller may not do this, or the binding is read-only
+    ├── Invalid       the request cannot be right whoever sends it
+    └── Unsupported   the provider has no such ability
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+
+Json = dict[str, Any]
+"""A JSON object."""
+
+UtcDatetime = Annotated[AwareDatetime, AfterValidator(lambda value: value.astimezone(UTC))]
+"""A timezone-aware moment, kept in UTC."""
+
+Usd = Annotated[
+    Decimal,
+    Field(ge=0, decimal_places=12),
+    AfterValidator(lambda value: Decimal(format(value.normalize(), "f"))),
+]
+"""US dollars, to a millionth of a millionth, without trailing zeros."""
+
+
+class MemtuiError(Exception):
+    """Base of every error that memtui raises on purpose; its text is one sentence for a person."""
+
+
+class Unavailable(MemtuiError):
+    """The provider could not be reached, timed out, or answered something unreadable.
+
+    `sent` tells whether the request may have reached the provider; for a mutation that means the
+    outcome is unknown.
+    """
+
+    def __init__(self, message: str, *, sent: bool = False) -> None:
+        super().__init__(message)
+        self.sent = sent
+
+
+class NotFound(MemtuiError):
+    """What was asked for does not exist in the scope it was asked in."""
+
+
+class Conflict(MemtuiError):
+    """The record is no longer what the caller based its change on.
+
+    `current` is the record as the provider holds it now (None: it is gone), `proposed` the text
+    the caller wanted to put there.
+    """
+
+    def __init__(
+        self, message: str, *, current: Record | None = None, proposed: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.current = current
+        self.proposed = proposed
+
+
+class Denied(MemtuiError):
+    """The caller is not allowed to do this, or the target is read-only."""
+
+
+class Invalid(MemtuiError):
+    """The request is malformed or out of bounds."""
+
+
+class Unsupported(MemtuiError):
+    """The provider does not offer this ability; its capabilities say so."""
+
+
+class Model(BaseModel):
+    """Base of the contract's values: frozen, no unknown fields."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class SourceKind(StrEnum):
+    """Where a memory can come from (seed 000, "Memory source reference")."""
+
+    ISSUE_COMMENT = "issue_comment"
+    ISSUE_DOCUMENT = "issue_document"
+    ISSUE = "issue"
+    RUN = "run"
+    ACTIVITY = "activity"
+    MANUAL_NOTE = "manual_note"
+    EXTERNAL_DOCUMENT = "external_document"
+
+
+class OperationType(StrEnum):
+    """What an operation did. The first five are seed 000's; the rest make the log complete."""
+
+    WRITE = "write"
+    QUERY = "query"
+    FORGET = "forget"
+    BROWSE = "browse"
+    CORRECT = "correct"
+    GET = "get"
+    HISTORY = "history"
+    EXPLAIN = "explain"
+    PROFILE = "profile"
+    SYNC = "sync"
+    NAMESPACES = "namespaces"
+    UNDO = "undo"
+    CONFIGURE = "configure"
+
+    @property
+    def mutates(self) -> bool:
+        """Whether it changes what a provider or the control plane holds."""
+        return self in _MUTATIONS
+
+
+_MUTATIONS = frozenset(
+    {
+        OperationType.WRITE,
+        OperationType.FORGET,
+        OperationType.CORRECT,
+        OperationType.SYNC,
+        OperationType.UNDO,
+        OperationType.CONFIGURE,
+    }
+)
+
+
+class OperationStatus(StrEnum):
+    """How an operation ended. `UNKNOWN`: it was begun and nobody saw its end."""
+
+    OK = "ok"
+    ERROR = "error"
+    DENIED = "denied"
+    CONFLICT = "conflict"
+    UNKNOWN = "unknown"
+
+
+class QueryIntent(StrEnum):
+    """What a query is for; a preamble goes into a prompt, an answer to a person."""
+
+    AGENT_PREAMBLE = "agent_preamble"
+    ANSWER = "answer"
+    BROWSE = "browse"
+
+
+class WriteMode(StrEnum):
+    """`UPSERT` replaces the record of the same id or key; `SUMMARIZE` lets the provider condense."""
+
+    APPEND = "append"
+    UPSERT = "upsert"
+    SUMMARIZE = "summarize"
+
+
+class Capabilities(Model):
+    """What a provider can do beyond write, query, get and forget."""
+
+    profile: bool = False
+    browse: bool = False
+    correction: bool = False
+    async_ingestion: bool = False
+    """A write is searchable later, not at once."""
+    multimodal: bool = False
+    provider_managed_extraction: bool = False
+    """What is written is not what is stored: the provider extracts its own records from it."""
+    writable: bool = True
+    """False: the provider only reads; write, forget and correct raise `Unsupported`."""
+    sync: bool = False
+    explain: bool = False
+    history: bool = False
+    namespaces: bool = False
+    restore: bool = False
+    """`snapshot` and `restore` put a record back exactly as it was, id included."""
+    keeps_ids: bool = False
+    """A write with a `record_id` stores the record under that id."""
+    expiry: bool = False
+    pin: bool = False
+    validity: bool = False
+    """Records carry a validity window; history of a key is kept."""
+    full_text: bool = False
+    semantic: bool = False
+    watch: bool = False
+
+    def words(self) -> list[str]:
+        """The abilities that are there, as words for a person."""
+        return [name.replace("_", " ") for name, value in self if value]
+
+
+class Scope(Model):
+    """Whose memory: the company always, the rest as narrow as the caller knows."""
+
+    company_id: Annotated[str, Field(min_length=1, max_length=200)]
+    agent_id: str | None = None
+    project_id: str | None = None
+    issue_id: str | None = None
+    run_id: str | None = None
+    subject_id: str | None = None
+    """The external or user identity that the memory is about."""
+
+
+class SourceRef(Model):
+    """The provenance handle: the work object that a memory or an operation comes from."""
+
+    kind: SourceKind
+    company_id: str
+    issue_id: str | None = None
+    comment_id: str | None = None
+    document_key: str | None = None
+    run_id: str | None = None
+    activity_id: str | None = None
+    external_ref: str | None = None
+    """A URL, a path with an optional `:line`, or any reference that the kind's owner understands."""
+
+
+class Usage(Model):
+    """What one model or provider call consumed."""
+
+    provider: str
+    model: str | None = None
+    input_tokens: int = Field(default=0, ge=0)
+    output_tokens: int = Field(default=0, ge=0)
+    embedding_tokens: int = Field(default=0, ge=0)
+    cost_usd: Usd | None = None
+    """US dollars; None means unpriced, which is not the same as zero."""
+    latency_ms: float | None = None
+    details: Json = {}
+
+
+class RecordHandle(Model):
+    """The name of one record: the provider's key and the provider's own id."""
+
+    provider_key: str
+    provider_record_id: Annotated[str, Field(min_length=1)]
+
+
+class Location(Model):
+    """A place that can be opened: a file and a line counted from 1."""
+
+    path: str
+    line: int = 1
+
+
+class Record(Model):
+    """One memory as a provider stores it."""
+
+    handle: RecordHandle
+    text: str
+    scope: Scope
+    source: SourceRef | None = None
+    title: str | None = None
+    summary: str | None = None
+    kind: str = "note"
+    """The provider's word for the sort of record: note, fact, guidance, reference, summary …"""
+    topic: str | None = None
+    tags: tuple[str, ...] = ()
+    created_at: UtcDatetime | None = None
+    updated_at: UtcDatetime | None = None
+    created_by: str | None = None
+    """The principal that wrote it."""
+    expires_at: UtcDatetime | None = None
+    """From this moment on the record is not returned."""
+    pinned: bool = False
+    valid_from: UtcDatetime | None = None
+    valid_to: UtcDatetime | None = None
+    """End of the validity window; None means it still holds."""
+    revision: str | None = None
+    """Opaque; changes whenever the record does. Base a correction on it."""
+    location: Location | None = None
+    metadata: Json = {}
+
+
+class Snippet(Record):
+    """A record as a query returned it."""
+
+    score: float | None = None
+    """Higher is better; comparable within one reply only."""
+
+
+class Snapshot(Model):
+    """A record's whole state at one moment, enough to put it back.
+
+    `record` is None where there was no such record. `state` is the adapter's own and opaque.
+    """
+
+    handle: RecordHandle
+    record: Record | None
+    state: Json = {}
+
+
+class Filter(Model):
+    """The one filter of every screen and command; unset fields do not narrow.
+
+    Records honour the scope, source, time (`created_at`), topic, tag, kind and text fields;
+    operations honour the scope, source, time (`started_at`), type, status, binding, door,
+    principal and text fields.
+    """
+
+    agent_id: str | None = None
+    project_id: str | None = None
+    issue_id: str | None = None
+    run_id: str | None = None
+    subject_id: str | None = None
+    source_kind: SourceKind | None = None
+    since: UtcDatetime | None = None
+    """Inclusive."""
+    until: UtcDatetime | None = None
+    """Exclusive."""
+    text: str | None = None
+    """Every word must occur, whatever its case."""
+    topic: str | None = None
+    tag: str | None = None
+    kind: str | None = None
+    operation_type: OperationType | None = None
+    status: OperationStatus | None = None
+    binding_key: str | None = None
+    door: str | None = None
+    principal: str | None = None
+
+
+class WriteRequest(Model):
+    """Store `content`. `binding_key` None lets the service resolve; an adapter gets it set."""
+
+    scope: Scope
+    source: SourceRef
+    content: Annotated[str, Field(min_length=1)]
+    binding_key: str | None = None
+    mode: WriteMode = WriteMode.APPEND
+    metadata: Json = {}
+    record_id: str | None = None
+    """The id to store it under, where the provider keeps ids."""
+    kind: str = "note"
+    title: str | None = None
+    topic: str | None = None
+    tags: tuple[str, ...] = ()
+    pinned: bool = False
+    created_at: UtcDatetime | None = None
+    """When the memory came to be, if not now."""
+    created_by: str | None = None
+    expires_at: UtcDatetime | None = None
+    valid_from: UtcDatetime | None = None
+    embedding: tuple[float, ...] | None = None
+
+
+class WriteReply(Model):
+    """`records` may be empty where the provider stores later (`async_ingestion`)."""
+
+    records: tuple[RecordHandle, ...] = ()
+    before: tuple[Snapshot, ...] = ()
+    """With capability `restore`: a snapshot a record, in order, as it was before the write (an
+    upsert replaces; a new record's snapshot has no record)."""
+    usage: tuple[Usage, ...] = ()
+
+
+class QueryRequest(Model):
+    """Find what is relevant to `query` in `scope`."""
+
+    scope: Scope
+    query: str
+    binding_key: str | None = None
+    top_k: Annotated[int, Field(ge=1, le=1000)] = 10
+    intent: QueryIntent = QueryIntent.ANSWER
+    metadata_filter: Json = {}
+    topic: str | None = None
+    as_of: UtcDatetime | None = None
+    """Answer with what was valid at that moment, where the provider keeps validity windows."""
+    embedding: tuple[float, ...] | None = None
+
+
+class ContextBundle(Model):
+    """What a query found, best first."""
+
+    snippets: tuple[Snippet, ...] = ()
+    profile_summary: str | None = None
+    usage: tuple[Usage, ...] = ()
+    capped: bool = False
+    """True: the provider cut the reply, more may match."""
+
+
+class ForgetRequest(Model):
+    """Remove records. `revisions` maps record ids to the revision the caller saw."""
+
+    scope: Scope
+    handles: tuple[RecordHandle, ...]
+    binding_key: str | None = None
+    revisions: Mapping[str, str] = {}
+    source: SourceRef | None = None
+    """The work object on whose behalf it is done."""
+
+
+class ForgetReply(Model):
+    """`missing` are handles that named no record; forgetting them is not an error."""
+
+    missing: tuple[RecordHandle, ...] = ()
+    usage: tuple[Usage, ...] = ()
+
+
+class CorrectRequest(Model):
+    """Change one record. A field left None stays as it is."""
+
+    scope: Scope
+    handle: RecordHandle
+    binding_key: str | None = None
+    text: str | None = None
+    revision: str | None = None
+    """The revision the change is based on; None skips the check."""
+    pinned: bool | None = None
+    topic: str | None = None
+    tags: tuple[str, ...] | None = None
+    expires_at: UtcDatetime | None = None
+    source: SourceRef | None = None
+    """The work object on whose behalf it is done."""
+
+
+class CorrectReply(Model):
+    """`handle` differs from the request's where the provider could not keep the id."""
+
+    handle: RecordHandle
+    usage: tuple[Usage, ...] = ()
+
+
+class BrowseRequest(Model):
+    """One page of what is stored, for inspection rather than relevance."""
+
+    scope: Scope
+    binding_key: str | None = None
+    filter: Filter = Filter()
+    sort: str = "-updated_at"
+    """A record field, `-` for descending; adapters support created_at, updated_at, title, size."""
+    cursor: str | None = None
+    """From the page before; opaque."""
+    limit: Annotated[int, Field(ge=1, le=1000)] = 100
+
+
+class BrowsePage(Model):
+    """Records of one page. `total` None: unknown; `at_least`: the true total may be larger."""
+
+    records: tuple[Record, ...] = ()
+    next_cursor: str | None = None
+    total: int | None = None
+    at_least: bool = False
+    usage: tuple[Usage, ...] = ()
+
+
+class RecordVersion(Model):
+    """One version of a record, newest first in a history."""
+
+    text: str
+    valid_from: UtcDatetime | None = None
+    valid_to: UtcDatetime | None = None
+    created_by: str | None = None
+    source: SourceRef | None = None
+
+
+class Profile(Model):
+    """A provider's synthesis of stable preferences or facts of a scope."""
+
+    summary: str
+    usage: tuple[Usage, ...] = ()
+
+
+class SyncReply(Model):
+    """What a sync or re-index saw and changed, in records."""
+
+    seen: int = 0
+    changed: int = 0
+    removed: int = 0
+    usage: tuple[Usage, ...] = ()
+
+
+class ExplainStage(Model):
+    """One stage of a retrieval and what it contributed, by record id."""
+
+    name: str
+    detail: str
+    scores: Mapping[str, float] = {}
+
+
+class Explanation(Model):
+    """How a query came to its reply."""
+
+    stages: tuple[ExplainStage, ...]
+    usage: tuple[Usage, ...] = ()
+
+
+class Namespace(Model):
+    """A partition of a provider, with the number of records it holds where that is known."""
+
+    name: str
+    kind: str
+    records: int | None = None
+    expires_at: UtcDatetime | None = None
+    metadata: Json = {}
+
+
+class Problem(Model):
+    """Something a provider holds but cannot read, and where it is."""
+
+    message: str
+    location: Location | None = None
+
+
+class Health(Model):
+    """Whether a provider can serve now. `degraded`: it answers, with less than it should."""
+
+    status: Annotated[str, Field(pattern="^(ok|degraded|down)$")] = "ok"
+    message: str = ""
+    version: str | None = None
+    records: int | None = None
+    problems: tuple[Problem, ...] = ()
+
+
+class BindingContext(Model):
+    """What an adapter is opened with."""
+
+    model_config = ConfigDict(arbitrary_types_allowed=True)
+
+    company_id: str
+    binding_key: str
+    config: Json = {}
+    read_only: bool = False
+    data_dir: Path
+    """A private folder of this binding for state that may be deleted, such as an index."""
+    secret: Callable[[str], str | None] = lambda _name: None
+    """Looks a secret up by name in the system keyring or the environment."""
+    now: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+
+class Adapter(ABC):
+    """A memory provider behind the contract.
+
+    Required: `write`, `query`, `get`, `forget`. The other methods are optional; override one and
+    set its capability. The service calls none whose capability is unset, and calls every method
+    from one event loop, several at a time.
+
+    A handle's `provider_key` is the provider's name (`key`). An adapter never sees a scope of
+    another company: it is opened once a binding, and a binding belongs to one company.
+    """
+
+    key: ClassVar[str]
+    """The provider's name, the same as its entry point."""
+    config_model: ClassVar[type[BaseModel]]
+    """Validates the binding's config; its docstrings are the provider's documentation."""
+    capabilities: Capabilities = Capabilities()
+
+    @classmethod
+    @abstractmethod
+    async def open(cls, context: BindingContext) -> Self:
+        """Open the provider. Raises `Invalid` for a bad config, `Unavailable` if it is down."""
+
+    async def close(self) -> None:
+        """Let go of connections and watchers; the adapter is not used afterwards."""
+        return
+
+    @abstractmethod
+    async def write(self, request: WriteRequest) -> WriteReply:
+        """Store a record. Once it returns the record is durable (`async_ingestion` excepted)."""
+
+    @abstractmethod
+    async def query(self, request: QueryRequest) -> ContextBundle:
+        """Return at most `top_k` snippets, best first; nothing found is an empty bundle."""
+
+    @abstractmethod
+    async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        """Return one record, or None where there is none in this scope."""
+
+    @abstractmethod
+    async def forget(self, request: ForgetRequest) -> ForgetReply:
+        """Remove records. Raises `Conflict` before removing any if a given revision is stale."""
+
+    async def browse(self, request: BrowseRequest) -> BrowsePage:
+        """Return one page; capability `browse`."""
+        raise Unsupported(f"The provider {self.key} cannot be browsed.")
+
+    async def correct(self, request: CorrectRequest) -> CorrectReply:
+        """Change a record; capability `correction`. Raises `NotFound`, `Conflict`."""
+        raise Unsupported(f"The provider {self.key} cannot correct a record in place.")
+
+    async def profile(self, scope: Scope) -> Profile:
+        """Summarise a scope; capability `profile`."""
+        raise Unsupported(f"The provider {self.key} makes no profiles.")
+
+    async def sync(self, source: SourceRef | None = None) -> SyncReply:
+        """Read the outside source again, or rebuild derived state; capability `sync`."""
+        raise Unsupported(f"The provider {self.key} has nothing to sync.")
+
+    async def explain(self, request: QueryRequest) -> Explanation:
+        """Trace how a query is answered; capability `explain`."""
+        raise Unsupported(f"The provider {self.key} does not explain its results.")
+
+    async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
+        """Return a record's versions, newest first; capability `history`."""
+        raise Unsupported(f"The provider {self.key} keeps no history.")
+
+    async def namespaces(self) -> Sequence[Namespace]:
+        """List the provider's partitions; capability `namespaces`."""
+        raise Unsupported(f"The provider {self.key} has no namespaces.")
+
+    async def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
+        """Return each record's whole state, in order; capability `restore`."""
+        raise Unsupported(f"The provider {self.key} takes no snapshots.")
+
+    async def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
+        """Put records back exactly as they were; capability `restore`.
+
+        A snapshot without a record means that there must be none: it is removed. Raises
+        `Conflict` if something else stands in a record's place.
+        """
+        raise Unsupported(f"The provider {self.key} cannot restore a record.")
+
+    async def health(self) -> Health:
+        """Say whether the provider can serve, cheaply; never raises for being down."""
+        return Health()
+
+    def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:
+        """Yield the handles that changed outside of memtui; capability `watch`."""
+        raise Unsupported(f"The provider {self.key} cannot be watched.")

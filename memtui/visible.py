@@ -1,0 +1,53 @@
+"""Make foreign text safe to show: what a terminal would obey becomes something a person can see."""
+
+from __future__ import annotations
+
+import unicodedata
+
+_PICTURES = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {
+    "\n": "⏎",
+    "\t": " ",
+    "\x7f": "\u2421",
+}
+_COMBINING_LIMIT = 4
+_ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
+_KEPT_FORMAT = frozenset({"\u200c", "\u200d"})
+"""Zero-width joiner and non-joiner: emoji and several scripts need them."""
+
+
+def visible(text: str, *, limit: int | None = None, keep_newlines: bool = False) -> str:
+    r"""Return `text` with every control, escape and bidi character shown instead of obeyed.
+
+    C0 and DEL become their control pictures (␛); C1, bidi controls, other invisible format
+    characters and lone surrogates become `\uXXXX`. More than four combining marks on one character
+    are cut to `…`, and so is text past `limit` characters. Tabs become a space; newlines become ⏎
+    unless `keep_newlines`.
+    """
+    cut = limit is not None and len(text) > limit
+    body = text[:limit] if cut else text
+    if body.isascii() and body.isprintable():
+        return body + "…" if cut else body
+    shown: list[str] = []
+    marks = 0
+    for char in body:
+        if unicodedata.combining(char):
+            marks += 1
+            if marks > _COMBINING_LIMIT:
+                if marks == _COMBINING_LIMIT + 1:
+                    shown.append("…")
+                continue
+        else:
+            marks = 0
+        shown.append(_picture(char, keep_newlines=keep_newlines))
+    if cut:
+        shown.append("…")
+    return "".join(shown)
+
+
+def _picture(char: str, *, keep_newlines: bool) -> str:
+    if char in _PICTURES:
+        return "\n" if char == "\n" and keep_newlines else _PICTURES[char]
+    if unicodedata.category(char) in _ESCAPED_CATEGORIES and char not in _KEPT_FORMAT:
+        code = ord(char)
+        return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
+    return char
