@@ -1,0 +1,210 @@
+"""Settings and paths: a flag wins over the environment, that over the file, that over defaults."""
+
+from __future__ import annotations
+
+import difflib
+import getpass
+import os
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from memtui.contract import Invalid, Model
+
+ENV_PREFIX = "MEMTUI_"
+_HOME_VARIABLE = "MEMTUI_HOME"
+
+
+class Paths(Model):
+    """Where memtui keeps what. With `MEMTUI_HOME` set, everything is under that one folder."""
+
+    data: Path
+    config: Path
+
+    @property
+    def config_file(self) -> Path:
+        """The settings file, TOML."""
+        return self.config / "config.toml"
+
+    @property
+    def database(self) -> Path:
+        """The control plane's SQLite file, unless `database_url` names another database."""
+        return self.data / "memtui.db"
+
+    @property
+    def session_file(self) -> Path:
+        """What the terminal app restores at its next start."""
+        return self.data / "session.json"
+
+    @property
+    def log_file(self) -> Path:
+        """The log of unexpected errors and of degraded providers."""
+        return self.data / "memtui.log"
+
+    def binding_dir(self, binding_id: str) -> Path:
+        """The private folder of one binding."""
+        return self.data / "bindings" / binding_id
+
+    def create(self) -> None:
+        """Create the folders with mode 0700.
+
+        Raises:
+            Invalid: a folder cannot be made or written.
+        """
+        for folder in (self.data, self.config):
+            try:
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                folder.chmod(0o700)
+            except OSError as error:
+                raise Invalid(
+                    f"Cannot use the folder {folder} ({error.strerror}); "
+                    f"point {_HOME_VARIABLE} at one that you can write."
+                ) from error
+
+
+def find_paths(home: Path | None = None) -> Paths:
+    """Return the folders: `home` (a flag), else `MEMTUI_HOME`, else the platform's own."""
+    chosen = home or (Path(value) if (value := os.environ.get(_HOME_VARIABLE)) else None)
+    if chosen is not None:
+        chosen = chosen.expanduser().absolute()
+        return Paths(data=chosen, config=chosen)
+    import platformdirs
+
+    return Paths(
+        data=platformdirs.user_data_path("memtui", appauthor=False),
+        config=platformdirs.user_config_path("memtui", appauthor=False),
+    )
+
+
+def _default_principal() -> str:
+    try:
+        return f"user:{getpass.getuser()}"
+    except (OSError, KeyError):
+        return "user:unknown"
+
+
+class Settings(BaseSettings):
+    """What a person can set. Every field is also an environment variable `MEMTUI_<FIELD>`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENV_PREFIX,
+        env_nested_delimiter="__",
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    company: str = ""
+    """The company to open; empty means the one opened first."""
+    principal: str = Field(default_factory=_default_principal)
+    """Who you are in the operation log."""
+    read_only: bool = False
+    """Refuse every change, whatever the door."""
+    database_url: str = ""
+    """The control plane's database as a SQLAlchemy URL; empty means the SQLite file in the home."""
+    provider_timeout_ms: Annotated[int, Field(ge=10, le=600_000)] = 10_000
+    """How long one call to a provider may take, in milliseconds."""
+    timezone: str = ""
+    """IANA name of the zone that days and clock times are shown in; empty means the system's."""
+    theme: str = "memtui"
+    """The terminal app's theme; `ansi` uses the terminal's own colours."""
+    mouse: bool = True
+    """Whether the terminal app takes the mouse."""
+    editor: str = ""
+    """The command that `E` opens; empty means $VISUAL, else $EDITOR, else vi."""
+    score_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """From this score on a returned record counts as a hit where no better sign exists."""
+    keymap: dict[str, str] = {}
+    """Action id to keys, comma separated: `records.forget = "d,delete"`."""
+
+    _from_file: ClassVar[dict[str, Any]] = {}
+    """What the settings file holds; `load_settings` puts it here for one subclass a load."""
+
+    @field_validator("timezone")
+    @classmethod
+    def _known_zone(cls, value: str) -> str:
+        if value:
+            from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+            try:
+                ZoneInfo(value)
+            except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+                raise ValueError(f"{value!r} is no IANA time zone") from error
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the sources: flags, environment, file."""
+        del dotenv_settings, file_secret_settings
+        return init_settings, env_settings, InitSettingsSource(settings_cls, cls._from_file)
+
+
+def load_settings(paths: Paths, **flags: Any) -> Settings:
+    """Read the settings; a flag of None counts as not given.
+
+    Raises:
+        Invalid: a key is unknown (the message offers the nearest), or a value does not fit.
+    """
+    given = {name: value for name, value in flags.items() if value is not None}
+    from_file = _read_file(paths.config_file)
+    _refuse_unknown(from_file, str(paths.config_file))
+    _refuse_unknown(
+        {
+            name.removeprefix(ENV_PREFIX).lower().split("__")[0]: None
+            for name in os.environ
+            if name.startswith(ENV_PREFIX) and name != _HOME_VARIABLE
+        },
+        "the environment",
+        ENV_PREFIX,
+    )
+    try:
+        return _with_file(from_file)(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"])
+        raise Invalid(f"The setting {field} does not fit: {first['msg']}.") from error
+
+
+def _with_file(values: dict[str, Any]) -> type[Settings]:
+    class FileSettings(Settings):
+        _from_file: ClassVar[dict[str, Any]] = values
+
+    return FileSettings
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise Invalid(f"{path} is not valid TOML: {error}.") from error
+    except OSError as error:
+        raise Invalid(f"Cannot read {path}: {error.strerror}.") from error
+
+
+def _refuse_unknown(keys: dict[str, Any], where: str, prefix: str = "") -> None:
+    known = list(Settings.model_fields)
+    for key in keys:
+        if key in known:
+            continue
+        near = difflib.get_close_matches(key, known, n=1)
+        shown = (prefix + key).upper() if prefix else key
+        offer = (prefix + near[0]).upper() if prefix and near else near[0] if near else ""
+        hint = f"did you mean {offer}?" if offer else f"the settings are {', '.join(known)}."
+        raise Invalid(f"Unknown setting {shown} in {where}; {hint}")

@@ -1,0 +1,137 @@
+"""The filter line: `agent:coding type:write since:7d words` to a `Filter` and back."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+from datetime import UTC, datetime, timedelta, tzinfo
+
+from pydantic import ValidationError
+
+from memtui.contract import Filter, Invalid
+
+FIELDS: dict[str, str] = {
+    "agent": "agent_id",
+    "project": "project_id",
+    "issue": "issue_id",
+    "run": "run_id",
+    "subject": "subject_id",
+    "source": "source_kind",
+    "type": "operation_type",
+    "status": "status",
+    "since": "since",
+    "until": "until",
+    "topic": "topic",
+    "tag": "tag",
+    "kind": "kind",
+    "binding": "binding_key",
+    "door": "door",
+    "by": "principal",
+}
+"""The words before a colon, and the `Filter` field each one sets."""
+
+_TERM = re.compile(r"([a-z]+):(.*)", re.DOTALL)
+_SPAN = re.compile(r"(\d{1,6})(s|min|h|d|w|m|y)")
+_SPAN_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
+
+
+def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
+    """Parse a filter line; words without a known field become the text to search.
+
+    A value with spaces is quoted: `project:"mech fighters"`.
+
+    Raises:
+        Invalid: an unknown field, a bad value, or an unclosed quote.
+    """
+    try:
+        terms = shlex.split(line)
+    except ValueError as error:
+        raise Invalid("The filter has an unclosed quote; close it or take it out.") from error
+    values: dict[str, object] = {}
+    words: list[str] = []
+    for term in terms:
+        match = _TERM.fullmatch(term)
+        if match is None or "/" in match[2][:2]:
+            words.append(term)
+            continue
+        name, value = match[1], match[2]
+        if name not in FIELDS:
+            near = difflib.get_close_matches(name, FIELDS, n=1)
+            hint = f"did you mean {near[0]}:?" if near else f"fields are {', '.join(FIELDS)}."
+            raise Invalid(f"Unknown filter field {name}:; {hint}")
+        if not value:
+            raise Invalid(f"The filter field {name}: needs a value.")
+        field = FIELDS[name]
+        values[field] = (
+            parse_when(value, now=now, zone=zone) if field in {"since", "until"} else value
+        )
+    if words:
+        values["text"] = " ".join(words)
+    return build_filter(**values)
+
+
+def build_filter(**values: object) -> Filter:
+    """Make a `Filter`, with a person's sentence for a value that does not fit.
+
+    Raises:
+        Invalid: a value is not one of those the field takes.
+    """
+    try:
+        return Filter.model_validate(
+            {name: value for name, value in values.items() if value is not None}
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = str(first["loc"][0])
+        word = next((short for short, long in FIELDS.items() if long == field), field)
+        raise Invalid(
+            f"The filter value {first['input']!r} for {word} does not fit: {first['msg']}."
+        ) from error
+
+
+def format_filter(chosen: Filter) -> str:
+    """Return the filter line that parses to `chosen`."""
+    terms = []
+    for word, field in FIELDS.items():
+        value = getattr(chosen, field)
+        if value is None:
+            continue
+        shown = value.isoformat() if isinstance(value, datetime) else str(value)
+        terms.append(f"{word}:{shlex.quote(shown)}")
+    if chosen.text:
+        terms.extend(shlex.quote(word) for word in chosen.text.split())
+    return " ".join(terms)
+
+
+def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
+    """Parse a moment: a span back from `now` (`90s 30min 6h 7d 2w 3m 1y`), a date, or ISO 8601.
+
+    A date or a clock time without an offset is in `zone`; `today` and `yesterday` start there.
+
+    Raises:
+        Invalid: the text is none of these.
+    """
+    if span := _SPAN.fullmatch(text):
+        count, unit = int(span[1]), span[2]
+        if unit in _SPAN_DAYS:
+            back = timedelta(days=count * _SPAN_DAYS[unit])
+        else:
+            seconds = {"s": 1, "min": 60, "h": 3600}[unit]
+            back = timedelta(seconds=count * seconds)
+        try:
+            return now - back
+        except OverflowError as error:
+            raise Invalid(
+                f"{text} reaches back before the calendar; give a shorter span."
+            ) from error
+    if text in {"today", "yesterday"}:
+        today = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
+        return (today - timedelta(days=text == "yesterday")).astimezone(UTC)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise Invalid(
+            f"{text!r} is no time; give 7d, 6h, today, 2026-03-01 or 2026-03-01T14:30."
+        ) from error
+    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)

@@ -1,0 +1,50 @@
+"""The service: what every door asks, and the only way to a provider."""
+
+from memtui.service.answers import (
+    Answer,
+    BindingHealth,
+    BindingView,
+    BrowseAnswer,
+    Caller,
+    Change,
+    CompanyView,
+    ExplainAnswer,
+    GetAnswer,
+    HistoryAnswer,
+    MutationAnswer,
+    Provenance,
+    QueryAnswer,
+    Resolution,
+    Retrieval,
+    RetrievalCount,
+    TargetView,
+    UndoCandidate,
+)
+from memtui.service.memory import MemoryService, open_service
+from memtui.store.operation import Operation, OperationHandle, OperationPage
+
+__all__ = [
+    "Answer",
+    "BindingHealth",
+    "BindingView",
+    "BrowseAnswer",
+    "Caller",
+    "Change",
+    "CompanyView",
+    "ExplainAnswer",
+    "GetAnswer",
+    "HistoryAnswer",
+    "MemoryService",
+    "MutationAnswer",
+    "Operation",
+    "OperationHandle",
+    "OperationPage",
+    "Provenance",
+    "QueryAnswer",
+    "Resolution",
+    "Retrieval",
+    "RetrievalCount",
+    "TargetView",
+    "UndoCandidate",
+    "open_service",
+]

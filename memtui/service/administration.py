@@ -1,0 +1,327 @@
+"""Companies and bindings: what there is, and changing it. Every change is an operation."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from memtui.contract import (
+    Capabilities,
+    Denied,
+    Filter,
+    Health,
+    Invalid,
+    Json,
+    MemtuiError,
+    NotFound,
+    OperationType,
+    Scope,
+)
+from memtui.service.answers import (
+    BindingHealth,
+    BindingView,
+    Caller,
+    CompanyView,
+    TargetView,
+)
+from memtui.service.core import Core
+from memtui.service.recorder import Entry
+from memtui.service.redaction import redact_json
+from memtui.store import bindings as table
+from memtui.store import log
+from memtui.store.tables import BindingRow, CompanyRow, TargetRow
+
+_KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
+_TARGET_TYPES = ("company", "project", "agent")
+_LATENCIES = 60
+
+
+async def companies(core: Core) -> list[CompanyView]:
+    """Return every company, the oldest first."""
+
+    def read() -> list[CompanyView]:
+        with core.database.read() as database:
+            return [_company_view(row) for row in table.companies(database)]
+
+    return await asyncio.to_thread(read)
+
+
+async def company(core: Core, company_id: str) -> CompanyView:
+    """Return one company.
+
+    Raises:
+        NotFound: there is none of this id.
+    """
+
+    def read() -> CompanyView:
+        with core.database.read() as database:
+            row = table.company(database, company_id)
+            if row is None:
+                known = ", ".join(found.company_id for found in table.companies(database))
+                raise NotFound(f"There is no company {company_id}; there are: {known or 'none'}.")
+            return _company_view(row)
+
+    return await asyncio.to_thread(read)
+
+
+async def add_company(
+    core: Core, caller: Caller, name: str, *, link_templates: dict[str, str], read_only: bool
+) -> CompanyView:
+    """Add the company that the caller names as its own.
+
+    Raises:
+        Invalid: the id is no slug.
+        Conflict: there is one of this id.
+    """
+    row = CompanyRow(
+        company_id=_check_key(caller.company_id, "company id"),
+        name=name,
+        read_only=read_only,
+        link_templates=link_templates,
+        created_at=core.clock(),
+    )
+    async with _configured(core, caller, {"add_company": caller.company_id}):
+        await _write(core, lambda database: table.add_company(database, row))
+    return _company_view(row)
+
+
+async def bindings(core: Core, caller: Caller) -> list[BindingView]:
+    """Return the company's bindings, the oldest first, each with what it serves."""
+
+    def read() -> list[BindingView]:
+        with core.database.read() as database:
+            rows = table.bindings(database, caller.company_id)
+            targets = table.targets(database, caller.company_id)
+        return [_binding_view(row, targets) for row in rows]
+
+    return await asyncio.to_thread(read)
+
+
+async def add_binding(
+    core: Core,
+    caller: Caller,
+    key: str,
+    provider_key: str,
+    config: Json,
+    *,
+    read_only: bool,
+    enabled: bool,
+) -> BindingView:
+    """Add a binding; its adapter is opened once to learn what it can do.
+
+    Raises:
+        Invalid: the key is no slug, the config does not fit or holds a secret itself.
+        Unavailable: the provider cannot be opened.
+        Conflict: the key is taken.
+    """
+    asked = {"add_binding": key, "provider": provider_key, "read_only": read_only}
+    async with _configured(core, caller, asked) as entry:
+        await company(core, caller.company_id)
+        row = BindingRow(
+            binding_id=core.new_id(),
+            company_id=caller.company_id,
+            key=_check_key(key, "binding key"),
+            provider_key=provider_key,
+            config=_check_config(core, provider_key, config),
+            capabilities={},
+            enabled=enabled,
+            read_only=read_only,
+            created_at=core.clock(),
+        )
+        entry.binding = row
+        connection = await core.connections.to(row, read_only=read_only)
+        row.capabilities = connection.adapter.capabilities.model_dump()
+        await _write(core, lambda database: table.add_binding(database, row))
+    return _binding_view(row, [])
+
+
+async def update_binding(
+    core: Core,
+    caller: Caller,
+    key: str,
+    *,
+    enabled: bool | None,
+    read_only: bool | None,
+    config: Json | None,
+) -> BindingView:
+    """Change a binding; what is None stays.
+
+    Raises:
+        NotFound: no such binding.
+        Invalid: the config does not fit.
+    """
+    changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only}
+    changes = {name: value for name, value in changes.items() if value is not None}
+    async with _configured(core, caller, {"update_binding": key, **changes}) as entry:
+        row = entry.binding = await _find(core, caller, key)
+        if config is not None:
+            changes["config"] = _check_config(core, row.provider_key, config)
+        if changes:
+            await _write(
+                core, lambda database: table.update_binding(database, row.binding_id, changes)
+            )
+        await core.connections.drop(row.binding_id)
+    return next(view for view in await bindings(core, caller) if view.key == key)
+
+
+async def remove_binding(core: Core, caller: Caller, key: str) -> None:
+    """Remove a binding and its targets; the memories stay where they are.
+
+    Raises:
+        NotFound: no such binding.
+    """
+    async with _configured(core, caller, {"remove_binding": key}) as entry:
+        row = entry.binding = await _find(core, caller, key)
+        await _write(core, lambda database: table.remove_binding(database, row.binding_id))
+        await core.connections.drop(row.binding_id)
+
+
+async def set_target(
+    core: Core, caller: Caller, target_type: str, target_id: str, key: str
+) -> None:
+    """Let a binding serve the company, a project or an agent.
+
+    Raises:
+        Invalid: no such target type.
+        NotFound: no such binding.
+    """
+    asked = {"set_target": target_type, "target_id": target_id, "key": key}
+    async with _configured(core, caller, asked) as entry:
+        row = entry.binding = await _find(core, caller, key)
+        target = TargetRow(
+            company_id=caller.company_id,
+            target_type=_check_target(target_type),
+            target_id=_target_id(caller, target_type, target_id),
+            binding_id=row.binding_id,
+        )
+        await _write(core, lambda database: table.set_target(database, target))
+
+
+async def clear_target(core: Core, caller: Caller, target_type: str, target_id: str) -> None:
+    """Let a project or an agent fall back to the next rule.
+
+    Raises:
+        NotFound: nothing serves that target by a rule of its own.
+    """
+    asked = {"clear_target": target_type, "target_id": target_id}
+    async with _configured(core, caller, asked):
+        place = _check_target(target_type), _target_id(caller, target_type, target_id)
+
+        def clear(database: Any) -> None:
+            if not table.clear_target(database, caller.company_id, *place):
+                raise NotFound(f"No binding is set for the {target_type} {target_id}.")
+
+        await _write(core, clear)
+
+
+async def health(core: Core, caller: Caller, key: str) -> BindingHealth:
+    """Ask a binding's provider how it is; one that is down says so instead of raising."""
+    row = await _find(core, caller, key)
+    breaker = core.connections.breaker(row.binding_id)
+    if not row.enabled:
+        found = Health(status="down", message="disabled")
+    else:
+        try:
+            connection = await core.connections.to(row, read_only=core.read_only)
+            found = await connection.read(connection.adapter.health)
+        except MemtuiError as error:
+            found = Health(status="down", message=str(error))
+
+    def latencies() -> tuple[float, ...]:
+        with core.database.read() as database:
+            page = log.page(database, row.company_id, Filter(binding_key=key), limit=_LATENCIES)
+        return tuple(operation.latency_ms for operation in reversed(page.operations))
+
+    return BindingHealth(
+        key=key,
+        health=found,
+        checked_at=core.clock(),
+        latencies_ms=await asyncio.to_thread(latencies),
+        breaker_open=breaker.is_open,
+    )
+
+
+def _configured(core: Core, caller: Caller, asked: Json) -> AbstractAsyncContextManager[Entry]:
+    scope = Scope(company_id=caller.company_id)
+    return core.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked)
+
+
+async def _write(core: Core, change: Callable[[Any], None]) -> None:
+    if core.read_only:
+        raise Denied("memtui runs read-only; start it without --read-only to change anything.")
+
+    def run() -> None:
+        with core.database.write() as database:
+            change(database)
+
+    await asyncio.to_thread(run)
+
+
+async def _find(core: Core, caller: Caller, key: str) -> BindingRow:
+    def read() -> BindingRow:
+        with core.database.read() as database:
+            row = table.binding(database, caller.company_id, key)
+            if row is None:
+                known = ", ".join(r.key for r in table.bindings(database, caller.company_id))
+                raise NotFound(f"There is no binding {key}; there are: {known or 'none'}.")
+            return row
+
+    return await asyncio.to_thread(read)
+
+
+def _check_config(core: Core, provider_key: str, config: Json) -> Json:
+    if redact_json(config)[1]:
+        raise Invalid(
+            "The config holds a secret; keep it in the system keyring or an environment variable "
+            "and give its name instead."
+        )
+    return core.connections.check_config(provider_key, config)
+
+
+def _check_key(key: str, what: str) -> str:
+    if not _KEY.fullmatch(key):
+        raise Invalid(
+            f"{key!r} is no {what}; take 1 to 63 lower-case letters, digits, dots, dashes "
+            "or underscores."
+        )
+    return key
+
+
+def _check_target(target_type: str) -> str:
+    if target_type not in _TARGET_TYPES:
+        raise Invalid(f"{target_type!r} is no target; it is one of {', '.join(_TARGET_TYPES)}.")
+    return target_type
+
+
+def _target_id(caller: Caller, target_type: str, target_id: str) -> str:
+    return caller.company_id if target_type == "company" else target_id
+
+
+def _company_view(row: CompanyRow) -> CompanyView:
+    return CompanyView(
+        company_id=row.company_id,
+        name=row.name,
+        read_only=row.read_only,
+        link_templates=row.link_templates,
+    )
+
+
+def _binding_view(row: BindingRow, targets: list[TargetRow]) -> BindingView:
+    return BindingView(
+        binding_id=row.binding_id,
+        key=row.key,
+        provider_key=row.provider_key,
+        config=row.config,
+        enabled=row.enabled,
+        read_only=row.read_only,
+        capabilities=Capabilities.model_validate(row.capabilities),
+        targets=tuple(
+            TargetView(target_type=target.target_type, target_id=target.target_id)
+            for target in targets
+            if target.binding_id == row.binding_id
+        ),
+        created_at=row.created_at,
+    )

@@ -1,0 +1,193 @@
+"""What the service is asked by and what it answers."""
+
+from __future__ import annotations
+
+from memtui.contract import (
+    Capabilities,
+    Explanation,
+    Health,
+    Json,
+    Model,
+    Record,
+    RecordHandle,
+    RecordVersion,
+    Snippet,
+    Usage,
+    UtcDatetime,
+)
+from memtui.store.operation import Operation
+
+
+class Caller(Model):
+    """Who calls, through which door (`cli`, `tui`, `demo` …), for which company."""
+
+    company_id: str
+    principal: str
+    door: str
+
+
+class Resolution(Model):
+    """The binding that serves a scope, and why it was chosen."""
+
+    binding_key: str
+    provider_key: str
+    reason: str
+
+
+class Answer(Model):
+    """Base of every answer: the operation that was recorded for it."""
+
+    operation_id: str
+    binding_key: str
+    binding_reason: str
+    usage: tuple[Usage, ...] = ()
+    latency_ms: float = 0
+
+
+class QueryAnswer(Answer):
+    """What a query found, best first."""
+
+    snippets: tuple[Snippet, ...] = ()
+    profile_summary: str | None = None
+    capped: bool = False
+
+
+class GetAnswer(Answer):
+    """One record."""
+
+    record: Record
+
+
+class BrowseAnswer(Answer):
+    """One page of records; see `BrowsePage` for `total` and `at_least`."""
+
+    records: tuple[Record, ...] = ()
+    next_cursor: str | None = None
+    total: int | None = None
+    at_least: bool = False
+
+
+class ExplainAnswer(Answer):
+    """How a query came to its reply."""
+
+    explanation: Explanation
+
+
+class MutationAnswer(Answer):
+    """What a write, correct, forget or undo did, as read back from the provider."""
+
+    handles: tuple[RecordHandle, ...] = ()
+    """The records that were written, changed, removed or brought back."""
+    records: tuple[Record, ...] = ()
+    """Their state now, where they exist; empty after a forget."""
+    missing: tuple[RecordHandle, ...] = ()
+    """Asked to be forgotten, and not there."""
+    ghosts: tuple[RecordHandle, ...] = ()
+    """Forgotten, and the provider still returns them."""
+    redacted: tuple[str, ...] = ()
+    """Labels of the secrets that were taken out before anything left."""
+    linked: dict[str, str] = {}
+    """Old record id to new, where the provider could not restore an id."""
+    undoes: str | None = None
+
+
+class Change(Model):
+    """One mutation of a record, with what it was before and after (None: it did not exist)."""
+
+    operation: Operation
+    before: Record | None
+    after: Record | None
+
+
+class HistoryAnswer(Answer):
+    """How a record came to be what it is, newest first."""
+
+    handle: RecordHandle
+    changes: tuple[Change, ...] = ()
+    """What was done through memtui, from the undo journal."""
+    versions: tuple[RecordVersion, ...] = ()
+    """What the provider itself remembers, where it keeps a history."""
+
+
+class Retrieval(Model):
+    """One query that returned a record."""
+
+    operation_id: str
+    seq: int
+    at: UtcDatetime
+    rank: int
+    score: float | None
+    query: str
+    principal: str
+
+
+class Provenance(Model):
+    """Where a record came from and who has read it."""
+
+    handle: RecordHandle
+    written: Operation | None
+    """The operation that wrote it; None where it came from outside memtui."""
+    mutations: tuple[Operation, ...] = ()
+    """All mutations, newest first, the write included."""
+    retrieval_count: int = 0
+    retrievals: tuple[Retrieval, ...] = ()
+    """The newest queries that returned it, at most 20."""
+
+
+class RetrievalCount(Model):
+    """How often queries returned a record, when last, and at which rank."""
+
+    count: int
+    last_at: UtcDatetime
+    last_rank: int
+
+
+class BindingView(Model):
+    """A binding as a person sees it; secrets in `config` are masked."""
+
+    binding_id: str
+    key: str
+    provider_key: str
+    config: Json
+    enabled: bool
+    read_only: bool
+    capabilities: Capabilities
+    targets: tuple[TargetView, ...] = ()
+    created_at: UtcDatetime
+
+
+class TargetView(Model):
+    """What a binding serves: the whole company, one project or one agent."""
+
+    target_type: str
+    target_id: str
+
+
+class CompanyView(Model):
+    """A company and how its sources open."""
+
+    company_id: str
+    name: str
+    read_only: bool = False
+    link_templates: dict[str, str] = {}
+    """Source kind to a URL with `{issue_id}`, `{comment_id}`, `{run_id}` … places."""
+
+
+class BindingHealth(Model):
+    """Health as last asked, with the latencies of the newest operations in milliseconds."""
+
+    key: str
+    health: Health
+    checked_at: UtcDatetime
+    latencies_ms: tuple[float, ...] = ()
+    breaker_open: bool = False
+
+
+class UndoCandidate(Model):
+    """A mutation that can still be taken back."""
+
+    operation: Operation
+    records: int
+
+
+BindingView.model_rebuild()

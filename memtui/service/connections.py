@@ -1,0 +1,180 @@
+"""Open adapters: one a binding, kept until the binding changes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from memtui.config import Paths
+from memtui.contract import Adapter, BindingContext, Invalid, Unavailable
+from memtui.service.providers import Providers
+from memtui.service.resilience import Breaker, guarded
+from memtui.store.tables import BindingRow
+
+T = TypeVar("T")
+
+_RECORDS_A_TIMEOUT = 200
+"""A bulk call gets the timeout again for every so many records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A binding's open adapter, behind its timeout, retry and breaker."""
+
+    binding: BindingRow
+    adapter: Adapter
+    breaker: Breaker
+    timeout_ms: int
+
+    async def read(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
+        """Make an idempotent call that handles so many records."""
+        return await self._guarded(call, records, idempotent=True)
+
+    async def mutate(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
+        """Make a call that must not be made twice."""
+        return await self._guarded(call, records, idempotent=False)
+
+    async def _guarded(
+        self, call: Callable[[], Awaitable[T]], records: int, *, idempotent: bool
+    ) -> T:
+        return await guarded(
+            call,
+            provider=self.binding.key,
+            breaker=self.breaker,
+            timeout_ms=self.timeout_ms * (1 + records // _RECORDS_A_TIMEOUT),
+            idempotent=idempotent,
+        )
+
+
+class Connections:
+    """Opens a binding's adapter once, and again when its config or mode has changed."""
+
+    def __init__(
+        self,
+        providers: Providers,
+        paths: Paths,
+        *,
+        timeout_ms: int,
+        clock: Callable[[], datetime],
+        timer: Callable[[], float],
+    ) -> None:
+        self._providers = providers
+        self._paths = paths
+        self._timeout_ms = timeout_ms
+        self._clock = clock
+        self._timer = timer
+        self._open: dict[str, tuple[object, Connection]] = {}
+        self._breakers: dict[str, Breaker] = {}
+        self._lock = asyncio.Lock()
+
+    async def to(self, binding: BindingRow, *, read_only: bool) -> Connection:
+        """Return the connection of a binding.
+
+        Raises:
+            Invalid: the provider is not installed, or the config does not fit it.
+            Unavailable: the provider cannot be opened.
+        """
+        state = (binding.provider_key, binding.config, read_only or binding.read_only)
+        known = self._open.get(binding.binding_id)
+        if known is not None and known[0] == state:
+            return known[1]
+        async with self._lock:
+            known = self._open.get(binding.binding_id)
+            if known is not None and known[0] == state:
+                return known[1]
+            await self._drop(binding.binding_id)
+            connection = await self._connect(binding, read_only=state[2])
+            self._open[binding.binding_id] = (state, connection)
+            return connection
+
+    async def drop(self, binding_id: str) -> None:
+        """Close a binding's adapter, if it is open."""
+        async with self._lock:
+            await self._drop(binding_id)
+
+    async def close(self) -> None:
+        """Close every adapter."""
+        async with self._lock:
+            for binding_id in list(self._open):
+                await self._drop(binding_id)
+
+    def breaker(self, binding_id: str) -> Breaker:
+        """Return the breaker of a binding; it outlives the adapter."""
+        return self._breakers.setdefault(binding_id, Breaker(self._timer))
+
+    def check_config(self, provider_key: str, config: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a binding's config as the provider understands it.
+
+        Raises:
+            Invalid: the provider is not installed, or a key or value does not fit.
+        """
+        provider = self._providers.load(provider_key)
+        try:
+            checked = provider.config_model.model_validate(dict(config))
+        except ValidationError as error:
+            first = error.errors()[0]
+            field = ".".join(str(part) for part in first["loc"])
+            known = ", ".join(provider.config_model.model_fields)
+            raise Invalid(
+                f"The config of {provider_key} does not fit at {field}: {first['msg']}; "
+                f"its keys are: {known}."
+            ) from error
+        return checked.model_dump(mode="json", exclude_unset=True)
+
+    async def _connect(self, binding: BindingRow, *, read_only: bool) -> Connection:
+        provider = self._providers.load(binding.provider_key)
+        breaker = self.breaker(binding.binding_id)
+        data_dir = self._paths.binding_dir(binding.binding_id)
+        context = BindingContext(
+            company_id=binding.company_id,
+            binding_key=binding.key,
+            config=self.check_config(binding.provider_key, binding.config),
+            read_only=read_only,
+            data_dir=data_dir,
+            secret=lookup_secret,
+            now=self._clock,
+        )
+
+        async def open_adapter() -> Adapter:
+            try:
+                await asyncio.to_thread(data_dir.mkdir, parents=True, exist_ok=True, mode=0o700)
+            except OSError as error:
+                raise Unavailable(f"Cannot use {data_dir}: {error.strerror}.") from error
+            return await provider.open(context)
+
+        adapter = await guarded(
+            open_adapter,
+            provider=binding.key,
+            breaker=breaker,
+            timeout_ms=max(self._timeout_ms, _OPEN_TIMEOUT_MS),
+            idempotent=True,
+        )
+        return Connection(binding, adapter, breaker, self._timeout_ms)
+
+    async def _drop(self, binding_id: str) -> None:
+        known = self._open.pop(binding_id, None)
+        if known is not None:
+            await known[1].adapter.close()
+
+
+_OPEN_TIMEOUT_MS = 120_000
+"""Opening may build an index of a large folder."""
+
+
+def lookup_secret(name: str) -> str | None:
+    """Return a provider's secret: the environment variable of that name, else the keyring's."""
+    if value := os.environ.get(name):
+        return value
+    import keyring
+    from keyring.errors import KeyringError
+
+    try:
+        return keyring.get_password("memtui", name)
+    except KeyringError:
+        return None

@@ -1,0 +1,140 @@
+"""Look into the log: operations, what they changed, where a record came from and who read it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from memtui.contract import Filter, OperationStatus, OperationType, RecordHandle, SourceRef
+from memtui.service.answers import (
+    Caller,
+    Change,
+    CompanyView,
+    Provenance,
+    Retrieval,
+    RetrievalCount,
+)
+from memtui.service.core import Core
+from memtui.service.reads import change_of
+from memtui.service.undo import one
+from memtui.store import intents, journal, log, retrieval
+from memtui.store.operation import Operation, OperationPage
+
+_SHOWN_RETRIEVALS = 20
+_PLACE = re.compile(r"\{(\w+)\}")
+
+
+def operations(
+    core: Core,
+    caller: Caller,
+    chosen: Filter,
+    *,
+    limit: int,
+    before: int | None,
+    after: int | None,
+) -> OperationPage:
+    """Return one page of the caller's log. Blocking."""
+    with core.database.read() as database:
+        return log.page(
+            database, caller.company_id, chosen, limit=limit, before=before, after=after
+        )
+
+
+def operation(core: Core, caller: Caller, operation_id: str) -> Operation:
+    """Return the operation that an id, its beginning or a `seq` names. Blocking."""
+    with core.database.read() as database:
+        return one(log.by_id(database, caller.company_id, operation_id), operation_id)
+
+
+def changes_of(core: Core, caller: Caller, operation_id: str) -> tuple[Change, ...]:
+    """Return each record before and after an operation. Blocking."""
+    found = operation(core, caller, operation_id)
+    with core.database.read() as database:
+        steps = journal.steps(database, caller.company_id, found.operation_id)
+    return tuple(change_of(found, step) for step in steps)
+
+
+def provenance(core: Core, caller: Caller, binding_key: str, handle: RecordHandle) -> Provenance:
+    """Return who wrote and changed a record, and which queries returned it. Blocking."""
+    place = caller.company_id, binding_key, handle.provider_record_id
+    with core.database.read() as database:
+        mutations = log.by_ids(
+            database, caller.company_id, retrieval.mutations_of_record(database, *place)
+        )
+        count, rows = retrieval.retrievals(database, *place, _SHOWN_RETRIEVALS)
+    writes = [
+        mutation
+        for mutation in mutations
+        if mutation.operation_type is OperationType.WRITE and mutation.status is OperationStatus.OK
+    ]
+    return Provenance(
+        handle=handle,
+        written=writes[-1] if writes else None,
+        mutations=mutations,
+        retrieval_count=count,
+        retrievals=tuple(
+            Retrieval(
+                operation_id=row.operation_id,
+                seq=row.seq,
+                at=row.started_at,
+                rank=row.rank,
+                score=row.score,
+                query=str(row.request.get("query", "")),
+                principal=row.principal,
+            )
+            for row in rows
+        ),
+    )
+
+
+def retrieval_stats(
+    core: Core, caller: Caller, binding_key: str, record_ids: Sequence[str]
+) -> dict[str, RetrievalCount]:
+    """Return how often each record was returned by a query, when last and at which rank.
+
+    Records that were never returned are absent. Blocking.
+    """
+    if not record_ids:
+        return {}
+    with core.database.read() as database:
+        counts = retrieval.retrieval_counts(database, caller.company_id, binding_key, record_ids)
+        last = {
+            (row.provider_record_id, row.seq): row
+            for row in retrieval.newest_ranks(
+                database, caller.company_id, [(row.provider_record_id, row.seq) for row in counts]
+            )
+        }
+    return {
+        row.provider_record_id: RetrievalCount(
+            count=row.times,
+            last_at=last[row.provider_record_id, row.seq].started_at,
+            last_rank=last[row.provider_record_id, row.seq].rank,
+        )
+        for row in counts
+    }
+
+
+def in_flight(core: Core, caller: Caller) -> int:
+    """Return how many of the company's mutations run right now. Blocking."""
+    with core.database.read() as database:
+        return len(intents.pending(database, caller.company_id))
+
+
+def link(source: SourceRef, company: CompanyView) -> str | None:
+    """Return the URL or path that a source opens at: the company's template, else its reference.
+
+    None where the template's places cannot all be filled.
+    """
+    template = company.link_templates.get(source.kind)
+    if template is None:
+        return source.external_ref
+    values = source.model_dump()
+    if any(values.get(name) is None for name in _PLACE.findall(template)):
+        return source.external_ref
+    return _PLACE.sub(lambda match: _in_url(str(values[match[1]])), template)
+
+
+def _in_url(value: str) -> str:
+    from urllib.parse import quote
+
+    return quote(value, safe="")

@@ -1,0 +1,391 @@
+"""`MemoryService`: the one door to every memory and to the log of what was done with it."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from datetime import UTC, datetime
+from time import perf_counter
+from typing import Any, TypeVar
+
+from memtui.config import Paths, Settings
+from memtui.contract import (
+    Adapter,
+    BrowseRequest,
+    CorrectRequest,
+    Filter,
+    ForgetRequest,
+    Json,
+    Namespace,
+    QueryRequest,
+    RecordHandle,
+    Scope,
+    SourceRef,
+    SyncReply,
+    Unsupported,
+    WriteRequest,
+)
+from memtui.service import administration, inspection, mutations, outcome, reads, undo
+from memtui.service.answers import (
+    BindingHealth,
+    BindingView,
+    BrowseAnswer,
+    Caller,
+    Change,
+    CompanyView,
+    ExplainAnswer,
+    GetAnswer,
+    HistoryAnswer,
+    MutationAnswer,
+    Provenance,
+    QueryAnswer,
+    Resolution,
+    RetrievalCount,
+    UndoCandidate,
+)
+from memtui.service.connections import Connections
+from memtui.service.core import Core
+from memtui.service.providers import Providers
+from memtui.service.recorder import Recorder
+from memtui.store.database import Database
+from memtui.store.operation import Operation, OperationPage
+
+T = TypeVar("T")
+
+FIRST_COMPANY = "local"
+FIRST_BINDING = "default"
+FIRST_PROVIDER = "vault"
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _new_id() -> str:
+    return uuid.uuid4().hex
+
+
+async def open_service(
+    paths: Paths,
+    settings: Settings,
+    *,
+    clock: Callable[[], datetime] = _utc_now,
+    timer: Callable[[], float] = perf_counter,
+    new_id: Callable[[], str] = _new_id,
+    providers: Mapping[str, type[Adapter]] | None = None,
+    first_company: bool = True,
+) -> MemoryService:
+    """Open the control plane under `paths`; log what a dead process left behind as unknown.
+
+    Where there is no company yet, and unless `first_company` is False, it makes the company
+    `local` with a vault under the key `default`. `clock` gives UTC now, `timer` monotonic seconds;
+    `providers` adds adapter classes to the installed ones.
+
+    Raises:
+        Invalid: a folder or setting cannot be used.
+        Unavailable: the database cannot be reached.
+    """
+    database = await asyncio.to_thread(_open_database, paths, settings)
+    recorder = Recorder(database, paths.data / "sessions", clock=clock, timer=timer, new_id=new_id)
+    registry = Providers(providers)
+    core = Core(
+        database=database,
+        providers=registry,
+        connections=Connections(
+            registry,
+            paths,
+            timeout_ms=settings.provider_timeout_ms,
+            clock=clock,
+            timer=timer,
+        ),
+        recorder=recorder,
+        clock=clock,
+        new_id=new_id,
+        read_only=settings.read_only,
+    )
+    service = MemoryService(core)
+    try:
+        await asyncio.to_thread(recorder.recover)
+        if first_company and not settings.read_only and not await service.companies():
+            await _make_first_company(service, settings)
+    except BaseException:
+        await service.close()
+        raise
+    return service
+
+
+def _open_database(paths: Paths, settings: Settings) -> Database:
+    paths.create()
+    return Database.open(paths.database, settings.database_url)
+
+
+async def _make_first_company(service: MemoryService, settings: Settings) -> None:
+    caller = Caller(company_id=FIRST_COMPANY, principal=settings.principal, door="setup")
+    await service.add_company(caller, "Local")
+    await service.add_binding(caller, FIRST_BINDING, FIRST_PROVIDER, {})
+    await service.set_target(caller, "company", FIRST_COMPANY, FIRST_BINDING)
+
+
+class MemoryService:
+    """Resolves, authorises, redacts, calls the provider and records the operation.
+
+    Every method that touches a provider's memories leaves an operation in the log, whatever comes
+    of it. A mutation runs to its end even where its caller is cancelled. All raise only the
+    contract's errors.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._mutating: set[asyncio.Task[Any]] = set()
+
+    async def close(self) -> None:
+        """Wait for the mutations that still run, then close the adapters and the database."""
+        if self._mutating:
+            await asyncio.wait(self._mutating)
+        await self._core.connections.close()
+        await asyncio.to_thread(self._core.recorder.close)
+        await asyncio.to_thread(self._core.database.close)
+
+    @property
+    def read_only(self) -> bool:
+        """Whether every change is refused."""
+        return self._core.read_only
+
+    def providers(self) -> list[str]:
+        """Return the installed providers' names."""
+        return self._core.providers.names()
+
+    async def companies(self) -> list[CompanyView]:
+        """Return every company, the oldest first."""
+        return await administration.companies(self._core)
+
+    async def company(self, company_id: str) -> CompanyView:
+        """Return one company; raises `NotFound`."""
+        return await administration.company(self._core, company_id)
+
+    async def add_company(
+        self,
+        caller: Caller,
+        name: str,
+        *,
+        link_templates: dict[str, str] | None = None,
+        read_only: bool = False,
+    ) -> CompanyView:
+        """Add the company that `caller.company_id` names."""
+        return await self._to_its_end(
+            administration.add_company(
+                self._core, caller, name, link_templates=link_templates or {}, read_only=read_only
+            )
+        )
+
+    async def bindings(self, caller: Caller) -> list[BindingView]:
+        """Return the company's bindings, the oldest first."""
+        return await administration.bindings(self._core, caller)
+
+    async def add_binding(
+        self,
+        caller: Caller,
+        key: str,
+        provider_key: str,
+        config: Json,
+        *,
+        read_only: bool = False,
+        enabled: bool = True,
+    ) -> BindingView:
+        """Add a binding to a provider; raises `Invalid`, `Unavailable`, `Conflict`."""
+        return await self._to_its_end(
+            administration.add_binding(
+                self._core,
+                caller,
+                key,
+                provider_key,
+                config,
+                read_only=read_only,
+                enabled=enabled,
+            )
+        )
+
+    async def update_binding(
+        self,
+        caller: Caller,
+        key: str,
+        *,
+        enabled: bool | None = None,
+        read_only: bool | None = None,
+        config: Json | None = None,
+    ) -> BindingView:
+        """Change a binding; what is None stays."""
+        return await self._to_its_end(
+            administration.update_binding(
+                self._core, caller, key, enabled=enabled, read_only=read_only, config=config
+            )
+        )
+
+    async def remove_binding(self, caller: Caller, key: str) -> None:
+        """Remove a binding; the memories stay where they are."""
+        await self._to_its_end(administration.remove_binding(self._core, caller, key))
+
+    async def set_target(self, caller: Caller, target_type: str, target_id: str, key: str) -> None:
+        """Let a binding serve the `company`, a `project` or an `agent`."""
+        await self._to_its_end(
+            administration.set_target(self._core, caller, target_type, target_id, key)
+        )
+
+    async def clear_target(self, caller: Caller, target_type: str, target_id: str) -> None:
+        """Let a project or an agent fall back to the next rule."""
+        await self._to_its_end(
+            administration.clear_target(self._core, caller, target_type, target_id)
+        )
+
+    async def resolve(
+        self, caller: Caller, scope: Scope, binding_key: str | None = None
+    ) -> Resolution:
+        """Return the binding that serves a scope, and why. Not an operation."""
+        _, binding, reason = await self._core.resolve(caller, scope, binding_key)
+        return Resolution(binding_key=binding.key, provider_key=binding.provider_key, reason=reason)
+
+    async def health(self, caller: Caller, key: str) -> BindingHealth:
+        """Ask a binding's provider how it is. Not an operation."""
+        return await administration.health(self._core, caller, key)
+
+    async def query(self, caller: Caller, request: QueryRequest) -> QueryAnswer:
+        """Find what is relevant to a text."""
+        return await reads.query(self._core, caller, request)
+
+    async def explain(self, caller: Caller, request: QueryRequest) -> ExplainAnswer:
+        """Trace how a query is answered."""
+        return await reads.explain(self._core, caller, request)
+
+    async def get(
+        self,
+        caller: Caller,
+        record: RecordHandle | str,
+        scope: Scope,
+        *,
+        binding_key: str | None = None,
+    ) -> GetAnswer:
+        """Return one record by handle or id; raises `NotFound`."""
+        return await reads.get(self._core, caller, record, scope, binding_key)
+
+    async def browse(self, caller: Caller, request: BrowseRequest) -> BrowseAnswer:
+        """Return one page of what is stored."""
+        return await reads.browse(self._core, caller, request)
+
+    async def history(
+        self,
+        caller: Caller,
+        record: RecordHandle | str,
+        scope: Scope,
+        *,
+        binding_key: str | None = None,
+    ) -> HistoryAnswer:
+        """Return how a record came to be what it is."""
+        return await reads.history(self._core, caller, record, scope, binding_key)
+
+    async def namespaces(
+        self, caller: Caller, binding_key: str | None = None
+    ) -> tuple[Namespace, ...]:
+        """List the partitions of a provider."""
+        return await reads.namespaces(self._core, caller, binding_key)
+
+    async def write(self, caller: Caller, request: WriteRequest) -> MutationAnswer:
+        """Store a record, its secrets taken out."""
+        return await self._to_its_end(mutations.write(self._core, caller, request))
+
+    async def correct(self, caller: Caller, request: CorrectRequest) -> MutationAnswer:
+        """Change a record; raises `Conflict` if it changed since its revision was read."""
+        return await self._to_its_end(mutations.correct(self._core, caller, request))
+
+    async def forget(self, caller: Caller, request: ForgetRequest) -> MutationAnswer:
+        """Remove records; those that are still found afterwards are named as ghosts."""
+        return await self._to_its_end(mutations.forget(self._core, caller, request))
+
+    async def sync(self, caller: Caller, binding_key: str | None = None) -> SyncReply:
+        """Let a provider read its outside source again, or rebuild what it derives."""
+        return await self._to_its_end(mutations.sync(self._core, caller, binding_key))
+
+    async def undo(self, caller: Caller, operation_id: str | None = None) -> MutationAnswer:
+        """Take a mutation back, the newest when None; taking back an undo redoes it."""
+        return await self._to_its_end(undo.undo(self._core, caller, operation_id))
+
+    async def undoable(self, caller: Caller, limit: int = 20) -> list[UndoCandidate]:
+        """Return the newest mutations that can be taken back."""
+        return await asyncio.to_thread(undo.candidates, self._core, caller, limit)
+
+    async def operations(
+        self,
+        caller: Caller,
+        chosen: Filter | None = None,
+        *,
+        limit: int = 100,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> OperationPage:
+        """Return a page of the log, newest first; `after` gives the oldest ones above a `seq`."""
+        return await asyncio.to_thread(
+            inspection.operations,
+            self._core,
+            caller,
+            chosen or Filter(),
+            limit=limit,
+            before=before,
+            after=after,
+        )
+
+    async def operation(self, caller: Caller, operation_id: str) -> Operation:
+        """Return an operation by its id, the beginning of it, or its `seq`."""
+        return await asyncio.to_thread(inspection.operation, self._core, caller, operation_id)
+
+    async def changes_of(self, caller: Caller, operation_id: str) -> tuple[Change, ...]:
+        """Return each record before and after an operation."""
+        return await asyncio.to_thread(inspection.changes_of, self._core, caller, operation_id)
+
+    async def provenance(
+        self, caller: Caller, binding_key: str, handle: RecordHandle
+    ) -> Provenance:
+        """Return who wrote and changed a record, and which queries returned it."""
+        return await asyncio.to_thread(
+            inspection.provenance, self._core, caller, binding_key, handle
+        )
+
+    async def retrieval_stats(
+        self, caller: Caller, binding_key: str, record_ids: Sequence[str]
+    ) -> dict[str, RetrievalCount]:
+        """Return how often each record was returned; those never returned are absent."""
+        return await asyncio.to_thread(
+            inspection.retrieval_stats, self._core, caller, binding_key, record_ids
+        )
+
+    async def check_outcome(self, caller: Caller, operation_id: str) -> str:
+        """Say in a sentence whether an operation of unknown outcome happened."""
+        return await outcome.check(self._core, caller, operation_id)
+
+    async def in_flight(self, caller: Caller) -> int:
+        """Return how many of the company's mutations run right now."""
+        return await asyncio.to_thread(inspection.in_flight, self._core, caller)
+
+    async def watch(self, caller: Caller, key: str) -> AsyncIterator[Sequence[RecordHandle]]:
+        """Yield the records of a binding that change outside of memtui."""
+        scope = Scope(company_id=caller.company_id)
+        _, binding, _ = await self._core.resolve(caller, scope, key)
+        connection = await self._core.connections.to(binding, read_only=self.read_only)
+        if not connection.adapter.capabilities.watch:
+            raise Unsupported(f"The provider of {key} cannot be watched.")
+        async for changed in connection.adapter.watch():
+            yield changed
+
+    def link(self, source: SourceRef, company: CompanyView) -> str | None:
+        """Return the URL or path that a source opens at, None where there is none."""
+        return inspection.link(source, company)
+
+    async def _to_its_end(self, mutation: Coroutine[Any, Any, T]) -> T:
+        task = asyncio.ensure_future(mutation)
+        self._mutating.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._mutating.discard(task)
+        if not task.cancelled():
+            task.exception()

@@ -1,0 +1,259 @@
+"""Operations that change records: write, correct, forget, sync.
+
+Each takes the same way: route and authorise, redact, snapshot what is there, write the intent,
+call the provider, read back, and log the outcome with every record before and after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from memtui.contract import (
+    CorrectRequest,
+    ForgetRequest,
+    Invalid,
+    Json,
+    NotFound,
+    OperationType,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    SourceRef,
+    SyncReply,
+    WriteRequest,
+)
+from memtui.service.answers import Caller, MutationAnswer
+from memtui.service.connections import Connection
+from memtui.service.core import Core
+from memtui.service.reads import answered, as_handle, find, ranked
+from memtui.service.redaction import redact_json
+from memtui.store.journal import Step
+from memtui.store.operation import OperationHandle
+
+_LOGGED_CHARS = 2_000
+_LOGGED_IDS = 1_000
+
+
+async def write(core: Core, caller: Caller, request: WriteRequest) -> MutationAnswer:
+    """Store a record."""
+    clean, labels = redact_write(request)
+    asked: Json = {
+        **_excerpt(clean.content),
+        "mode": clean.mode,
+        "kind": clean.kind,
+        "topic": clean.topic,
+        "tags": list(clean.tags),
+        "record_id": clean.record_id,
+        "redacted": list(labels),
+    }
+    recording = core.recorder.recorded(
+        OperationType.WRITE, caller, request.scope, _set_only(asked), clean.source
+    )
+    async with recording as entry:
+        connection = await core.connect(entry, request.binding_key)
+        routed = clean.model_copy(
+            update={
+                "binding_key": connection.binding.key,
+                "created_by": clean.created_by or caller.principal,
+            }
+        )
+        _refuse_empty(routed.content)
+        known = [as_handle(connection, routed.record_id)] if routed.record_id else []
+        before = await take(connection, known, request.scope)
+        await core.recorder.begin(entry, before)
+        reply = await connection.mutate(lambda: connection.adapter.write(routed))
+        entry.usage = reply.usage
+        entry.handles, entry.result_count = ranked(reply.records), len(reply.records)
+        after = await take(connection, reply.records, request.scope)
+        entry.steps = _pair(reply.before or _absent(before, reply.records), after)
+    return MutationAnswer(
+        **answered(entry, connection),
+        handles=reply.records,
+        records=tuple(step.record for step in after if step.record),
+        redacted=labels,
+    )
+
+
+async def correct(core: Core, caller: Caller, request: CorrectRequest) -> MutationAnswer:
+    """Change one record, based on the revision the caller read."""
+    clean, labels = _redact_correct(request)
+    asked: Json = {
+        **(_excerpt(clean.text) if clean.text is not None else {}),
+        "record_id": clean.handle.provider_record_id,
+        "revision": clean.revision,
+        "pinned": clean.pinned,
+        "topic": clean.topic,
+        "tags": list(clean.tags) if clean.tags is not None else None,
+        "expires_at": clean.expires_at.isoformat() if clean.expires_at else None,
+        "redacted": list(labels),
+    }
+    recording = core.recorder.recorded(
+        OperationType.CORRECT, caller, request.scope, _set_only(asked), request.source
+    )
+    async with recording as entry:
+        connection = await core.connect(entry, request.binding_key, needs="correction")
+        if clean.text is not None:
+            _refuse_empty(clean.text)
+        record = await find(core, connection, clean.handle, request.scope)
+        entry.source = entry.source or record.source
+        entry.handles, entry.result_count = ranked([record.handle]), 1
+        routed = clean.model_copy(
+            update={"binding_key": connection.binding.key, "handle": record.handle}
+        )
+        before = await take(connection, [record.handle], request.scope)
+        await core.recorder.begin(entry, before)
+        reply = await connection.mutate(lambda: connection.adapter.correct(routed))
+        entry.usage = reply.usage
+        old, new = record.handle, reply.handle
+        touched = [old] if old == new else [old, new]
+        after = await take(connection, touched, request.scope)
+        entry.steps = _pair(
+            [*before, *(Snapshot(handle=h, record=None) for h in touched[1:])], after
+        )
+        entry.handles, entry.result_count = ranked(touched), len(touched)
+        if old != new:
+            entry.links = {old.provider_record_id: new.provider_record_id}
+    return MutationAnswer(
+        **answered(entry, connection),
+        handles=(new,),
+        records=tuple(step.record for step in after if step.record and step.handle == new),
+        ghosts=tuple(step.handle for step in after if step.record and step.handle != new),
+        redacted=labels,
+        linked=entry.links,
+    )
+
+
+async def forget(core: Core, caller: Caller, request: ForgetRequest) -> MutationAnswer:
+    """Remove records, and look whether they are gone."""
+    ids = [handle.provider_record_id for handle in request.handles]
+    asked: Json = {"record_ids": ids[:_LOGGED_IDS], "records": len(ids)}
+    recording = core.recorder.recorded(
+        OperationType.FORGET, caller, request.scope, asked, request.source
+    )
+    async with recording as entry:
+        connection = await core.connect(entry, request.binding_key)
+        if not ids:
+            raise Invalid("Nothing to forget; name at least one record.")
+        before = await take(connection, request.handles, request.scope)
+        there = [snapshot for snapshot in before if snapshot.record is not None]
+        if not there:
+            raise NotFound(
+                f"There is no record {ids[0]} in {connection.binding.key} for this scope"
+                + (f", nor any of the {len(ids) - 1} others." if len(ids) > 1 else ".")
+            )
+        entry.source = entry.source or _common_source(there)
+        entry.handles = ranked([snapshot.handle for snapshot in there])
+        entry.result_count = len(there)
+        routed = request.model_copy(
+            update={
+                "binding_key": connection.binding.key,
+                "handles": tuple(snapshot.handle for snapshot in there),
+            }
+        )
+        await core.recorder.begin(entry, there)
+        reply = await connection.mutate(
+            lambda: connection.adapter.forget(routed), records=len(there)
+        )
+        entry.usage = reply.usage
+        after = await take(connection, routed.handles, request.scope)
+        ghosts = tuple(step.handle for step in after if step.record is not None)
+        entry.handles = _marked(entry.handles, ghosts)
+        entry.steps = _pair(there, after)
+    gone = {snapshot.handle for snapshot in there}
+    return MutationAnswer(
+        **answered(entry, connection),
+        handles=routed.handles,
+        missing=tuple(handle for handle in request.handles if handle not in gone),
+        ghosts=ghosts,
+    )
+
+
+async def sync(core: Core, caller: Caller, binding_key: str | None) -> SyncReply:
+    """Let the provider read its outside source again, or rebuild what it derives."""
+    scope = Scope(company_id=caller.company_id)
+    async with core.recorder.recorded(OperationType.SYNC, caller, scope, {}) as entry:
+        connection = await core.connect(entry, binding_key, needs="sync")
+        await core.recorder.begin(entry, [])
+        reply = await connection.mutate(connection.adapter.sync, records=_SYNC_RECORDS)
+        entry.usage, entry.result_count = reply.usage, reply.changed + reply.removed
+    return reply
+
+
+_SYNC_RECORDS = 10_000
+"""A rebuild reads everything, so it gets the timeout of a large bulk call."""
+
+
+async def take(
+    connection: Connection, handles: Sequence[RecordHandle], scope: Scope
+) -> Sequence[Snapshot]:
+    """Return each record as it is now: the adapter's snapshot, else what it returns of it."""
+    if not handles:
+        return []
+    adapter = connection.adapter
+    if adapter.capabilities.restore:
+        return await connection.read(lambda: adapter.snapshot(handles, scope), records=len(handles))
+    taken = []
+    for handle in handles:
+        record = await connection.read(lambda handle=handle: adapter.get(handle, scope))  # type: ignore[misc]
+        taken.append(Snapshot(handle=handle, record=record))
+    return taken
+
+
+def redact_write(request: WriteRequest) -> tuple[WriteRequest, tuple[str, ...]]:
+    """Take the secrets out of everything that a write carries."""
+    free = request.model_dump(
+        mode="json", include={"content", "title", "topic", "tags", "metadata", "source"}
+    )
+    clean, labels = redact_json(free)
+    if not labels:
+        return request, ()
+    return WriteRequest.model_validate({**dict(request), **clean}), labels
+
+
+def _redact_correct(request: CorrectRequest) -> tuple[CorrectRequest, tuple[str, ...]]:
+    clean, labels = redact_json(request.model_dump(mode="json", include={"text", "topic", "tags"}))
+    if not labels:
+        return request, ()
+    return CorrectRequest.model_validate({**dict(request), **clean}), labels
+
+
+def _refuse_empty(text: str) -> None:
+    if not text.strip():
+        raise Invalid("A memory needs some text; forget it instead of emptying it.")
+
+
+def _excerpt(text: str) -> Json:
+    encoded = text.encode("utf-8", "surrogatepass")
+    return {
+        "content": text[:_LOGGED_CHARS],
+        "content_chars": len(text),
+        "content_sha256": hashlib.sha256(encoded).hexdigest(),
+    }
+
+
+def _set_only(asked: Json) -> Json:
+    return {name: value for name, value in asked.items() if value not in (None, [], "")}
+
+
+def _absent(known: Sequence[Snapshot], records: Sequence[RecordHandle]) -> list[Snapshot]:
+    by_handle = {snapshot.handle: snapshot for snapshot in known}
+    return [by_handle.get(handle, Snapshot(handle=handle, record=None)) for handle in records]
+
+
+def _pair(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Step]:
+    return list(zip(before, after, strict=True))
+
+
+def _common_source(snapshots: Sequence[Snapshot]) -> SourceRef | None:
+    sources = {snapshot.record.source for snapshot in snapshots if snapshot.record}
+    return sources.pop() if len(sources) == 1 else None
+
+
+def _marked(
+    handles: Sequence[OperationHandle], ghosts: Sequence[RecordHandle]
+) -> tuple[OperationHandle, ...]:
+    ids = {handle.provider_record_id for handle in ghosts}
+    return tuple(
+        handle.model_copy(update={"ghost": handle.provider_record_id in ids}) for handle in handles
+    )

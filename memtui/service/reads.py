@@ -1,0 +1,234 @@
+"""Operations that change nothing: query, explain, get, browse, history, namespaces."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from memtui.contract import (
+    BrowseRequest,
+    Json,
+    Namespace,
+    NotFound,
+    OperationType,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    RecordVersion,
+    Scope,
+    Snippet,
+)
+from memtui.service.answers import (
+    BrowseAnswer,
+    Caller,
+    Change,
+    ExplainAnswer,
+    GetAnswer,
+    HistoryAnswer,
+    QueryAnswer,
+)
+from memtui.service.connections import Connection
+from memtui.service.core import Core
+from memtui.service.recorder import Entry
+from memtui.service.redaction import redact
+from memtui.store import journal, log
+from memtui.store.operation import Operation, OperationHandle
+
+_LOGGED_CHARS = 4_000
+
+
+async def query(core: Core, caller: Caller, request: QueryRequest) -> QueryAnswer:
+    """Find what is relevant."""
+    clean = request.model_copy(update={"query": redact(request.query)[0]})
+    asked = _query_json(clean)
+    recording = core.recorder.recorded(OperationType.QUERY, caller, request.scope, asked)
+    async with recording as entry:
+        connection = await core.connect(entry, request.binding_key)
+        routed = clean.model_copy(update={"binding_key": connection.binding.key})
+        bundle = await connection.read(lambda: connection.adapter.query(routed))
+        entry.handles = ranked(bundle.snippets)
+        entry.result_count = len(bundle.snippets)
+        entry.usage, entry.capped = bundle.usage, bundle.capped
+    return QueryAnswer(
+        **answered(entry, connection),
+        snippets=bundle.snippets,
+        profile_summary=bundle.profile_summary,
+        capped=bundle.capped,
+    )
+
+
+async def explain(core: Core, caller: Caller, request: QueryRequest) -> ExplainAnswer:
+    """Trace how a query is answered."""
+    clean = request.model_copy(update={"query": redact(request.query)[0]})
+    asked = _query_json(clean)
+    recording = core.recorder.recorded(OperationType.EXPLAIN, caller, request.scope, asked)
+    async with recording as entry:
+        connection = await core.connect(entry, request.binding_key, needs="explain")
+        routed = clean.model_copy(update={"binding_key": connection.binding.key})
+        explanation = await connection.read(lambda: connection.adapter.explain(routed))
+        entry.usage = explanation.usage
+    return ExplainAnswer(**answered(entry, connection), explanation=explanation)
+
+
+async def get(
+    core: Core, caller: Caller, asked: RecordHandle | str, scope: Scope, binding_key: str | None
+) -> GetAnswer:
+    """Return one record, under its new id if it came back under one."""
+    request = {"record_id": record_id(asked)}
+    async with core.recorder.recorded(OperationType.GET, caller, scope, request) as entry:
+        connection = await core.connect(entry, binding_key)
+        record = await find(core, connection, asked, scope)
+        entry.handles, entry.result_count, entry.source = ranked([record]), 1, record.source
+    return GetAnswer(**answered(entry, connection), record=record)
+
+
+async def browse(core: Core, caller: Caller, request: BrowseRequest) -> BrowseAnswer:
+    """Return one page of what is stored."""
+    asked: Json = {
+        "filter": request.filter.model_dump(mode="json", exclude_none=True),
+        "sort": request.sort,
+        "limit": request.limit,
+        "cursor": request.cursor,
+    }
+    recording = core.recorder.recorded(OperationType.BROWSE, caller, request.scope, asked)
+    async with recording as entry:
+        connection = await core.connect(entry, request.binding_key, needs="browse")
+        routed = request.model_copy(update={"binding_key": connection.binding.key})
+        page = await connection.read(lambda: connection.adapter.browse(routed))
+        entry.result_count, entry.usage = len(page.records), page.usage
+        entry.capped = page.at_least
+    return BrowseAnswer(
+        **answered(entry, connection),
+        records=page.records,
+        next_cursor=page.next_cursor,
+        total=page.total,
+        at_least=page.at_least,
+    )
+
+
+async def history(
+    core: Core, caller: Caller, asked: RecordHandle | str, scope: Scope, binding_key: str | None
+) -> HistoryAnswer:
+    """Return how a record came to be what it is: our journal, and the provider's own history."""
+    request = {"record_id": record_id(asked)}
+    async with core.recorder.recorded(OperationType.HISTORY, caller, scope, request) as entry:
+        connection = await core.connect(entry, binding_key)
+        handle = as_handle(connection, asked)
+        changes = await asyncio.to_thread(_changes, core, connection, handle)
+        versions: tuple[RecordVersion, ...] = ()
+        if connection.adapter.capabilities.history:
+            found = await connection.read(lambda: connection.adapter.history(handle, scope))
+            versions = tuple(found)
+        if not changes and not versions:
+            entry.source = (await find(core, connection, handle, scope)).source
+        sources = [*(change.operation.source for change in changes), *(v.source for v in versions)]
+        entry.source = entry.source or next((source for source in sources if source), None)
+        entry.handles, entry.result_count = ranked([handle]), len(changes) + len(versions)
+    return HistoryAnswer(
+        **answered(entry, connection), handle=handle, changes=changes, versions=versions
+    )
+
+
+async def namespaces(core: Core, caller: Caller, binding_key: str | None) -> tuple[Namespace, ...]:
+    """List the partitions of a provider."""
+    scope = Scope(company_id=caller.company_id)
+    async with core.recorder.recorded(OperationType.NAMESPACES, caller, scope, {}) as entry:
+        connection = await core.connect(entry, binding_key, needs="namespaces")
+        found = tuple(await connection.read(connection.adapter.namespaces))
+        entry.result_count = len(found)
+    return found
+
+
+async def find(
+    core: Core, connection: Connection, asked: RecordHandle | str, scope: Scope
+) -> Record:
+    """Return a record as the provider holds it now.
+
+    Raises:
+        NotFound: there is none, under this id or the one it came back under.
+    """
+    handle = as_handle(connection, asked)
+    record = await connection.read(lambda: connection.adapter.get(handle, scope))
+    if record is None:
+        new_id = await asyncio.to_thread(_follow_link, core, connection, handle)
+        if new_id is not None:
+            moved = handle.model_copy(update={"provider_record_id": new_id})
+            record = await connection.read(lambda: connection.adapter.get(moved, scope))
+    if record is None:
+        raise NotFound(
+            f"There is no record {handle.provider_record_id} in {connection.binding.key} "
+            "for this scope; `memtui browse` lists those there are."
+        )
+    return record
+
+
+def as_handle(connection: Connection, asked: RecordHandle | str) -> RecordHandle:
+    """Return the handle of a record that was named by its id alone."""
+    if isinstance(asked, RecordHandle):
+        return asked
+    return RecordHandle(provider_key=connection.adapter.key, provider_record_id=asked)
+
+
+def record_id(asked: RecordHandle | str) -> str:
+    """Return the provider's id of a record."""
+    return asked if isinstance(asked, str) else asked.provider_record_id
+
+
+def ranked(records: Sequence[Record | RecordHandle]) -> tuple[OperationHandle, ...]:
+    """Return the handles as the log keeps them, ranked from 1 in order."""
+    handles = []
+    for rank, item in enumerate(records, start=1):
+        handle = item if isinstance(item, RecordHandle) else item.handle
+        score = item.score if isinstance(item, Snippet) else None
+        handles.append(OperationHandle(rank=rank, score=score, **dict(handle)))
+    return tuple(handles)
+
+
+def answered(entry: Entry, connection: Connection) -> Json:
+    """Return what every answer says of its operation."""
+    return {
+        "operation_id": entry.operation_id,
+        "binding_key": connection.binding.key,
+        "binding_reason": entry.binding_reason,
+        "usage": entry.usage,
+        "latency_ms": entry.latency_ms,
+    }
+
+
+def _query_json(request: QueryRequest) -> Json:
+    asked: Json = {
+        "query": request.query[:_LOGGED_CHARS],
+        "intent": request.intent,
+        "top_k": request.top_k,
+    }
+    if request.topic:
+        asked["topic"] = request.topic
+    if request.as_of:
+        asked["as_of"] = request.as_of.isoformat()
+    if request.metadata_filter:
+        asked["metadata_filter"] = request.metadata_filter
+    return asked
+
+
+def _changes(core: Core, connection: Connection, handle: RecordHandle) -> tuple[Change, ...]:
+    company_id, key = connection.binding.company_id, connection.binding.key
+    with core.database.read() as database:
+        steps = journal.changes_of_record(database, company_id, key, handle.provider_record_id)
+        operations = log.by_ids(database, company_id, list(steps))
+    return tuple(change_of(operation, steps[operation.operation_id]) for operation in operations)
+
+
+def change_of(operation: Operation, step: journal.Step) -> Change:
+    """Return a journal step as a person reads it."""
+    before, after = step
+    return Change(operation=operation, before=before.record, after=after.record if after else None)
+
+
+def _follow_link(core: Core, connection: Connection, handle: RecordHandle) -> str | None:
+    with core.database.read() as database:
+        return journal.follow_link(
+            database,
+            connection.binding.company_id,
+            connection.binding.key,
+            handle.provider_record_id,
+        )

@@ -1,0 +1,276 @@
+"""Record every operation: reads after the fact, mutations before and after."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from memtui.contract import (
+    Conflict,
+    Denied,
+    Json,
+    MemtuiError,
+    OperationStatus,
+    OperationType,
+    Scope,
+    Snapshot,
+    SourceRef,
+    Unavailable,
+    Usage,
+)
+from memtui.service.answers import Caller
+from memtui.service.redaction import redact
+from memtui.store import intents, journal, log
+from memtui.store.database import Database
+from memtui.store.journal import Step
+from memtui.store.operation import Operation, OperationDraft, OperationHandle
+from memtui.store.tables import BindingRow, IntentRow
+
+_FOREIGN_INTENT_AGE = timedelta(minutes=15)
+"""Longer than any call may take, so an intent of another machine this old has no living owner."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """An operation while it runs; what it learns on the way is what gets logged."""
+
+    operation_id: str
+    operation_type: OperationType
+    caller: Caller
+    scope: Scope
+    started_at: datetime
+    started: float
+    request: Json = field(default_factory=dict)
+    source: SourceRef | None = None
+    binding: BindingRow | None = None
+    binding_reason: str | None = None
+    status: OperationStatus = OperationStatus.OK
+    error: BaseException | None = None
+    result_count: int = 0
+    capped: bool = False
+    handles: tuple[OperationHandle, ...] = ()
+    usage: tuple[Usage, ...] = ()
+    latency_ms: float = 0
+    undoes: str | None = None
+    steps: Sequence[Step] = ()
+    """Filled by a mutation once it was read back."""
+    links: dict[str, str] = field(default_factory=dict)
+    begun: bool = False
+
+    def fail(self, error: BaseException) -> None:
+        """Note how it failed; a mutation that may have reached the provider is unknown."""
+        self.error = error
+        if isinstance(error, Denied):
+            self.status = OperationStatus.DENIED
+        elif isinstance(error, Conflict):
+            self.status = OperationStatus.CONFLICT
+        elif self.begun and (not isinstance(error, MemtuiError) or _may_have_happened(error)):
+            self.status = OperationStatus.UNKNOWN
+        else:
+            self.status = OperationStatus.ERROR
+
+    def draft(self) -> OperationDraft:
+        """Return the entry as it stands."""
+        return OperationDraft(
+            operation_id=self.operation_id,
+            operation_type=self.operation_type,
+            status=self.status,
+            scope=self.scope.model_copy(update={"company_id": self.caller.company_id}),
+            binding_key=self.binding.key if self.binding else None,
+            provider_key=self.binding.provider_key if self.binding else None,
+            binding_reason=self.binding_reason,
+            source=self.source,
+            principal=self.caller.principal,
+            door=self.caller.door,
+            request=self.request,
+            error_kind=_kind(self.error),
+            error_message=redact(str(self.error))[0] if self.error else None,
+            result_count=self.result_count,
+            capped=self.capped,
+            handles=self.handles,
+            usage=self.usage,
+            started_at=self.started_at,
+            latency_ms=self.latency_ms,
+            undoes=self.undoes,
+        )
+
+
+def _may_have_happened(error: MemtuiError) -> bool:
+    return isinstance(error, Unavailable) and error.sent
+
+
+def _kind(error: BaseException | None) -> str | None:
+    if error is None:
+        return None
+    return (
+        "cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__.lower()
+    )
+
+
+class Recorder:
+    """Writes the operation log. Nothing is answered before its operation is in it."""
+
+    def __init__(
+        self,
+        database: Database,
+        sessions_dir: Path,
+        *,
+        clock: Callable[[], datetime],
+        timer: Callable[[], float],
+        new_id: Callable[[], str],
+    ) -> None:
+        self._database = database
+        self._sessions = _Sessions(sessions_dir)
+        self._clock = clock
+        self._timer = timer
+        self._new_id = new_id
+
+    @asynccontextmanager
+    async def recorded(
+        self,
+        operation_type: OperationType,
+        caller: Caller,
+        scope: Scope,
+        request: Json,
+        source: SourceRef | None = None,
+    ) -> AsyncIterator[Entry]:
+        """Run an operation and log it, whatever becomes of it."""
+        entry = Entry(
+            operation_id=self._new_id(),
+            operation_type=operation_type,
+            caller=caller,
+            scope=scope,
+            started_at=self._clock(),
+            started=self._timer(),
+            request=request,
+            source=source,
+        )
+        try:
+            yield entry
+        except BaseException as error:
+            entry.fail(error)
+            await asyncio.shield(self._finish(entry))
+            raise
+        await asyncio.shield(self._finish(entry))
+
+    async def begin(self, entry: Entry, before: Sequence[Snapshot]) -> None:
+        """Write a mutation's intent; from here on its end is logged or shows as unknown."""
+        unseen = entry.draft().model_copy(
+            update={
+                "status": OperationStatus.UNKNOWN,
+                "error_kind": "interrupted",
+                "error_message": "It was interrupted before its outcome was known.",
+            }
+        )
+        await asyncio.to_thread(self._begin, unseen, before)
+        entry.begun = True
+
+    def _begin(self, unseen: OperationDraft, before: Sequence[Snapshot]) -> None:
+        row = IntentRow(
+            operation_id=unseen.operation_id,
+            company_id=unseen.scope.company_id,
+            draft=unseen.model_dump(mode="json"),
+            before=[snapshot.model_dump(mode="json") for snapshot in before],
+            host=socket.gethostname(),
+            session=self._sessions.own(),
+            started_at=unseen.started_at,
+        )
+        with self._database.write() as connection:
+            intents.begin(connection, row)
+
+    async def _finish(self, entry: Entry) -> None:
+        entry.latency_ms = round((self._timer() - entry.started) * 1000, 3)
+        await asyncio.to_thread(self._append, entry)
+
+    def _append(self, entry: Entry) -> None:
+        with self._database.write(durable=entry.operation_type.mutates) as connection:
+            operation = log.append(connection, entry.draft())
+            if entry.begun:
+                intents.end(connection, entry.operation_id)
+            journal.record(connection, operation, entry.steps)
+            if entry.links:
+                journal.link(connection, operation, entry.links)
+
+    def recover(self) -> list[Operation]:
+        """Log the mutations that a dead process left behind, as of unknown outcome. Blocking."""
+        with self._database.read() as connection:
+            waiting = intents.pending(connection)
+        orphans = [row for row in waiting if self._is_orphan(row)]
+        if not orphans:
+            return []
+        found: list[Operation] = []
+        with self._database.write() as connection:
+            for row in orphans:
+                if not intents.end(connection, row.operation_id):
+                    continue
+                operation = log.append(connection, OperationDraft.model_validate(row.draft))
+                before = [Snapshot.model_validate(value) for value in row.before]
+                journal.record(connection, operation, [(snapshot, None) for snapshot in before])
+                found.append(operation)
+        return found
+
+    def _is_orphan(self, row: IntentRow) -> bool:
+        if row.host != socket.gethostname():
+            return self._clock() - row.started_at > _FOREIGN_INTENT_AGE
+        return self._sessions.is_dead(row.session)
+
+    def close(self) -> None:
+        """Give up this process's session."""
+        self._sessions.close()
+
+
+class _Sessions:
+    """A file lock a process, held as long as it lives: the system lets go of it at any death."""
+
+    def __init__(self, folder: Path) -> None:
+        from filelock import FileLock
+
+        self._make_lock = FileLock
+        self._folder = folder
+        self._own: FileLock | None = None
+        self._name = ""
+
+    def own(self) -> str:
+        """Return this process's session, taking its lock at the first call."""
+        if self._own is None:
+            import uuid
+
+            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self._name = uuid.uuid4().hex
+            lock = self._make_lock(self._path(self._name), thread_local=False, mode=0o600)
+            lock.acquire(timeout=0)
+            self._own = lock
+        return self._name
+
+    def is_dead(self, name: str) -> bool:
+        """Tell whether the process of a session is gone; its lock file then goes too."""
+        if name == self._name:
+            return False
+        path = self._path(name)
+        if not path.exists():
+            return True
+        from filelock import Timeout
+
+        lock = self._make_lock(path, thread_local=False, mode=0o600)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            return False
+        lock.release()
+        path.unlink(missing_ok=True)
+        return True
+
+    def close(self) -> None:
+        """Let go of the lock and remove its file."""
+        if self._own is not None:
+            self._own.release()
+            self._path(self._name).unlink(missing_ok=True)
+            self._own = None
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.lock"

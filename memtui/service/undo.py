@@ -1,0 +1,209 @@
+"""Take a mutation back: put every record into the state that it had before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from memtui.contract import (
+    Conflict,
+    CorrectRequest,
+    ForgetRequest,
+    Invalid,
+    NotFound,
+    OperationStatus,
+    OperationType,
+    Record,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.service.answers import Caller, MutationAnswer, UndoCandidate
+from memtui.service.connections import Connection
+from memtui.service.core import Core
+from memtui.service.mutations import take
+from memtui.service.reads import answered, ranked
+from memtui.store import journal, log
+from memtui.store.journal import Step
+from memtui.store.operation import Operation
+
+
+async def undo(core: Core, caller: Caller, operation_id: str | None) -> MutationAnswer:
+    """Take back an operation, the newest that can be when None; taking back an undo redoes."""
+    scope = Scope(company_id=caller.company_id)
+    asked = {"operation_id": operation_id} if operation_id else {}
+    async with core.recorder.recorded(OperationType.UNDO, caller, scope, asked) as entry:
+        operation, steps = await asyncio.to_thread(_pick, core, caller, operation_id)
+        entry.scope, entry.source = operation.scope, operation.source
+        entry.undoes = operation.operation_id
+        entry.request = {"operation_id": operation.operation_id, "type": operation.operation_type}
+        connection = await core.connect(entry, operation.binding_key)
+        handles = [before.handle for before, _ in steps]
+        entry.handles, entry.result_count = ranked(handles), len(handles)
+        now = await take(connection, handles, operation.scope)
+        _refuse_changed(operation, steps, now)
+        await core.recorder.begin(entry, now)
+        befores = [before for before, _ in steps]
+        if connection.adapter.capabilities.restore:
+            reply = await connection.mutate(
+                lambda: connection.adapter.restore(befores, operation.scope), records=len(befores)
+            )
+            entry.usage = reply.usage
+        else:
+            entry.links = await _rebuild(connection, operation, befores, now)
+        moved = [_moved(handle, entry.links) for handle in handles]
+        touched = [*handles, *(handle for handle in moved if handle not in handles)]
+        after = await take(connection, touched, operation.scope)
+        absent = [Snapshot(handle=handle, record=None) for handle in touched[len(handles) :]]
+        entry.steps = list(zip([*now, *absent], after, strict=True))
+        entry.handles, entry.result_count = ranked(touched), len(touched)
+    return MutationAnswer(
+        **answered(entry, connection),
+        handles=tuple(moved),
+        records=tuple(snapshot.record for snapshot in after if snapshot.record),
+        linked=entry.links,
+        undoes=operation.operation_id,
+    )
+
+
+def candidates(core: Core, caller: Caller, limit: int) -> list[UndoCandidate]:
+    """Return the newest mutations that can be taken back. Blocking."""
+    with core.database.read() as database:
+        found = dict(journal.undoable(database, caller.company_id, limit))
+        operations = log.by_ids(database, caller.company_id, list(found))
+    return [
+        UndoCandidate(operation=operation, records=found[operation.operation_id])
+        for operation in operations
+    ]
+
+
+def _pick(core: Core, caller: Caller, operation_id: str | None) -> tuple[Operation, list[Step]]:
+    company_id = caller.company_id
+    with core.database.read() as database:
+        if operation_id is None:
+            newest = journal.undoable(database, company_id, 1)
+            if not newest:
+                raise NotFound("There is nothing to undo.")
+            operation_id = newest[0][0]
+        operation = one(log.by_id(database, company_id, operation_id), operation_id)
+        steps = journal.steps(database, company_id, operation.operation_id)
+        undone_by = journal.undone_by(database, company_id, operation.operation_id)
+    if operation.status is OperationStatus.UNKNOWN:
+        raise Invalid(
+            "Its outcome is unknown; "
+            f"`memtui ops check {operation.operation_id}` tells whether it happened."
+        )
+    if operation.status is not OperationStatus.OK or not steps:
+        raise Invalid(
+            f"Operation {operation.operation_id} ({operation.operation_type}, {operation.status}) "
+            "changed no record, so there is nothing to undo."
+        )
+    if undone_by is not None:
+        raise Conflict(f"It was already undone by {undone_by}; undo that one to redo it.")
+    return operation, steps
+
+
+def one(found: Sequence[Operation], asked: str) -> Operation:
+    """Return the only operation that a person's id, prefix or number names.
+
+    Raises:
+        NotFound: none does.
+        Invalid: several do.
+    """
+    if not found:
+        raise NotFound(f"There is no operation {asked}; `memtui ops list` shows those there are.")
+    if len(found) > 1:
+        raise Invalid(f"{asked} is the beginning of several operation ids; give more of it.")
+    return found[0]
+
+
+def _refuse_changed(operation: Operation, steps: Sequence[Step], now: Sequence[Snapshot]) -> None:
+    for (_, left), current in zip(steps, now, strict=True):
+        expected = left.record if left else None
+        if _revision(expected) != _revision(current.record):
+            raise Conflict(
+                f"{current.handle.provider_record_id} has changed since operation "
+                f"{operation.operation_id}; undo what came after it first, or correct it by hand.",
+                current=current.record,
+            )
+
+
+def _revision(record: Record | None) -> tuple[str | None, str | None]:
+    if record is None:
+        return None, None
+    return (record.revision, None) if record.revision else (None, record.text)
+
+
+async def _rebuild(
+    connection: Connection,
+    operation: Operation,
+    befores: Sequence[Snapshot],
+    now: Sequence[Snapshot],
+) -> dict[str, str]:
+    """Undo without the provider's help; returns the new id of each record that needed one."""
+    links: dict[str, str] = {}
+    for before, current in zip(befores, now, strict=True):
+        if before.record is None and current.record is not None:
+            gone = ForgetRequest(
+                scope=operation.scope,
+                handles=(before.handle,),
+                binding_key=operation.binding_key,
+            )
+            await connection.mutate(lambda gone=gone: connection.adapter.forget(gone))  # type: ignore[misc]
+        elif before.record is not None and current.record is not None:
+            old = _as_correction(operation, before.record, current.record)
+            await connection.mutate(lambda old=old: connection.adapter.correct(old))  # type: ignore[misc]
+        elif before.record is not None:
+            again = as_write(before.record, operation.binding_key)
+            reply = await connection.mutate(lambda again=again: connection.adapter.write(again))  # type: ignore[misc]
+            old_id = before.handle.provider_record_id
+            new_ids = [handle.provider_record_id for handle in reply.records]
+            if new_ids and new_ids[0] != old_id:
+                links[old_id] = new_ids[0]
+    return links
+
+
+def _as_correction(operation: Operation, before: Record, current: Record) -> CorrectRequest:
+    return CorrectRequest(
+        scope=operation.scope,
+        handle=before.handle,
+        binding_key=operation.binding_key,
+        text=before.text,
+        revision=current.revision,
+        pinned=before.pinned,
+        topic=before.topic,
+        tags=before.tags,
+        expires_at=before.expires_at,
+    )
+
+
+def as_write(record: Record, binding_key: str | None) -> WriteRequest:
+    """Return the write that stores a record again, with all that a write can carry."""
+    source = record.source or SourceRef(
+        kind=SourceKind.MANUAL_NOTE, company_id=record.scope.company_id
+    )
+    return WriteRequest(
+        scope=record.scope,
+        source=source,
+        content=record.text,
+        binding_key=binding_key,
+        metadata=record.metadata,
+        record_id=record.handle.provider_record_id,
+        kind=record.kind,
+        title=record.title,
+        topic=record.topic,
+        tags=record.tags,
+        pinned=record.pinned,
+        created_at=record.created_at,
+        created_by=record.created_by,
+        expires_at=record.expires_at,
+        valid_from=record.valid_from,
+    )
+
+
+def _moved(handle: RecordHandle, links: dict[str, str]) -> RecordHandle:
+    new_id = links.get(handle.provider_record_id)
+    return handle if new_id is None else handle.model_copy(update={"provider_record_id": new_id})

@@ -1,0 +1,153 @@
+"""The connection to the control plane's database, SQLite or PostgreSQL."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, NoSuchModuleError
+
+from memtui.contract import Invalid, Unavailable
+from memtui.store.schema import ensure_schema
+
+_BUSY_TIMEOUT_MS = 30_000
+
+
+class Database:
+    """A pool of connections. Blocking: the service calls it from worker threads.
+
+    On SQLite a writer takes the write lock at its start (`BEGIN IMMEDIATE`), so that what it reads
+    is what it builds on; on PostgreSQL the rows that matter are locked by their statements.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._sqlite = engine.dialect.name == "sqlite"
+        self._write_lock = threading.Lock()
+
+    @classmethod
+    def open(cls, path: Path, url: str = "") -> Database:
+        """Open the database at `url`, else the SQLite file at `path`, with the newest schema.
+
+        Raises:
+            Invalid: the URL makes no sense, or a newer memtui made the database.
+            Unavailable: the database cannot be reached, or is no database.
+        """
+        engine = _make_engine(url) if url else _make_sqlite_engine(path)
+        database = cls(engine)
+        try:
+            with database._guard(), engine.connect() as connection:
+                connection.exec_driver_sql("SELECT 1")
+            if not url:
+                path.chmod(0o600)
+            with database.write() as connection:
+                ensure_schema(connection)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @property
+    def dialect(self) -> str:
+        """`sqlite` or `postgresql`."""
+        return self._engine.dialect.name
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """One consistent read."""
+        with self._guard(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self, *, durable: bool = True) -> Iterator[Connection]:
+        """One transaction. `durable`: once it ends it survives a power cut, not just a crash."""
+        if not self._sqlite:
+            with self._guard(), self._engine.begin() as connection:
+                yield connection
+            return
+        with self._guard(), self._write_lock, self._engine.connect() as connection:
+            level = "FULL" if durable else "NORMAL"
+            raw = connection.connection.dbapi_connection
+            assert raw is not None  # noqa: S101 — a checked-out connection has one
+            raw.execute(f"PRAGMA synchronous = {level}")
+            with connection.execution_options(immediate=True).begin():
+                yield connection
+
+    def close(self) -> None:
+        """Close every pooled connection."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _guard(self) -> Iterator[None]:
+        try:
+            yield
+        except DatabaseError as error:
+            reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else ""
+            raise Unavailable(
+                f"The control plane's database failed ({reason}); "
+                "check its disk, permissions or server and try again."
+            ) from error
+        except DBAPIError as error:
+            raise Unavailable(f"The control plane's database failed: {error.orig}.") from error
+
+
+def _make_engine(url: str) -> Engine:
+    try:
+        parsed = make_url(url)
+        if parsed.drivername in {"postgres", "postgresql"}:
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        if parsed.get_backend_name() == "sqlite":
+            return _make_sqlite_engine(Path(parsed.database or ""))
+        if parsed.get_backend_name() != "postgresql":
+            raise Invalid(f"{parsed.drivername} is no database memtui runs on; use postgresql://.")
+        return create_engine(parsed, pool_pre_ping=True, json_serializer=_dump_json)
+    except (ArgumentError, NoSuchModuleError) as error:
+        raise Invalid(
+            "database_url is no database URL; use postgresql://user@host/name."
+        ) from error
+    except ModuleNotFoundError as error:
+        raise Invalid('PostgreSQL needs its driver: pip install "memtui[postgres]".') from error
+
+
+def _make_sqlite_engine(path: Path) -> Engine:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    engine = create_engine(
+        f"sqlite:///{path}",
+        connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000, "check_same_thread": False},
+        json_serializer=_dump_json,
+    )
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
+    # SQLite's own lower() knows ASCII only, and a filter's words come in any script.
+    connection.create_function("lower", 1, _lower, deterministic=True)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get("immediate", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _lower(value: object) -> str | None:
+    return None if value is None else str(value).lower()
+
+
+def _dump_json(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"))
+    return text

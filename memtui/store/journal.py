@@ -1,0 +1,157 @@
+"""The undo journal: each record before and after every mutation, and the ids it came back under."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from memtui.contract import OperationStatus, OperationType, Snapshot
+from memtui.store.operation import Operation
+from memtui.store.tables import (
+    HandleLinkRow,
+    JournalRow,
+    OperationRow,
+)
+
+_JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
+_LINKS = HandleLinkRow.__table__  # type: ignore[attr-defined]
+_OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
+
+Step = tuple[Snapshot, Snapshot | None]
+"""A record before and after a mutation; None where nobody saw the after."""
+
+
+def record(connection: Connection, operation: Operation, steps: Sequence[Step]) -> None:
+    """Keep each record before and after, in order."""
+    if not steps:
+        return
+    connection.execute(
+        insert(_JOURNAL),
+        [
+            {
+                "company_id": operation.scope.company_id,
+                "operation_id": operation.operation_id,
+                "ordinal": ordinal,
+                "binding_key": operation.binding_key or "",
+                "provider_record_id": before.handle.provider_record_id,
+                "before": before.model_dump(mode="json"),
+                "after": None if after is None else after.model_dump(mode="json"),
+            }
+            for ordinal, (before, after) in enumerate(steps)
+        ],
+    )
+
+
+def steps(connection: Connection, company_id: str, operation_id: str) -> list[Step]:
+    """Return each record before and after an operation, in the order they were changed."""
+    rows = connection.execute(
+        select(_JOURNAL.c.before, _JOURNAL.c.after)
+        .where(_JOURNAL.c.company_id == company_id, _JOURNAL.c.operation_id == operation_id)
+        .order_by(_JOURNAL.c.ordinal)
+    )
+    return [(_snapshot(row.before), _snapshot(row.after) if row.after else None) for row in rows]
+
+
+def changes_of_record(
+    connection: Connection, company_id: str, binding_key: str, record_id: str
+) -> dict[str, Step]:
+    """Return the steps of one record by operation id."""
+    rows = connection.execute(
+        select(_JOURNAL.c.operation_id, _JOURNAL.c.before, _JOURNAL.c.after).where(
+            _JOURNAL.c.company_id == company_id,
+            _JOURNAL.c.binding_key == binding_key,
+            _JOURNAL.c.provider_record_id == record_id,
+        )
+    )
+    return {
+        row.operation_id: (_snapshot(row.before), _snapshot(row.after) if row.after else None)
+        for row in rows
+    }
+
+
+def undone_by(connection: Connection, company_id: str, operation_id: str) -> str | None:
+    """Return the operation that took this one back and was not itself taken back."""
+    statement = (
+        select(_OPERATIONS.c.operation_id)
+        .where(
+            _OPERATIONS.c.company_id == company_id,
+            _OPERATIONS.c.undoes == operation_id,
+            _OPERATIONS.c.status == str(OperationStatus.OK),
+        )
+        .order_by(_OPERATIONS.c.seq.desc())
+    )
+    for (undo_id,) in connection.execute(statement):
+        if undone_by(connection, company_id, undo_id) is None:
+            return str(undo_id)
+    return None
+
+
+def undoable(connection: Connection, company_id: str, limit: int) -> list[tuple[str, int]]:
+    """Return the newest mutations that can be taken back, each with its number of records."""
+    statement = (
+        select(_OPERATIONS.c.operation_id, func.count(_JOURNAL.c.ordinal))
+        .join(
+            _JOURNAL,
+            (_JOURNAL.c.company_id == _OPERATIONS.c.company_id)
+            & (_JOURNAL.c.operation_id == _OPERATIONS.c.operation_id),
+        )
+        .where(
+            _OPERATIONS.c.company_id == company_id,
+            _OPERATIONS.c.operation_type != str(OperationType.UNDO),
+            _OPERATIONS.c.status == str(OperationStatus.OK),
+        )
+        .group_by(_OPERATIONS.c.operation_id, _OPERATIONS.c.seq)
+        .order_by(_OPERATIONS.c.seq.desc())
+    )
+    found: list[tuple[str, int]] = []
+    for operation_id, count in connection.execute(statement):
+        if undone_by(connection, company_id, operation_id) is None:
+            found.append((operation_id, count))
+            if len(found) == limit:
+                break
+    return found
+
+
+def link(
+    connection: Connection,
+    operation: Operation,
+    links: Mapping[str, str],
+) -> None:
+    """Remember the ids under which records came back, and lead older ids there too."""
+    company_id, binding_key = operation.scope.company_id, operation.binding_key or ""
+    place = (_LINKS.c.company_id == company_id) & (_LINKS.c.binding_key == binding_key)
+    for old, new in links.items():
+        connection.execute(
+            _LINKS.update().where(place, _LINKS.c.new_record_id == old).values(new_record_id=new)
+        )
+        connection.execute(delete(_LINKS).where(place, _LINKS.c.old_record_id.in_((old, new))))
+        connection.execute(
+            insert(_LINKS),
+            {
+                "company_id": company_id,
+                "binding_key": binding_key,
+                "old_record_id": old,
+                "new_record_id": new,
+                "operation_id": operation.operation_id,
+            },
+        )
+
+
+def follow_link(
+    connection: Connection, company_id: str, binding_key: str, record_id: str
+) -> str | None:
+    """Return the id that a record has now, if it came back under another one."""
+    found = connection.execute(
+        select(_LINKS.c.new_record_id).where(
+            _LINKS.c.company_id == company_id,
+            _LINKS.c.binding_key == binding_key,
+            _LINKS.c.old_record_id == record_id,
+        )
+    ).scalar()
+    return None if found is None else str(found)
+
+
+def _snapshot(value: dict[str, Any]) -> Snapshot:
+    return Snapshot.model_validate(value)

@@ -1,0 +1,1 @@
+"""Alembic's migrations of the control plane's database."""

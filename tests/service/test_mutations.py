@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import pytest
+
+from memtui.config import Paths, Settings
+from memtui.contract import (
+    Conflict,
+    CorrectRequest,
+    Denied,
+    ForgetRequest,
+    Invalid,
+    NotFound,
+    OperationStatus,
+    OperationType,
+    Scope,
+    SourceRef,
+    Unavailable,
+    WriteRequest,
+)
+from memtui.service import Caller, MemoryService
+from tests.service.conftest import start
+from tests.service.fake import FakeAdapter, down
+
+
+async def newest(service: MemoryService, caller: Caller):
+    page = await service.operations(caller, limit=1)
+    return page.operations[0]
+
+
+async def test_a_record_goes_through_write_correct_forget_and_back(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
+) -> None:
+    written = await service.write(caller, note)
+    [record] = written.records
+    assert record.text == note.content
+    assert record.created_by == "user:ana"
+
+    corrected = await service.correct(
+        caller,
+        CorrectRequest(
+            scope=scope, handle=record.handle, text="We deploy from main", revision=record.revision
+        ),
+    )
+    assert corrected.records[0].text == "We deploy from main"
+
+    forgotten = await service.forget(caller, ForgetRequest(scope=scope, handles=(record.handle,)))
+    assert forgotten.ghosts == ()
+    with pytest.raises(NotFound):
+        await service.get(caller, record.handle, scope)
+
+    for expected in ("We deploy from main", "We deploy from release"):
+        await service.undo(caller)
+        assert (await service.get(caller, record.handle, scope)).record.text == expected
+    await service.undo(caller)
+    with pytest.raises(NotFound):
+        await service.get(caller, record.handle, scope)
+    with pytest.raises(NotFound, match="nothing to undo"):
+        await service.undo(caller)
+
+
+async def test_every_step_is_logged_with_its_source(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, source: SourceRef
+) -> None:
+    handle = (await service.write(caller, note)).handles[0]
+    await service.get(caller, handle, scope)
+    await service.correct(caller, CorrectRequest(scope=scope, handle=handle, text="other"))
+    await service.history(caller, handle, scope)
+    await service.forget(caller, ForgetRequest(scope=scope, handles=(handle,)))
+    await service.undo(caller)
+    page = await service.operations(caller, limit=6)
+    assert [operation.operation_type for operation in page.operations] == [
+        "undo", "forget", "history", "correct", "get", "write",
+    ]  # fmt: skip
+    assert {operation.source for operation in page.operations} == {source}
+    assert {operation.scope.project_id for operation in page.operations} == {"p"}
+    assert all(operation.status == OperationStatus.OK for operation in page.operations)
+
+
+async def test_undoing_an_undo_redoes(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
+) -> None:
+    handle = (await service.write(caller, note)).handles[0]
+    forgotten = await service.forget(caller, ForgetRequest(scope=scope, handles=(handle,)))
+    undone = await service.undo(caller, forgotten.operation_id)
+    with pytest.raises(Conflict, match="already undone"):
+        await service.undo(caller, forgotten.operation_id)
+    await service.undo(caller, undone.operation_id)
+    with pytest.raises(NotFound):
+        await service.get(caller, handle, scope)
+    await service.undo(caller, forgotten.operation_id)
+    assert (await service.get(caller, handle, scope)).record.text == note.content
+
+
+async def test_undo_refuses_a_record_that_changed_since(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
+) -> None:
+    written = await service.write(caller, note)
+    await service.correct(
+        caller, CorrectRequest(scope=scope, handle=written.handles[0], text="newer")
+    )
+    with pytest.raises(Conflict, match="changed since"):
+        await service.undo(caller, written.operation_id)
+    assert (await service.get(caller, written.handles[0], scope)).record.text == "newer"
+
+
+async def test_a_bulk_forget_is_undone_as_one(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
+) -> None:
+    handles = [(await service.write(caller, note)).handles[0] for _ in range(30)]
+    await service.forget(caller, ForgetRequest(scope=scope, handles=tuple(handles)))
+    assert FakeAdapter.records["acme/default"] == {}
+    answer = await service.undo(caller)
+    assert len(answer.records) == 30
+
+
+async def test_a_provider_that_cannot_restore_links_the_new_id(
+    paths: Paths, settings: Settings, caller: Caller, note: WriteRequest, scope: Scope, fake
+) -> None:
+    service = await start(paths, settings, caller, restore=False, keeps_ids=False)
+    try:
+        old = (await service.write(caller, note)).handles[0]
+        await service.forget(caller, ForgetRequest(scope=scope, handles=(old,)))
+        answer = await service.undo(caller)
+        [new] = answer.handles
+        assert answer.linked == {old.provider_record_id: new.provider_record_id}
+        assert new != old
+        assert (await service.get(caller, old, scope)).record.handle == new
+        await service.undo(caller, answer.operation_id)
+        with pytest.raises(NotFound):
+            await service.get(caller, old, scope)
+    finally:
+        await service.close()
+
+
+async def test_a_ghost_is_named(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, fake
+) -> None:
+    handle = (await service.write(caller, note)).handles[0]
+    fake.haunted = True
+    answer = await service.forget(caller, ForgetRequest(scope=scope, handles=(handle,)))
+    assert answer.ghosts == (handle,)
+    assert (await newest(service, caller)).handles[0].ghost
+
+
+async def test_a_stale_revision_is_a_conflict_with_both_versions(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
+) -> None:
+    record = (await service.write(caller, note)).records[0]
+    first = CorrectRequest(scope=scope, handle=record.handle, text="a", revision=record.revision)
+    await service.correct(caller, first)
+    with pytest.raises(Conflict) as caught:
+        await service.correct(caller, first.model_copy(update={"text": "b"}))
+    assert caught.value.current is not None
+    assert (caught.value.current.text, caught.value.proposed) == ("a", "b")
+    assert (await newest(service, caller)).status == OperationStatus.CONFLICT
+
+
+@pytest.mark.parametrize("what", ["service", "binding"])
+async def test_read_only_refuses_in_the_service_and_is_logged(
+    paths: Paths, caller: Caller, note: WriteRequest, settings: Settings, fake, what: str
+) -> None:
+    service = await start(paths, settings, caller)
+    if what == "binding":
+        await service.update_binding(caller, "default", read_only=True)
+    else:
+        await service.close()
+        service = await start(paths, settings.model_copy(update={"read_only": True}), caller)
+    try:
+        fake.calls.clear()
+        with pytest.raises(Denied, match="read-only"):
+            await service.write(caller, note)
+        assert fake.calls == []
+        assert (await newest(service, caller)).status == OperationStatus.DENIED
+    finally:
+        await service.close()
+
+
+async def test_a_company_never_reaches_another(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    other = Caller(company_id="other", principal="user:eve", door="test")
+    await service.add_company(other, "Other")
+    written = await service.write(caller, note)
+    with pytest.raises(Denied):
+        await service.write(other, note)
+    page = await service.operations(other)
+    assert [(o.operation_type, o.status, o.scope.company_id) for o in page.operations] == [
+        ("write", "denied", "other"),
+        ("configure", "ok", "other"),
+    ]
+    with pytest.raises(NotFound):
+        await service.operation(other, written.operation_id)
+    with pytest.raises(NotFound):
+        await service.undo(other, written.operation_id)
+
+
+async def test_secrets_leave_neither_for_the_provider_nor_for_the_log(
+    service: MemoryService, caller: Caller, note: WriteRequest, fake
+) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    request = note.model_copy(
+        update={
+            "content": f"Use {secret} to push",
+            "metadata": {"why": f"Bearer {secret}"},
+            "title": secret,
+        }
+    )
+    answer = await service.write(caller, request)
+    assert set(answer.redacted) == {"GITHUB_TOKEN", "BEARER"}
+    assert secret not in fake.received[-1].model_dump_json()
+    operation = await newest(service, caller)
+    assert secret not in operation.model_dump_json()
+    assert "[REDACTED:GITHUB_TOKEN]" in operation.request["content"]
+
+
+async def test_an_error_before_sending_is_an_error_and_after_it_unknown(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, fake
+) -> None:
+    fake.fault = down()
+    with pytest.raises(Unavailable):
+        await service.write(caller, note)
+    assert (await newest(service, caller)).status == OperationStatus.ERROR
+
+    fake.fault, fake.fault_after = None, Unavailable("The line broke.", sent=True)
+    with pytest.raises(Unavailable):
+        await service.write(caller, note)
+    unknown = await newest(service, caller)
+    assert unknown.status == OperationStatus.UNKNOWN
+    fake.fault_after = None
+    assert "It happened" in await service.check_outcome(caller, unknown.operation_id)
+    assert await service.in_flight(caller) == 0
+
+
+async def test_a_slow_mutation_ends_as_unknown_and_says_so(
+    service: MemoryService, caller: Caller, note: WriteRequest, fake
+) -> None:
+    fake.delay = 5
+    with pytest.raises(Unavailable, match="did not answer within 0.3 s"):
+        await service.write(caller, note)
+    assert (await newest(service, caller)).status == OperationStatus.UNKNOWN
+
+
+async def test_a_bug_in_a_provider_degrades_it_alone(
+    service: MemoryService, caller: Caller, note: WriteRequest, fake
+) -> None:
+    fake.fault = KeyError("oops")
+    with pytest.raises(Unavailable, match="failed unexpectedly"):
+        await service.write(caller, note)
+    assert (await service.health(caller, "default")).health.status == "ok"
+
+
+@pytest.mark.parametrize("content", [" ", "\n\t"])
+async def test_an_empty_memory_is_refused(
+    service: MemoryService, caller: Caller, note: WriteRequest, content: str
+) -> None:
+    with pytest.raises(Invalid):
+        await service.write(caller, note.model_copy(update={"content": content}))
+    assert (await newest(service, caller)).operation_type == OperationType.WRITE
