@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import multiprocessing
+import stat
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import text
+from sqlmodel import SQLModel
+
+from memtui.contract import Invalid, Unavailable
+from memtui.store.database import Database
+from memtui.store.schema import HEAD, MIGRATIONS, current_revision
+
+
+def test_the_head_is_alembics_head() -> None:
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    assert ScriptDirectory.from_config(config).get_current_head() == HEAD
+
+
+def test_the_migrations_make_the_tables(tmp_path: Path, database_url: str) -> None:
+    database = Database.open(tmp_path / "memtui.db", database_url)
+    with database.read() as connection:
+        assert current_revision(connection) == HEAD
+        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        assert compare_metadata(context, SQLModel.metadata) == []
+    database.close()
+
+
+def test_the_file_is_private(tmp_path: Path) -> None:
+    Database.open(tmp_path / "home" / "memtui.db").close()
+    assert stat.S_IMODE((tmp_path / "home" / "memtui.db").stat().st_mode) == 0o600
+    assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
+
+
+def test_a_newer_database_is_left_alone(tmp_path: Path) -> None:
+    database = Database.open(tmp_path / "memtui.db")
+    with database.write() as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    database.close()
+    with pytest.raises(Invalid, match="upgrade memtui"):
+        Database.open(tmp_path / "memtui.db")
+
+
+def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "memtui.db"
+    path.write_text("these are my shopping notes, " * 200)
+    with pytest.raises(Unavailable, match="not a database"):
+        Database.open(path)
+    assert path.read_text().startswith("these are my shopping notes")
+
+
+@pytest.mark.parametrize(
+    ("url", "error"),
+    [
+        ("nonsense", Invalid),
+        ("mysql://localhost/x", Invalid),
+        ("postgresql://nobody@127.0.0.1:1/none?connect_timeout=1", Unavailable),
+    ],
+)
+def test_a_bad_url_is_one_sentence(tmp_path: Path, url: str, error: type[Exception]) -> None:
+    with pytest.raises(error) as caught:
+        Database.open(tmp_path / "memtui.db", url)
+    assert "\n" not in str(caught.value)
+
+
+def _open(path: Path, url: str) -> None:
+    Database.open(path, url).close()
+
+
+@pytest.mark.slow
+def test_many_may_be_the_first(tmp_path: Path, database_url: str) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    workers = [
+        spawn.Process(target=_open, args=(tmp_path / "memtui.db", database_url)) for _ in range(6)
+    ]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert [worker.exitcode for worker in workers] == [0] * 6
