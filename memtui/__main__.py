@@ -1,0 +1,14 @@
+"""`python -m memtui`, the same as the command `memtui`."""
+
+from __future__ import annotations
+
+
+def main() -> None:
+    """Run memtui's command line and end the process with its exit code."""
+    from memtui.doors.cli.main import main as run_command_line
+
+    run_command_line()
+
+
+if __name__ == "__main__":
+    main()

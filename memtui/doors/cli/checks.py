@@ -1,0 +1,238 @@
+"""What `doctor` looks at; each check says what it found and what to do."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sqlite3
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from memtui import __version__
+
+if TYPE_CHECKING:
+    from memtui.config import Paths, Settings
+    from memtui.doors.cli.session import Invocation
+    from memtui.service import BindingHealth, Caller, MemoryService
+
+_LOW_DISK_BYTES = 200_000_000
+_SHOWN_PROBLEMS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. `broken` makes doctor fail, `warning` does not."""
+
+    name: str
+    status: Literal["ok", "warning", "broken"]
+    message: str
+    advice: str = ""
+
+
+async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
+    """Yield every check as it is done; a broken one does not stop the rest that can be done."""
+    from memtui.contract import MemtuiError
+
+    yield _versions()
+    paths = invocation.paths()
+    for check in _home(paths):
+        yield check
+    try:
+        settings = invocation.settings()
+    except MemtuiError as error:
+        yield Check("settings", "broken", str(error), f"Mend {paths.config_file} or the variable.")
+        return
+    yield Check("settings", "ok", f"{paths.config_file} and the environment fit")
+    yield _editor(settings)
+    yield _keymap(settings)
+    yield _terminal()
+    for check in _providers():
+        yield check
+    async for check in _control_plane(paths, settings):
+        yield check
+    yield await _discovery()
+
+
+def _versions() -> Check:
+    return Check(
+        "versions",
+        "ok",
+        f"memtui {__version__}, Python {platform.python_version()}, "
+        f"SQLite {sqlite3.sqlite_version}, {platform.system()}",
+    )
+
+
+def _home(paths: Paths) -> Iterator[Check]:
+    for folder in dict.fromkeys((paths.data, paths.config)):
+        if not folder.exists():
+            yield Check("home", "ok", f"{folder} is not there yet; the first command makes it")
+            continue
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            yield Check("home", "broken", f"{folder} cannot be written", f"chmod u+rwx {folder}")
+            continue
+        yield _private(folder, 0o700)
+        free = shutil.disk_usage(folder).free
+        if free < _LOW_DISK_BYTES:
+            yield Check("disk", "warning", f"{free // 1_000_000} MB are left", "Make some room.")
+    for file in (paths.database, paths.config_file, paths.log_file):
+        if file.exists():
+            yield _private(file, 0o600)
+
+
+def _private(path: Path, mode: int) -> Check:
+    found = stat.S_IMODE(path.stat().st_mode)
+    if found & 0o077:
+        return Check(
+            "home", "warning", f"others can see {path} ({found:o})", f"chmod {mode:o} {path}"
+        )
+    return Check("home", "ok", f"{path} is private")
+
+
+def _editor(settings: Settings) -> Check:
+    from memtui.contract import Invalid
+    from memtui.screens.external_editor import editor_words
+
+    try:
+        words = editor_words(settings.editor)
+    except Invalid as error:
+        return Check("editor", "warning", str(error), "Set $EDITOR to the editor you use.")
+    return Check("editor", "ok", " ".join(words))
+
+
+def _keymap(settings: Settings) -> Check:
+    from memtui.contract import Invalid
+    from memtui.screens.keymap import load_keymap
+
+    try:
+        load_keymap(settings.keymap)
+    except Invalid as error:
+        return Check("keymap", "broken", str(error), "Mend the keymap in the settings.")
+    return Check("keymap", "ok", f"it fits, with {len(settings.keymap)} remapped")
+
+
+def _terminal() -> Check:
+    term = os.environ.get("TERM", "")
+    encoding = (sys.stdout.encoding or "").lower()
+    if encoding not in {"utf-8", "utf8"}:
+        return Check(
+            "terminal", "warning", f"its encoding is {encoding}", "Set LANG to a UTF-8 locale."
+        )
+    if not sys.stdout.isatty():
+        return Check("terminal", "ok", "stdout is no terminal")
+    if term in {"", "dumb"}:
+        return Check("terminal", "warning", "it cannot draw", "Set TERM, as in xterm-256color.")
+    deep = os.environ.get("COLORTERM", "") in {"truecolor", "24bit"}
+    colours = "16 million" if deep else "256" if "256" in term else "few"
+    muted = ", and NO_COLOR is set" if os.environ.get("NO_COLOR") else ""
+    return Check("terminal", "ok", f"{term} with {colours} colours{muted}")
+
+
+def _providers() -> Iterator[Check]:
+    from memtui.contract import Invalid
+    from memtui.service.providers import Providers
+
+    installed = Providers()
+    for name in installed.names():
+        try:
+            installed.load(name)
+        except Invalid as error:
+            yield Check("provider", "broken", str(error), f"Install {name} again, or remove it.")
+        else:
+            yield Check("provider", "ok", f"{name} loads")
+
+
+async def _control_plane(paths: Paths, settings: Settings) -> AsyncIterator[Check]:
+    from memtui.contract import MemtuiError
+    from memtui.doors.cli.log import logging_to
+    from memtui.service import open_service
+    from memtui.store.schema import HEAD
+
+    if not settings.database_url and not paths.database.exists():
+        yield Check("database", "ok", "it is not there yet; the first command makes it")
+        return
+    with logging_to(paths.log_file):
+        try:
+            service = await open_service(paths, settings, first_company=False)
+        except MemtuiError as error:
+            yield Check("database", "broken", str(error), "Check database_url, disk and rights.")
+            return
+        try:
+            yield Check("database", "ok", f"it answers, at schema {HEAD}")
+            async for check in _companies(service, settings):
+                yield check
+        finally:
+            await service.close()
+
+
+async def _companies(service: MemoryService, settings: Settings) -> AsyncIterator[Check]:
+    from memtui.doors.cli.session import DOOR, build
+    from memtui.service import Caller
+
+    for company in await service.companies():
+        caller = build(
+            Caller, company_id=company.company_id, principal=settings.principal, door=DOOR
+        )
+        for view in await service.bindings(caller):
+            if view.enabled:
+                yield _binding(company.company_id, await service.health(caller, view.key))
+        yield await _unknown_outcomes(service, caller)
+
+
+def _binding(company_id: str, found: BindingHealth) -> Check:
+    from memtui.widgets.format import counted
+
+    health = found.health
+    name = f"binding {company_id}/{found.key}"
+    status: dict[str, Literal["ok", "warning", "broken"]] = {"ok": "ok", "degraded": "warning"}
+    words = [health.status, health.message]
+    if health.records is not None:
+        words.append(counted(health.records, "record"))
+    shown = [
+        f"{problem.location.path}:{problem.location.line}: {problem.message}"
+        if problem.location
+        else problem.message
+        for problem in health.problems[:_SHOWN_PROBLEMS]
+    ]
+    if health.problems:
+        words.append(f"{counted(len(health.problems), 'problem')}: {'; '.join(shown)}")
+    advice = f"memtui bindings health {found.key} tells more." if health.status != "ok" else ""
+    message = ", ".join(word for word in words if word)
+    return Check(name, status.get(health.status, "broken"), message, advice)
+
+
+async def _unknown_outcomes(service: MemoryService, caller: Caller) -> Check:
+    from memtui.contract import Filter, OperationStatus
+    from memtui.widgets.format import counted
+
+    page = await service.operations(caller, Filter(status=OperationStatus.UNKNOWN), limit=1)
+    name = f"log {caller.company_id}"
+    if page.total:
+        return Check(
+            name,
+            "warning",
+            f"{counted(page.total, 'operation')} with an unknown outcome",
+            "memtui ops list --status unknown shows them, memtui ops check asks what happened.",
+        )
+    return Check(name, "ok", "every operation has a known outcome")
+
+
+async def _discovery() -> Check:
+    import asyncio
+
+    from memtui.doors.cli.discover import find
+    from memtui.widgets.format import counted
+
+    findings = await asyncio.to_thread(find)
+    if not findings:
+        return Check("discovery", "ok", "no other memories were found on this machine")
+    return Check(
+        "discovery",
+        "ok",
+        f"{counted(len(findings), 'memory', 'memories')} found on this machine",
+        "memtui bindings discover lists them.",
+    )

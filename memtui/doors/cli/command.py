@@ -1,0 +1,134 @@
+"""Commands from async functions: loaded when they run, option groups spread, service opened."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import MISSING, Field, fields, is_dataclass
+from importlib import import_module
+from typing import Annotated, Any, cast, get_type_hints
+
+import typer
+from typer.core import TyperCommand
+from typer.main import get_command
+
+from memtui.doors.cli.errors import close_quietly
+from memtui.doors.cli.session import Invocation, Session
+
+Function = Callable[..., Any]
+"""What a command does; it returns, or its coroutine does, the exit code or None for 0.
+
+A plain function runs without an event loop and takes no `Session`.
+"""
+
+_PACKAGE = "memtui.doors.cli"
+_JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+class LazyCommand(TyperCommand):
+    """A command whose module is imported when it runs, so that `--help` of the rest is quick."""
+
+    def load(self) -> TyperCommand:
+        """Return the command itself, with its options."""
+        assert self.callback is not None  # noqa: S101 - `add` always gives one
+        return cast("TyperCommand", self.callback())
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
+    ) -> Any:
+        """Parse the arguments as the command itself does."""
+        return self.load().make_context(info_name, args, parent=parent, **extra)
+
+
+def group(parent: typer.Typer, name: str, sentence: str) -> typer.Typer:
+    """Add a group of commands to `parent` and return it."""
+    made = typer.Typer(help=sentence, rich_markup_mode=None)
+    parent.add_typer(made, name=name)
+    return made
+
+
+def add(parent: typer.Typer, name: str, target: str, sentence: str) -> None:
+    """Add the command `name`: `target` is `module:function` in this package.
+
+    `sentence` is what the list of commands says; it is the first of the function's docstring.
+    """
+
+    def load() -> TyperCommand:
+        module, _, function = target.partition(":")
+        return make(name, getattr(import_module(f"{_PACKAGE}.{module}"), function))
+
+    parent.command(name, cls=LazyCommand, help=sentence)(load)
+
+
+def make(name: str, function: Function) -> TyperCommand:
+    """Return `function` as a command; its docstring is the help.
+
+    A parameter annotated `Session` gets the open service, one annotated `Invocation` what was
+    asked; a dataclass is spread into its options; `--json` comes with every command.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    groups: dict[str, type] = {}
+    spread = [_option("ctx", typer.Context)]
+    wants: dict[str, type] = {}
+    for parameter in inspect.signature(function).parameters.values():
+        hint = hints[parameter.name]
+        if hint is Session or hint is Invocation:
+            wants[parameter.name] = hint
+        elif is_dataclass(hint) and isinstance(hint, type):
+            groups[parameter.name] = hint
+            spread.extend(_spread(hint))
+        else:
+            spread.append(_option(parameter.name, hint, default=parameter.default))
+
+    spread.append(_option("as_json", _JSON, default=False))
+
+    def call(ctx: typer.Context, *, as_json: bool, **values: Any) -> int:
+        invocation = ctx.ensure_object(Invocation)
+        invocation.as_json = as_json
+        for group_name, group_type in groups.items():
+            picked = {field.name: values.pop(field.name) for field in fields(group_type)}
+            values[group_name] = group_type(**picked)
+        try:
+            return _run(function, invocation, wants, values)
+        except BrokenPipeError:
+            return close_quietly()
+
+    call.__doc__ = inspect.getdoc(function)
+    call.__annotations__ = {}
+    call.__signature__ = inspect.Signature(spread)  # type: ignore[attr-defined]  # read by Typer
+    alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+    alone.command(name)(call)
+    return cast("TyperCommand", get_command(alone))
+
+
+def _run(
+    function: Function, invocation: Invocation, wants: dict[str, type], values: dict[str, Any]
+) -> int:
+    values.update({name: invocation for name, hint in wants.items() if hint is Invocation})
+    sessions = [name for name, hint in wants.items() if hint is Session]
+    if not inspect.iscoroutinefunction(function):
+        return int(function(**values) or 0)
+
+    async def inside() -> int:
+        if not sessions:
+            return int(await function(**values) or 0)
+        async with invocation.session() as session:
+            return int(await function(**values, **dict.fromkeys(sessions, session)) or 0)
+
+    import asyncio
+
+    return asyncio.run(inside())
+
+
+def _spread(options: type) -> Iterator[inspect.Parameter]:
+    hints = get_type_hints(options, include_extras=True)
+    for field in fields(options):
+        yield _option(field.name, hints[field.name], default=_default(field))
+
+
+def _default(field: Field[Any]) -> Any:
+    return inspect.Parameter.empty if field.default is MISSING else field.default
+
+
+def _option(name: str, hint: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)

@@ -1,0 +1,115 @@
+"""The boundary between errors and the shell: one place maps an error to its exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from memtui.doors.cli.output import Output, say
+
+if TYPE_CHECKING:
+    from memtui.contract import Conflict
+    from memtui.doors.cli.session import Invocation
+
+EXIT_CODES: dict[int, str] = {
+    0: "Done. A reader that closes the pipe early (`| head`) counts as done too.",
+    1: "The check failed, or nothing was found where something had to be.",
+    2: "Wrong usage: a bad option or value, or an ability that the provider does not have.",
+    3: "The provider is unavailable: down, too slow, or it answered nonsense.",
+    4: "Denied, or read-only.",
+    5: "Conflict: the record changed since it was read. Both versions are shown.",
+    70: "A fault in memtui itself; the details are in the log file.",
+    130: "Interrupted with ctrl+c.",
+}
+"""Every exit code and what it means."""
+
+INTERNAL = 70
+INTERRUPTED = 130
+
+KIND_CODES = {
+    "invalid": 2,
+    "unsupported": 2,
+    "unavailable": 3,
+    "not_found": 1,
+    "denied": 4,
+    "conflict": 5,
+    "internal": INTERNAL,
+}
+"""What an error is called in JSON, and the exit code that it leads to."""
+
+
+def report(error: Exception, invocation: Invocation, *, as_json: bool) -> int:
+    """Tell a person (and, with `as_json`, a program) what went wrong; return the exit code."""
+    from memtui.contract import Conflict, MemtuiError
+
+    if isinstance(error, BrokenPipeError):
+        return close_quietly()
+    if isinstance(error, typer.Abort):
+        say("Nothing was changed.")
+        return 1
+    if isinstance(error, typer.TyperException):
+        return _tell(Output(as_json), "invalid", _usage_sentence(error))
+    if isinstance(error, Conflict):
+        return _tell_conflict(Output(as_json), error)
+    if isinstance(error, MemtuiError):
+        return _tell(Output(as_json), kind_of(error), str(error))
+    return _tell_fault(Output(as_json), error, invocation)
+
+
+def kind_of(error: Exception) -> str:
+    """Return an error's class as a word: `NotFound` is `not_found`."""
+    name = type(error).__name__
+    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
+
+
+def close_quietly() -> int:
+    """Let what is still to be written go nowhere: nobody reads the pipe any more."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return 0
+
+
+def _tell(out: Output, kind: str, sentence: str, **more: Any) -> int:
+    say(sentence)
+    if out.as_json:
+        out.document({"error": {"kind": kind, "message": sentence, **more}})
+    return KIND_CODES.get(kind, INTERNAL)
+
+
+def _tell_conflict(out: Output, error: Conflict) -> int:
+    code = _tell(out, "conflict", str(error), current=error.current, proposed=error.proposed)
+    if not out.as_json and error.current is not None:
+        say(f"--- current\n{error.current.text}")
+    if not out.as_json and error.proposed is not None:
+        say(f"--- proposed\n{error.proposed}")
+    return code
+
+
+def _tell_fault(out: Output, error: Exception, invocation: Invocation) -> int:
+    from memtui.doors.cli.log import log_failure
+
+    path = invocation.paths().log_file
+    written = log_failure(path, error)
+    where = f"the details are in {path}" if written else f"{path} cannot be written for details"
+    return _tell(
+        out, "internal", f"memtui ran into a fault of its own ({type(error).__name__}); {where}."
+    )
+
+
+def _usage_sentence(error: typer.TyperException) -> str:
+    """Return Typer's message as one sentence, with the command whose help explains it."""
+    message = " ".join(error.format_message().replace("Value error, ", "").split()).rstrip(".")
+    context: typer.Context | None = getattr(error, "ctx", None)
+    if context is None:
+        return f"{message}."
+    name = getattr(error, "option_name", "")
+    root = context.find_root()
+    if context is not root and name in {word for one in root.command.params for word in one.opts}:
+        rest = context.command_path.removeprefix(f"{root.info_name} ")
+        return f"{name} goes before the command: {root.info_name} {name} … {rest}."
+    end = " See" if message.endswith("?") else "; see"
+    return f"{message}{end} {context.command_path} --help."

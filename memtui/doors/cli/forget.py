@@ -1,0 +1,221 @@
+"""`forget` and `undo`: take memories away, and take that back."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.doors.cli.options import Limit, ScopeOptions, Yes
+from memtui.doors.cli.output import Line
+from memtui.doors.cli.records import describe_record
+from memtui.doors.cli.session import Session, build
+from memtui.doors.cli.tables import Column, table
+
+if TYPE_CHECKING:
+    from memtui.contract import Record, RecordHandle, Scope
+    from memtui.service import MutationAnswer, UndoCandidate
+
+_UNDO_COLUMNS = (
+    Column("operation"),
+    Column("when", right=True),
+    Column("type"),
+    Column("records", right=True),
+    Column("by"),
+    Column("project"),
+)
+
+
+async def forget(
+    session: Session,
+    record_ids: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RECORD_ID", help="The records' ids; - reads one a line from stdin."
+        ),
+    ],
+    scope: ScopeOptions,
+    revision: Annotated[
+        str | None, typer.Option(help="Refuse unless the one record still has this revision.")
+    ] = None,
+    *,
+    yes: Yes = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would go, and change nothing.")
+    ] = False,
+) -> int:
+    """Remove records; undo brings them back.
+
+    Exit 1 if one was not there, or is still found afterwards.
+    """
+    from memtui.contract import ForgetRequest, Invalid
+
+    ids = _ids(record_ids)
+    if revision is not None and len(ids) != 1:
+        raise Invalid("--revision goes with exactly one record id.")
+    chosen = scope.scope(session)
+    binding = await session.resolved(chosen, scope.binding)
+    if dry_run:
+        return await _dry_run(session, ids, chosen, scope.binding)
+    if not yes and binding is not None:
+        confirm(f"Forget {_counted(len(ids))} from {binding.binding_key}?")
+    handles = [await session.handle(record_id, chosen, scope.binding) for record_id in ids]
+    request = build(
+        ForgetRequest,
+        scope=chosen,
+        handles=tuple(handles),
+        binding_key=scope.binding,
+        revisions={ids[0]: revision} if revision is not None else {},
+    )
+    answer = await session.service.forget(session.caller, request)
+    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
+    _tell_forgotten(session, answer)
+    return 1 if answer.missing or answer.ghosts else 0
+
+
+async def undo(
+    session: Session,
+    scope: ScopeOptions,
+    operation_id: Annotated[
+        str | None,
+        typer.Argument(metavar="OPERATION", help="The operation; left out: the last change."),
+    ] = None,
+    *,
+    listing: Annotated[
+        bool, typer.Option("--list", help="List what can be taken back instead.")
+    ] = False,
+    limit: Limit = 20,
+) -> None:
+    """Take a change back.
+
+    Without an operation the last change is meant; with a scope, the last one in that scope.
+    Taking back an undo does the change again.
+    """
+    if listing:
+        candidates = await session.service.undoable(session.caller, limit)
+        session.out.answer(
+            {"undoable": candidates},
+            lambda: table(_UNDO_COLUMNS, _candidate_rows(session, candidates)),
+        )
+        return
+    target = operation_id or await _last_in_scope(session, scope)
+    answer = await session.service.undo(session.caller, target)
+    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
+    if not session.out.as_json:
+        for old, new in answer.linked.items():
+            session.out.say(f"{old} came back as {new}.")
+        session.out.say(f"Took back {answer.undoes}; memtui undo {answer.operation_id} redoes it.")
+
+
+def confirm(question: str) -> None:
+    """Ask on the terminal.
+
+    Raises:
+        Invalid: nobody is there to ask.
+        typer.Abort: the answer was no.
+    """
+    from memtui.contract import Invalid
+    from memtui.visible import visible
+
+    if not sys.stdin.isatty():
+        raise Invalid(f"{question} Nobody can answer here, so add --yes.")
+    typer.confirm(visible(question), abort=True, err=True)
+
+
+async def _last_in_scope(session: Session, scope: ScopeOptions) -> str | None:
+    """Return the newest undoable operation in the given scope; None where none was given."""
+    from memtui.contract import NotFound
+
+    given = {
+        name: value
+        for name, value in scope.scope(session).model_dump(exclude_none=True).items()
+        if name != "company_id"
+    }
+    if not given and scope.binding is None:
+        return None
+    for candidate in await session.service.undoable(session.caller, _UNDO_DEPTH):
+        operation = candidate.operation
+        held = operation.scope.model_dump()
+        if scope.binding in {None, operation.binding_key} and given.items() <= held.items():
+            return operation.operation_id
+    raise NotFound("There is no change in this scope that can be taken back.")
+
+
+_UNDO_DEPTH = 1000
+"""How far back a change in a scope is looked for."""
+
+
+async def _dry_run(session: Session, ids: Sequence[str], scope: Scope, binding: str | None) -> int:
+    from memtui.contract import NotFound
+
+    records: list[Record] = []
+    missing: list[str] = []
+    for record_id in ids:
+        try:
+            found = await session.service.get(session.caller, record_id, scope, binding_key=binding)
+        except NotFound:
+            missing.append(record_id)
+        else:
+            records.append(found.record)
+
+    def lines() -> Iterator[Line]:
+        for record in records:
+            yield describe_record(record)
+
+    session.out.answer({"records": records, "missing": missing, "dry_run": True}, lines)
+    for record_id in missing:
+        session.out.say(f"There is no record {record_id}.")
+    return 1 if missing else 0
+
+
+def _tell_forgotten(session: Session, answer: MutationAnswer) -> None:
+    if session.out.as_json:
+        return
+    _say_each(session, answer.missing, "There was no record {}.")
+    _say_each(session, answer.ghosts, "The provider still returns {}: it is a ghost now.")
+    if answer.handles:
+        them = "it" if len(answer.handles) == 1 else "them"
+        session.out.say(
+            f"Forgot {_counted(len(answer.handles))} from {answer.binding_key}; "
+            f"memtui undo {answer.operation_id} brings {them} back."
+        )
+
+
+def _say_each(session: Session, handles: Sequence[RecordHandle], sentence: str) -> None:
+    for handle in handles:
+        session.out.say(sentence.format(handle.provider_record_id))
+
+
+def _ids(given: Sequence[str]) -> list[str]:
+    from memtui.contract import Invalid
+
+    ids: list[str] = []
+    for word in given:
+        ids.extend(sys.stdin.read().splitlines() if word == "-" else [word])
+    unique = list(dict.fromkeys(record_id for record_id in ids if record_id))
+    if not unique:
+        raise Invalid("No record id was given, so there is nothing to forget.")
+    return unique
+
+
+def _counted(count: int) -> str:
+    from memtui.widgets import format as shown
+
+    return shown.counted(count, "record")
+
+
+def _candidate_rows(session: Session, candidates: Sequence[UndoCandidate]) -> Iterator[list[str]]:
+    from memtui.widgets import format as shown
+
+    for candidate in candidates:
+        operation = candidate.operation
+        yield [
+            operation.operation_id,
+            shown.ago(operation.started_at, session.now),
+            operation.operation_type.value,
+            shown.count(candidate.records),
+            operation.principal,
+            operation.scope.project_id or "",
+        ]

@@ -1,0 +1,141 @@
+"""The command line as a whole: every command and its group, the global options, the entry."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from memtui import __version__
+from memtui.doors.cli import errors
+from memtui.doors.cli.command import add, group
+from memtui.doors.cli.session import Invocation
+from memtui.doors.cli.terminal import open_app
+
+PROGRAM = "memtui"
+
+
+def _print_version(value: bool) -> None:  # noqa: FBT001 - Typer's callback protocol
+    if value:
+        sys.stdout.write(f"{PROGRAM} {__version__}\n")
+        raise typer.Exit
+
+
+def start(
+    ctx: typer.Context,
+    *,
+    home: Annotated[
+        Path | None, typer.Option(help="The folder that holds everything.", file_okay=False)
+    ] = None,
+    company: Annotated[str | None, typer.Option(help="The company, by id or name.")] = None,
+    principal: Annotated[str | None, typer.Option(help="Who you are in the operation log.")] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse every change.")] = False,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", help="Print the version.", callback=_print_version, is_eager=True
+        ),
+    ] = False,
+) -> int:
+    """See, search, audit, correct and prune what your agents remember.
+
+    Without a command the terminal app opens. Each command takes --help.
+    """
+    del version
+    invocation = ctx.ensure_object(Invocation)
+    invocation.home, invocation.company = home, company
+    invocation.principal, invocation.read_only = principal, read_only
+    if ctx.invoked_subcommand is not None:
+        return 0
+    return open_app(invocation)
+
+
+def build_app() -> typer.Typer:
+    """Return the command line."""
+    app = typer.Typer(
+        invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False
+    )
+    app.callback()(start)
+    add(app, "query", "query:query", "Find the records that are relevant to TEXT, best first.")
+    add(app, "note", "notes:note", "Store TEXT as a memory and print the new record's id.")
+    add(app, "get", "records:get", "Show one record, whole.")
+    add(app, "correct", "notes:correct", "Change a record; what is not given stays as it is.")
+    add(app, "forget", "forget:forget", "Remove records; undo brings them back.")
+    add(app, "browse", "records:browse", "List what a binding stores, one page at a time.")
+    add(app, "history", "records:history", "Show how a record came to be, newest first.")
+    add(app, "undo", "forget:undo", "Take a change back.")
+    _add_bindings(group(app, "bindings", "Which memory serves whom."))
+    log = group(app, "ops", "The operation log.")
+    add(log, "list", "ops:list_operations", "List operations, newest first.")
+    add(log, "show", "ops:show", "Show one operation: what was asked, returned and changed.")
+    add(log, "check", "ops:check", "Ask whether an operation of unknown outcome happened.")
+    owners = group(app, "companies", "Whose memory this is.")
+    add(owners, "list", "companies:list_companies", "List the companies of this home.")
+    add(owners, "add", "companies:add_company", "Add a company.")
+    add(app, "doctor", "doctor:doctor", "Check that everything works, and say what to do.")
+    add(app, "demo", "demo:demo", "Make a sample company, the same every time, and open it.")
+    return app
+
+
+def _add_bindings(served: typer.Typer) -> None:
+    add(served, "list", "bindings:list_bindings", "List the company's bindings.")
+    add(served, "show", "bindings:show_binding", "Show one binding.")
+    add(served, "add", "bindings:add_binding", "Add a binding to a provider.")
+    add(served, "configure", "bindings:configure_binding", "Change a binding's config.")
+    add(served, "remove", "bindings:remove_binding", "Remove a binding.")
+    add(served, "enable", "bindings:enable_binding", "Switch a binding on.")
+    add(served, "disable", "bindings:disable_binding", "Switch a binding off.")
+    add(served, "read-only", "bindings:set_read_only", "Refuse or allow changes through it.")
+    target = group(served, "target", "Whom a binding serves.")
+    add(target, "set", "bindings:set_target", "Let a binding serve a target.")
+    add(target, "clear", "bindings:clear_target", "Let no binding of its own serve a target.")
+    add(served, "resolve", "providers:resolve", "Say which binding serves a scope, and why.")
+    add(served, "health", "providers:health", "Ask bindings whether they can serve now.")
+    add(served, "discover", "discover:discover", "List the memories found on this machine.")
+    add(served, "providers", "providers:providers", "List the providers that are installed.")
+    add(served, "sync", "providers:sync", "Read a provider's outside source again.")
+    add(served, "namespaces", "providers:namespaces", "List the partitions of a provider.")
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; no error gets past here."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure: Any = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="backslashreplace")
+    invocation = Invocation()
+    try:
+        _refuse_other_encodings(arguments)
+        code = build_app()(
+            list(arguments), prog_name=PROGRAM, standalone_mode=False, obj=invocation
+        )
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return errors.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the outermost boundary: nobody sees a traceback
+        return errors.report(error, invocation, as_json=_asks_for_json(arguments))
+    return code or 0
+
+
+def _refuse_other_encodings(arguments: Sequence[str]) -> None:
+    """Raise `Invalid` for bytes that are no UTF-8: nothing that memtui stores can hold them."""
+    try:
+        "".join(arguments).encode("utf-8")
+    except UnicodeEncodeError as error:
+        from memtui.contract import Invalid
+
+        raise Invalid("An argument is not UTF-8 text; write it in UTF-8.") from error
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def _asks_for_json(arguments: Sequence[str]) -> bool:
+    """Return whether `--json` stands among the options, also where they could not be parsed."""
+    words = list(arguments)
+    return "--json" in words[: words.index("--") if "--" in words else None]

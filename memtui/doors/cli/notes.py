@@ -1,0 +1,183 @@
+"""`note` and `correct`: store a memory, and change one."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.doors.cli.options import (
+    ModeName,
+    RecordId,
+    ScopeOptions,
+    SourceOptions,
+    future,
+    json_object,
+)
+from memtui.doors.cli.session import Session, build
+
+if TYPE_CHECKING:
+    from memtui.contract import CorrectRequest, Record
+    from memtui.service import MutationAnswer
+
+Topic = Annotated[str | None, typer.Option(help="Its topic.")]
+Tags = Annotated[
+    list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag; may be repeated.")
+]
+Expires = Annotated[
+    str | None, typer.Option(help="From when on it is not returned: 30d from now, or a date.")
+]
+
+
+async def note(
+    session: Session,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="What to remember; - reads it from stdin.")
+    ],
+    scope: ScopeOptions,
+    source: SourceOptions,
+    *,
+    kind: Annotated[str, typer.Option(help="The sort of record: note, fact, reference …")] = "note",
+    title: Annotated[str | None, typer.Option(help="Its title.")] = None,
+    topic: Topic = None,
+    tag: Tags = None,
+    pin: Annotated[bool, typer.Option("--pin", help="Pin it.")] = False,
+    expires: Expires = None,
+    record_id: Annotated[
+        str | None, typer.Option(help="The id to store it under, where the provider keeps ids.")
+    ] = None,
+    mode: Annotated[
+        ModeName, typer.Option(help="upsert replaces the record of the same id or key.")
+    ] = "append",
+    metadata: Annotated[str | None, typer.Option(help="A JSON object to keep with it.")] = None,
+) -> None:
+    """Store TEXT as a memory and print the new record's id."""
+    from memtui.contract import WriteMode, WriteRequest
+
+    request = build(
+        WriteRequest,
+        scope=scope.scope(session),
+        source=source.reference(session),
+        content=_read_stdin() if text == "-" else text,
+        binding_key=scope.binding,
+        mode=WriteMode(mode),
+        metadata=json_object(metadata, "--metadata"),
+        record_id=record_id,
+        kind=kind,
+        title=title,
+        topic=topic,
+        tags=tuple(tag or ()),
+        pinned=pin,
+        created_by=session.caller.principal,
+        expires_at=future(expires, now=session.now, zone=session.zone),
+    )
+    answer = await session.service.write(session.caller, request)
+    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
+    if not session.out.as_json:
+        _tell_written(session, answer)
+
+
+async def correct(
+    session: Session,
+    record_id: RecordId,
+    scope: ScopeOptions,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help="The new text; - reads it from stdin.")
+    ] = None,
+    *,
+    revision: Annotated[
+        str | None, typer.Option(help="Refuse unless the record still has this revision.")
+    ] = None,
+    topic: Topic = None,
+    tag: Annotated[
+        list[str] | None,
+        typer.Option("--tag", metavar="TAG", help="Its tags from now on; an empty one clears."),
+    ] = None,
+    pin: Annotated[
+        bool | None, typer.Option("--pin/--no-pin", help="Pin it, or take the pin off.")
+    ] = None,
+    expires: Expires = None,
+    editor: Annotated[
+        bool, typer.Option("--editor", help="Change its text in your editor.")
+    ] = False,
+) -> int:
+    """Change a record; what is not given stays as it is.
+
+    Its text, topic, tags, pin or expiry can be changed.
+    """
+    from memtui.contract import CorrectRequest, Invalid
+
+    if editor and text is not None:
+        raise Invalid("Give the new text or --editor, not both.")
+    if not editor and (text, topic, tag, pin, expires) == (None, None, None, None, None):
+        raise Invalid("Nothing to change; give a new text, --editor, or one of the options.")
+    chosen = scope.scope(session)
+    request = build(
+        CorrectRequest,
+        scope=chosen,
+        handle=await session.handle(record_id, chosen, scope.binding),
+        binding_key=scope.binding,
+        text=_read_stdin() if text == "-" else text,
+        revision=revision,
+        pinned=pin,
+        topic=topic,
+        tags=None if tag is None else tuple(word for word in tag if word),
+        expires_at=future(expires, now=session.now, zone=session.zone),
+    )
+    if editor:
+        return await _correct_in_editor(session, request)
+    _tell_corrected(session, await session.service.correct(session.caller, request))
+    return 0
+
+
+async def _correct_in_editor(session: Session, request: CorrectRequest) -> int:
+    from memtui.doors.cli.editor import Draft
+
+    found = await session.service.get(
+        session.caller, request.handle, request.scope, binding_key=request.binding_key
+    )
+    record: Record = found.record
+    with Draft(session.paths.data, record.text) as draft:
+        edited = draft.edit(session.settings.editor)
+        if edited == record.text:
+            session.out.say("Nothing was changed.")
+            if session.out.as_json:
+                session.out.document(found)
+            return 0
+        changed = request.model_copy(
+            update={"text": edited, "revision": request.revision or record.revision}
+        )
+        _tell_corrected(session, await session.service.correct(session.caller, changed))
+    return 0
+
+
+def _tell_written(session: Session, answer: MutationAnswer) -> None:
+    if not answer.handles:
+        session.out.say(f"{answer.binding_key} took it and stores it on its own time.")
+    _tell_redacted(session, answer)
+    session.out.say(
+        f"Stored in {answer.binding_key} ({answer.binding_reason}); operation "
+        f"{answer.operation_id}."
+    )
+
+
+def _tell_corrected(session: Session, answer: MutationAnswer) -> None:
+    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
+    if not session.out.as_json:
+        _tell_redacted(session, answer)
+        session.out.say(f"Corrected; memtui undo {answer.operation_id} takes it back.")
+
+
+def _tell_redacted(session: Session, answer: MutationAnswer) -> None:
+    if answer.redacted:
+        session.out.say(f"Taken out before it was stored: {', '.join(answer.redacted)}.")
+
+
+def _read_stdin() -> str:
+    from memtui.contract import Invalid
+
+    try:
+        return sys.stdin.buffer.read().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Invalid("What came on stdin is not UTF-8 text.") from error

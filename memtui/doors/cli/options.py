@@ -1,0 +1,224 @@
+"""The options that several commands share, each with one meaning everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from memtui.doors.cli.complete import complete_binding, complete_name
+from memtui.doors.cli.session import Session, build
+
+if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+
+    from memtui.contract import Filter, Json, Scope, SourceRef
+
+SourceKindName = Literal[
+    "issue_comment",
+    "issue_document",
+    "issue",
+    "run",
+    "activity",
+    "manual_note",
+    "external_document",
+]
+"""The contract's source kinds, spelled out so that `--help` need not load the contract."""
+
+OperationTypeName = Literal[
+    "write",
+    "query",
+    "forget",
+    "browse",
+    "correct",
+    "get",
+    "history",
+    "explain",
+    "profile",
+    "sync",
+    "namespaces",
+    "undo",
+    "configure",
+]
+StatusName = Literal["ok", "error", "denied", "conflict", "unknown"]
+IntentName = Literal["agent_preamble", "answer", "browse"]
+ModeName = Literal["append", "upsert", "summarize"]
+
+
+def _not_empty(value: str) -> str:
+    if not value:
+        raise typer.BadParameter("an id is at least one character")
+    return value
+
+
+RecordId = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECORD_ID",
+        help="The record's id, as printed by note and browse.",
+        callback=_not_empty,
+    ),
+]
+BindingKey = Annotated[
+    str, typer.Argument(metavar="KEY", help="The binding's key.", autocompletion=complete_binding)
+]
+Since = Annotated[
+    str | None,
+    typer.Option("--since", help="From this moment on: 7d, 6h, today, 2026-03-01."),
+]
+Until = Annotated[str | None, typer.Option("--until", help="Before this moment.")]
+Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+FilterLine = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="FILTER", help="A filter line as on the screens: agent:bob since:7d words."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeOptions:
+    """Whose memory, and which binding."""
+
+    project: Annotated[
+        str | None, typer.Option(help="The project's id.", autocompletion=complete_name("project"))
+    ] = None
+    agent: Annotated[
+        str | None, typer.Option(help="The agent's id.", autocompletion=complete_name("agent"))
+    ] = None
+    subject: Annotated[
+        str | None, typer.Option(help="The person or identity the memory is about.")
+    ] = None
+    issue: Annotated[str | None, typer.Option(help="The issue's id.")] = None
+    run: Annotated[str | None, typer.Option(help="The run's id.")] = None
+    binding: Annotated[
+        str | None,
+        typer.Option(
+            help="Use this binding instead of the one that the scope resolves to.",
+            autocompletion=complete_binding,
+        ),
+    ] = None
+
+    def scope(self, session: Session) -> Scope:
+        """Return the scope in the session's company."""
+        from memtui.contract import Scope
+
+        return build(
+            Scope,
+            company_id=session.company.company_id,
+            agent_id=self.agent,
+            project_id=self.project,
+            issue_id=self.issue,
+            run_id=self.run,
+            subject_id=self.subject,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """The work object that a memory comes from."""
+
+    source: Annotated[
+        SourceKindName, typer.Option(help="What kind of work object the memory comes from.")
+    ] = "manual_note"
+    issue_id: Annotated[str | None, typer.Option(help="The source's issue.")] = None
+    comment_id: Annotated[str | None, typer.Option(help="The source's comment.")] = None
+    document_key: Annotated[str | None, typer.Option(help="The source's document.")] = None
+    run_id: Annotated[str | None, typer.Option(help="The source's run.")] = None
+    activity_id: Annotated[str | None, typer.Option(help="The source's activity.")] = None
+    external_ref: Annotated[
+        str | None, typer.Option(help="A URL, or a path with an optional :line.")
+    ] = None
+
+    def reference(self, session: Session) -> SourceRef:
+        """Return the source reference in the session's company."""
+        from memtui.contract import SourceKind, SourceRef
+
+        return build(
+            SourceRef,
+            kind=SourceKind(self.source),
+            company_id=session.company.company_id,
+            issue_id=self.issue_id,
+            comment_id=self.comment_id,
+            document_key=self.document_key,
+            run_id=self.run_id,
+            activity_id=self.activity_id,
+            external_ref=self.external_ref,
+        )
+
+
+def filter_of(session: Session, line: list[str] | None, **flags: str | None) -> Filter:
+    """Return the filter of a line and of flags; a flag wins over the line's same field.
+
+    `since` and `until` are read as moments in the session's zone.
+
+    Raises:
+        Invalid: an unknown field or a value that does not fit.
+    """
+    from memtui.filters import build_filter, parse_filter, parse_when
+
+    now, zone = session.now, session.zone
+    given: dict[str, object] = {name: value for name, value in flags.items() if value is not None}
+    for field in {"since", "until"} & given.keys():
+        given[field] = parse_when(str(given[field]), now=now, zone=zone)
+    parsed = parse_filter(" ".join(line or ()), now=now, zone=zone)
+    return build_filter(**parsed.model_dump(exclude_none=True) | given)
+
+
+def future(text: str | None, *, now: datetime, zone: tzinfo) -> datetime | None:
+    """Return the moment that an expiry names: a span from `now` on (`30d`), or a date.
+
+    Raises:
+        Invalid: the text is neither.
+    """
+    from memtui.filters import parse_when
+
+    if text is None:
+        return None
+    moment = parse_when(text, now=now, zone=zone)
+    is_span = text[0].isdigit() and text[-1] in "snhdwmy"
+    return now + (now - moment) if is_span else moment
+
+
+def json_object(text: str | None, option: str) -> Json:
+    """Return the JSON object that an option holds; none is an empty one.
+
+    Raises:
+        Invalid: the text is no JSON object.
+    """
+    import json
+
+    from memtui.contract import Invalid
+
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"{option} takes a JSON object, and this is no valid JSON.") from error
+    if not isinstance(value, dict):
+        raise Invalid(f'{option} takes a JSON object such as {{"team": "red"}}.')
+    return value
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(word)  # NaN and Infinity are no JSON
+
+
+def pairs(given: list[str] | None, option: str) -> dict[str, str]:
+    """Return repeated NAME=VALUE options as a mapping.
+
+    Raises:
+        Invalid: one of them has no `=`.
+    """
+    from memtui.contract import Invalid
+
+    found: dict[str, str] = {}
+    for word in given or ():
+        name, sign, value = word.partition("=")
+        if not name or not sign:
+            raise Invalid(f"{option} takes NAME=VALUE, not {word}.")
+        found[name] = value
+    return found

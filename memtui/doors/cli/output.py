@@ -1,0 +1,108 @@
+"""Where answers go: stdout carries the answer only, stderr the rest.
+
+People's lines pass through `visible()`, whatever stdout is; a JSON document is exact.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from memtui.contract import Model
+
+_DIM, _RESET = "\x1b[2m", "\x1b[0m"
+
+
+@dataclass(frozen=True, slots=True)
+class Dim:
+    """A line of secondary meaning."""
+
+    text: str
+
+
+Line = str | Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Prints one command's answer, for a person or as JSON."""
+
+    as_json: bool = False
+
+    def answer(self, document: Model | dict[str, Any], lines: Callable[[], Iterable[Line]]) -> None:
+        """Print `document` as JSON if that was asked for, else the `lines`."""
+        if self.as_json:
+            self.document(document)
+            return
+        for line in lines():
+            self.line(line)
+
+    def document(self, document: Model | dict[str, Any]) -> None:
+        """Print one JSON document on a line of its own."""
+        _write_json(jsonable(document))
+
+    def line(self, line: Line) -> None:
+        """Print one line for a person."""
+        sys.stdout.write(shown(line, colour=use_colour()) + "\n")
+
+    def say(self, sentence: str) -> None:
+        """Tell a person something that is not the answer, on stderr."""
+        say(sentence)
+
+
+def say(sentence: str) -> None:
+    """Print a sentence on stderr, made safe to show."""
+    from memtui.visible import visible
+
+    sys.stderr.write(visible(sentence, keep_newlines=True) + "\n")
+
+
+def shown(line: Line, *, colour: bool) -> str:
+    """Return the line as it is printed: nothing in it that a terminal would obey but our own."""
+    from memtui.visible import visible
+
+    if isinstance(line, str):
+        return visible(line)
+    safe = visible(line.text)
+    return f"{_DIM}{safe}{_RESET}" if colour else safe
+
+
+def use_colour() -> bool:
+    """Return whether stdout is a terminal that takes colours and NO_COLOR is not set."""
+    return (
+        sys.stdout.isatty()
+        and not os.environ.get("NO_COLOR")
+        and os.environ.get("TERM", "dumb") != "dumb"
+    )
+
+
+def jsonable(value: Any) -> Any:
+    """Return a value's JSON form, with models taken apart field by field."""
+    from memtui.contract import Model
+
+    if isinstance(value, Model):
+        return value.model_dump(mode="json")
+    if isinstance(value, dict):
+        return {key: jsonable(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [jsonable(entry) for entry in value]
+    return value
+
+
+def json_text(document: Any) -> str:
+    """Return a document as JSON text; lone surrogates are escaped, all else stays as it is."""
+    import json
+    import re
+
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
+    return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _write_json(document: Any) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(json_text(document).encode("utf-8") + b"\n")
+    sys.stdout.buffer.flush()

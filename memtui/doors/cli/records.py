@@ -1,0 +1,233 @@
+"""`get`, `browse` and `history`: look at what is stored."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.doors.cli.options import (
+    FilterLine,
+    Limit,
+    RecordId,
+    ScopeOptions,
+    Since,
+    SourceKindName,
+    Until,
+    filter_of,
+)
+from memtui.doors.cli.output import Dim, Line, jsonable
+from memtui.doors.cli.session import Session, build
+from memtui.doors.cli.tables import Column, facts, table
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from memtui.contract import Record
+    from memtui.service import BrowseAnswer, Change, HistoryAnswer, Provenance
+
+_BROWSE_COLUMNS = (
+    Column("id"),
+    Column("updated", right=True),
+    Column("kind"),
+    Column("topic"),
+    Column("source"),
+    Column("text", stretch=True),
+)
+
+
+async def get(
+    session: Session,
+    record_id: RecordId,
+    scope: ScopeOptions,
+    *,
+    provenance: Annotated[
+        bool,
+        typer.Option("--provenance", help="Add who wrote it and which queries returned it."),
+    ] = False,
+) -> None:
+    """Show one record, whole."""
+    answer = await session.service.get(
+        session.caller, record_id, scope.scope(session), binding_key=scope.binding
+    )
+    document = jsonable(answer)
+    origin: Provenance | None = None
+    if provenance:
+        origin = await session.service.provenance(
+            session.caller, answer.binding_key, answer.record.handle
+        )
+        document["provenance"] = jsonable(origin)
+
+    def lines() -> Iterator[Line]:
+        yield from answer.record.text.split("\n")
+        yield ""
+        yield from map(Dim, _details(session, answer.record))
+        if origin is not None:
+            yield from _provenance(session, origin)
+
+    session.out.answer(document, lines)
+
+
+async def browse(
+    session: Session,
+    scope: ScopeOptions,
+    line: FilterLine = None,
+    *,
+    topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
+    tag: Annotated[str | None, typer.Option(help="Only this tag.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only this sort of record.")] = None,
+    source_kind: Annotated[SourceKindName | None, typer.Option(help="Only this source.")] = None,
+    text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None,
+    since: Since = None,
+    until: Until = None,
+    sort: Annotated[
+        str, typer.Option(help="created_at, updated_at, title or size; - before it descends.")
+    ] = "-updated_at",
+    cursor: Annotated[str | None, typer.Option(help="From the page before.")] = None,
+    limit: Limit = 100,
+) -> None:
+    """List what a binding stores, one page at a time."""
+    from memtui.contract import BrowseRequest
+
+    request = build(
+        BrowseRequest,
+        scope=scope.scope(session),
+        binding_key=scope.binding,
+        filter=filter_of(
+            session,
+            line,
+            topic=topic,
+            tag=tag,
+            kind=kind,
+            source_kind=source_kind,
+            text=text,
+            since=since,
+            until=until,
+        ),
+        sort=sort,
+        cursor=cursor,
+        limit=limit,
+    )
+    answer = await session.service.browse(session.caller, request)
+    session.out.answer(answer, lambda: table(_BROWSE_COLUMNS, _rows(session, answer)))
+    if not session.out.as_json:
+        session.out.say(_page_summary(answer))
+
+
+async def history(session: Session, record_id: RecordId, scope: ScopeOptions) -> None:
+    """Show how a record came to be, newest first."""
+    answer = await session.service.history(
+        session.caller, record_id, scope.scope(session), binding_key=scope.binding
+    )
+    session.out.answer(answer, lambda: _history(session, answer))
+
+
+def describe_record(record: Record) -> str:
+    """Return a record in one line: its id and the beginning of its text."""
+    from memtui.visible import visible
+
+    return f"{record.handle.provider_record_id}  {visible(record.text, limit=100)}"
+
+
+def _rows(session: Session, answer: BrowseAnswer) -> Iterator[list[str]]:
+    from memtui.widgets import format as shown
+
+    for record in answer.records:
+        yield [
+            record.handle.provider_record_id,
+            shown.ago(record.updated_at or record.created_at, session.now),
+            record.kind,
+            record.topic or "",
+            shown.source_line(record.source),
+            record.text,
+        ]
+
+
+def _page_summary(answer: BrowseAnswer) -> str:
+    from memtui.widgets import format as shown
+
+    page = shown.of_total(len(answer.records), answer.total, at_least=answer.at_least)
+    more = f"; the next page: --cursor {answer.next_cursor}" if answer.next_cursor else ""
+    return f"{page} in {answer.binding_key} ({answer.binding_reason}){more}."
+
+
+def _details(session: Session, record: Record) -> Iterator[str]:
+    from memtui.widgets import format as shown
+
+    def moment(value: datetime | None) -> str:
+        return shown.exact(value, session.zone) if value else ""
+
+    link = record.source and session.service.link(record.source, session.company)
+    place = record.location and f"{record.location.path}:{record.location.line}"
+    for line in facts(
+        [
+            ("id", record.handle.provider_record_id),
+            ("title", record.title or ""),
+            ("kind", record.kind),
+            ("topic", record.topic or ""),
+            ("tags", ", ".join(record.tags)),
+            ("source", shown.source_line(record.source)),
+            ("open", link or ""),
+            ("written by", record.created_by or ""),
+            ("created", moment(record.created_at)),
+            ("updated", moment(record.updated_at)),
+            ("expires", moment(record.expires_at)),
+            ("pinned", "yes" if record.pinned else ""),
+            ("valid until", moment(record.valid_to)),
+            ("revision", record.revision or ""),
+            ("file", place or ""),
+            ("metadata", json.dumps(record.metadata, default=str) if record.metadata else ""),
+        ]
+    ):
+        yield str(line)
+
+
+def _provenance(session: Session, origin: Provenance) -> Iterator[Line]:
+    from memtui.widgets import format as shown
+
+    written = origin.written
+    if written is None:
+        yield "not written through memtui"
+    else:
+        yield (
+            f"written {shown.since(written.started_at, session.now)} by {written.principal}, "
+            f"from {shown.source_line(written.source)}, operation #{written.seq}"
+        )
+    yield f"returned by {shown.counted(origin.retrieval_count, 'query', 'queries')}"
+    for found in origin.retrievals:
+        yield Dim(
+            f"  {shown.ago(found.at, session.now):>6}  rank {found.rank}  #{found.seq}  "
+            f"{found.query}"
+        )
+
+
+def _history(session: Session, answer: HistoryAnswer) -> Iterator[Line]:
+    from memtui.widgets import format as shown
+
+    if not answer.changes and not answer.versions:
+        yield "nothing was done to it through memtui, and its provider keeps no history"
+    for change in answer.changes:
+        yield from change_lines(session, change)
+    for version in answer.versions:
+        span = f"{shown.exact(version.valid_from, session.zone)} to "
+        span += shown.exact(version.valid_to, session.zone) if version.valid_to else "now"
+        yield Dim(f"{span}  {version.created_by or ''}".rstrip())
+        yield f"  {version.text}"
+
+
+def change_lines(session: Session, change: Change) -> Iterator[Line]:
+    """Yield a change for a person: what was done, by whom, the text before and after."""
+    from memtui.widgets import format as shown
+
+    operation = change.operation
+    yield Dim(
+        f"#{operation.seq}  {operation.operation_type}  "
+        f"{shown.since(operation.started_at, session.now)} by {operation.principal}, "
+        f"from {shown.source_line(operation.source)}  {operation.operation_id}"
+    )
+    if change.before is not None:
+        yield f"  - {change.before.text}"
+    if change.after is not None:
+        yield f"  + {change.after.text}"

@@ -1,0 +1,169 @@
+"""What was asked on the command line, and the open service that a command works with."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from memtui.doors.cli.output import Output
+
+if TYPE_CHECKING:
+    from datetime import datetime, tzinfo
+    from pathlib import Path
+
+    from memtui.config import Paths, Settings
+    from memtui.contract import Model, RecordHandle, Scope
+    from memtui.service import Caller, CompanyView, MemoryService, Resolution
+
+    ModelT = TypeVar("ModelT", bound=Model)
+
+DOOR = "cli"
+
+
+@dataclass(slots=True)
+class Invocation:
+    """The global options of this run."""
+
+    home: Path | None = None
+    company: str | None = None
+    principal: str | None = None
+    read_only: bool = False
+    as_json: bool = False
+
+    @property
+    def out(self) -> Output:
+        """Where the answer goes."""
+        return Output(as_json=self.as_json)
+
+    def paths(self) -> Paths:
+        """Return the folders of this run."""
+        from memtui.config import find_paths
+
+        return find_paths(self.home)
+
+    def settings(self) -> Settings:
+        """Read the settings. Raises `Invalid` for an unknown or unfit one."""
+        from memtui.config import load_settings
+
+        return load_settings(
+            self.paths(),
+            company=self.company,
+            principal=self.principal,
+            read_only=self.read_only or None,
+        )
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[Session]:
+        """Open the service for one command and close it afterwards."""
+        from memtui.doors.cli.log import logging_to
+        from memtui.service import Caller, open_service
+
+        paths, settings = self.paths(), self.settings()
+        with logging_to(paths.log_file):
+            service = await open_service(paths, settings)
+            try:
+                company = choose_company(await service.companies(), settings.company)
+                caller = build(
+                    Caller, company_id=company.company_id, principal=settings.principal, door=DOOR
+                )
+                yield Session(service, caller, company, paths, settings, self.out)
+            finally:
+                await service.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """An open service, who calls it, and where the answer goes."""
+
+    service: MemoryService
+    caller: Caller
+    company: CompanyView
+    paths: Paths
+    settings: Settings
+    out: Output
+
+    @property
+    def now(self) -> datetime:
+        """The present moment, UTC."""
+        from datetime import UTC, datetime
+
+        return datetime.now(UTC)
+
+    @property
+    def zone(self) -> tzinfo:
+        """The zone that days and clock times are read and shown in."""
+        return zone_of(self.settings)
+
+    async def resolved(self, scope: Scope, binding_key: str | None) -> Resolution | None:
+        """Return the binding that serves `scope`; None where the operation itself is to fail.
+
+        It fails for the same reason then, and leaves a record of that in the log.
+        """
+        from memtui.contract import MemtuiError
+
+        try:
+            return await self.service.resolve(self.caller, scope, binding_key)
+        except MemtuiError:
+            return None
+
+    async def handle(self, record_id: str, scope: Scope, binding_key: str | None) -> RecordHandle:
+        """Return the handle of a record in the binding that serves `scope`."""
+        from memtui.contract import RecordHandle
+
+        found = await self.resolved(scope, binding_key)
+        provider_key = found.provider_key if found else _UNRESOLVED
+        return build(RecordHandle, provider_key=provider_key, provider_record_id=record_id)
+
+
+_UNRESOLVED = "unresolved"
+"""The provider in a handle where no binding serves the scope."""
+
+
+def zone_of(settings: Settings) -> tzinfo:
+    """Return the zone that is set, else the system's."""
+    from datetime import UTC, datetime
+    from zoneinfo import ZoneInfo
+
+    if settings.timezone:
+        return ZoneInfo(settings.timezone)
+    return datetime.now(UTC).astimezone().tzinfo or UTC
+
+
+def choose_company(companies: list[CompanyView], wanted: str) -> CompanyView:
+    """Return the company of that id or name, the first one for no wish.
+
+    Raises:
+        Invalid: there is no such company.
+    """
+    from memtui.contract import Invalid
+
+    for company in companies:
+        if not wanted or company.company_id == wanted:
+            return company
+    for company in companies:
+        if company.name == wanted:
+            return company
+    if not companies:
+        raise Invalid("There is no company yet; start memtui once without --read-only.")
+    known = ", ".join(company.company_id for company in companies)
+    raise Invalid(f"There is no company {wanted}; the companies are {known}.")
+
+
+def build(model: type[ModelT], **values: Any) -> ModelT:
+    """Make a request; a value that does not fit becomes one sentence.
+
+    Raises:
+        Invalid: a value does not fit its field.
+    """
+    from pydantic import ValidationError
+
+    from memtui.contract import Invalid
+
+    try:
+        return model(**values)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(str(part) for part in first["loc"]).replace("_", " ")
+        raise Invalid(f"The {field or 'request'} does not fit: {first['msg']}.") from error

@@ -1,0 +1,381 @@
+"""What a person or a script does, as real processes over SQLite and the vault."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from tests.doors.cli.conftest import HOSTILE, Run, assert_harmless
+
+pytestmark = pytest.mark.slow
+
+MEMTUI = [sys.executable, "-m", "memtui"]
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, "MEMTUI_HOME": str(home), **more}
+
+
+def terminal(home: Path, *arguments: str, **more: str) -> pexpect.spawn[str]:
+    return pexpect.spawn(
+        sys.executable,
+        ["-m", "memtui", *arguments],
+        env=environment(home, **more),
+        encoding="utf-8",
+        timeout=30,
+    )
+
+
+def test_from_note_to_undo(memtui: Run) -> None:
+    scope = ["--project", "P"]
+    note = ["note", "we deploy from the release branch", *scope, "--source", "issue_comment"]
+    written = memtui(*note, "--issue-id", "I", "--comment-id", "C")
+    record_id = written.out.strip()
+    assert written.code == 0
+    assert len(written.out.splitlines()) == 1
+    found = memtui("query", "deploy branch", *scope, "--json").document
+    assert found["snippets"][0]["handle"]["provider_record_id"] == record_id
+    assert found["snippets"][0]["source"]["comment_id"] == "C"
+    assert memtui("get", record_id, *scope).out.startswith("we deploy from the release branch\n")
+    assert memtui("correct", record_id, "we deploy from main", *scope).code == 0
+    assert "+ we deploy from main" in memtui("history", record_id, *scope).out
+    assert memtui("forget", record_id, "--yes", *scope).code == 0
+    assert memtui("get", record_id, *scope).code == 1
+    assert memtui("undo", *scope).code == 0
+    back = memtui("get", record_id, *scope, "--json").document["record"]
+    assert back["text"] == "we deploy from main"
+    log = memtui("ops", "list", *scope, "--json").document
+    steps = [(entry["operation_type"], entry["status"]) for entry in log["operations"]]
+    assert steps == [
+        ("get", "ok"), ("undo", "ok"), ("get", "error"), ("forget", "ok"), ("history", "ok"),
+        ("correct", "ok"), ("get", "ok"), ("query", "ok"), ("write", "ok"),
+    ]  # fmt: skip
+    by_step = {entry["operation_type"]: entry for entry in log["operations"]}
+    for step in ("write", "correct", "forget", "undo"):
+        assert by_step[step]["source"]["issue_id"] == "I"
+    assert {"seq", "binding_key", "scope", "usage", "latency_ms"} <= set(log["operations"][0])
+
+
+def test_filters_and_pages_of_the_log(memtui: Run) -> None:
+    for project in ("p", "q"):
+        for number in range(3):
+            memtui("note", f"{project} {number}", "--project", project, "--agent", f"a{number}")
+    flags = ["--type", "write", "--project", "p", "--agent", "a1", "--since", "1d", "--door", "cli"]
+    flagged = memtui("ops", "list", *flags, "--json").document
+    line = ["type:write project:p", "agent:a1", "since:1d", "door:cli"]
+    assert flagged["total"] == 1
+    assert memtui("ops", "list", *line, "--json").document == flagged
+    assert memtui("ops", "list", "--until", "2020-01-01", "--json").document["operations"] == []
+    first = memtui("ops", "list", "--type", "write", "--limit", "4", "--json").document
+    rest = memtui(
+        "ops", "list", "--type", "write", "--before", str(first["next_before"]), "--json"
+    ).document
+    seen = [entry["seq"] for entry in first["operations"] + rest["operations"]]
+    assert seen == sorted(seen, reverse=True)
+    assert (first["total"], len(set(seen)), rest["next_before"]) == (6, 6, None)
+
+
+def test_browse_goes_on_with_its_cursor(memtui: Run) -> None:
+    ids = {memtui("note", f"number {number}").out.strip() for number in range(5)}
+    seen: list[str] = []
+    cursor: list[str] = []
+    while len(seen) < 10:
+        page = memtui("browse", "--limit", "2", "--sort", "title", *cursor, "--json").document
+        seen += [record["handle"]["provider_record_id"] for record in page["records"]]
+        if page["next_cursor"] is None:
+            break
+        cursor = ["--cursor", page["next_cursor"]]
+    assert sorted(seen) == sorted(ids)
+
+
+def test_what_is_not_named_stays(memtui: Run) -> None:
+    record_id = memtui("note", "text", "--topic", "t", "--tag", "a", "--tag", "b").out.strip()
+
+    def record() -> Any:
+        return memtui("get", record_id, "--json").document["record"]
+
+    assert memtui("correct", record_id, "--pin").code == 0
+    pinned = record()
+    assert (pinned["pinned"], pinned["tags"], pinned["topic"]) == (True, ["a", "b"], "t")
+    assert memtui("correct", record_id, "--tag", "", "--no-pin", "--expires", "30d").code == 0
+    cleared = record()
+    assert (cleared["pinned"], cleared["tags"], cleared["text"]) == (False, [], "text")
+    assert cleared["expires_at"] is not None
+
+
+def test_a_file_changed_on_disk_is_a_conflict(memtui: Run) -> None:
+    record_id = memtui("note", "mine at first").out.strip()
+    record = memtui("get", record_id, "--json").document["record"]
+    path = Path(record["location"]["path"])
+    path.write_text(path.read_text().replace("mine at first", "theirs by hand"))
+    ran = memtui("correct", record_id, "mine", "--revision", record["revision"], "--json")
+    assert ran.code == 5
+    assert "theirs by hand" in ran.document["error"]["current"]["text"]
+    assert ran.document["error"]["proposed"] == "mine"
+    assert "theirs by hand" in path.read_text()
+
+
+def test_bindings_are_added_targeted_and_removed(memtui: Run, tmp_path: Path) -> None:
+    added = memtui("bindings", "add", "other", "vault", "--read-only", "--json").document
+    assert (added["key"], added["read_only"]) == ("other", True)
+    assert memtui("bindings", "target", "set", "other", "project", "p").code == 0
+    resolved = memtui("bindings", "resolve", "--project", "p", "--json").document
+    assert (resolved["binding_key"], resolved["provider_key"]) == ("other", "vault")
+    assert "project" in resolved["reason"]
+    assert memtui("note", "x", "--project", "p").code == 4
+    assert memtui("bindings", "read-only", "other", "off").code == 0
+    assert memtui("note", "x", "--project", "p").code == 0
+    assert "project p" in memtui("bindings", "list").out
+    assert memtui("bindings", "disable", "other").code == 0
+    assert memtui("note", "x", "--project", "p").code == 4
+    assert memtui("bindings", "enable", "other").code == 0
+    assert memtui("bindings", "health", "--json").document["health"][1]["health"]["status"] == "ok"
+    assert memtui("bindings", "target", "clear", "project", "p").code == 0
+    assert memtui("bindings", "remove", "other", "--yes").code == 0
+    keys = [view["key"] for view in memtui("bindings", "list", "--json").document["bindings"]]
+    assert keys == ["default"]
+    assert "vault" in memtui("bindings", "providers", "--json").document["providers"]
+
+
+def test_a_provider_is_synced_configured_and_explained(memtui: Run, tmp_path: Path) -> None:
+    memtui("note", "we deploy from release", "--project", "p")
+    assert memtui("bindings", "sync", "default", "--json").document["seen"] >= 1
+    names = [
+        each["name"]
+        for each in memtui("bindings", "namespaces", "default", "--json").document["namespaces"]
+    ]
+    assert any("p" in name for name in names)
+    assert "records" in memtui("bindings", "namespaces", "default").out
+    stages = memtui("query", "deploy", "--project", "p", "--explain", "--json").document
+    assert stages["explanation"]["stages"]
+    assert "full text" in memtui("query", "deploy", "--project", "p", "--explain").out
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    changed = memtui(
+        "bindings", "configure", "default", "--set", f"path={moved}", "--json"
+    ).document
+    assert changed["config"]["path"] == str(moved)
+    assert memtui("browse", "--json").document["records"] == []
+
+
+def test_discovery_adds_nothing_without_a_yes(memtui: Run, person: Path) -> None:
+    (person / "CLAUDE.md").write_text("# Rules\n\n- Use tabs.\n")
+    found = memtui("bindings", "discover", "--json").document
+    key = found["findings"][0]["key"]
+    assert found["added"] == []
+    assert "CLAUDE.md" in memtui("bindings", "discover").out
+    assert len(memtui("bindings", "list", "--json").document["bindings"]) == 1
+    assert memtui("bindings", "discover", "--add", key, "--json").document["added"] == [key]
+    bound = memtui("bindings", "show", key, "--json").document
+    assert (bound["read_only"], bound["targets"]) == (True, [])
+    assert f"bound as {key}" in memtui("bindings", "discover").out
+    assert "Use tabs." in memtui("browse", "--binding", key).out
+
+
+def test_companies_are_apart(memtui: Run) -> None:
+    memtui("note", "ours alone")
+    assert (
+        memtui(
+            "companies", "add", "acme", "--name", "Acme", "--link", "run=https://x/{run_id}"
+        ).code
+        == 0
+    )
+    listed = memtui("companies", "list", "--json").document["companies"]
+    assert [company["company_id"] for company in listed] == ["local", "acme"]
+    assert listed[1]["link_templates"] == {"run": "https://x/{run_id}"}
+    assert memtui("--company", "acme", "query", "ours").code == 1
+    assert memtui("--company", "Acme", "bindings", "add", "default", "vault").code == 0
+    assert memtui("--company", "Acme", "bindings", "target", "set", "default", "company").code == 0
+    assert memtui("--company", "acme", "query", "ours", "--json").document["snippets"] == []
+    assert memtui("--company", "acme", "ops", "list", "--json").document["total"] == 5
+
+
+def test_doctor_is_content_with_a_fresh_home_and_with_a_used_one(memtui: Run, home: Path) -> None:
+    fresh = memtui("doctor", "--json").document
+    assert fresh["ok"] is True
+    assert not home.exists()
+    memtui("note", "x")
+    used = memtui("doctor", "--json")
+    assert used.code == 0, used.out
+    names = [check["name"] for check in used.document["checks"]]
+    for name in ("versions", "home", "settings", "database", "editor", "keymap", "terminal"):
+        assert name in names
+    assert "binding local/default" in names
+
+
+def test_doctor_names_what_is_broken(memtui: Run, home: Path) -> None:
+    memtui("note", "x")
+    home.chmod(0o755)
+    (home / "config.toml").write_text('[keymap]\n"records.nope" = "d"\n')
+    ran = memtui("doctor")
+    assert ran.code == 1
+    assert "✗ keymap" in ran.out
+    assert "chmod 700" in ran.out
+    (home / "memtui.db").write_bytes(b"no database" * 1000)
+    assert "✗ database" in memtui("doctor").out
+    (home / "config.toml").write_text("nope = 1\n")
+    assert "✗ settings" in memtui("doctor").out
+
+
+def test_without_a_terminal_the_app_does_not_open(memtui: Run) -> None:
+    for arguments in ([], ["demo"]):
+        ran = memtui(*arguments)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
+
+
+def test_a_reader_that_leaves_early_is_no_failure(home: Path, memtui: Run) -> None:
+    record_id = memtui("note", "-", stdin=b"line\n" * 100_000).out.strip()
+    for arguments in (["get", "--json"], ["get"]):
+        with subprocess.Popen(
+            [*MEMTUI, arguments[0], record_id, *arguments[1:]],
+            env=environment(home),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as running:
+            assert running.stdout
+            assert running.stderr
+            running.stdout.read(1)
+            running.stdout.close()
+            assert running.stderr.read() == b""
+        assert running.returncode == 0
+
+
+def test_output_is_utf8_whatever_the_locale(memtui: Run) -> None:
+    record_id = memtui("note", "naïve ✓ 日本", "--title", "plain").out.strip()
+    exact = memtui("get", record_id, "--json", PYTHONIOENCODING="ascii", LC_ALL="C")
+    assert exact.document["record"]["text"] == "naïve ✓ 日本"
+    assert "na\\xefve" in memtui("get", record_id, PYTHONIOENCODING="ascii").out
+
+
+def test_following_the_log(home: Path, memtui: Run) -> None:
+    memtui("note", "first")
+    with subprocess.Popen(
+        [*MEMTUI, "ops", "list", "--type", "write", "--follow", "--json"],
+        env=environment(home),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        assert running.stdout
+        assert running.stderr
+        seen: list[Any] = [json.loads(running.stdout.readline())]
+        memtui("note", "second")
+        memtui("query", "second")
+        memtui("note", "third")
+        seen += [json.loads(running.stdout.readline()) for _ in range(2)]
+        running.send_signal(signal.SIGINT)
+        assert running.wait(30) == 130
+        assert running.stderr.read() == ""
+    assert [entry["request"]["content"] for entry in seen] == ["first", "second", "third"]
+
+
+def test_forget_asks_on_a_real_terminal(home: Path, memtui: Run) -> None:
+    record_id = memtui("note", "-", stdin=f"{HOSTILE} bad".encode()).out.strip()
+    child = terminal(home, "forget", record_id)
+    child.expect_exact("Forget 1 record from default?")
+    child.sendline("n")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 1
+    assert memtui("get", record_id).code == 0
+    child = terminal(home, "get", record_id, NO_COLOR="1")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    assert_harmless((child.before or "").replace("\r\n", "\n"))
+
+
+def test_a_record_is_changed_in_the_editor(home: Path, memtui: Run, tmp_path: Path) -> None:
+    record_id = memtui("note", "first text").out.strip()
+    editor = tmp_path / "editor.sh"
+    editor.write_text('#!/bin/sh\nstat -c %a "$1" > mode\nsed -i s/first/second/ "$1"\n')
+    editor.chmod(0o700)
+    assert memtui("correct", record_id, "--editor", EDITOR=str(editor)).code == 0
+    assert memtui("get", record_id, "--json").document["record"]["text"] == "second text"
+    assert Path("mode").read_text() == "600\n"
+    unchanged = memtui("correct", record_id, "--editor", EDITOR="true")
+    assert (unchanged.code, unchanged.err) == (0, "Nothing was changed.\n")
+    assert list(home.glob("draft-*")) == []
+
+
+def test_an_edit_that_conflicts_is_kept(home: Path, memtui: Run, tmp_path: Path) -> None:
+    record_id = memtui("note", "first text").out.strip()
+    path = memtui("get", record_id, "--json").document["record"]["location"]["path"]
+    editor = tmp_path / "editor.sh"
+    editor.write_text(f"#!/bin/sh\necho mine > \"$1\"\nsed -i s/first/theirs/ '{path}'\n")
+    editor.chmod(0o700)
+    ran = memtui("correct", record_id, "--editor", EDITOR=str(editor))
+    assert ran.code == 5
+    kept = ran.err.split("Your text is kept in ")[1].splitlines()[0].rstrip(".")
+    assert Path(kept).read_text() == "mine\n"
+    assert "theirs text" in Path(path).read_text()
+    for editor_command in ("false", "no-such-editor", "'", "rm"):
+        failed = memtui("correct", record_id, "--editor", EDITOR=editor_command)
+        assert failed.code == 2, editor_command
+        assert "Traceback" not in failed.err
+
+
+def test_the_shell_completes_commands_keys_and_words(memtui: Run) -> None:
+    memtui("bindings", "target", "set", "default", "project", "mech-fighters")
+
+    def complete(line: str) -> list[str]:
+        words = line.split(" ")
+        return memtui(
+            _MEMTUI_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(len(words) - 1)
+        ).out.split()
+
+    assert complete("memtui qu") == ["query"]
+    assert complete("memtui bindings dis") == ["disable", "discover"]
+    assert complete("memtui bindings show de") == ["default"]
+    assert complete("memtui query x --binding ") == ["default"]
+    assert complete("memtui query x --project m") == ["mech-fighters"]
+    assert complete("memtui note x --source issue_") == ["issue_comment", "issue_document"]
+    assert complete("memtui ops list --st") == ["--status"]
+
+
+def test_a_completion_never_fails(memtui: Run, home: Path) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text("nope = 1\n")
+    ran = memtui(
+        _MEMTUI_COMPLETE="complete_bash", COMP_WORDS="memtui get x --binding ", COMP_CWORD="4"
+    )
+    assert (ran.code, ran.out.strip(), ran.err) == (0, "", "")
+
+
+def test_the_demo_answers_as_a_script_expects(memtui: Run) -> None:
+    made = memtui("demo", "--no-tui", "--json")
+    assert made.code == 0, made.err
+    assert made.document["records"] > 100
+    assert "demo" in memtui("demo", "--no-tui").out
+    assert memtui("bindings", "list", "--json").document["bindings"]
+    found = memtui("query", "deploy branch", "--json").document
+    assert found["snippets"][0]["source"]["kind"]
+    assert len(memtui("browse", "--json", "--limit", "5").document["records"]) == 5
+    log = memtui("ops", "list", "--json", "--limit", "5").document
+    assert len(log["operations"]) == 5
+    for flags in (
+        ["--type", "write"], ["--agent", "coding"], ["--project", "infra"],
+        ["--source-kind", "issue_comment"], ["--status", "error"],
+        ["--since", "30d"], ["--until", "30d"],
+    ):  # fmt: skip
+        narrowed = memtui("ops", "list", *flags, "--json").document
+        assert 0 < narrowed["total"] < log["total"], flags
+
+
+def test_the_terminal_app_opens_and_leaves(home: Path, memtui: Run) -> None:
+    memtui("note", "a memory")
+    child = terminal(home, "--read-only", TERM="xterm-256color")
+    child.setwinsize(30, 120)
+    child.expect_exact("a memory")
+    child.send("q")
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
