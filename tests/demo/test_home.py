@@ -1,0 +1,200 @@
+"""Where a demo is made, and what is left alone."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from memtui.config import Paths, Settings, find_paths
+from memtui.contract import (
+    Denied,
+    Invalid,
+    NotFound,
+    Scope,
+    SourceKind,
+    SourceRef,
+    Unavailable,
+    WriteRequest,
+)
+from memtui.demo import build_demo, demo_paths, making
+from memtui.demo.plan import Step
+from memtui.demo.player import Player
+from memtui.demo.timeline import timeline
+from memtui.service import Caller, open_service
+from tests.demo.conftest import CALLER, END
+
+pytestmark = pytest.mark.usefixtures("short_story")
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+async def _write_something(paths: Paths, caller: Caller) -> None:
+    service = await open_service(paths, Settings())
+    request = WriteRequest(
+        scope=Scope(company_id=caller.company_id),
+        source=SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=caller.company_id),
+        content="Mine.",
+    )
+    await service.write(caller, request)
+    await service.close()
+
+
+def test_the_home_is_memtui_home_or_a_folder_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = tmp_path / "chosen"
+    assert demo_paths({"MEMTUI_HOME": str(chosen)}) == Paths(data=chosen, config=chosen)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    own = demo_paths({})
+    assert own.data.name == "demo"
+    assert own.config == own.data
+    assert own.data.parent == find_paths().data
+
+
+async def test_a_demo_that_is_there_is_left_alone(paths: Paths) -> None:
+    made = await build_demo(paths, Settings(), now=END)
+    before = _files(paths.data)
+    assert await build_demo(paths, Settings()) == made
+    assert await build_demo(paths, Settings(read_only=True)) == made
+    assert _files(paths.data) == before
+
+
+async def test_a_demo_that_was_moved_is_described_where_it_is(paths: Paths) -> None:
+    made = await build_demo(paths, Settings(), now=END)
+    moved = find_paths(paths.data.with_name("moved to"))
+    paths.data.rename(moved.data)
+    described = await build_demo(moved, Settings())
+    assert described.home == str(moved.data)
+    assert all(f"MEMTUI_HOME='{moved.data}' memtui" in line for line in described.commands)
+    assert described.operations == made.operations
+
+
+async def test_progress_is_told_from_nothing_to_all(paths: Paths) -> None:
+    told: list[tuple[str, int, int]] = []
+    await build_demo(paths, Settings(), now=END, progress=lambda *one: told.append(one))
+    assert told[0][1:] == (0, 60)
+    assert told[-1][1:] == (60, 60)
+    assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
+
+
+async def test_memories_of_a_person_are_refused(paths: Paths, caller: Caller) -> None:
+    await _write_something(paths, caller)
+    before = _files(paths.data)
+    for reset in (False, True):
+        with pytest.raises(Invalid, match="empty folder"):
+            await build_demo(paths, Settings(), reset=reset, now=END)
+    assert _files(paths.data) == before
+
+
+async def test_files_that_are_not_memtuis_stay_where_they_are(paths: Paths) -> None:
+    paths.create()
+    note = paths.data / "shopping.txt"
+    note.write_text("eggs")
+    await build_demo(paths, Settings(), now=END)
+    await build_demo(paths, Settings(), now=END, reset=True)
+    assert note.read_text() == "eggs"
+
+
+async def test_a_marker_that_cannot_be_read_is_refused(paths: Paths) -> None:
+    paths.create()
+    (paths.data / "demo.json").write_text("{")
+    with pytest.raises(Invalid, match="cannot be read"):
+        await build_demo(paths, Settings(), reset=True, now=END)
+    assert sorted(path.name for path in paths.data.iterdir()) == ["demo.json"]
+
+
+async def test_reset_makes_it_anew(paths: Paths) -> None:
+    first = await build_demo(paths, Settings(), now=END)
+    await _write_something(paths, CALLER)
+    again = await build_demo(paths, Settings(), now=END, reset=True)
+    assert again == first
+    service = await open_service(paths, Settings())
+    assert (await service.operations(CALLER, limit=1)).total == first.operations
+    await service.close()
+
+
+async def test_reset_refuses_what_a_person_added_to_the_demo(paths: Paths, caller: Caller) -> None:
+    await build_demo(paths, Settings(), now=END)
+    service = await open_service(paths, Settings())
+    await service.add_binding(CALLER, "mine", "vault", {})
+    await service.close()
+    before = _files(paths.data / "bindings")
+    with pytest.raises(Invalid, match="mine"):
+        await build_demo(paths, Settings(), now=END, reset=True)
+
+    service = await open_service(paths, Settings())
+    await service.remove_binding(CALLER, "mine")
+    await service.add_company(caller, "My own")
+    await service.close()
+    with pytest.raises(Invalid, match="My own"):
+        await build_demo(paths, Settings(), now=END, reset=True)
+    assert _files(paths.data / "bindings") == before
+
+
+async def test_an_interrupted_demo_is_made_anew(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = Player.play
+    count = 0
+
+    async def play_some(self: Player, step: Step) -> None:
+        nonlocal count
+        count += 1
+        if count > 30:
+            raise asyncio.CancelledError
+        await play(self, step)
+
+    monkeypatch.setattr(Player, "play", play_some)
+    with pytest.raises(asyncio.CancelledError):
+        await build_demo(paths, Settings(), now=END)
+    assert json.loads((paths.data / "demo.json").read_text())["summary"] is None
+    monkeypatch.setattr(Player, "play", play)
+    summary = await build_demo(paths, Settings(), now=END)
+    assert summary.operations > 60
+    elsewhere = find_paths(paths.data.parent / "elsewhere")
+    other = await build_demo(elsewhere, Settings(), now=END)
+    assert other.operations == summary.operations
+    service = await open_service(paths, Settings())
+    companies = await service.companies()
+    await service.close()
+    assert [view.company_id for view in companies] == ["acme"]
+
+
+async def test_an_error_that_is_not_part_of_the_story_ends_the_build(
+    paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    without_default = timeline()[1:60]
+    monkeypatch.setattr(making, "timeline", lambda: without_default)
+    with pytest.raises(NotFound, match="No binding serves acme"):
+        await build_demo(paths, Settings(), now=END)
+
+
+async def test_two_builds_do_not_meet(paths: Paths) -> None:
+    paths.create()
+    with (
+        FileLock(paths.data / "demo.lock"),
+        pytest.raises(Unavailable, match="Another memtui"),
+    ):
+        await build_demo(paths, Settings(), now=END)
+
+
+async def test_a_shared_database_and_a_read_only_start_are_refused(paths: Paths) -> None:
+    with pytest.raises(Invalid, match="MEMTUI_DATABASE_URL"):
+        await build_demo(paths, Settings(database_url="postgresql://db/acme"), now=END)
+    with pytest.raises(Denied, match="read-only"):
+        await build_demo(paths, Settings(read_only=True), now=END)
+    assert not paths.data.exists()
+
+
+async def test_what_the_demo_itself_keeps_is_private(paths: Paths) -> None:
+    await build_demo(paths, Settings(), now=END)
+    for path in (paths.data, paths.data / "demo.json", paths.data / "demo.lock"):
+        assert path.stat().st_mode & 0o077 == 0, path
