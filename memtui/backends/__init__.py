@@ -1,0 +1,1 @@
+"""The memory providers that memtui speaks to, one module or folder each, found by entry point."""

@@ -1,0 +1,1 @@
+"""What the read-only providers over files share: reading, browsing, searching, watching."""

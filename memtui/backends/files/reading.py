@@ -1,0 +1,266 @@
+"""Read files that other programs write, and know later whether any of them has changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+from memtui.backends.files.entries import Flaw
+from memtui.contract import Location, Problem
+
+FILE_LIMIT = 64 * 1024 * 1024
+"""Bytes; a larger file is listed as a problem and not read."""
+FOLDER_LIMIT = 20_000
+"""Files of one folder that are read; past it the folder is listed as a problem."""
+_SETTLED_NS = 20_000_000
+"""A file changed less than this ago may change again without its time moving."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What tells one state of a file or folder from the next."""
+
+    device: int
+    inode: int
+    mode: int
+    size: int
+    modified_ns: int
+    changed_ns: int
+    settled: bool = True
+    """False: it changed so recently that its times cannot tell the next change; never matches."""
+
+    def same_as(self, other: Signature | None) -> bool:
+        """Whether nothing can have changed between this state and `other`."""
+        return other is not None and self.settled and self == replace(other, settled=True)
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file."""
+        return stat.S_ISREG(self.mode)
+
+
+def sign(path: Path) -> Signature | None:
+    """Return the path's signature, links followed; None where nothing stands or may be seen."""
+    try:
+        return _signature(path.stat())
+    except (OSError, ValueError):
+        return None
+
+
+def _signature(found: os.stat_result) -> Signature:
+    return Signature(
+        device=found.st_dev,
+        inode=found.st_ino,
+        mode=found.st_mode,
+        size=found.st_size,
+        modified_ns=found.st_mtime_ns,
+        changed_ns=found.st_ctime_ns,
+        settled=time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _SETTLED_NS,
+    )
+
+
+@dataclass
+class FileReader:
+    """Reads for one load of a collection. Every path looked at is remembered with its state.
+
+    `memo` is shared by the loads of one collection and keeps what each unchanged file parsed to.
+    """
+
+    memo: dict[Path, tuple[Signature, Any]] = field(default_factory=dict)
+    seen: dict[Path, Signature | None] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def changed(self) -> bool:
+        """Whether anything that was looked at is no longer as it was."""
+        return any(
+            now is not None if before is None else not before.same_as(now)
+            for before, now in ((before, sign(path)) for path, before in self.seen.items())
+        )
+
+    def report(self, message: str, path: Path, line: int = 1) -> None:
+        """List a problem at a place."""
+        shown = os.fsencode(path).decode("utf-8", "replace")
+        self.problems.append(Problem(message=message, location=Location(path=shown, line=line)))
+
+    def look(self, path: Path) -> Signature | None:
+        """Return what stands at `path` and remember it, so that its coming or going is noticed."""
+        self.seen[path] = sign(path)
+        return self.seen[path]
+
+    def modified(self, path: Path) -> datetime | None:
+        """Return when a file that was looked at was last written, in UTC."""
+        signature = self.seen.get(path)
+        if signature is None:
+            return None
+        try:
+            return _EPOCH + timedelta(microseconds=signature.modified_ns // 1000)
+        except OverflowError:
+            return None
+
+    def parse(self, path: Path, parser: Callable[[str], T]) -> T | None:
+        """Return what `parser` makes of the file's text, or None with a problem listed.
+
+        Bytes that are not UTF-8 become U+FFFD, with a problem; line ends become newlines.
+        """
+        before = sign(path)
+        known = self.memo.get(path)
+        if known is not None and known[0].same_as(before):
+            self.seen[path] = before
+            value, flaws = known[1]
+        else:
+            self.memo.pop(path, None)
+            content = self._content(path)
+            if content is None:
+                return None
+            text, flaws = _decode(content)
+            value = parser(text)
+            if (signature := self.seen[path]) is not None:
+                self.memo[path] = (signature, (value, flaws))
+        for flaw in flaws:
+            self.report(flaw.message, path, flaw.line)
+        parsed: T = value
+        return parsed
+
+    def files(self, folder: Path, suffix: str, *, depth: int = 1) -> list[Path]:
+        """Return the folder's files of that suffix in order, down to `depth` levels.
+
+        Hidden entries are left out. A link that leads out of the folder, a folder in a file's
+        place and whatever cannot be listed are problems.
+        """
+        found: list[Path] = []
+        root = resolved(folder) or folder
+        for path in self._walk(folder, root, suffix, depth):
+            if len(found) == FOLDER_LIMIT:
+                self.report(f"Only the first {FOLDER_LIMIT} files are read.", folder)
+                break
+            found.append(path)
+        return found
+
+    def _walk(self, folder: Path, root: Path, suffix: str, depth: int) -> Iterator[Path]:
+        self.seen[folder] = sign(folder)
+        try:
+            names = sorted(os.listdir(folder))  # noqa: PTH208 -- names, before they are trusted
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            self.report(f"The folder cannot be listed ({error.strerror}).", folder)
+            return
+        for name in names:
+            path = folder / name
+            if name.startswith("."):
+                continue
+            is_folder = _is_folder(path)
+            if not is_folder and path.suffix.lower() != suffix:
+                continue
+            if reason := self._refusal(path, root, is_folder=is_folder, suffix=suffix, depth=depth):
+                self.report(reason, path)
+            elif not is_folder:
+                yield path
+            elif depth > 1:
+                yield from self._walk(path, root, suffix, depth - 1)
+
+    def _refusal(
+        self, path: Path, root: Path, *, is_folder: bool, suffix: str, depth: int
+    ) -> str | None:
+        if not _is_utf8(path.name):
+            return "The name is not valid UTF-8; rename the file to have it read."
+        if is_folder and path.suffix.lower() == suffix:
+            return "A folder stands where a file was expected."
+        if is_folder and path.is_symlink() and depth > 1:
+            return "A link to a folder is not followed."
+        if path.is_symlink() and not leads_into(path, root):
+            return "The link leads nowhere or out of the folder, so it is not followed."
+        return None
+
+    def _content(self, path: Path) -> bytes | None:
+        try:
+            content, self.seen[path] = _read(path)
+        except _Refused as error:
+            self.seen[path] = sign(path)
+            self.report(str(error), path)
+            return None
+        except (OSError, ValueError) as error:
+            self.seen[path] = sign(path)
+            reason = error.strerror if isinstance(error, OSError) else "its name cannot be used"
+            self.report(f"The file cannot be read ({reason}).", path)
+            return None
+        return content
+
+
+class _Refused(Exception):
+    """The file is there and is not one to read."""
+
+
+def leads_into(path: Path, root: Path) -> bool:
+    """Whether `path`, with its links followed, exists below `root` (itself resolved)."""
+    real = resolved(path)
+    return real is not None and real.is_relative_to(root)
+
+
+def resolved(path: Path) -> Path | None:
+    """Return the path with its links followed, None where it leads nowhere or in a circle."""
+    try:
+        return path.resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):
+        return None
+
+
+def _is_folder(path: Path) -> bool:
+    found = sign(path)
+    return found is not None and stat.S_ISDIR(found.mode)
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _read(path: Path) -> tuple[bytes, Signature]:
+    # O_NONBLOCK: opening a named pipe must not wait for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+    with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 -- a descriptor
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise _Refused("This is not a regular file, so it is not read.")
+        for _ in range(3):
+            if found.st_size > FILE_LIMIT:
+                raise _Refused(
+                    f"The file has {found.st_size // 1024**2} MiB, more than the "
+                    f"{FILE_LIMIT // 1024**2} that are read; split it."
+                )
+            before = _signature(found)
+            file.seek(0)
+            content = file.read(FILE_LIMIT)
+            found = os.fstat(descriptor)
+            if before == replace(_signature(found), settled=before.settled):
+                return content, before
+        return content, replace(before, settled=False)
+
+
+def _decode(content: bytes) -> tuple[str, tuple[Flaw, ...]]:
+    flaws: tuple[Flaw, ...] = ()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        flaws = (
+            Flaw(
+                "From here on, bytes that are not UTF-8 are shown as \N{REPLACEMENT CHARACTER}.",
+                line,
+            ),
+        )
+        text = content.decode("utf-8-sig", "replace")
+    return text.replace("\r\n", "\n"), flaws

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from memtui.backends.claude_memory import ClaudeMemoryAdapter
+from memtui.backends.instructions import InstructionsAdapter
+from memtui.backends.mcp_memory import McpMemoryAdapter
+from memtui.backends.memsearch import MemsearchAdapter
+from memtui.contract import Adapter
+from memtui.testing import AdapterContract
+
+
+class TestMemsearch(AdapterContract):
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        write(tmp_path / "2026-01-01.md", "### 10:00\n- The user asked for a branch\n")
+        return await MemsearchAdapter.open(self.context(tmp_path, path=str(tmp_path)))
+
+
+class TestClaudeMemory(AdapterContract):
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        write(tmp_path / "memory" / "MEMORY.md", "- [Branch](branch.md) — main\n")
+        write(tmp_path / "memory" / "branch.md", "---\nname: Branch\n---\nDeploys leave main.\n")
+        return await ClaudeMemoryAdapter.open(self.context(tmp_path, path=f"{tmp_path}/memory"))
+
+
+class TestInstructions(AdapterContract):
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        write(tmp_path / "CLAUDE.md", "# Tests\nRun pytest.\n")
+        return await InstructionsAdapter.open(self.context(tmp_path, path=str(tmp_path)))
+
+
+class TestMcpMemory(AdapterContract):
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        path = tmp_path / "memory.jsonl"
+        write(path, '{"type":"entity","name":"vim","entityType":"tool","observations":["edits"]}\n')
+        return await McpMemoryAdapter.open(self.context(tmp_path, path=str(path)))
+
+
+def write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
