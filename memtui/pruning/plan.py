@@ -1,0 +1,134 @@
+"""What would be pruned: the candidates, those marked, the tokens saved and the diff to review."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, Self
+
+from memtui.contract import Invalid, Model, Record, RecordHandle
+from memtui.pruning.candidates import PruneCandidate, Reason
+
+
+class PlanItem(Model):
+    """One record of the scope, what it costs a prompt, and whether it is marked to go."""
+
+    record: Record
+    tokens: int
+    marked: bool = False
+
+
+class DiffLine(Model):
+    """One line of the review: `-` goes; a blank sign stays and says what a duplicate said."""
+
+    sign: Literal["-", " "]
+    text: str
+    handle: RecordHandle
+    tokens: int
+    why: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.text}"
+
+
+class PrunePlan(Model):
+    """A plan to forget records. It changes nothing; marking returns another plan."""
+
+    items: tuple[PlanItem, ...]
+    """Everything the scope holds, in the order it was given."""
+    candidates: tuple[PruneCandidate, ...]
+
+    @property
+    def marked(self) -> tuple[Record, ...]:
+        """The records that would go."""
+        return tuple(item.record for item in self.items if item.marked)
+
+    @property
+    def tokens_before(self) -> int:
+        """What all records cost a prompt now."""
+        return sum(item.tokens for item in self.items)
+
+    @property
+    def tokens_after(self) -> int:
+        """What the records cost a prompt once the marked ones are gone."""
+        return sum(item.tokens for item in self.items if not item.marked)
+
+    @property
+    def tokens_saved(self) -> int:
+        """What the marked records cost, each counted once however many reasons it has."""
+        return self.tokens_before - self.tokens_after
+
+    def mark(self, handles: Iterable[RecordHandle]) -> Self:
+        """Return the plan with these marked too.
+
+        Raises:
+            Invalid: a handle is not a candidate's.
+        """
+        wanted = frozenset(handles)
+        if unknown := wanted - {candidate.record.handle for candidate in self.candidates}:
+            first = min(handle.provider_record_id for handle in unknown)
+            raise Invalid(f"The record {first} is no candidate of this plan; forget it by itself.")
+        return self._marking(lambda item: item.marked or item.record.handle in wanted)
+
+    def unmark(self, handles: Iterable[RecordHandle]) -> Self:
+        """Return the plan with these no longer marked."""
+        unwanted = frozenset(handles)
+        return self._marking(lambda item: item.marked and item.record.handle not in unwanted)
+
+    def mark_reasons(self, reasons: Iterable[Reason]) -> Self:
+        """Return the plan with every unpinned candidate of these reasons marked, and no other."""
+        chosen = frozenset(reasons)
+        wanted = {
+            candidate.record.handle
+            for candidate in self.candidates
+            if candidate.reason in chosen and not candidate.record.pinned
+        }
+        return self._marking(lambda item: item.record.handle in wanted)
+
+    def diff(self) -> tuple[DiffLine, ...]:
+        """Return what goes, and after the first duplicate of a survivor the survivor that stays."""
+        reasons: dict[RecordHandle, list[PruneCandidate]] = defaultdict(list)
+        for candidate in self.candidates:
+            reasons[candidate.record.handle].append(candidate)
+        staying = {item.record.handle: item for item in self.items if not item.marked}
+        lines: list[DiffLine] = []
+        for item in self.items:
+            if not item.marked:
+                continue
+            why = reasons[item.record.handle]
+            lines.append(_line("-", item, " ".join(candidate.sentence for candidate in why)))
+            survivors = {candidate.survivor for candidate in why if candidate.survivor}
+            stay = sorted(survivors & staying.keys(), key=lambda handle: handle.provider_record_id)
+            lines += [_line(" ", staying.pop(handle), "It stays.") for handle in stay]
+        return tuple(lines)
+
+    def _marking(self, marks: Callable[[PlanItem], bool]) -> Self:
+        items = tuple(
+            item if item.marked == marks(item) else item.model_copy(update={"marked": marks(item)})
+            for item in self.items
+        )
+        return self.model_copy(update={"items": items})
+
+
+def make_plan(
+    records: Sequence[Record],
+    candidates: Sequence[PruneCandidate],
+    *,
+    tokens_of: Callable[[str], int],
+) -> PrunePlan:
+    """Return a plan over a scope's records, with the suggested candidates marked."""
+    suggested = {candidate.record.handle for candidate in candidates if candidate.suggested}
+    return PrunePlan(
+        items=tuple(
+            PlanItem(
+                record=record, tokens=tokens_of(record.text), marked=record.handle in suggested
+            )
+            for record in records
+        ),
+        candidates=tuple(candidates),
+    )
+
+
+def _line(sign: Literal["-", " "], item: PlanItem, why: str) -> DiffLine:
+    record = item.record
+    return DiffLine(sign=sign, text=record.text, handle=record.handle, tokens=item.tokens, why=why)

@@ -1,0 +1,236 @@
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.context import (
+    TRUNCATED,
+    SectionKind,
+    TokenCounter,
+    WarningKind,
+    assemble,
+    assemble_memory_context,
+    fact_tokens,
+    section_of_records,
+    section_of_texts,
+)
+from memtui.contract import Invalid, Record, RecordHandle, Scope
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+COUNTER = TokenCounter("gpt-4o")
+
+ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=60)
+FACTS = st.lists(ANY_TEXT, max_size=8)
+
+
+def seed_function(user_facts: Sequence[str], drive_facts: Sequence[str] | None) -> str:
+    """The TypeScript of seed 004 §6.3, statement by statement."""
+    context = ""
+    if len(user_facts) > 0:
+        context += "## About This User\n\n"
+        context += "\n".join([f"- {f}" for f in user_facts])
+        context += "\n\n"
+    if drive_facts and len(drive_facts) > 0:
+        context += "## About This Workspace\n\n"
+        context += "\n".join([f"- {f}" for f in drive_facts])
+        context += "\n\n"
+    return context
+
+
+def record(name: str, text: str, **fields: Any) -> Record:
+    return Record.model_validate(
+        {
+            "handle": RecordHandle(provider_key="vault", provider_record_id=name),
+            "text": text,
+            "kind": "fact",
+            "scope": Scope(company_id="acme", subject_id="ana"),
+            **fields,
+        }
+    )
+
+
+def test_the_text_is_the_seeds() -> None:
+    assert assemble_memory_context(["Likes tea"], ["Uses SQLite", "Ships on Monday"]) == (
+        "## About This User\n\n- Likes tea\n\n"
+        "## About This Workspace\n\n- Uses SQLite\n- Ships on Monday\n\n"
+    )
+    assert assemble_memory_context([], None) == ""
+    assert assemble_memory_context([], []) == ""
+    assert assemble_memory_context([""], None) == "## About This User\n\n- \n\n"
+
+
+@given(FACTS, st.none() | FACTS)
+def test_both_ways_equal_the_seeds_function(user: list[str], drive: list[str] | None) -> None:
+    expected = seed_function(user, drive)
+    assert assemble_memory_context(user, drive) == expected
+    context = assemble(
+        [
+            section_of_texts(SectionKind.WORKSPACE, drive or ()),
+            section_of_texts(SectionKind.USER, user),
+        ],
+        counter=COUNTER,
+    )
+    assert context.text == expected
+    assert context.tokens == COUNTER.tokens(expected)
+    assert "".join(section.text for section in context.sections) == expected
+    assert [f.text for s in context.sections for f in s.facts] == [*user, *(drive or ())]
+    assert context.left_out == ()
+
+
+@given(
+    st.lists(st.lists(ANY_TEXT, max_size=5), min_size=3, max_size=3),
+    st.integers(0, 120),
+    st.none() | st.integers(0, 300),
+)
+def test_a_cut_keeps_whole_lines_from_the_beginning_and_accounts_for_the_rest(
+    texts: list[list[str]], max_tokens: int, max_characters: int | None
+) -> None:
+    kinds = (SectionKind.USER, SectionKind.WORKSPACE, SectionKind.GUIDANCE)
+    sections = [section_of_texts(kind, each) for kind, each in zip(kinds, texts, strict=True)]
+    whole = assemble(sections, counter=COUNTER)
+    cut = assemble(sections, counter=COUNTER, max_tokens=max_tokens, max_characters=max_characters)
+    assert COUNTER.tokens(cut.text) == cut.tokens <= max_tokens
+    assert max_characters is None or len(cut.text) <= max_characters
+    if cut.text == whole.text:
+        assert cut.left_out == ()
+        return
+    assert [w.kind for w in cut.warnings].count(WarningKind.CUT) == 1
+    if cut.text:
+        kept, _, after = cut.text.rpartition(f"\n{TRUNCATED}")
+        assert after == "\n\n"
+        assert whole.text.startswith(f"{kept}\n")
+    facts = [fact for section in whole.sections for fact in section.facts]
+    inside = [fact for section in cut.sections for fact in section.facts]
+    assert len(inside) + len(cut.left_out) - sum(f.truncated for f in inside) == len(facts)
+    assert [f.text for f in inside if not f.truncated] == [
+        f.text for f in facts[: len(inside) - sum(f.truncated for f in inside)]
+    ]
+
+
+def test_a_note_is_cut_between_its_lines_and_a_fact_only_whole() -> None:
+    note = "First rule.\nSecond rule.\nThird rule."
+    sections = [
+        section_of_texts(SectionKind.USER, ["Likes tea"]),
+        section_of_texts(SectionKind.GUIDANCE, [note]),
+    ]
+    cut = assemble(sections, counter=COUNTER, max_characters=80)
+    assert cut.text == (
+        "## About This User\n\n- Likes tea\n\n## Guidance\n\nFirst rule.\n[truncated]\n\n"
+    )
+    assert cut.sections[1].facts[0].text == "First rule."
+    assert cut.sections[1].facts[0].truncated
+    assert cut.left_out[0].text == "Second rule.\nThird rule."
+    assert cut.left_out[0].reason == "It does not fit the limit of 80 characters."
+    assert [w.kind for w in cut.warnings] == [WarningKind.CUT]
+
+    two_lines = section_of_texts(SectionKind.USER, ["Never deploy\non Friday", "b"])
+    cut = assemble([two_lines], counter=COUNTER, max_characters=45)
+    assert cut.text == ""
+    assert len(cut.left_out) == 2
+
+
+def test_a_budget_warns_and_never_cuts() -> None:
+    facts = [f"The deploy of service {number} needs a review." for number in range(100)]
+    context = assemble([section_of_texts(SectionKind.USER, facts)], counter=COUNTER, budget=900)
+    assert context.text == seed_function(facts, None)
+    assert context.over_budget
+    assert [(w.kind, w.section) for w in context.warnings] == [
+        (WarningKind.OVER_BUDGET, None),
+        (WarningKind.FAR_OVER_BUDGET, "About This User"),
+    ]
+    assert not assemble([], counter=COUNTER, budget=0).over_budget
+
+
+def test_sections_come_in_the_order_of_the_tiers_whatever_the_order_given() -> None:
+    given_order = [section_of_texts(kind, ["x"]) for kind in reversed(SectionKind)]
+    context = assemble(given_order, counter=COUNTER)
+    assert [section.kind for section in context.sections] == list(SectionKind)
+    assert [(section.tier[:2], section.budget) for section in context.sections] == [
+        ("L0", 400),
+        ("L1", 250),
+        ("L1", 250),
+        ("L1", 200),
+        ("L1", 300),
+        ("L2", 500),
+    ]
+
+
+def test_a_fact_of_two_lines_or_with_controls_is_sent_as_it_is_with_a_warning() -> None:
+    facts = ["one\n## About This Workspace", "two\x1b[31m", "three"]
+    context = assemble([section_of_texts(SectionKind.USER, facts)], counter=COUNTER)
+    assert context.text == seed_function(facts, None)
+    assert [w.kind for w in context.warnings] == [
+        WarningKind.LINE_BREAK,
+        WarningKind.CONTROL_CHARACTERS,
+    ]
+
+
+def test_records_that_do_not_hold_are_left_out_with_a_reason() -> None:
+    day = timedelta(days=1)
+    section = section_of_records(
+        SectionKind.USER,
+        [
+            record("a", "Holds"),
+            record("b", "Expired", expires_at=NOW),
+            record("c", "Closed", valid_to=NOW - day),
+            record("d", "Not yet", valid_from=NOW + day),
+            record("e", "  "),
+        ],
+        now=NOW,
+    )
+    context = assemble([section], counter=COUNTER)
+    assert context.text == "## About This User\n\n- Holds\n\n"
+    assert [(one.text, one.reason) for one in context.left_out] == [
+        ("Expired", "It expired on 2026-05-01 12:00 UTC."),
+        ("Closed", "It stopped being valid on 2026-04-30 12:00 UTC."),
+        ("Not yet", "It is not valid before 2026-05-02 12:00 UTC."),
+        ("  ", "It has no text."),
+    ]
+    assert all(one.handle is not None for one in context.left_out)
+
+
+def test_rules_lead_then_style_then_bio_and_a_new_fact_comes_last() -> None:
+    day = timedelta(days=1)
+    records = [
+        record("new", "New", created_at=NOW),
+        record("old", "Old", created_at=NOW - day),
+        record("bio", "Bio", tags=("bio",), created_at=NOW - day),
+        record("style", "Style", topic="Style", created_at=NOW),
+        record("rule", "Rule", tags=("rule",), created_at=NOW),
+        record("pin", "Pinned", pinned=True, created_at=NOW),
+    ]
+    for order in (records, records[::-1]):
+        section = section_of_records(SectionKind.USER, order, now=NOW)
+        assert [fact.text for fact in section.facts] == [
+            "Rule",
+            "Style",
+            "Bio",
+            "Pinned",
+            "Old",
+            "New",
+        ]
+    assert section.facts[0].handle == records[4].handle
+
+
+def test_a_facts_tokens_are_those_of_its_line() -> None:
+    context = assemble([section_of_texts(SectionKind.USER, ["Likes tea"])], counter=COUNTER)
+    assert context.sections[0].facts[0].tokens == COUNTER.tokens("- Likes tea\n")
+    assert fact_tokens("Likes tea", COUNTER) == COUNTER.tokens("- Likes tea\n")
+
+
+def test_ten_thousand_facts_assemble_with_their_counts() -> None:
+    facts = [f"Decision {number}: keep module {number * 7} as it is." for number in range(10_000)]
+    context = assemble([section_of_texts(SectionKind.USER, facts)], counter=COUNTER, max_tokens=500)
+    assert context.tokens <= 500
+    assert len(context.sections[0].facts) + len(context.left_out) == 10_000
+
+
+@pytest.mark.parametrize("limits", [{"budget": -1}, {"max_tokens": -1}, {"max_characters": -5}])
+def test_a_negative_limit_is_refused(limits: dict[str, int]) -> None:
+    with pytest.raises(Invalid, match="cannot be below 0"):
+        assemble([], counter=COUNTER, **limits)

@@ -1,0 +1,245 @@
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.contract import Invalid, Record, RecordHandle, Scope
+from memtui.pruning import (
+    PruneCandidate,
+    PrunePlan,
+    PruneRules,
+    Reason,
+    Retrieval,
+    find_candidates,
+    make_plan,
+)
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+DAY = timedelta(days=1)
+ANA = Scope(company_id="acme", subject_id="ana")
+
+
+def handle(name: str) -> RecordHandle:
+    return RecordHandle(provider_key="vault", provider_record_id=name)
+
+
+def record(name: str, text: str, **fields: Any) -> Record:
+    return Record.model_validate(
+        {"handle": handle(name), "text": text, "kind": "fact", "scope": ANA, **fields}
+    )
+
+
+def tokens_of(text: str) -> int:
+    return len(text.split()) + 2
+
+
+def found(records: list[Record], **options: Any) -> list[tuple[str, Reason, bool]]:
+    return [
+        (one.record.handle.provider_record_id, one.reason, one.suggested)
+        for one in candidates(records, **options)
+    ]
+
+
+def candidates(records: list[Record], **options: Any) -> tuple[PruneCandidate, ...]:
+    return find_candidates(records, now=NOW, tokens_of=tokens_of, **options)
+
+
+def test_duplicates_name_their_survivor() -> None:
+    exact, near = candidates(
+        [
+            record("a", "Likes green tea", created_at=NOW - DAY),
+            record("b", "Likes green tea.", created_at=NOW),
+            record("c", "Green tea likes", created_at=NOW - DAY),
+            record("d", "Likes black tea", created_at=NOW),
+        ]
+    )
+    assert (exact.record.handle, exact.reason) == (handle("a"), Reason.EXACT_DUPLICATE)
+    assert (near.record.handle, near.reason) == (handle("c"), Reason.NEAR_DUPLICATE)
+    assert exact.survivor == near.survivor == handle("b")
+    assert exact.cluster_id == near.cluster_id
+    assert exact.sentence == (
+        "The same text but for case, punctuation or spacing. “Likes green tea.” stays. "
+        "It is the newest, of 2026-05-01."
+    )
+    assert exact.tokens_saved == 5
+    assert exact.suggested
+    assert near.suggested
+
+
+def test_scopes_are_not_held_against_each_other_and_runs_do_not_divide_one() -> None:
+    ben = Scope(company_id="acme", subject_id="ben")
+    run = ANA.model_copy(update={"run_id": "r1"})
+    assert found([record("a", "x y"), record("b", "x y", scope=ben)]) == []
+    assert found([record("a", "x y"), record("b", "x y", scope=run)]) == [
+        ("b", Reason.EXACT_DUPLICATE, True)
+    ]
+
+
+def test_an_expired_record_is_a_candidate_and_no_survivor() -> None:
+    assert found([record("a", "x y", expires_at=NOW, pinned=True), record("b", "x y")]) == [
+        ("a", Reason.EXPIRED, False)
+    ]
+    assert found([record("a", "x y", expires_at=NOW)]) == [("a", Reason.EXPIRED, True)]
+    assert found([record("a", "x y", expires_at=NOW + DAY)]) == []
+
+
+def test_a_closed_validity_window_is_history() -> None:
+    closed = record("a", "branch: main", valid_to=NOW - DAY, created_at=NOW - 9 * DAY)
+    assert found([closed, record("b", "branch: release", created_at=NOW)], retrievals=None) == []
+
+
+def test_reading_decides_what_is_never_read_or_stale() -> None:
+    records = [record(name, f"fact {name}") for name in "abcd"]
+    retrievals = {
+        handle("a"): Retrieval(count=3, last_at=NOW - DAY),
+        handle("b"): Retrieval(count=3, last_at=NOW - 30 * DAY),
+        handle("c"): Retrieval(),
+    }
+    assert found(records, retrievals=retrievals) == [
+        ("b", Reason.STALE, False),
+        ("c", Reason.NEVER_READ, False),
+        ("d", Reason.NEVER_READ, False),
+    ]
+    assert found(records) == []
+    later = PruneRules(stale_days=31)
+    assert ("b", Reason.STALE, False) not in found(records, retrievals=retrievals, rules=later)
+    stale = candidates(records, retrievals=retrievals)[0]
+    assert stale.sentence == "No query has returned it for 30 days."
+
+
+def test_only_a_fact_can_be_too_long() -> None:
+    records = [
+        record("a", "x" * 200),
+        record("b", "y" * 201),
+        record("c", "z" * 999, kind="note"),
+    ]
+    assert found(records) == [("b", Reason.TOO_LONG, False)]
+
+
+def test_a_newer_fact_of_the_same_key_contradicts() -> None:
+    older = record("a", "deploy_branch: main", created_at=NOW - DAY)
+    newer = record("b", "Deploy_Branch: release", created_at=NOW)
+    (one,) = candidates([newer, older])
+    assert (one.record, one.reason, one.survivor) == (older, Reason.CONTRADICTED, handle("b"))
+    assert one.sentence == "A newer fact of its key says “Deploy_Branch: release”."
+    assert one.suggested
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"text": "note: use tabs"}, {"text": "note: use spaces"}),
+        ({"text": "branch: main", "topic": "web"}, {"text": "branch: next", "topic": "api"}),
+        ({"text": "branch: main", "created_at": None}, {"text": "branch: next"}),
+        ({"text": "branch: main", "created_at": NOW}, {"text": "branch: next"}),
+        ({"text": "see https://a.example"}, {"text": "see https://b.example"}),
+        ({"text": "branch main"}, {"text": "branch next"}),
+    ],
+)
+def test_what_cannot_be_told_is_no_contradiction(
+    one: dict[str, Any], other: dict[str, object]
+) -> None:
+    before: dict[str, Any] = {"created_at": NOW - DAY}
+    records = [record("a", **before | one), record("b", **before | {"created_at": NOW} | other)]
+    assert found(records) == []
+
+
+def test_a_duplicate_and_the_fact_that_overrules_it_never_both_go() -> None:
+    records = [
+        record("a", "order: tea, cake", created_at=NOW - DAY, pinned=False),
+        record("b", "order: cake, tea", created_at=NOW),
+    ]
+    retrievals = {handle("a"): Retrieval(count=5, last_at=NOW), handle("b"): Retrieval(count=1)}
+    assert found(records, retrievals=retrievals) == [("b", Reason.NEAR_DUPLICATE, True)]
+
+
+def test_a_text_like_one_deleted_by_hand_is_recognised() -> None:
+    records = [record("a", "likes GREEN tea!"), record("b", "Likes black tea")]
+    (one,) = candidates(records, forgotten=["Likes green tea", "Likes coffee"])
+    assert (one.record.handle, one.reason) == (handle("a"), Reason.FORGOTTEN_BEFORE)
+    assert one.sentence == "You deleted “Likes green tea” before."
+    assert one.suggested
+    assert found(records, forgotten=["In the morning"]) == []
+
+
+def test_a_pinned_record_is_never_suggested() -> None:
+    records = [record("a", "x y", pinned=True), record("b", "x y", pinned=True)]
+    assert found(records) == [("b", Reason.EXACT_DUPLICATE, False)]
+
+
+def test_likeness_by_meaning_is_shown_and_not_suggested() -> None:
+    records = [record("a", "Likes short replies"), record("b", "Prefers concise answers")]
+    assert found(records, vectors=lambda texts: [[1.0, 2.0] for _ in texts]) == [
+        ("a", Reason.NEAR_DUPLICATE, False)
+    ]
+
+
+def plan_of(records: list[Record], **options: Any) -> PrunePlan:
+    return make_plan(records, candidates(records, **options), tokens_of=tokens_of)
+
+
+def test_a_plan_counts_each_record_once_and_shows_what_stays() -> None:
+    records = [
+        record("a", "Likes tea", created_at=NOW),
+        record("b", "likes tea", created_at=NOW - DAY),
+        record("c", "LIKES TEA", created_at=NOW - DAY, expires_at=NOW),
+        record("d", "Uses SQLite"),
+    ]
+    plan = plan_of(records, forgotten=["likes tea !"], retrievals={})
+    plan = plan.unmark([handle("a")])
+    assert [one.handle.provider_record_id for one in plan.marked] == ["b", "c"]
+    assert (plan.tokens_before, plan.tokens_after, plan.tokens_saved) == (16, 8, 8)
+    assert [str(line) for line in plan.diff()] == ["- likes tea", "  Likes tea", "- LIKES TEA"]
+    assert plan.diff()[0].tokens == 4
+    assert "You deleted" in plan.diff()[0].why
+
+
+def test_marking_returns_another_plan() -> None:
+    records = [record("a", "x y"), record("b", "fact b", pinned=True), record("c", "z" * 300)]
+    plan = plan_of(records, retrievals={})
+    assert plan.marked == ()
+    marked = plan.mark([handle("b")])
+    assert marked.marked == (records[1],)
+    assert plan.marked == ()
+    assert plan.mark_reasons([Reason.NEVER_READ]).marked == (records[0], records[2])
+    assert marked.mark_reasons([Reason.TOO_LONG]).marked == (records[2],)
+    with pytest.raises(Invalid, match="nobody is no candidate"):
+        plan.mark([handle("nobody")])
+
+
+def test_a_plan_is_json_and_back() -> None:
+    records = [record("a", "x y"), record("b", "x y")]
+    plan = plan_of(records, retrievals={})
+    assert PrunePlan.model_validate_json(plan.model_dump_json()) == plan
+
+
+TEXTS = st.lists(
+    st.sampled_from(["likes tea", "Tea likes", "k: a b", "k: b a", "k: c", "LIKES TEA.", "x"]),
+    max_size=12,
+)
+
+
+@given(TEXTS, st.lists(st.integers(0, 3), min_size=12, max_size=12), st.randoms())
+def test_what_is_suggested_always_leaves_what_says_it(
+    texts: list[str], ages: list[int], draw: random.Random
+) -> None:
+    records = [
+        record(f"{place:02}", text, created_at=NOW - ages[place] * DAY)
+        for place, text in enumerate(texts)
+    ]
+    every = candidates(records)
+    mixed = list(records)
+    draw.shuffle(mixed)
+    assert candidates(mixed) == every
+    going = {one.record.handle: one for one in every if one.suggested}
+    for one in going.values():
+        stays, steps = one.survivor, 0
+        while stays in going and steps <= len(records):
+            stays, steps = going[stays].survivor, steps + 1
+        assert stays is not None
+        assert stays not in going
