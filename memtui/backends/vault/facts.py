@@ -1,0 +1,301 @@
+"""Facts files: bullets under markdown headings, parsed and edited without a model (seed 002 §7).
+
+A heading of level two or deeper is a namespace; a title (level one) ends it. A top-level bullet is
+a fact: `key: value` when the key has no spaces, plain text otherwise. Lines that markdown counts to
+the bullet (sub-bullets, indented or directly following lines) are its details: they stay where they
+are when the bullet's line changes and go with it when it is removed. Bullets inside fenced code and
+HTML comments are not facts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from memtui.contract import Invalid, Problem
+
+from . import frontmatter
+
+_BULLET = re.compile(r"(?P<indent> {0,3})(?P<marker>[-*+])(?P<space>[ \t]+)(?P<text>.*)", re.DOTALL)
+_BREAK = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}")
+_HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*", re.DOTALL)
+_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
+_KEY_VALUE = re.compile(r"([A-Za-z0-9_.\-]+):(?:[ \t]+(.*))?", re.DOTALL)
+_EDGES = " \t"
+
+
+@dataclass(frozen=True, slots=True)
+class Bullet:
+    """One fact's lines: `first` is the bullet, up to (without) `end` its details."""
+
+    first: int
+    end: int
+    prefix: str
+    text: str
+    suffix: str
+    namespace: str | None
+    details: str = ""
+
+    @property
+    def pair(self) -> tuple[str, str] | None:
+        """Key and value of a `key: value` fact."""
+        return key_value(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class FactsFile:
+    """A facts file as lines with their ends, and what was found in them."""
+
+    lines: tuple[str, ...]
+    bullets: tuple[Bullet, ...]
+    headings: tuple[tuple[int, str | None], ...]
+    """Line and namespace of each heading; None for a title."""
+    body: int
+    """The first line after the frontmatter."""
+
+    @property
+    def newline(self) -> str:
+        """The line end that the file uses."""
+        return "\r\n" if self.lines and self.lines[0].endswith("\r\n") else "\n"
+
+    def joined(self) -> str:
+        """Return the file."""
+        return "".join(self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Insertion:
+    """Lines to put before line `index`: the fact's own, and what it needs around it."""
+
+    index: int
+    head: str
+    line: str
+    tail: str = ""
+
+
+def key_value(text: str) -> tuple[str, str] | None:
+    """Return key and value of a `key: value` text, None for a plain one."""
+    match = _KEY_VALUE.fullmatch(text)
+    return (match.group(1), match.group(2) or "") if match else None
+
+
+def short_hash(text: str) -> str:
+    """Return the name of a plain fact: a short digest of its text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def clean(text: str) -> str:
+    """Return `text` as a bullet can carry it. Raises `Invalid` for more than one line, or none."""
+    if "\n" in text or "\r" in text:
+        raise Invalid("A fact is one line; write a longer memory as a note.")
+    trimmed = text.strip(_EDGES)
+    if not trimmed:
+        raise Invalid("A fact needs text.")
+    return trimmed
+
+
+def parse(content: str) -> FactsFile | Problem:
+    """Find the facts of a file. Frontmatter that is never closed is a `Problem`."""
+    document = frontmatter.split(content)
+    if isinstance(document, Problem):
+        return document
+    fields = frontmatter.parse(document.front)
+    if isinstance(fields, Problem):
+        return fields
+    lines = tuple(split_lines(content))
+    body = document.first_text_line - 1 if document.front is not None else 0
+    return _Parser(lines, body).run()
+
+
+def split_lines(content: str) -> list[str]:
+    """Return the lines with their ends; only a newline ends a line."""
+    pieces = content.split("\n")
+    lines = [f"{piece}\n" for piece in pieces[:-1]]
+    return [*lines, pieces[-1]] if pieces[-1] else lines
+
+
+class _Parser:
+    def __init__(self, lines: tuple[str, ...], body: int) -> None:
+        self._lines = lines
+        self._body = body
+        self._bullets: list[Bullet] = []
+        self._headings: list[tuple[int, str | None]] = []
+        self._namespace: str | None = None
+        self._fence = ""
+        self._comment = False
+        self._open: tuple[int, int] | None = None
+        """Content column of the bullet that following lines may belong to, and its first line."""
+        self._end = 0
+
+    def run(self) -> FactsFile:
+        blank = False
+        for index in range(self._body, len(self._lines)):
+            line = self._lines[index].rstrip("\r\n")
+            if index == 0:
+                line = line.removeprefix("\ufeff")
+            if self._inside_block(line, index):
+                continue
+            if not line.strip():
+                blank = True
+                continue
+            self._read(line, index, after_blank=blank)
+            blank = False
+        self._close()
+        return FactsFile(self._lines, tuple(self._bullets), tuple(self._headings), self._body)
+
+    def _inside_block(self, line: str, index: int) -> bool:
+        if self._fence and self._open and line.strip() and _column(line) < self._open[0]:
+            self._fence = ""
+            return False
+        if self._fence:
+            closing = _FENCE.match(line.lstrip())
+            if closing and closing.group(1).startswith(self._fence):
+                self._fence = ""
+        elif self._comment:
+            self._comment = "-->" not in line
+        else:
+            return False
+        if self._open:
+            self._end = index + 1
+        return True
+
+    def _read(self, line: str, index: int, *, after_blank: bool) -> None:
+        column = _column(line)
+        if self._open and column >= self._open[0]:
+            self._note_fence(line.lstrip())
+            self._end = index + 1
+            return
+        bullet = None if _BREAK.fullmatch(line) else _BULLET.fullmatch(line)
+        if bullet:
+            self._close()
+            self._start(bullet, index)
+            return
+        heading = _HEADING.fullmatch(line)
+        if heading:
+            self._close()
+            name = (heading.group(2) or "").strip() or None
+            self._namespace = name if len(heading.group(1)) > 1 else None
+            self._headings.append((index, self._namespace))
+        elif self._opens_block(line) or _BREAK.fullmatch(line) or after_blank or not self._open:
+            self._close()
+        else:
+            self._end = index + 1
+
+    def _opens_block(self, line: str) -> bool:
+        if self._note_fence(line):
+            return True
+        start = line.lstrip()
+        if start.startswith("<!--"):
+            self._comment = "-->" not in start
+            return True
+        return False
+
+    def _note_fence(self, line: str) -> bool:
+        match = _FENCE.match(line)
+        if match and not (match.group(1)[0] == "`" and "`" in line[match.end() :]):
+            self._fence = match.group(1)
+            return True
+        return False
+
+    def _start(self, match: re.Match[str], index: int) -> None:
+        raw = self._lines[index]
+        text = match.group("text").rstrip(_EDGES)
+        if not text:
+            return
+        start = raw.index(match.group("marker")) + 1 + len(match.group("space"))
+        suffix = raw[start + len(text) :]
+        self._open = (_column(match.group("indent") + " " + match.group("space")), index)
+        self._end = index + 1
+        self._bullets.append(Bullet(index, index + 1, raw[:start], text, suffix, self._namespace))
+
+    def _close(self) -> None:
+        if self._open is None:
+            return
+        bullet = self._bullets[-1]
+        details = "".join(self._lines[bullet.first + 1 : self._end])
+        self._bullets[-1] = Bullet(
+            bullet.first, self._end, bullet.prefix, bullet.text, bullet.suffix,
+            bullet.namespace, details,
+        )  # fmt: skip
+        self._open = None
+
+
+def _column(line: str) -> int:
+    column = 0
+    for char in line:
+        if char == " ":
+            column += 1
+        elif char == "\t":
+            column += 4 - column % 4
+        else:
+            break
+    return column
+
+
+def replaced(file: FactsFile, bullet: Bullet, text: str) -> str:
+    """Return the file with another text in one bullet, every other byte as it was."""
+    lines = list(file.lines)
+    lines[bullet.first] = f"{bullet.prefix}{text}{bullet.suffix}"
+    return "".join(lines)
+
+
+def removed(file: FactsFile, bullets: Sequence[Bullet]) -> str:
+    """Return the file without these bullets and their details."""
+    gone = {index for bullet in bullets for index in range(bullet.first, bullet.end)}
+    return "".join(line for index, line in enumerate(file.lines) if index not in gone)
+
+
+def place_for(file: FactsFile, text: str, namespace: str | None) -> Insertion:
+    """Say where a new fact goes: after the last one of its namespace, else under a new heading.
+
+    Facts without a namespace stand before the first heading of level two.
+    """
+    newline = file.newline
+    line = f"- {text}{newline}"
+    start, end = _section(file, namespace)
+    inside = [bullet for bullet in file.bullets if start <= bullet.first < end]
+    if inside:
+        line = f"{inside[-1].prefix.removeprefix(chr(0xFEFF))}{text}{newline}"
+        return _joined_to_end(file, Insertion(inside[-1].end, "", line))
+    if start < 0:
+        return _under_new_heading(file, f"## {namespace}{newline}", line)
+    last = max((i for i in range(start, end) if file.lines[i].strip()), default=None)
+    if last is None:
+        tail = newline if end < len(file.lines) else ""
+        return _joined_to_end(file, Insertion(max(start, file.body), "", line, tail))
+    head = newline if namespace is None else ""
+    return _joined_to_end(file, Insertion(last + 1, head, line))
+
+
+def _section(file: FactsFile, namespace: str | None) -> tuple[int, int]:
+    """First and end line of a namespace; a start of -1 means that it has no heading."""
+    marks = [*file.headings, (len(file.lines), None)]
+    if namespace is None:
+        return file.body, next((i for i, name in marks if name is not None), len(file.lines))
+    for (start, name), (end, _) in itertools.pairwise(marks):
+        if name == namespace:
+            return start, end
+    return -1, -1
+
+
+def _under_new_heading(file: FactsFile, heading: str, line: str) -> Insertion:
+    gap = file.newline if file.lines and file.lines[-1].strip() else ""
+    return _joined_to_end(file, Insertion(len(file.lines), gap + heading, line))
+
+
+def _joined_to_end(file: FactsFile, insertion: Insertion) -> Insertion:
+    """Keep a missing final newline missing when the fact becomes the last line."""
+    at_end = insertion.index == len(file.lines)
+    if not (at_end and file.lines and not file.lines[-1].endswith("\n")):
+        return insertion
+    line = insertion.line.removesuffix(file.newline)
+    return Insertion(insertion.index, file.newline + insertion.head, line, "")
+
+
+def inserted(file: FactsFile, insertion: Insertion) -> str:
+    """Return the file with the new lines in their place."""
+    before, after = file.lines[: insertion.index], file.lines[insertion.index :]
+    return "".join([*before, insertion.head, insertion.line, insertion.tail, *after])

@@ -1,0 +1,315 @@
+"""The vault folder: find, read, replace and lock files, and never leave it (seed 002 §7)."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from memtui.contract import Denied, Invalid, Location, Problem, Unavailable
+
+from .layout import HISTORY
+
+_LOCK = ".memtui.lock"
+_TEMP_PREFIX, _TEMP_SUFFIX = ".memtui-", ".tmp"
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """What one file held at one moment."""
+
+    content: str
+    signature: str
+    """Changes whenever the file does: modification time, size and inode."""
+    modified: datetime
+    modified_ns: int
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a walk over the folder found: signatures by path, and what it could not enter."""
+
+    signatures: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    leftovers: list[Path] = field(default_factory=list)
+
+
+def signature_of(status: os.stat_result) -> str:
+    """Return what tells one state of a file from the next."""
+    return f"{status.st_mtime_ns}:{status.st_size}:{status.st_ino}"
+
+
+class Folder:
+    """The vault's files. Paths are relative to it, with POSIX separators."""
+
+    def __init__(
+        self, root: Path, *, exclude: frozenset[str], lock_seconds: float, max_bytes: int
+    ) -> None:
+        self.root = root
+        self._exclude = exclude
+        self._lock_seconds = lock_seconds
+        self._max_bytes = max_bytes
+        self._threads = threading.Lock()
+
+    @staticmethod
+    def is_path(path: str) -> bool:
+        """Whether `path` can name a file of the vault: inside it, not hidden, markdown."""
+        try:
+            parts = path.encode().split(b"/")
+        except UnicodeEncodeError:
+            return False
+        plain = all(part and not part.startswith(b".") and len(part) < 256 for part in parts)
+        return plain and "\0" not in path and len(path) < 3000 and path.lower().endswith(".md")
+
+    def check_path(self, path: str) -> None:
+        """Raise `Invalid` unless `path` can name a file of the vault."""
+        if not self.is_path(path):
+            raise Invalid(f"{path[:200]!r} is not the path of a note in this vault.")
+
+    def location(self, path: str, line: int = 1) -> Location:
+        """Return where a person opens `path`."""
+        return Location(path=str(self.root / path), line=line)
+
+    def read(self, path: str) -> File | Problem | None:
+        """Read a file whole; None where there is none, a `Problem` where it cannot be read."""
+        target = self.root / path
+        if self._is_link(path):
+            return self._problem(path, "It is reached over a symbolic link, which is not followed.")
+        try:
+            descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            return self._problem(path, f"It cannot be opened: {error.strerror}.")
+        with os.fdopen(descriptor, "rb") as stream:
+            status = os.fstat(descriptor)
+            reason = self._refusal(status)
+            if reason:
+                return self._problem(path, reason)
+            try:
+                raw = stream.read(self._max_bytes + 1)
+            except OSError as error:
+                return self._problem(path, f"It cannot be read: {error.strerror}.")
+        return self._decoded(path, raw, status)
+
+    def _decoded(self, path: str, raw: bytes, status: os.stat_result) -> File | Problem:
+        try:
+            content = raw.decode()
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            return self._problem(path, f"It is not UTF-8 (byte {error.start}).", line)
+        modified = datetime.fromtimestamp(status.st_mtime_ns // 1000 / 1e6, UTC)
+        return File(content, signature_of(status), modified, status.st_mtime_ns)
+
+    def _refusal(self, status: os.stat_result) -> str:
+        """Why a file is not even read; empty if it is."""
+        if not stat.S_ISREG(status.st_mode):
+            return "It is not a regular file."
+        if status.st_size > self._max_bytes:
+            return f"It is larger than {self._max_bytes // 1_000_000} MB and is not read."
+        return ""
+
+    def signature(self, path: str) -> str:
+        """Return a file's signature as a scan would; empty where there is none."""
+        try:
+            return signature_of(os.lstat(self.root / path))
+        except OSError:
+            return ""
+
+    def _problem(self, path: str, message: str, line: int = 1) -> Problem:
+        return Problem(message=message, location=self.location(path, line))
+
+    def _is_link(self, path: str) -> bool:
+        step = str(self.root)
+        for part in path.split("/"):
+            step = f"{step}/{part}"
+            if os.path.islink(step):  # noqa: PTH114  # called for every file of a scan
+                return True
+        return False
+
+    def create(self, path: str, content: str, moment: datetime) -> bool:
+        """Write a new file; False if one is already there."""
+        target = self._writable(path)
+        temporary = self._write_beside(target, content, nanoseconds(moment))
+        try:
+            os.link(temporary, target)
+        except FileExistsError:
+            return False
+        except OSError:
+            # A file system without hard links: the vault's lock keeps other writers out.
+            if target.exists():
+                return False
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_folder(target.parent)
+        return True
+
+    def replace(self, path: str, content: str, modified_ns: int) -> None:
+        """Put `content` in the place of a file, whole or not at all."""
+        target = self._writable(path)
+        temporary = self._write_beside(target, content, modified_ns)
+        try:
+            if target.exists():
+                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+            temporary.replace(target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_folder(target.parent)
+
+    def remove(self, path: str) -> None:
+        """Remove a file; its folder stays."""
+        target = self._writable(path)
+        target.unlink(missing_ok=True)
+        _sync_folder(target.parent)
+
+    def _writable(self, path: str) -> Path:
+        if self._is_link(path):
+            raise Denied(f"{path} is behind a symbolic link; memtui writes no further.")
+        return self.root.joinpath(*path.split("/"))
+
+    def _write_beside(self, target: Path, content: str, modified_ns: int) -> Path:
+        self._make_folder(target.parent)
+        temporary = target.parent / f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
+        try:
+            with open(temporary, "xb", opener=_private) as stream:
+                stream.write(content.encode())
+                stream.flush()
+                os.utime(stream.fileno(), ns=(modified_ns, modified_ns))
+                os.fsync(stream.fileno())
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        return temporary
+
+    def _make_folder(self, folder: Path) -> None:
+        missing = []
+        while not folder.exists():
+            missing.append(folder)
+            folder = folder.parent
+        for step in reversed(missing):
+            step.mkdir(mode=0o700, exist_ok=True)
+            _sync_folder(step.parent)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep every other writer of this vault out, in this and in other processes.
+
+        Raises `Unavailable` after the configured seconds, or if the folder cannot be written.
+        """
+        import filelock
+
+        if not self._threads.acquire(timeout=self._lock_seconds):
+            raise Unavailable(self._busy)
+        try:
+            self._make_folder(self.root)
+            lock = filelock.FileLock(
+                self.root / _LOCK,
+                timeout=self._lock_seconds,
+                poll_interval=0.005,
+                mode=0o600,
+                preserve_lock_file=True,
+            )
+            with lock:
+                yield
+        except filelock.Timeout:
+            raise Unavailable(self._busy) from None
+        except OSError as error:
+            raise Unavailable(
+                f"The vault {self.root} cannot be written: {error.strerror or error}.", sent=True
+            ) from error
+        finally:
+            self._threads.release()
+
+    @property
+    def _busy(self) -> str:
+        return f"Another program has been writing to the vault {self.root} for too long; try again."
+
+    def scan(self) -> Scan:
+        """Walk over the folder and return every markdown and history file with its signature."""
+        found = Scan()
+        waiting = [""]
+        while waiting:
+            prefix = waiting.pop()
+            try:
+                with os.scandir(self.root / prefix) as entries:
+                    for entry in entries:
+                        self._visit(entry, prefix, found, waiting)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                where = prefix.rstrip("/")
+                found.problems.append(
+                    self._problem(where, f"The folder cannot be read: {error.strerror}.")
+                )
+        return found
+
+    def _visit(self, entry: os.DirEntry[str], prefix: str, found: Scan, waiting: list[str]) -> None:
+        name = entry.name
+        if name.startswith("."):
+            if name.startswith(_TEMP_PREFIX) and name.endswith(_TEMP_SUFFIX):
+                found.leftovers.append(Path(entry.path))
+            return
+        wanted = name.lower().endswith(".md") or name == HISTORY
+        if entry.is_symlink():
+            self._visit_link(entry, prefix + name, found, is_file_name=wanted)
+        elif entry.is_dir(follow_symlinks=False):
+            if name not in self._exclude:
+                waiting.append(f"{prefix}{name}/")
+        elif wanted:
+            self._visit_file(entry, prefix + name, found)
+
+    def _visit_file(self, entry: os.DirEntry[str], path: str, found: Scan) -> None:
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            shown = path.encode(errors="backslashreplace").decode()
+            found.problems.append(self._problem(shown, "Its name is not UTF-8; rename the file."))
+            return
+        try:
+            found.signatures[path] = signature_of(entry.stat(follow_symlinks=False))
+        except FileNotFoundError:
+            return
+
+    def _visit_link(
+        self, entry: os.DirEntry[str], path: str, found: Scan, *, is_file_name: bool
+    ) -> None:
+        target = Path(os.path.realpath(entry.path))
+        if target.is_relative_to(self.root) and target.exists():
+            return
+        if is_file_name or target.is_dir():
+            found.problems.append(
+                self._problem(
+                    path, "It is a symbolic link out of the vault, which is not followed."
+                )
+            )
+
+    def clear_leftovers(self, leftovers: Sequence[Path]) -> None:
+        """Remove temporary files of writers that were killed; under the lock nobody is writing."""
+        with self.locked():
+            for path in leftovers:
+                path.unlink(missing_ok=True)
+
+
+def nanoseconds(moment: datetime) -> int:
+    """Return a moment in nanoseconds since 1970, as file times are kept."""
+    whole = moment.replace(microsecond=0)
+    return int(whole.timestamp()) * 1_000_000_000 + moment.microsecond * 1000
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

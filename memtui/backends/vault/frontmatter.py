@@ -1,0 +1,277 @@
+"""Markdown files with YAML frontmatter, edited line by line so that the rest stays to the byte."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from typing import Any
+
+from memtui.contract import Invalid, Json, Problem
+
+MAX_FRONT_CHARS = 64 * 1024
+_MAX_DEPTH = 50
+_MAX_NODES = 10_000
+_OPEN = re.compile(r"\ufeff?---[ \t]*(\r?\n)")
+_CLOSE = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
+_NESTING = re.compile(r"[\[{]|[-?] ")
+_PLAIN = re.compile(r"[A-Za-z_][\w ./@+-]*(?<! )", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A markdown file in parts; joined in order they are the file, to the character."""
+
+    head: str
+    """Byte order mark and opening fence."""
+    front: str | None
+    """The lines between the fences; None without frontmatter."""
+    fence: str
+    """The closing fence."""
+    lead: str
+    """The empty line after the frontmatter, which is not part of the text."""
+    text: str
+    trail: str
+    """The last line's newline, which is not part of the text."""
+    newline: str = "\n"
+
+    def joined(self) -> str:
+        """Return the file."""
+        return f"{self.head}{self.front or ''}{self.fence}{self.lead}{self.text}{self.trail}"
+
+    @property
+    def first_text_line(self) -> int:
+        """The line, counted from 1, on which the text begins."""
+        before = f"{self.head}{self.front or ''}{self.fence}{self.lead}"
+        return before.count("\n") + 1
+
+
+def split(content: str) -> Document | Problem:
+    """Take a file apart. An opening fence that is never closed is a `Problem`."""
+    opening = _OPEN.match(content)
+    if opening is None:
+        bom = "\ufeff" if content.startswith("\ufeff") else ""
+        first = content.find("\n")
+        newline = "\r\n" if first > 0 and content[first - 1] == "\r" else "\n"
+        return _with_body(Document(bom, None, "", "", "", "", newline), content[len(bom) :])
+    closing = _CLOSE.search(content, opening.end())
+    if closing is None:
+        return Problem(message="The frontmatter is opened by --- but never closed.")
+    document = Document(
+        opening.group(),
+        content[opening.end() : closing.start()],
+        closing.group(),
+        "",
+        "",
+        "",
+        opening.group(1),
+    )
+    return _with_body(document, content[closing.end() :])
+
+
+def _with_body(document: Document, body: str) -> Document:
+    newline = document.newline
+    lead = newline if document.front is not None and body.startswith(newline) else ""
+    rest = body[len(lead) :]
+    trail = newline if rest.endswith(newline) else ""
+    return replace(document, lead=lead, text=rest[: len(rest) - len(trail)], trail=trail)
+
+
+def compose(fields: Json, text: str) -> str:
+    """Return a new file with `fields` as frontmatter and `text` as its body."""
+    front = "".join(f"{key}: {_flow(value)}\n" for key, value in fields.items())
+    return f"---\n{front}---\n\n{text}\n"
+
+
+def with_text(document: Document, text: str) -> Document:
+    """Return `document` with another text, only its body changed.
+
+    Raises `Invalid` if the text cannot be told apart from the file around it.
+    """
+    newline = document.newline
+    changed = replace(document, text=text)
+    if document.front is None and text.startswith(("---", "\ufeff")):
+        changed = replace(changed, head=f"{document.head}---{newline}", front="")
+        changed = replace(changed, fence=f"---{newline}")
+    if changed.front is not None and (text.startswith(newline) or document.front is None):
+        changed = replace(changed, lead=newline)
+    if text.endswith(newline):
+        changed = replace(changed, trail=newline)
+    reread = split(changed.joined())
+    if isinstance(reread, Problem) or reread.text != text:
+        raise Invalid(
+            "This text cannot be kept exactly in the file; change its first or last line."
+        )
+    return changed
+
+
+def parse(front: str | None) -> Json | Problem:
+    """Read frontmatter as a mapping of JSON values and moments; a `Problem` says what is wrong."""
+    if not front or not front.strip():
+        return {}
+    if len(front) > MAX_FRONT_CHARS:
+        return Problem(message="The frontmatter is longer than 64 KB.")
+    import yaml
+
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        if len(_NESTING.findall(front)) > _MAX_DEPTH and _is_too_deep(front, loader):
+            return Problem(message=f"The frontmatter is nested more than {_MAX_DEPTH} deep.")
+        value = yaml.load(front, Loader=loader)  # noqa: S506  # both are safe loaders
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        what = getattr(error, "problem", None) or "it is not YAML"
+        line = f" (line {mark.line + 2})" if mark else ""
+        return Problem(message=f"The frontmatter cannot be read: {what}{line}.")
+    except (ValueError, TypeError, RecursionError, OverflowError) as error:
+        return Problem(message=f"The frontmatter holds a value that cannot be read: {error}.")
+    return _mapping(value)
+
+
+def _is_too_deep(front: str, loader: Any) -> bool:
+    """Whether collections are nested so deep that building them could end the process."""
+    import yaml
+
+    depth = 0
+    for event in yaml.parse(front, Loader=loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _MAX_DEPTH:
+            return True
+    return False
+
+
+def _mapping(value: Any) -> Json | Problem:
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        return Problem(message="The frontmatter is not a list of `key: value` lines.")
+    budget = [_MAX_NODES]
+    try:
+        return {str(key): _plain(item, budget, top=True) for key, item in value.items()}
+    except OverflowError:
+        return Problem(message=f"The frontmatter holds more than {_MAX_NODES} values.")
+
+
+def _plain(value: Any, budget: list[int], *, top: bool = False) -> Any:
+    """Return a YAML value as JSON; moments at the top level stay moments."""
+    budget[0] -= 1
+    if budget[0] < 0:
+        raise OverflowError
+    if isinstance(value, dict):
+        return {str(key): _plain(item, budget) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set)):
+        return [_plain(item, budget) for item in value]
+    if isinstance(value, datetime):
+        moment = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return moment if top else moment.isoformat()
+    if isinstance(value, date):
+        return value if top else value.isoformat()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value if isinstance(value, (str, int, float, bool, type(None))) else repr(value)
+
+
+def with_fields(document: Document, fields: Json) -> Document:
+    """Return `document` with frontmatter `fields` set, all other lines left as they are.
+
+    Raises `Invalid` where a field cannot be changed without rewriting what is around it.
+    """
+    if not fields:
+        return document
+    if document.front is None:
+        newline = document.newline
+        document = replace(
+            document, head=f"{document.head}---{newline}", front="", fence=f"---{newline}",
+            lead=newline,
+        )  # fmt: skip
+    before = parse(document.front)
+    if isinstance(before, Problem):
+        raise Invalid(f"{before.message} Mend the file by hand first.")
+    front = document.front or ""
+    for key, value in fields.items():
+        front = _with_field(front, key, value, document.newline)
+    changed = replace(document, front=front)
+    after = parse(front)
+    wanted = before | {key: _plain(value, [_MAX_NODES], top=True) for key, value in fields.items()}
+    if after != wanted or split(changed.joined()) != changed:
+        raise Invalid(
+            f"The frontmatter is written in a way that {', '.join(fields)} cannot be changed"
+            " line by line; edit the file by hand."
+        )
+    return changed
+
+
+def _with_field(front: str, key: str, value: Any, newline: str) -> str:
+    """Return frontmatter with one value replaced where it stands, or a line added."""
+    import yaml
+
+    try:
+        root = yaml.compose(front, Loader=yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        raise Invalid("The frontmatter is not plain YAML; edit the file by hand.") from error
+    pairs = [pair for pair in root.value if pair[0].value == key] if root else []
+    if not pairs:
+        return f"{front}{key}: {_flow(value)}{newline}"
+    name, node = pairs[-1]
+    start, end = node.start_mark.index, _end(node)
+    is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style
+    block_list = is_block and isinstance(node, yaml.SequenceNode)
+    if block_list and isinstance(value, list) and value and front[start] == "-":
+        gap = newline + " " * node.start_mark.column
+        items = gap.join(f"- {_flow(item)}" for item in value)
+        return f"{front[:start]}{items}{front[end:]}"
+    if is_block or getattr(node, "style", None) in {"|", ">"}:
+        return f"{front[: name.end_mark.index]}: {_flow(value)}{front[end:]}"
+    space = "" if front[start - 1 : start].isspace() else " "
+    return f"{front[:start]}{space}{_flow(value)}{front[end:]}"
+
+
+def _end(node: Any) -> int:
+    """The index after a node's last character; a block collection's own mark is too far on."""
+    import yaml
+
+    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+        last = node.value[-1]
+        return _end(last[1] if isinstance(last, tuple) else last)
+    end = int(node.end_mark.index)
+    buffered = node.end_mark.buffer
+    if getattr(node, "style", None) in {"|", ">"} and buffered is not None:
+        while end > 0 and buffered[end - 1] in "\r\n":
+            end -= 1
+    return end
+
+
+def _flow(value: Any) -> str:
+    """Write a value as YAML on one line."""
+    import yaml
+
+    text = yaml.dump(
+        value, Dumper=_dumper(), default_flow_style=True, allow_unicode=True, width=math.inf,
+        sort_keys=False,
+    )  # fmt: skip
+    return str(text).removesuffix("...\n").rstrip("\n")
+
+
+@functools.cache
+def _dumper() -> Any:
+    import yaml
+
+    class OneLine(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002  # the base class's signature
+            return True
+
+    def write_string(dumper: Any, value: str) -> Any:
+        style = None if _PLAIN.fullmatch(value) else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+    def write_moment(dumper: Any, value: datetime) -> Any:
+        return dumper.represent_scalar("tag:yaml.org,2002:timestamp", value.isoformat())
+
+    OneLine.add_representer(str, write_string)
+    OneLine.add_representer(datetime, write_moment)
+    return OneLine

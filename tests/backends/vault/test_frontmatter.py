@@ -1,0 +1,168 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.backends.vault import frontmatter
+from memtui.backends.vault.frontmatter import Document
+from memtui.contract import Invalid, Problem
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1)
+lines = st.text(st.sampled_from("-.\n\r \ufeffa:x#"), min_size=1)
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | texts
+)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts, inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+def taken(content: str) -> Document:
+    document = frontmatter.split(content)
+    assert isinstance(document, Document)
+    return document
+
+
+@given(texts | lines)
+def test_parts_joined_are_the_file(content: str) -> None:
+    document = frontmatter.split(content)
+    assert isinstance(document, Problem) or document.joined() == content
+
+
+@given(texts | lines)
+def test_a_written_text_is_read_back_exactly(text: str) -> None:
+    content = frontmatter.compose({"created": datetime(2026, 3, 9, 1, 2, 3, 4, UTC)}, text)
+    assert taken(content).text == text
+
+
+@given(values)
+def test_a_written_field_is_read_back_exactly(value: object) -> None:
+    front = taken(frontmatter.compose({"metadata": {"value": value}}, "x")).front
+    fields = frontmatter.parse(front)
+    assert isinstance(fields, dict)
+    found = fields["metadata"]["value"]
+    assert found == value
+    assert str(found) == str(value)
+
+
+@given(texts | lines, texts | lines)
+def test_a_new_text_changes_only_the_body(content: str, text: str) -> None:
+    document = frontmatter.split(content)
+    if isinstance(document, Problem):
+        return
+    try:
+        changed = frontmatter.with_text(document, text)
+    except Invalid:
+        return
+    assert taken(changed.joined()).text == text
+    if document.front is not None:
+        kept = f"{document.head}{document.front}{document.fence}"
+        assert changed.joined().startswith(kept)
+
+
+HAND = """---
+# what this is about
+title:   Deploys   # as people say
+tags:
+    - deploy
+    - "release"
+
+topic: ops
+created: 2026-03-09
+pinned:
+aliases: {a: 1}
+---
+
+Text.
+"""
+
+
+def test_fields_change_only_their_lines() -> None:
+    moment = datetime(2027, 1, 1, tzinfo=UTC)
+    document = frontmatter.with_fields(
+        taken(HAND),
+        {"tags": ["x", "no"], "topic": "yes: it is", "pinned": True, "expires": moment},
+    )
+    assert document.joined() == HAND.replace('deploy\n    - "release"', "x\n    - 'no'").replace(
+        "topic: ops", 'topic: "yes: it is"'
+    ).replace("pinned:", "pinned: true").replace(
+        "aliases: {a: 1}\n", "aliases: {a: 1}\nexpires: 2027-01-01T00:00:00+00:00\n"
+    )
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+def test_fields_of_a_file_without_frontmatter(newline: str) -> None:
+    content = f"{newline}Text{newline}without."
+    document = frontmatter.with_fields(taken(content), {"pinned": True})
+    assert document.joined() == newline.join(["---", "pinned: true", "---", "", content])
+    assert taken(document.joined()).text == content
+
+
+@pytest.mark.parametrize(
+    ("front", "field"),
+    [("{a: 1}\n", "pinned"), ("topic: &x ops\nother: *x\n", "topic"), ("a: 1\n  b: 2\n", "a")],
+)
+def test_what_cannot_be_edited_by_line_is_refused(front: str, field: str) -> None:
+    with pytest.raises(Invalid):
+        frontmatter.with_fields(taken(f"---\n{front}---\nText\n"), {field: "new"})
+
+
+@given(
+    st.lists(st.sampled_from(HAND.splitlines(keepends=True)[1:-4]), unique=True),
+    st.lists(texts, min_size=1, max_size=3),
+)
+def test_any_tags_in_any_frontmatter(some: list[str], tags: list[str]) -> None:
+    content = f"---\n{''.join(some)}---\nText\n"
+    document = taken(content)
+    before = frontmatter.parse(document.front)
+    if isinstance(before, Problem):
+        return
+    after = frontmatter.with_fields(document, {"tags": tags})
+    assert frontmatter.parse(after.front) == before | {"tags": tags}
+    assert after.text == document.text
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{name}: &{name} [{','.join([f'*{before}'] * 9)}]\n"
+    for before, name in zip("abcdef", "bcdefg", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("front", "word"),
+    [
+        ("a: [1\n", "cannot be read"),
+        ("a: b: c\n", "line 2"),
+        ("- a\n- b\n", "key: value"),
+        ("just words\n", "key: value"),
+        ("a: " + "[" * 30_000 + "]" * 30_000, "nested"),
+        ("a:\n  " + "- " * 30_000, "nested"),
+        (BOMB, "more than"),
+        ("a: 2026-13-45\n", "cannot be read"),
+        ("x: " + "y" * 70_000, "longer"),
+        ("a: \0\n", "cannot be read"),
+    ],
+    ids=["flow", "colons", "list", "scalar", "deep", "deep list", "bomb", "date", "long", "nul"],
+)  # fmt: skip
+def test_broken_frontmatter_is_a_problem(front: str, word: str) -> None:
+    problem = frontmatter.parse(front)
+    assert isinstance(problem, Problem)
+    assert word in problem.message
+
+
+def test_unclosed_frontmatter_is_a_problem() -> None:
+    assert isinstance(frontmatter.split("---\na: 1\n\nText\n"), Problem)
+
+
+def test_moments_without_a_zone_are_utc() -> None:
+    assert frontmatter.parse("created: 2026-03-09 10:00:00\n") == {
+        "created": datetime(2026, 3, 9, 10, tzinfo=UTC)
+    }

@@ -1,0 +1,351 @@
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memtui.contract import (
+    BrowseRequest,
+    Conflict,
+    CorrectRequest,
+    Denied,
+    ForgetRequest,
+    Invalid,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    SourceKind,
+    Unsupported,
+    WriteMode,
+)
+
+from .conftest import COMPANY, SCOPE, Open, ask, contents, note, put
+
+texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80)
+HAND = """---
+# kept as it is
+created: 2026-02-01
+tags:
+  - deploy
+  - "why not"
+topic: ops
+source_task: task-17
+aliases: [x, y]
+---
+
+# Deploying
+
+Deploys happen from main.
+"""
+
+
+def handle(path: str) -> RecordHandle:
+    return RecordHandle(provider_key="vault", provider_record_id=path)
+
+
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(text=texts, title=st.none() | texts, tags=st.lists(texts, max_size=3), topic=texts)
+async def test_any_text_comes_back(
+    open_vault: Open, text: str, title: str | None, tags: list[str], topic: str
+) -> None:
+    adapter = await open_vault()
+    try:
+        written = await note(adapter, text, title=title, tags=tuple(tags), topic=topic)
+    finally:
+        await adapter.close()
+    record = await adapter.get(written, SCOPE)
+    assert record is not None
+    assert (record.text, record.tags, record.topic) == (text, tuple(tags), topic)
+    assert title is None or record.title == title
+
+
+async def test_the_file_of_a_note(open_vault: Open, root: Path) -> None:
+    now = datetime(2026, 3, 9, 8, 30, tzinfo=UTC)
+    adapter = await open_vault(now=lambda: now)
+    written = await note(
+        adapter, "Deploys happen from main, always.", tags=("deploy",), created_by="agent:coding",
+        scope=SCOPE.model_copy(update={"agent_id": "coding"}),
+    )  # fmt: skip
+    path = "projects/web/memory/2026-03-09-deploys-happen-from-main-always.md"
+    assert written.provider_record_id == path
+    assert (root / path).read_text() == (
+        "---\ncreated: 2026-03-09T08:30:00+00:00\n"
+        'created_by: "agent:coding"\n'
+        "source: {kind: issue_comment, issue_id: I-1, comment_id: c}\n"
+        "tags: [deploy]\nagent_id: coding\n---\n\nDeploys happen from main, always.\n"
+    )
+    assert (root / path).stat().st_mode & 0o777 == 0o600
+    assert (root / path).parent.stat().st_mode & 0o777 == 0o700
+    again = await note(adapter, "Deploys happen from main, always.")
+    assert again.provider_record_id == path.replace(".md", "-2.md")
+
+
+@pytest.mark.parametrize(
+    ("kind", "ids", "folder"),
+    [
+        ("note", {"project_id": "p"}, "projects/p/memory"),
+        ("guidance", {"project_id": "p"}, "projects/p/memory/guidance"),
+        ("reference", {"project_id": "p"}, "projects/p/references"),
+        ("reference", {"agent_id": "coding"}, "agent-types/coding/memory"),
+        ("insight", {"subject_id": "ana/../b"}, "users/ana%2F..%2Fb/memory"),
+        ("note", {}, "system/memory"),
+    ],
+)
+async def test_where_a_kind_is_kept(
+    open_vault: Open, kind: str, ids: dict[str, str], folder: str
+) -> None:
+    adapter = await open_vault()
+    scope = Scope(company_id="acme", **ids)
+    written = await note(adapter, "Text.", kind=kind, scope=scope)
+    assert written.provider_record_id.rpartition("/")[0] == folder
+    record = await adapter.get(written, scope)
+    assert record is not None
+    assert record.kind == kind
+    assert record.scope.model_dump(exclude_none=True) == {"company_id": "acme"} | ids
+
+
+async def test_a_note_written_by_hand(open_vault: Open, root: Path) -> None:
+    put(root, "projects/web/notes/deploying.md", HAND)
+    adapter = await open_vault()
+    record = await adapter.get(handle("projects/web/notes/deploying.md"), SCOPE)
+    assert record is not None
+    assert record.title == "Deploying"
+    assert record.text == "# Deploying\n\nDeploys happen from main."
+    assert record.tags == ("deploy", "why not")
+    assert record.topic == "ops"
+    assert record.created_at == datetime(2026, 2, 1, tzinfo=UTC)
+    assert record.source is not None
+    assert (record.source.kind, record.source.issue_id) == (SourceKind.ISSUE, "task-17")
+    assert record.metadata == {"source_task": "task-17", "aliases": ["x", "y"]}
+    assert record.location is not None
+    assert record.location.line == 12
+
+
+async def test_a_correction_changes_nothing_around_it(open_vault: Open, root: Path) -> None:
+    path = put(root, "projects/web/notes/deploying.md", HAND.replace("\n", "\r\n"))
+    adapter = await open_vault()
+    it = handle("projects/web/notes/deploying.md")
+    await adapter.correct(CorrectRequest(scope=SCOPE, handle=it, text="New\r\ntext"))
+    wanted = HAND.partition("# Deploying")[0].replace("\n", "\r\n") + "New\r\ntext\r\n"
+    assert path.read_bytes().decode() == wanted
+    await adapter.correct(CorrectRequest(scope=SCOPE, handle=it, tags=("one",), pinned=True))
+    assert path.read_bytes().decode() == wanted.replace('deploy\r\n  - "why not"', "one").replace(
+        "[x, y]\r\n", "[x, y]\r\npinned: true\r\n"
+    )
+
+
+async def test_a_folder_that_was_there_before(open_vault: Open, root: Path) -> None:
+    put(root, "Journal/2024/Monday.md", "Fed the llama.\n")
+    put(root, "inbox.md", "---\ntags: llama, zoo\n---\nBuy llama food.\n")
+    put(root, ".obsidian/workspace.md", "llama settings")
+    put(root, ".git/x.md", "llama")
+    put(root, "node_modules/x/README.md", "llama package")
+    put(root, "picture.png", b"\x89PNG llama")
+    put(root, "empty.md", "")
+    put(root, "blank.md", "\n\n")
+    for number in range(300):
+        put(root, f"many/{number}/note {number}.md", f"Number {number}\n")
+    before = contents(root)
+    adapter = await open_vault(read_only=True)
+    assert sorted(await ask(adapter, "llama", scope=COMPANY)) == [
+        "Buy llama food.",
+        "Fed the llama.",
+    ]
+    page = await adapter.browse(BrowseRequest(scope=COMPANY, limit=1000))
+    assert page.total == 302
+    assert {record.kind for record in page.records} == {"note"}
+    health = await adapter.health()
+    assert (health.status, health.records) == ("ok", 302)
+    assert not adapter.capabilities.writable
+    with pytest.raises(Unsupported):
+        await note(adapter, "No.")
+    assert contents(root) == before
+    assert not list(root.glob(".memtui*"))
+
+
+BROKEN = {
+    "projects/web/memory/unclosed.md": (b"---\na: 1\n\nText about yaks.\n", "never closed", 1),
+    "projects/web/memory/yaml.md": (b"---\na: [1\n---\nText about yaks.\n", "cannot be read", 1),
+    "projects/web/memory/latin.md": (b"first\nsecond \xe9 yaks", "not UTF-8", 2),
+    "projects/web/memory/list.md": (b"---\n- a\n---\nYaks.\n", "key: value", 1),
+    "projects/web/facts.md": (b"---\n- a\n---\n- yaks: 3\n", "key: value", 1),
+}
+
+
+async def test_broken_files_are_problems_and_stay(open_vault: Open, root: Path) -> None:
+    for path, (raw, _, _) in BROKEN.items():
+        put(root, path, raw)
+    put(root, "projects/web/memory/fine.md", "Yaks are fine.\n")
+    before = contents(root)
+    adapter = await open_vault(config={"max_file_mb": 1})
+    put(root, "projects/web/memory/huge.md", b"yaks " * 300_000)
+    assert await ask(adapter, "yaks") == ["Yaks are fine."]
+    health = await adapter.health()
+    assert health.status == "degraded"
+    found = {p.location.path: (p.message, p.location.line) for p in health.problems if p.location}
+    for path, (_, word, line) in BROKEN.items():
+        message, at = found.pop(str(root / path))
+        assert word in message
+        assert at == line
+    assert "larger than 1 MB" in found.pop(str(root / "projects/web/memory/huge.md"))[0]
+    assert found == {}
+    for path in BROKEN:
+        it = handle(path if "facts" not in path else f"{path}#/yaks")
+        assert await adapter.get(it, SCOPE) is None
+        with pytest.raises(Invalid):
+            await adapter.correct(CorrectRequest(scope=SCOPE, handle=it, text="Mended?"))
+        reply = await adapter.forget(ForgetRequest(scope=SCOPE, handles=(it,)))
+        assert reply.missing == (it,)
+    with pytest.raises(Invalid):
+        await note(adapter, "yaks: 4", kind="fact")
+    assert {k: v for k, v in contents(root).items() if "huge" not in k} == before
+    (root / "projects/web/memory/latin.md").write_text("Mended yaks.")
+    assert len((await adapter.health()).problems) == 5
+    assert sorted(await ask(adapter, "yaks")) == ["Mended yaks.", "Yaks are fine."]
+
+
+async def test_unreadable_names_and_links(open_vault: Open, root: Path, tmp_path: Path) -> None:
+    outside = put(tmp_path, "outside/secret.md", "A secret yeti.")
+    put(root, "real/inside.md", "An inside yeti.")
+    (root / "escape.md").symlink_to(outside)
+    (root / "folder").symlink_to(outside.parent)
+    (root / "loop").symlink_to(root)
+    (root / "again.md").symlink_to(root / "real/inside.md")
+    (root / "projects").mkdir()
+    (root / "projects/web").symlink_to(outside.parent)
+    Path(os.fsdecode(os.fsencode(root / "bad") + b"\xff.md")).write_text("yeti")
+    os.mkfifo(root / "pipe.md")
+    adapter = await open_vault()
+    assert await ask(adapter, "yeti", scope=COMPANY) == ["An inside yeti."]
+    problems = {
+        Path(p.location.path).name: p.message
+        for p in (await adapter.health()).problems
+        if p.location
+    }
+    assert set(problems) == {"escape.md", "folder", "web", "bad\\udcff.md", "pipe.md"}
+    for path in ("escape.md", "folder/secret.md", "again.md", "projects/web/secret.md", "pipe.md"):
+        assert await adapter.get(handle(path), COMPANY) is None
+    with pytest.raises(Denied):
+        await note(adapter, "Over the wall.")
+    assert [path.name for path in outside.parent.iterdir()] == ["secret.md"]
+
+
+async def test_a_hand_edit_between_read_and_save(open_vault: Open, root: Path) -> None:
+    adapter = await open_vault()
+    written = await note(adapter, "As read.")
+    record = await adapter.get(written, SCOPE)
+    assert record is not None
+    path = root / written.provider_record_id
+    path.write_text(path.read_text().replace("As read.", "By hand."))
+    with pytest.raises(Conflict) as caught:
+        await adapter.correct(
+            CorrectRequest(scope=SCOPE, handle=written, text="By tool.", revision=record.revision)
+        )
+    assert caught.value.current is not None
+    assert caught.value.current.text == "By hand."
+    assert caught.value.proposed == "By tool."
+    assert "By hand." in path.read_text()
+    path.unlink()
+    with pytest.raises(Conflict) as caught:
+        await adapter.correct(
+            CorrectRequest(scope=SCOPE, handle=written, text="By tool.", revision=record.revision)
+        )
+    assert caught.value.current is None
+
+
+async def test_restoring_notes_to_the_byte(open_vault: Open, root: Path) -> None:
+    path = "projects/web/notes/by hand.md"
+    put(root, path, "\ufeff---\r\ntitle: x # y\r\n---\r\nText\r\n\r\n")
+    adapter = await open_vault()
+    written = await note(adapter, "Second.")
+    both = [handle(path), written]
+    before = contents(root)
+    times = {p: (root / p).stat().st_mtime_ns for p in before}
+    taken = await adapter.snapshot(both, SCOPE)
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=tuple(both)))
+    assert contents(root) == {}
+    await adapter.restore(taken, SCOPE)
+    assert contents(root) == before
+    assert {p: (root / p).stat().st_mtime_ns for p in before} == times
+    for it in both:
+        await adapter.correct(CorrectRequest(scope=SCOPE, handle=it, text="Changed.", pinned=True))
+    await adapter.restore(list(reversed(taken)), SCOPE)
+    assert contents(root) == before
+    third = await note(adapter, "Third.")
+    await adapter.restore([Snapshot(handle=third, record=None)], SCOPE)
+    assert contents(root) == before
+
+
+async def test_undo_never_overwrites_what_hands_wrote(open_vault: Open, root: Path) -> None:
+    adapter = await open_vault()
+    written = await note(adapter, "One.")
+    path = root / written.provider_record_id
+    taken = await adapter.snapshot([written], SCOPE)
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(written,)))
+    path.write_text("Another by hand.")
+    with pytest.raises(Conflict):
+        await adapter.restore(taken, SCOPE)
+    assert path.read_text() == "Another by hand."
+    path.unlink()
+    await adapter.restore(taken, SCOPE)
+    await adapter.correct(CorrectRequest(scope=SCOPE, handle=written, text="Two."))
+    path.write_text(path.read_text() + "By hand.")
+    for snapshot in (taken[0], Snapshot(handle=written, record=None)):
+        with pytest.raises(Conflict) as caught:
+            await adapter.restore([snapshot], SCOPE)
+        assert caught.value.current is not None
+    assert path.read_text().endswith("By hand.")
+
+
+async def test_undo_refuses_another_note_of_the_same_name(open_vault: Open) -> None:
+    adapter = await open_vault()
+    written = await note(adapter, "Same words.")
+    taken = await adapter.snapshot([written], SCOPE)
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(written,)))
+    assert await note(adapter, "Same words.", tags=("new",)) == written
+    with pytest.raises(Conflict):
+        await adapter.restore(taken, SCOPE)
+
+
+async def test_a_note_under_a_given_path(open_vault: Open, root: Path) -> None:
+    adapter = await open_vault()
+    path = "projects/web/memory/kept.md"
+    assert (await note(adapter, "One.", record_id=path)).provider_record_id == path
+    with pytest.raises(Conflict):
+        await note(adapter, "Two.", record_id=path)
+    put(root, path, (root / path).read_text().replace("created", "# mine\ncreated"))
+    await note(adapter, "Two.", record_id=path, mode=WriteMode.UPSERT, topic="new")
+    assert "# mine" in (root / path).read_text()
+    record = await adapter.get(handle(path), SCOPE)
+    assert record is not None
+    assert (record.text, record.topic) == ("Two.", "new")
+    elsewhere = await note(adapter, "Three.", record_id="projects/other/memory/x.md")
+    assert elsewhere.provider_record_id.startswith("projects/web/memory/")
+    with pytest.raises(Invalid):
+        await note(adapter, "Four.", record_id="projects/web/../../x.md")
+
+
+async def test_another_company_is_denied(open_vault: Open) -> None:
+    adapter = await open_vault()
+    with pytest.raises(Denied):
+        await note(adapter, "x", scope=Scope(company_id="evil"))
+    with pytest.raises(Denied):
+        await adapter.get(handle("projects/web/memory/x.md"), Scope(company_id="evil"))
+
+
+@pytest.mark.parametrize("config", [{"path": 7}, {"paht": "/x"}, {"lock_seconds": 0}])
+async def test_a_bad_config(open_vault: Open, config: dict[str, object]) -> None:
+    with pytest.raises(Invalid):
+        await open_vault(config=config)
+
+
+async def test_a_path_that_is_a_file(open_vault: Open, root: Path) -> None:
+    root.write_text("not a folder")
+    with pytest.raises(Invalid):
+        await open_vault()

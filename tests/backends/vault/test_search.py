@@ -1,0 +1,155 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.backends.vault.words import take_apart
+from memtui.contract import BrowseRequest, Invalid, QueryRequest, Scope
+
+from .conftest import COMPANY, SCOPE, Open, ask, fact, note, put
+
+
+def scope(**ids: str) -> Scope:
+    return Scope(company_id="acme", **ids)
+
+
+@given(st.text())
+def test_any_query_is_taken_apart(query: str) -> None:
+    words = take_apart(query)
+    assert len(words.kept) <= 64
+    assert all(word.isalnum() for word in words.kept)
+
+
+def test_stopwords_are_dropped_unless_there_is_nothing_else() -> None:
+    assert take_apart("What is the deploy branch?").kept == ("deploy", "branch")
+    assert take_apart("to be or not to be").kept == ("to", "be", "or", "not")
+
+
+async def test_a_key_is_first_and_words_are_stemmed(open_vault: Open) -> None:
+    adapter = await open_vault()
+    await note(adapter, "deploy branch deploy branch deploys branches")
+    await fact(adapter, "deploy_branch: release", topic="Project")
+    found = await ask(adapter, "what is the deploy branch")
+    assert found[0] == "deploy_branch: release"
+    assert len(found) == 2
+    assert await ask(adapter, "deploy_branch") == found
+    assert await ask(adapter, "deploying") == found[1:] + found[:1]
+
+
+async def test_scopes_are_weighed(open_vault: Open) -> None:
+    adapter = await open_vault()
+    places = {
+        "project": scope(project_id="web"),
+        "agent": scope(agent_id="coding"),
+        "orchestrator": scope(agent_id="orchestrator"),
+        "system": scope(),
+        "other": scope(project_id="other"),
+        "user": scope(subject_id="ana"),
+    }
+    for name, where in places.items():
+        await note(adapter, f"Tapirs eat leaves, says {name}.", scope=where)
+
+    async def names(asking: Scope) -> list[str]:
+        found = await ask(adapter, "tapirs leaves", scope=asking)
+        return [text.removesuffix(".").rpartition(" ")[2] for text in found]
+
+    assert await names(scope(project_id="web", agent_id="coding")) == [
+        "project", "agent", "orchestrator", "system",
+    ]  # fmt: skip
+    assert await names(scope(project_id="web", run_id="r")) == ["project", "orchestrator", "system"]
+    assert set(await names(scope(project_id="web", subject_id="ana"))) >= {"user", "project"}
+    assert await names(scope(subject_id="ana")) == ["user"]
+    assert await names(scope(agent_id="coding")) == ["agent", "orchestrator", "system"]
+    assert set(await names(COMPANY)) == set(places)
+    request = QueryRequest(
+        scope=scope(project_id="web", agent_id="coding"), query="tapirs leaves", top_k=2
+    )
+    bundle = await adapter.query(request)
+    assert bundle.capped
+    scores = [snippet.score for snippet in bundle.snippets]
+    assert scores[0] == 1.0
+    assert scores[1] == pytest.approx(0.7, abs=0.05)
+
+
+async def test_a_topic_narrows_unless_too_little_is_left(open_vault: Open) -> None:
+    adapter = await open_vault()
+    for number in range(3):
+        await note(adapter, f"Otter {number}.", topic="zoo")
+    await note(adapter, "Otter without.")
+    await note(adapter, "Otter elsewhere.", topic="sea")
+    found = await ask(adapter, "otter", topic="zoo")
+    assert len(found) == 4
+    assert "Otter elsewhere." not in found
+    assert len(await ask(adapter, "otter", topic="sea")) == 5
+    explained = await adapter.explain(QueryRequest(scope=SCOPE, query="otter", topic="sea"))
+    assert explained.stages[-1].name == "topic"
+
+
+async def test_pins_tags_titles_and_subjects_count(open_vault: Open) -> None:
+    adapter = await open_vault()
+    await note(adapter, "Plain wombat text here.")
+    await note(adapter, "Plain wombat text here.", pinned=True, tags=("burrow",))
+    request = QueryRequest(scope=SCOPE, query="wombat")
+    best = (await adapter.query(request)).snippets[0]
+    assert best.pinned
+    assert await ask(adapter, "burrow") == ["Plain wombat text here."]
+    mine = SCOPE.model_copy(update={"subject_id": "Caroline"})
+    await note(adapter, "Went to the museum.", scope=mine, title="Saturday")
+    assert await ask(adapter, "caroline") == ["Went to the museum."]
+    assert await ask(adapter, "saturday") == ["Went to the museum."]
+
+
+@pytest.mark.parametrize(
+    ("query", "is_found"),
+    [("日本", True), ("支店", True), ("犬", False), ("branch東京支店", True), ("ÜBERGANG", True),
+     ("uberg", True), ("***", False), ("(c)", True)],
+)  # fmt: skip
+async def test_other_scripts_and_signs(open_vault: Open, query: str, is_found: bool) -> None:
+    adapter = await open_vault()
+    await note(adapter, "東京の日本支店 (C) übergang")
+    assert bool(await ask(adapter, query)) is is_found
+
+
+async def test_metadata_of_hand_written_notes_can_be_asked_for(open_vault: Open) -> None:
+    adapter = await open_vault()
+    await note(adapter, "Heron one.", metadata={"flag": True, "list": [1, {"a": None}]})
+    await note(adapter, "Heron two.", metadata={"flag": 1}, tags=("t",), kind="insight")
+    assert await ask(adapter, "heron", metadata_filter={"flag": True}) == ["Heron one."]
+    assert await ask(adapter, "heron", metadata_filter={"list": [1, {"a": None}]}) == ["Heron one."]
+    assert await ask(adapter, "heron", metadata_filter={"tag": "t"}) == ["Heron two."]
+    assert await ask(adapter, "heron", metadata_filter={"kind": "insight"}) == ["Heron two."]
+    assert await ask(adapter, "heron", metadata_filter={"flag": None}) == []
+
+
+async def test_notes_of_later_are_not_of_the_past(open_vault: Open) -> None:
+    adapter = await open_vault()
+    await note(adapter, "Ibex early.", created_at=datetime(2025, 1, 1, tzinfo=UTC))
+    await note(adapter, "Ibex late.", created_at=datetime(2026, 1, 1, tzinfo=UTC))
+    moment = datetime(2025, 6, 1, tzinfo=UTC)
+    assert await ask(adapter, "ibex", as_of=moment) == ["Ibex early."]
+
+
+async def test_namespaces_and_sorting(open_vault: Open) -> None:
+    adapter = await open_vault()
+    await note(adapter, "One.")
+    await fact(adapter, "two: 2")
+    await note(adapter, "Three.", scope=scope(subject_id="ana"))
+    await note(adapter, "Four.", scope=COMPANY)
+    found = {name.name: name.records for name in await adapter.namespaces()}
+    assert found == {"project:web": 2, "user:ana": 1, "system": 1}
+    page = await adapter.browse(BrowseRequest(scope=COMPANY, sort="kind", limit=2))
+    assert (page.total, [record.kind for record in page.records]) == (4, ["fact", "note"])
+    with pytest.raises(Invalid):
+        await adapter.browse(BrowseRequest(scope=COMPANY, sort="score"))
+    with pytest.raises(Invalid):
+        await adapter.browse(BrowseRequest(scope=COMPANY, sort="-kind", cursor=page.next_cursor))
+
+
+async def test_file_names_of_hand_written_notes_are_found(open_vault: Open, root: Path) -> None:
+    adapter = await open_vault()
+    put(root, "Garden plan.md", "Tomatoes.")
+    assert await ask(adapter, "garden", scope=COMPANY) == ["Tomatoes."]
