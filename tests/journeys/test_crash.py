@@ -1,0 +1,180 @@
+"""Kill a writer at any moment, and let many write at once: nothing acknowledged is ever lost."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from memtui.config import Paths, Settings
+from memtui.contract import (
+    BrowseRequest,
+    Conflict,
+    CorrectRequest,
+    OperationStatus,
+    Scope,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.service import Caller, MemoryService, Operation, open_service
+from memtui.store.digest import is_intact
+
+pytestmark = pytest.mark.slow
+
+KILLS = 20
+WRITERS = 8
+ROUNDS = 15
+
+
+def start(paths: Paths, name: str, *rounds: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.journeys.writer", str(paths.data), name, *rounds],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+class Ledger:
+    """What a writer was told, and what it was in the middle of."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, str] = {}
+        self.forgotten: set[str] = set()
+        self.acknowledged = 0
+
+    def read(self, lines: list[str]) -> dict[str, str] | None:
+        """Take in a writer's words; returns what it was trying when they ended."""
+        trying: dict[str, str] | None = None
+        for line in lines:
+            fact = json.loads(line)
+            if "trying" in fact:
+                trying = fact
+            elif "done" in fact:
+                trying = None
+                self.acknowledged += 1
+                if fact["done"] == "forget":
+                    self.held.pop(fact["id"], None)
+                    self.forgotten.add(fact["id"])
+                else:
+                    self.held[fact["id"]] = fact["text"]
+        return trying
+
+    def set_aside(self, trying: dict[str, str] | None) -> None:
+        """A record in the middle of a change may be either way."""
+        if trying is not None and "id" in trying:
+            self.held.pop(trying["id"], None)
+
+
+async def everything(service: MemoryService, caller: Caller) -> dict[str, str]:
+    scope = Scope(company_id="local")
+    found: dict[str, str] = {}
+    cursor = None
+    while True:
+        page = await service.browse(caller, BrowseRequest(scope=scope, limit=500, cursor=cursor))
+        found |= {record.handle.provider_record_id: record.text for record in page.records}
+        cursor = page.next_cursor
+        if cursor is None:
+            return found
+
+
+async def whole_log(service: MemoryService, caller: Caller) -> list[Operation]:
+    page = await service.operations(caller, limit=100_000)
+    return list(page.operations)[::-1]
+
+
+async def test_a_killed_writer_leaves_nothing_half_done(
+    paths: Paths, settings: Settings, caller: Caller
+) -> None:
+    chance = random.Random(20)
+    ledger = Ledger()
+    mutations = 0
+    for kill in range(KILLS):
+        process = start(paths, f"w{kill}")
+        assert process.stdout is not None
+        lines = [process.stdout.readline()]
+        assert json.loads(lines[0]) == {"ready": True}
+        time.sleep(chance.uniform(0.0, 0.25))
+        process.send_signal(signal.SIGKILL)
+        rest, _ = process.communicate()
+        lines += [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
+        trying = ledger.read(lines)
+        ledger.set_aside(trying)
+        mutations += trying is not None
+
+    service = await open_service(paths, settings)
+    try:
+        found = await everything(service, caller)
+        assert {record_id: found.get(record_id) for record_id in ledger.held} == ledger.held
+        assert not ledger.forgotten & found.keys()
+        assert ledger.acknowledged > KILLS
+        log = await whole_log(service, caller)
+        assert [operation.seq for operation in log] == list(range(1, len(log) + 1))
+        assert all(is_intact(operation) for operation in log)
+        unknown = [one for one in log if one.status == OperationStatus.UNKNOWN]
+        changes = [one for one in log if one.operation_type in {"write", "correct", "forget"}]
+        assert 0 < len(unknown) <= mutations
+        assert len(changes) - len(unknown) >= ledger.acknowledged
+        for operation in unknown:
+            verdict = await service.check_outcome(caller, operation.operation_id)
+            assert verdict.startswith(("It happened", "It did not happen"))
+        health = (await service.health(caller, "default")).health
+        assert health.problems == ()
+        assert await service.in_flight(caller) == 0
+    finally:
+        await service.close()
+    leftovers = [path for path in paths.data.rglob("projects/**/*") if path.name.startswith(".")]
+    assert leftovers == []
+
+
+async def test_many_writers_at_once(paths: Paths, settings: Settings, caller: Caller) -> None:
+    first = await open_service(paths, settings)
+    await first.close()
+    writers = [start(paths, f"w{number}", str(ROUNDS)) for number in range(WRITERS)]
+    ledger = Ledger()
+    for writer in writers:
+        output, errors = writer.communicate(timeout=120)
+        assert writer.returncode == 0, errors
+        ledger.read(output.splitlines())
+    service = await open_service(paths, settings)
+    try:
+        found = await everything(service, caller)
+        assert {record_id: found.get(record_id) for record_id in ledger.held} == ledger.held
+        assert len(found) == len(ledger.held)
+        log = await whole_log(service, caller)
+        assert [operation.seq for operation in log] == list(range(1, len(log) + 1))
+        assert all(is_intact(operation) for operation in log)
+        mutations = [one for one in log if one.operation_type in {"write", "correct", "forget"}]
+        assert len(mutations) == WRITERS * ROUNDS
+        assert {one.status for one in mutations} == {OperationStatus.OK}
+    finally:
+        await service.close()
+
+
+async def test_a_file_changed_on_disk_meanwhile_is_a_conflict(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    scope = Scope(company_id="local", project_id="p")
+    source = SourceRef(kind="manual_note", company_id="local")
+    request = WriteRequest(scope=scope, source=source, content="Deploys happen from main")
+    [record] = (await service.write(caller, request)).records
+    assert record.location is not None
+    file = Path(record.location.path)
+    file.write_text(file.read_text().replace("main", "release"))
+    with pytest.raises(Conflict) as caught:
+        await service.correct(
+            caller,
+            CorrectRequest(
+                scope=scope, handle=record.handle, text="Deploys are gone", revision=record.revision
+            ),
+        )
+    assert caught.value.current is not None
+    assert caught.value.current.text == "Deploys happen from release"
+    assert caught.value.proposed == "Deploys are gone"
+    assert file.read_text().endswith("Deploys happen from release\n")
