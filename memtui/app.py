@@ -1,0 +1,341 @@
+"""The terminal app: its screens as modes, its actions, themes and keys."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.actions import ActionParseResult
+from textual.app import App
+from textual.dom import DOMNode
+
+from memtui.actions import ACTIONS, SCREENS
+from memtui.config import Paths, Settings
+from memtui.contract import Filter, Invalid, MemtuiError, Scope
+from memtui.screens.base import MemtuiScreen
+from memtui.screens.bindings import BindingsScreen
+from memtui.screens.browser import open_in_browser
+from memtui.screens.dialogs.choose import Choice, Choose
+from memtui.screens.first_start import find_memories, is_first_start, offer
+from memtui.screens.help import Help, help_content
+from memtui.screens.operations import OperationsScreen
+from memtui.screens.palette import Commands
+from memtui.screens.query import QueryScreen
+from memtui.screens.records import RecordsScreen
+from memtui.screens.scope_choices import ScopeStep, offered, scope_choices
+from memtui.screens.shared import (
+    BindingChosen,
+    ConfigurationChanged,
+    FilterChosen,
+    GoTo,
+    Phase,
+    ScopeChosen,
+    Shared,
+)
+from memtui.screens.state import SharedState
+from memtui.screens.themes import known, own_themes
+from memtui.widgets.background import Background
+from memtui.widgets.display import toast
+from memtui.widgets.filter_line import FilterLine
+from memtui.widgets.keys import bindings_for
+from memtui.widgets.scope_bar import ScopeBar
+from memtui.widgets.tabs import Tab
+
+if TYPE_CHECKING:
+    from memtui.backends.discovery import Finding
+
+_log = logging.getLogger(__name__)
+_HEALTH_SECONDS = 30
+_SEEN_OPERATIONS = 1_000
+_CLASSES: dict[str, type[MemtuiScreen]] = {
+    one.MODE: one for one in (BindingsScreen, OperationsScreen, QueryScreen, RecordsScreen)
+}
+
+
+def styles_path() -> Path:
+    """Return the style sheet: inside the package once installed, else at the repository's top."""
+    package = Path(__file__).parent
+    inside = package / "styles.tcss"
+    return inside if inside.exists() else package.parent / "styles.tcss"
+
+
+class MemtuiApp(App[None]):
+    """memtui in a terminal.
+
+    Paints at once and opens the service behind it. What all screens share
+    (`memtui.screens.shared.Shared`) goes down to them; they post messages up.
+
+    Raises:
+        Invalid: the keymap of the settings does not fit, or there is no such screen.
+    """
+
+    TITLE = "memtui"
+    CSS_PATH = styles_path()
+    COMMANDS = {Commands}
+    BINDINGS = bindings_for("app")
+
+    def __init__(
+        self,
+        paths: Paths,
+        settings: Settings,
+        *,
+        company: str | None = None,
+        screen: str | None = None,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        if screen is not None and screen not in _CLASSES:
+            raise Invalid(f"There is no screen {screen!r}; choose from {', '.join(_CLASSES)}.")
+        super().__init__()
+        self._log_file = paths.log_file
+        self._frames: list[MemtuiScreen] = []
+        self._offered = False
+        self._finding = Background(self, "discovery")
+        self._choosing = Background(self, "choices")
+        self._browsing = Background(self, "browser")
+        self.state = SharedState(
+            self,
+            paths,
+            settings,
+            company=company,
+            clock=clock,
+            share=self._hand_down,
+            failed=self._failed,
+        )
+        wanted = screen or self.state.last_screen
+        self._first_screen = wanted if wanted in _CLASSES else SCREENS[-1].mode
+        for mode in _CLASSES:
+            self.add_mode(mode, partial(self._new_screen, mode))
+        for theme in own_themes():
+            self.register_theme(theme)
+        given = settings.theme if "theme" in settings.model_fields_set else ""
+        chosen = given or self.state.session.theme or settings.theme
+        self.theme = known(chosen, list(self.available_themes))
+        self.set_keymap(self.state.shared.keymap.for_textual())
+
+    def on_mount(self) -> None:
+        """Paint the first screen and begin to open the service."""
+        self.switch_mode(self._first_screen)
+        if self.state.session_problem:
+            toast(self, self.state.session_problem, severity="warning")
+        self.state.open()
+        self.set_interval(_HEALTH_SECONDS, self.state.check_health)
+
+    async def on_unmount(self) -> None:
+        """Keep the session and close the service."""
+        await self.state.close()
+
+    def _new_screen(self, mode: str) -> MemtuiScreen:
+        screen = _CLASSES[mode](self.state.shared)
+        self._frames.append(screen)
+        return screen
+
+    @property
+    def frame(self) -> MemtuiScreen | None:
+        """The numbered screen that is shown, under whatever dialog."""
+        shown = self.screen_stack[0]
+        return shown if isinstance(shown, MemtuiScreen) else None
+
+    def _hand_down(self, shared: Shared) -> None:
+        for frame in self._frames:
+            frame.shared = shared
+        if shared.health is not None and not self._offered:
+            self._offered = True
+            if is_first_start(shared):
+                self._finding.latest(find_memories, self._offer, self._failed)
+
+    def _offer(self, findings: tuple[Finding, ...]) -> None:
+        if said := offer(findings, self.state.shared.keymap.label("app.go_bindings")):
+            toast(self, said, title="Memories on this machine", timeout=12)
+
+    def _failed(self, error: MemtuiError) -> None:
+        toast(self, str(error), severity="error")
+
+    def on_scope_chosen(self, message: ScopeChosen) -> None:
+        """Use a scope everywhere."""
+        self._remember()
+        self.state.choose_scope(message.scope)
+
+    def on_filter_chosen(self, message: FilterChosen) -> None:
+        """Use a filter line everywhere."""
+        self.state.choose(filter_line=message.line)
+
+    def on_binding_chosen(self, message: BindingChosen) -> None:
+        """Look at another binding."""
+        self.state.choose(binding_key=message.key or "")
+
+    def on_configuration_changed(self, message: ConfigurationChanged) -> None:
+        """Resolve again after bindings or targets changed."""
+        message.stop()
+        self.state.resolve_again()
+
+    async def on_go_to(self, message: GoTo) -> None:
+        """Show another screen with what it was pointed at."""
+        await self.switch_mode(message.mode)
+        if message.select is not None and self.frame is not None:
+            self.frame.point_at(message.select)
+        self.state.choose(filter_line=message.filter_line, binding_key=message.binding_key)
+
+    async def on_tab_pressed(self, message: Tab.Pressed) -> None:
+        """Show the screen of a tab that was clicked."""
+        await self.switch_mode(message.mode)
+
+    async def on_scope_bar_pressed(self, message: ScopeBar.Pressed) -> None:
+        """Open the chooser of what was clicked."""
+        await self.run_action(ACTIONS[message.action_id].verb, self)
+
+    async def run_action(
+        self,
+        action: str | ActionParseResult,
+        default_namespace: DOMNode | None = None,
+        namespaces: Mapping[str, DOMNode] | None = None,
+    ) -> bool:
+        """Run an action, or say in a toast why it cannot run now."""
+        frame = self.frame
+        target = default_namespace or self
+        if isinstance(action, str) and frame is not None and target in (self, frame):
+            group = "app" if target is self else frame.MODE
+            if reason := frame.why_disabled(f"{group}.{action}"):
+                toast(self, reason, severity="warning")
+                return True
+            if target is self and action.startswith("go_"):
+                await self.switch_mode(action.removeprefix("go_"))
+                return True
+        return await super().run_action(action, default_namespace, namespaces)
+
+    def action_help(self) -> None:
+        """Show every key of this screen."""
+        frame = self.frame
+        if frame is not None and not isinstance(self.screen, Help):
+            content = help_content(frame.MODE, frame.shared.keymap, frame.why_disabled)
+            self.push_screen(Help("Keys", content))
+
+    def action_palette(self) -> None:
+        """Show the command palette."""
+        self.action_command_palette()
+
+    def action_filter(self) -> None:
+        """Put the cursor into the filter line."""
+        for line in self.screen.query(FilterLine):
+            line.enter()
+
+    def action_clear_filter(self) -> None:
+        """Take the filter away."""
+        self.state.choose(filter_line="")
+
+    def action_refresh(self) -> None:
+        """Read again, or try again to open the service."""
+        if self.state.shared.phase is Phase.FAILED:
+            self.state.open()
+        elif self.frame is not None:
+            self.state.check_health()
+            self.frame.reload()
+
+    def action_theme(self) -> None:
+        """Choose a theme."""
+        choices = [Choice(name, name) for name in sorted(self.available_themes)]
+        self.push_screen(Choose("Theme", choices), self._use_theme)
+
+    def _use_theme(self, name: str | None) -> None:
+        if name is not None:
+            self.theme = name
+
+    def action_binding(self) -> None:
+        """Choose the binding to look at."""
+        choices = [Choice("", "the one that serves this scope", "auto")]
+        choices += [
+            Choice(one.key, one.key, one.provider_key) for one in self.state.shared.bindings
+        ]
+        self.push_screen(Choose("Binding to look at", choices), self._use_binding)
+
+    def _use_binding(self, key: str | None) -> None:
+        if key is not None:
+            self.state.choose(binding_key=key)
+
+    def action_scope(self) -> None:
+        """Choose company, project, agent, subject, issue and run."""
+        door = self.state.shared.door
+        if door is not None:
+            self._choosing.latest(
+                lambda: door.service.operations(door.caller, Filter(), limit=_SEEN_OPERATIONS),
+                lambda page: self._show_scopes([one.scope for one in page.operations]),
+                self._failed,
+            )
+
+    def _show_scopes(self, seen: list[Scope]) -> None:
+        shared = self.state.shared
+        chooser: Choose[ScopeStep] = Choose(
+            "Scope",
+            scope_choices(shared.scope, shared.companies, seen),
+            placeholder="type a name, or run:4412",
+            offer=offered,
+        )
+        self.push_screen(chooser, self._use_scope)
+
+    def _use_scope(self, step: ScopeStep | None) -> None:
+        if step is not None:
+            self._remember()
+            self.state.choose_scope(step.applied_to(self.state.shared.scope))
+
+    def open_url(self, url: str, *, new_tab: bool = True) -> None:
+        """Open a page in the desktop's browser, or copy its address where there is none."""
+        del new_tab
+        if self.frame is not None:
+            open_in_browser(self.frame, self._browsing, url)
+
+    def action_suspend(self) -> None:
+        """Go back to the shell."""
+        self.action_suspend_process()
+
+    async def action_quit(self) -> None:
+        """Leave; the service brings the changes under way to their end first."""
+        self._remember()
+        self.exit()
+
+    def _remember(self) -> None:
+        if self.frame is not None:
+            self.state.remember(self.frame.MODE, self.theme)
+
+    def _fatal_error(self) -> None:
+        """Leave with one sentence; the traceback goes to the log."""
+        _log.critical("memtui ended after an unexpected error.", exc_info=self._exception)
+        self._exit_renderables.append(
+            f"memtui had to stop after an unexpected error; {self._log_file} tells more."
+        )
+        self._close_messages_no_wait()
+
+
+class _PrivateLog(logging.FileHandler):
+    """A log file that only its owner can read."""
+
+    def _open(self) -> Any:
+        def private(path: str, flags: int) -> int:
+            return os.open(path, flags, 0o600)
+
+        return open(self.baseFilename, self.mode, encoding="utf-8", opener=private)
+
+
+def run_app(
+    paths: Paths, settings: Settings, *, company: str | None = None, screen: str | None = None
+) -> int:
+    """Run the terminal app until the person leaves; return the exit code.
+
+    Raises:
+        Invalid: the keymap of the settings does not fit, or there is no such screen.
+    """
+    app = MemtuiApp(paths, settings, company=company, screen=screen)
+    paths.create()
+    handler = _PrivateLog(paths.log_file, delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logger = logging.getLogger("memtui")
+    logger.addHandler(handler)
+    try:
+        app.run(mouse=settings.mouse)
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+    return app.return_code or 0

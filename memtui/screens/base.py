@@ -1,0 +1,255 @@
+"""The frame of every numbered screen: scope bar, tabs, filter line, body, footer.
+
+For a screen author. Derive from `MemtuiScreen`, set `MODE` to the screen's name in
+`memtui.actions.SCREENS`, bind its actions with `BINDINGS = bindings_for(MODE)`, and give:
+
+- `compose_body()`: the widgets between filter line and footer;
+- `load()`: read again what the screen shows. It is called on the event loop when the service is
+  open and anything in `shared` that matters to data changed (service, company, scope, filter,
+  binding) and on `r`, only while the screen is the one shown; if it was hidden meanwhile, when it
+  comes back. Start background work in it (`memtui.widgets.background.Background`) and return.
+- `select(name)`: put the cursor on what another screen pointed at, optional;
+- `action_<verb>()` for each action of its group.
+
+What is there to use:
+
+- `self.shared`: scope, filter, active binding (`memtui.screens.shared.Shared`);
+  `self.door`: service, caller and company (inside `load` and actions that need the service);
+- `self.missing = {Need.ROW: "", …}`: which needs do not hold now, with a reason of the screen's
+  own ("" takes the need's). Actions that need one are dimmed, and pressing one says why.
+  `SERVICE` and `WRITABLE` are kept by the frame itself;
+- `self.labels = {"records.forget": "forget 3…"}`: footer words for the moment;
+- `self.show_count("41 of 12,204")`: the text at the right end of the filter line;
+- `self.toast(message, severity=…)`; `self.fail(error)`: a toast for one of the contract's errors;
+- up to the app: `self.post_message(GoTo(…))`, `ScopeChosen`, `FilterChosen`, `BindingChosen`,
+  `ConfigurationChanged`;
+- questions: `memtui.screens.dialogs`; the source of a record: `memtui.screens.opening`;
+- classes set on the screen by width, for `styles.tcss`: `-tiny` under 60 columns, `-narrow` under
+  100, `-wide` from 100 on; by height: `-short` under 30 lines, `-tall` from 30 on.
+
+A shared widget that carries out a group of actions of its own (`list`) says so with a class
+attribute `ACTION_GROUP = "list"`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.reactive import reactive
+from textual.screen import Screen
+from textual.widget import Widget
+
+from memtui.actions import ACTIONS, INPUT_GROUPS, Need, groups_on
+from memtui.contract import MemtuiError
+from memtui.screens.keymap import footer_entries
+from memtui.screens.shared import Door, FilterChosen, Phase, Shared
+from memtui.screens.view import scope_view
+from memtui.widgets.display import toast
+from memtui.widgets.filter_line import FilterLine
+from memtui.widgets.footer import KeyFooter
+from memtui.widgets.notice import Notice
+from memtui.widgets.scope_bar import ScopeBar
+from memtui.widgets.tabs import ScreenTabs
+
+_DATA = ("door", "scope", "filter", "binding_key", "resolution")
+
+
+class MemtuiScreen(Screen[None]):
+    """A numbered screen; see the module's text for how to write one."""
+
+    MODE: ClassVar[str]
+    FILTERED: ClassVar[bool] = True
+    """Whether the filter line narrows what this screen shows; without it there is none."""
+    AUTO_FOCUS = ""
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
+
+    shared: reactive[Shared] = reactive(Shared)
+    missing: reactive[Mapping[Need, str]] = reactive(dict)
+    labels: reactive[Mapping[str, str]] = reactive(dict)
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(id=f"screen-{self.MODE}")
+        self._stale = True
+        self._wanted: str | None = None
+        self.set_reactive(MemtuiScreen.shared, shared)
+
+    def compose(self) -> ComposeResult:
+        """Lay out the frame around `compose_body`."""
+        yield ScopeBar(id="scope-bar")
+        yield ScreenTabs(self.MODE, id="tabs")
+        if self.FILTERED:
+            yield FilterLine(id="filter-line")
+        with Container(id="body"):
+            yield from self.compose_body()
+        yield Notice(id="phase")
+        yield KeyFooter(id="key-footer")
+
+    def compose_body(self) -> ComposeResult:
+        """Yield the widgets of this screen."""
+        yield from ()
+
+    def load(self) -> None:
+        """Read again what the screen shows; called only with the service open."""
+
+    def select(self, name: str) -> None:
+        """Put the cursor on what another screen pointed at."""
+
+    @property
+    def door(self) -> Door:
+        """The open service; raises `MemtuiError` before it is open."""
+        if self.shared.door is None:
+            raise MemtuiError(Need.SERVICE.value)
+        return self.shared.door
+
+    @property
+    def group(self) -> str:
+        """Whose keys the footer shows now: those of the focused widget's group, or the screen's."""
+        focused = self.focused
+        chain = focused.ancestors_with_self if focused is not None else []
+        named = (getattr(node, "ACTION_GROUP", "") for node in chain)
+        return next((name for name in named if name in INPUT_GROUPS), self.MODE)
+
+    def why_disabled(self, action_id: str) -> str:
+        """Return why an action cannot run now, or nothing if it can."""
+        action = ACTIONS.get(action_id)
+        for need in action.needs if action else ():
+            if need is Need.SERVICE and self.shared.door is None:
+                return self.shared.problem or need.value
+            if need is Need.WRITABLE and self.shared.read_only:
+                return need.value
+            if need in self.missing:
+                return self.missing[need] or need.value
+        return ""
+
+    async def perform(self, action_id: str) -> None:
+        """Carry out an action by its id, as its key would."""
+        action = ACTIONS[action_id]
+        carriers = [
+            node
+            for node in self.walk_children(Widget)
+            if getattr(node, "ACTION_GROUP", "") == action.group
+        ]
+        if action.group == self.MODE:
+            await self.app.run_action(action.verb, self)
+        elif carriers:
+            await self.app.run_action(action.verb, carriers[0])
+        else:
+            await self.app.run_action(action.verb, self.app)
+
+    def action_ids(self) -> list[str]:
+        """Return the ids of all actions that work on this screen, its own first."""
+        groups = groups_on(self.MODE)
+        ranked = sorted(ACTIONS.values(), key=lambda action: action.group != self.MODE)
+        return [action.id for action in ranked if action.group in groups]
+
+    def show_count(self, text: str) -> None:
+        """Show how many there are, at the right end of the filter line."""
+        for filter_line in self.query(FilterLine):
+            filter_line.count = text
+
+    def toast(
+        self, message: str, *, severity: Literal["information", "warning", "error"] = "information"
+    ) -> None:
+        """Show a toast; the text is shown as it is written."""
+        toast(self, message, severity=severity)
+
+    def fail(self, error: MemtuiError) -> None:
+        """Show an error's sentence as a toast."""
+        toast(self, str(error), severity="error")
+
+    def reload(self) -> None:
+        """Load now if this screen is shown and the service is open, else when both are so."""
+        self._stale = True
+        if self.is_current and self.is_mounted and self.shared.phase is Phase.READY:
+            self._stale = False
+            self.load()
+            if self.focused is None:
+                self.focus_body()
+            if self._wanted is not None:
+                wanted, self._wanted = self._wanted, None
+                self.select(wanted)
+
+    def point_at(self, name: str) -> None:
+        """Have `select(name)` called once the screen has loaded."""
+        self._wanted = name
+        self.reload()
+
+    def watch_shared(self, before: Shared, now: Shared) -> None:
+        """Redraw the frame, and load where data depends on what changed."""
+        if not self.is_mounted:
+            return
+        self._draw_frame()
+        if any(getattr(before, name) != getattr(now, name) for name in _DATA):
+            self.reload()
+
+    def watch_missing(self) -> None:
+        """Redraw the footer."""
+        self._draw_footer()
+
+    def watch_labels(self) -> None:
+        """Redraw the footer."""
+        self._draw_footer()
+
+    def on_mount(self) -> None:
+        """Draw the frame with what is known at once."""
+        self._draw_frame()
+
+    def on_screen_resume(self) -> None:
+        """Load if something changed while another screen was shown."""
+        self._draw_frame()
+        if self._stale:
+            self.reload()
+
+    def on_descendant_focus(self) -> None:
+        """Show the keys of what has the focus."""
+        self._draw_footer()
+
+    def on_descendant_blur(self) -> None:
+        """Show the keys of what has the focus."""
+        self._draw_footer()
+
+    def on_filter_line_applied(self, message: FilterLine.Applied) -> None:
+        """Pass a filter line up."""
+        message.stop()
+        self.post_message(FilterChosen(message.line))
+
+    def on_filter_line_left(self, message: FilterLine.Left) -> None:
+        """Give the focus back to the body."""
+        message.stop()
+        self.focus_body()
+
+    def focus_body(self) -> None:
+        """Put the focus on the first widget of the body that takes it, as after the filter."""
+        body = self.query_one("#body")
+        self.set_focus(next((one for one in self.focus_chain if body in one.ancestors), None))
+
+    async def on_key_footer_pressed(self, message: KeyFooter.Pressed) -> None:
+        """Carry out what was clicked in the footer."""
+        message.stop()
+        await self.perform(message.action_id)
+
+    def _draw_frame(self) -> None:
+        shared = self.shared
+        self.query_one(ScopeBar).view = scope_view(shared)
+        for filter_line in self.query(FilterLine):
+            filter_line.history = shared.filters
+            filter_line.show_line(shared.filter_line)
+        phase = self.query_one("#phase", Notice)
+        ready = shared.phase is Phase.READY
+        self.query_one("#body").display = ready
+        phase.display = not ready
+        if shared.phase is Phase.OPENING:
+            phase.show("loading", "Opening your memories", "The keys work already; q quits.")
+        elif shared.phase is Phase.FAILED:
+            phase.show("error", shared.problem, "Press r to try again, q to quit.")
+        self._draw_footer()
+
+    def _draw_footer(self) -> None:
+        if self.is_mounted:
+            self.query_one(KeyFooter).entries = footer_entries(
+                self.group, self.shared.keymap, self.why_disabled, self.labels
+            )

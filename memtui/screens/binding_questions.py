@@ -1,0 +1,266 @@
+"""What the Bindings screen asks before it changes anything."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from memtui.contract import Filter, Invalid, Json, Scope
+from memtui.screens.base import MemtuiScreen
+from memtui.screens.bindings_view import short_path, target_words
+from memtui.screens.dialogs.choose import Choice, Choose
+from memtui.screens.dialogs.confirm import Confirm
+from memtui.screens.dialogs.prompt import Prompt
+from memtui.widgets.background import Background
+
+if TYPE_CHECKING:
+    from memtui.backends.discovery import Finding
+    from memtui.service.answers import BindingView, TargetView
+
+Change = Callable[[Callable[[], Coroutine[Any, Any, object]], str], None]
+"""Runs a change and says the sentence once it is done."""
+
+_SEEN_OPERATIONS = 1_000
+
+
+def parse_config(text: str) -> Json:
+    """Read a binding's config: `path=/notes limit=5`, or one JSON object.
+
+    Raises:
+        Invalid: the text is neither.
+    """
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        try:
+            value = json.loads(stripped)
+        except ValueError as error:
+            raise Invalid("The config is not valid JSON; write name=value instead.") from error
+        return dict(value)
+    try:
+        words = shlex.split(stripped)
+    except ValueError as error:
+        raise Invalid("The config has an unclosed quote; close it or take it out.") from error
+    if wrong := next((word for word in words if "=" not in word), None):
+        raise Invalid(f"The config has {wrong!r} without a value; write name=value.")
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
+
+
+class BindingQuestions:
+    """Asks, then hands the change to `change`; nothing happens without an answer."""
+
+    def __init__(self, screen: MemtuiScreen, change: Change) -> None:
+        self._screen = screen
+        self._change = change
+        self._reading = Background(screen, "targets")
+
+    def add_finding(self, finding: Finding) -> None:
+        """Offer to bind what was found, read-only."""
+        if not finding.usable:
+            why = finding.problems[0] if finding.problems else "It cannot be read."
+            self._screen.toast(f"{finding.title} cannot be added: {why}", severity="warning")
+            return
+        door = self._screen.door
+
+        def answered(yes: object) -> None:
+            if yes:
+                self._change(
+                    lambda: door.service.add_binding(
+                        door.caller, finding.key, finding.provider, finding.config, read_only=True
+                    ),
+                    f"Added {finding.key}, read-only. t sets whom it serves, b shows its records.",
+                )
+
+        self._screen.app.push_screen(
+            Confirm(
+                f"Add {finding.title} as the read-only binding {finding.key}?",
+                detail=f"{short_path(finding.path)}\nNothing in it is changed.",
+                verb="add",
+                otherwise="leave it",
+            ),
+            answered,
+        )
+
+    def add_own(self) -> None:
+        """Ask for provider, key and config of a new binding."""
+        names = self._screen.door.service.providers()
+
+        def provider(name: str | None) -> None:
+            if name is not None:
+                self._ask_key(name)
+
+        choices = [Choice(name, name) for name in names]
+        self._screen.app.push_screen(Choose("Provider of the new binding", choices), provider)
+
+    def _ask_key(self, provider: str) -> None:
+        def key(text: str | None) -> None:
+            if text:
+                self._ask_config(provider, text.strip())
+
+        self._screen.app.push_screen(
+            Prompt("Key of the new binding", value=provider, check=_not_empty), key
+        )
+
+    def _ask_config(self, provider: str, key: str) -> None:
+        door = self._screen.door
+
+        def config(text: str | None) -> None:
+            if text is not None:
+                self._change(
+                    lambda: door.service.add_binding(
+                        door.caller, key, provider, parse_config(text)
+                    ),
+                    f"Added {key}. t lets it serve someone.",
+                )
+
+        self._screen.app.push_screen(
+            Prompt(
+                f"Config of {key}",
+                placeholder="path=/home/me/notes",
+                hint="name=value …, or JSON; empty takes the defaults   enter add   esc go back",
+                check=parse_config,
+            ),
+            config,
+        )
+
+    def toggle(self, binding: BindingView) -> None:
+        """Enable, or after a yes disable."""
+        door = self._screen.door
+        if not binding.enabled:
+            self._change(
+                lambda: door.service.update_binding(door.caller, binding.key, enabled=True),
+                f"Enabled {binding.key}.",
+            )
+            return
+
+        def answered(yes: object) -> None:
+            if yes:
+                self._change(
+                    lambda: door.service.update_binding(door.caller, binding.key, enabled=False),
+                    f"Disabled {binding.key}. e enables it again.",
+                )
+
+        self._screen.app.push_screen(
+            Confirm(
+                f"Disable {binding.key}?",
+                detail="Nothing is asked of it until it is enabled; its memories stay.",
+                verb="disable",
+            ),
+            answered,
+        )
+
+    def read_only(self, binding: BindingView) -> None:
+        """Make read-only, or after a yes writable."""
+        door = self._screen.door
+        if not binding.read_only:
+            self._change(
+                lambda: door.service.update_binding(door.caller, binding.key, read_only=True),
+                f"{binding.key} is read-only now.",
+            )
+            return
+
+        def answered(yes: object) -> None:
+            if yes:
+                self._change(
+                    lambda: door.service.update_binding(door.caller, binding.key, read_only=False),
+                    f"{binding.key} can be changed now.",
+                )
+
+        self._screen.app.push_screen(
+            Confirm(
+                f"Let {binding.key} be changed?",
+                detail="Its files or its service will be written to by edits, adds and forgets.",
+                verb="make writable",
+            ),
+            answered,
+        )
+
+    def target(self, binding: BindingView) -> None:
+        """Ask whom the binding shall serve."""
+        door = self._screen.door
+        self._reading.latest(
+            lambda: door.service.operations(door.caller, Filter(), limit=_SEEN_OPERATIONS),
+            lambda page: self._choose_target(binding, [one.scope for one in page.operations]),
+            self._screen.fail,
+        )
+
+    def _choose_target(self, binding: BindingView, seen: list[Scope]) -> None:
+        company = self._screen.door.company.company_id
+        choices = [Choice(("company", company), "the whole company", "company")]
+        for sort in ("project", "agent"):
+            values = dict.fromkeys(
+                value for scope in seen if (value := getattr(scope, f"{sort}_id"))
+            )
+            choices += [Choice((sort, value), value, sort) for value in values]
+        door = self._screen.door
+
+        def chosen(target: tuple[str, str] | None) -> None:
+            if target is not None:
+                sort, name = target
+                served = "the whole company" if sort == "company" else f"{sort} {name}"
+                self._change(
+                    lambda: door.service.set_target(door.caller, sort, name, binding.key),
+                    f"{binding.key} serves {served} now.",
+                )
+
+        self._screen.app.push_screen(
+            Choose(
+                f"Whom shall {binding.key} serve?",
+                choices,
+                placeholder="type a project or an agent",
+                offer=lambda text: [
+                    Choice((sort, text), f"{text}  — as written", sort)
+                    for sort in ("project", "agent")
+                ],
+            ),
+            chosen,
+        )
+
+    def clear_target(self, binding: BindingView, target: TargetView | None) -> None:
+        """Clear the target, or the one that is chosen."""
+        if target is None and len(binding.targets) == 1:
+            target = binding.targets[0]
+        if target is None:
+            if not binding.targets:
+                self._screen.toast(f"{binding.key} serves nobody.", severity="warning")
+                return
+            choices = [Choice(one, target_words(one)) for one in binding.targets]
+            self._screen.app.push_screen(
+                Choose(f"Whom shall {binding.key} no longer serve?", choices),
+                lambda one: None if one is None else self.clear_target(binding, one),
+            )
+            return
+        door, chosen = self._screen.door, target
+        self._change(
+            lambda: door.service.clear_target(door.caller, chosen.target_type, chosen.target_id),
+            f"{binding.key} no longer serves {target_words(chosen)}.",
+        )
+
+    def remove(self, binding: BindingView) -> None:
+        """Take the binding away after a yes."""
+        door = self._screen.door
+
+        def answered(yes: object) -> None:
+            if yes:
+                self._change(
+                    lambda: door.service.remove_binding(door.caller, binding.key),
+                    f"Removed {binding.key}; its memories are where they were.",
+                )
+
+        serving = ", ".join(target_words(one) for one in binding.targets)
+        detail = "Its memories stay where they are; the log keeps what was done."
+        self._screen.app.push_screen(
+            Confirm(
+                f"Remove the binding {binding.provider_key}·{binding.key}?",
+                detail=f"It serves {serving}.\n{detail}" if serving else detail,
+                verb="remove",
+            ),
+            answered,
+        )
+
+
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise Invalid("A binding needs a key; write one.")
+    return text

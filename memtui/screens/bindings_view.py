@@ -1,0 +1,289 @@
+"""What the Bindings screen shows: its rows, how each reads, and the details of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from textual.content import Content
+
+from memtui.contract import Problem
+from memtui.screens.shared import Shared
+from memtui.widgets.cards import pairs
+from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.format import count, counted, duration, exact, place_line, since
+from memtui.widgets.spark import sparkline
+
+if TYPE_CHECKING:
+    from memtui.backends.discovery import Finding
+    from memtui.service.answers import BindingHealth, BindingView, TargetView
+
+_PROBLEMS_SHOWN = 50
+_MARKS = {"ok": ("●", OK), "degraded": ("▲", WARN), "down": ("✗", BAD)}
+
+
+@dataclass(frozen=True, slots=True)
+class BindingsView:
+    """The bindings, their health as far as it is known, and what was found on this machine."""
+
+    bindings: tuple[BindingView, ...] = ()
+    healths: Mapping[str, BindingHealth] = field(default_factory=dict)
+    findings: tuple[Finding, ...] | None = None
+    """None while the search is under way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of the tree, with what it stands for."""
+
+    sort: Literal["company", "binding", "target", "problem", "more", "space", "title", "finding"]
+    binding: BindingView | None = None
+    target: TargetView | None = None
+    problem: Problem | None = None
+    finding: Finding | None = None
+    last: bool = False
+    """Whether it is the last on its level."""
+    more: int = 0
+
+    @property
+    def selectable(self) -> bool:
+        """Whether the cursor may stand on it."""
+        return self.sort not in {"space", "title"}
+
+
+def rows_of(view: BindingsView) -> list[Row]:
+    """Return the tree: the company, its bindings, their targets and problems, then findings."""
+    rows = [Row("company")]
+    for number, binding in enumerate(view.bindings, 1):
+        rows.extend(_binding_rows(view, binding, last=number == len(view.bindings)))
+    rows += [Row("space"), Row("title")]
+    rows.extend(Row("finding", finding=one) for one in view.findings or ())
+    return rows
+
+
+def _binding_rows(view: BindingsView, binding: BindingView, *, last: bool) -> Iterator[Row]:
+    yield Row("binding", binding, last=last)
+    health = view.healths.get(binding.key)
+    problems = health.health.problems if health else ()
+    for target in binding.targets:
+        yield Row("target", binding, target=target, last=last)
+    for problem in problems[:_PROBLEMS_SHOWN]:
+        yield Row("problem", binding, problem=problem, last=last)
+    if len(problems) > _PROBLEMS_SHOWN:
+        yield Row("more", binding, last=last, more=len(problems) - _PROBLEMS_SHOWN)
+
+
+def row_content(row: Row, view: BindingsView, shared: Shared) -> Content:
+    """Return how a row reads."""
+    if row.sort == "company":
+        name = shared.door.company.name if shared.door else shared.scope.company_id
+        return display(name, limit=100, style=STRONG) + _path_note(shared)
+    if row.sort == "binding" and row.binding is not None:
+        return _binding_line(row, row.binding, view.healths.get(row.binding.key), shared)
+    if row.sort == "finding" and row.finding is not None:
+        return _finding_line(row.finding)
+    if row.sort == "title":
+        return _found_title(view)
+    return _below(row, shared)
+
+
+def _path_note(shared: Shared) -> Content:
+    if shared.resolution is None:
+        return display(f"   {shared.resolution_problem}", limit=300, style=WARN)
+    key, reason = shared.resolution.binding_key, shared.resolution.reason
+    return display(f"   this scope is served by {key}: {reason}", limit=300, style=DIM)
+
+
+def _binding_line(
+    row: Row, binding: BindingView, health: BindingHealth | None, shared: Shared
+) -> Content:
+    branch = "└─ " if row.last else "├─ "
+    active = serves(binding, shared)
+    mark, word, style = health_words(binding, health)
+    notes: list[Content | None] = [
+        display(f"{mark} {word}", style=style),
+        display("read-only", style=WARN) if binding.read_only else None,
+    ]
+    if health is not None:
+        if health.latencies_ms:
+            spark = sparkline(health.latencies_ms, 12)
+            notes.append(display(f"{spark} {duration(health.latencies_ms[-1])}", style=DIM))
+        if health.health.records is not None:
+            notes.append(display(counted(health.health.records, "record"), style=DIM))
+        if health.health.problems:
+            notes.append(display(counted(len(health.health.problems), "problem"), style=WARN))
+    name = display(binding.key, limit=60, style=f"bold {ACCENT}" if active else "bold")
+    lead = Content.styled(branch, ACCENT if active else DIM) + name
+    arrow = Content.styled(" ◀", f"bold {ACCENT}") if active else None
+    provider = display(f" {binding.provider_key}", limit=40, style=DIM)
+    return line(line(lead, arrow, provider, gap=""), *notes, gap="  ")
+
+
+def _below(row: Row, shared: Shared) -> Content:
+    stem = Content.styled("   " if row.last else "│  ", DIM)
+    if row.target is not None and row.binding is not None:
+        lit = serves(row.binding, shared) and target_serves(row.target, shared)
+        said = target_words(row.target)
+        mark = Content.styled("→ ", f"bold {ACCENT}" if lit else DIM)
+        note = Content.styled("  ◀", f"bold {ACCENT}") if lit else Content("")
+        return stem + mark + display(said, limit=100, style=f"bold {ACCENT}" if lit else "") + note
+    if row.problem is not None:
+        place = place_line(row.problem.location) if row.problem.location else ""
+        return (
+            stem
+            + Content.styled("! ", WARN)
+            + line(display(place, limit=80, style=STRONG), display(row.problem.message, limit=300))
+        )
+    if row.more:
+        return stem + display(f"… and {count(row.more)} more", style=DIM)
+    return Content("")
+
+
+def _found_title(view: BindingsView) -> Content:
+    if view.findings is None:
+        return display("Found on this machine: looking …", style=DIM)
+    if not view.findings:
+        return display("No other memories were found on this machine.", style=DIM)
+    head = display("Found on this machine", style=STRONG)
+    return head + display("   a adds one as a read-only binding, after a yes", style=DIM)
+
+
+def _finding_line(finding: Finding) -> Content:
+    mark = Content.styled("○ ", DIM) if finding.usable else Content.styled("✗ ", BAD)
+    about = "" if finding.records is None else _about(finding.records, estimated=finding.estimated)
+    return mark + line(
+        display(finding.title, limit=80, style=STRONG),
+        display(finding.provider, limit=40, style=DIM),
+        display(about, style=DIM),
+        display(short_path(finding.path), limit=200, style=DIM),
+        gap="  ",
+    )
+
+
+def _about(records: int, *, estimated: bool) -> str:
+    return ("about " if estimated and records else "") + counted(records, "record")
+
+
+def short_path(path: str) -> str:
+    """Return a path with the home folder as `~`."""
+    home = str(Path.home())
+    return f"~{path[len(home) :]}" if path == home or path.startswith(f"{home}/") else path
+
+
+def health_words(binding: BindingView, health: BindingHealth | None) -> tuple[str, str, str]:
+    """Return mark, word and style of a binding's state."""
+    if not binding.enabled:
+        return "◌", "off", DIM
+    if health is None:
+        return "○", "checking", DIM
+    if health.breaker_open:
+        return "✗", "paused after failures", BAD
+    mark, style = _MARKS[health.health.status]
+    return mark, health.health.status, style
+
+
+def serves(binding: BindingView, shared: Shared) -> bool:
+    """Whether this binding serves the scope that is chosen."""
+    return shared.resolution is not None and shared.resolution.binding_key == binding.key
+
+
+def target_serves(target: TargetView, shared: Shared) -> bool:
+    """Whether it is this target by which the scope is served."""
+    reason = shared.resolution.reason if shared.resolution else ""
+    if target.target_type == "company":
+        return reason.startswith("company")
+    return reason == f"{target.target_type} target {target.target_id}"
+
+
+def target_words(target: TargetView) -> str:
+    """Return what a target is: `the whole company`, `project x`, `agent y`."""
+    if target.target_type == "company":
+        return "the whole company"
+    return f"{target.target_type} {target.target_id}"
+
+
+def row_detail(row: Row, view: BindingsView, shared: Shared, width: int) -> Content:
+    """Return everything about the selected row."""
+    if row.finding is not None:
+        return _finding_detail(row.finding, width)
+    if row.binding is not None:
+        return _binding_detail(row, row.binding, view.healths.get(row.binding.key), shared, width)
+    facts = [
+        ("company", shared.scope.company_id),
+        ("bindings", count(len(view.bindings))),
+        ("read-only", "yes, every change is refused" if shared.read_only else "no"),
+    ]
+    hint = "A binding joins this company to a place that holds memories; its targets say whose."
+    return lines([*pairs(facts, width), Content(""), display(hint, style=DIM)])
+
+
+def _binding_detail(
+    row: Row, binding: BindingView, health: BindingHealth | None, shared: Shared, width: int
+) -> Content:
+    mark, word, style = health_words(binding, health)
+    head = display(f"{binding.provider_key}·{binding.key}", limit=100, style=STRONG)
+    blocks = [line(head, display(f"{mark} {word}", style=style), gap="  ")]
+    if health is not None and health.health.message:
+        blocks.append(display(health.health.message, limit=600, style=style))
+    if serves(binding, shared) and shared.resolution:
+        why = f"◀ serves this scope: {shared.resolution.reason}"
+        blocks.append(display(why, limit=200, style=f"bold {ACCENT}"))
+    if row.problem is not None:
+        blocks += [Content(""), display("Problem", style=STRONG)]
+        blocks.append(display(row.problem.message, limit=2_000))
+        if row.problem.location:
+            place = f"{row.problem.location.path}:{row.problem.location.line}"
+            blocks += [display(place, limit=600, style=ACCENT), display("o opens it", style=DIM)]
+    targets = ", ".join(target_words(one) for one in binding.targets) or "nobody; t sets one"
+    config = [(name, str(value)) for name, value in binding.config.items()]
+    facts = [
+        ("serves", targets),
+        ("can", ", ".join(binding.capabilities.words())),
+        ("read-only", "yes" if binding.read_only else "no"),
+        *_health_facts(health, shared),
+        ("added", exact(binding.created_at, shared.zone)),
+    ]
+    blocks += [Content(""), *pairs(facts, width)]
+    if config:
+        blocks += [Content(""), display("Config", style=STRONG), *pairs(config, width)]
+    return lines(blocks)
+
+
+def _health_facts(health: BindingHealth | None, shared: Shared) -> list[tuple[str, str]]:
+    if health is None:
+        return [("health", "checking")]
+    records, latencies = health.health.records, sorted(health.latencies_ms)
+    slowest = (
+        f"median {duration(latencies[len(latencies) // 2])}, slowest {duration(latencies[-1])}"
+        if latencies
+        else ""
+    )
+    return [
+        ("records", "" if records is None else count(records)),
+        ("problems", count(len(health.health.problems)) if health.health.problems else ""),
+        ("latency", slowest),
+        ("version", health.health.version or ""),
+        ("checked", since(health.checked_at, shared.clock())),
+    ]
+
+
+def _finding_detail(finding: Finding, width: int) -> Content:
+    about = "" if finding.records is None else _about(finding.records, estimated=finding.estimated)
+    facts = [
+        ("provider", finding.provider),
+        ("where", finding.path),
+        ("holds", about),
+        ("why here", finding.why),
+        ("new key", finding.key),
+    ]
+    hint = (
+        "a adds it as a read-only binding. Nothing in it is changed, and nothing is added without "
+        "a yes."
+        if finding.usable
+        else "It cannot be added as it is."
+    )
+    blocks = [display(finding.title, limit=200, style=STRONG), Content(""), *pairs(facts, width)]
+    blocks += [display(f"! {one}", limit=400, style=WARN) for one in finding.problems]
+    return lines([*blocks, Content(""), display(hint, style=DIM)])

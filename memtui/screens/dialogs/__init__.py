@@ -1,0 +1,1 @@
+"""Short questions that lie over a screen."""

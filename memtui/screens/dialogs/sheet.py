@@ -1,0 +1,52 @@
+"""A text that lies over the screen: help, an explanation, a history."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.events import Click
+from textual.screen import ModalScreen
+from textual.widgets import Static
+
+from memtui.widgets.display import DIM, STRONG, display
+
+
+class Sheet(ModalScreen[None]):
+    """Show a content that scrolls; `esc`, `q` and `?` close it, and so does a click beside it."""
+
+    BINDINGS = [
+        ("escape,q,question_mark,f1", "close", "close"),
+        ("j,down", "scroll(1)", "down"),
+        ("k,up", "scroll(-1)", "up"),
+        ("ctrl+d,pagedown,space", "scroll(10)", "down"),
+        ("ctrl+u,pageup", "scroll(-10)", "up"),
+        ("g,home", "scroll(-100000)", "top"),
+        ("G,end", "scroll(100000)", "bottom"),
+    ]
+
+    def __init__(self, title: str, content: Content) -> None:
+        super().__init__()
+        self._title = title
+        self._content = content
+
+    def compose(self) -> ComposeResult:
+        """Lay out title, text and how to leave."""
+        with Vertical(classes="dialog dialog-large"):
+            yield Static(display(self._title, limit=200, style=STRONG), classes="dialog-title")
+            with VerticalScroll(can_focus=False):
+                yield Static(self._content)
+            yield Static(display("↑↓ scroll   esc close", style=DIM))
+
+    def action_close(self) -> None:
+        """Close the sheet."""
+        self.dismiss(None)
+
+    def action_scroll(self, by: int) -> None:
+        """Scroll by some lines."""
+        self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
+
+    def on_click(self, event: Click) -> None:
+        """Close the sheet for a click beside it."""
+        if event.widget is self:
+            self.action_close()

@@ -1,0 +1,76 @@
+"""Every key of a screen and of the whole app, and why one does not work now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.content import Content
+
+from memtui.actions import ACTIONS, SCREENS, Need, actions_of, groups_on, screen_tab
+from memtui.screens.dialogs.sheet import Sheet
+from memtui.screens.keymap import Keymap
+from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, lines
+
+_TITLES = {
+    "list": "In the list",
+    "filter": "In the filter line",
+    "ask": "In the question",
+    "app": "Everywhere",
+}
+
+
+def group_title(group: str) -> str:
+    """Return how a group of keys is called."""
+    return _TITLES.get(group) or screen_tab(group).title
+
+
+def help_content(mode: str, keymap: Keymap, why_disabled: Callable[[str], str]) -> Content:
+    """Return all keys of a screen, group by group, each with its sentence."""
+    width = max(len(keymap.labels(name)) for name in ACTIONS) + 2
+    blocks: list[Content] = []
+    for group in groups_on(mode):
+        blocks.append(display(group_title(group), style=STRONG))
+        for action in actions_of(group):
+            keys = Content.styled(f"  {keymap.labels(action.id):<{width}}", f"bold {ACCENT}")
+            reason = why_disabled(action.id)
+            if reason == Need.TABLE.value:
+                continue
+            said = display(action.description, style=DIM if reason else "")
+            blocks.append(keys + said + display(f"  ({reason})" if reason else "", style=WARN))
+        blocks.append(Content(""))
+    return lines(blocks[:-1])
+
+
+class Help(Sheet):
+    """The help of one screen."""
+
+
+def keys_document() -> str:
+    """Return `docs/keys.md`: every action with its default keys and id."""
+    keymap = Keymap()
+    parts = [
+        "# Keys",
+        "",
+        "Every key of the terminal app. Give an action other keys in `config.toml`:",
+        "",
+        "```toml",
+        "[keymap]",
+        '"records.forget" = "x,delete"',
+        "```",
+        "",
+        "An unknown action, an unknown key, or one key for two actions of a screen is an error.",
+        "This page is made from the registry of actions, `memtui/actions/`.",
+    ]
+    for group in ["app", *(tab.mode for tab in SCREENS), "list", "filter", "ask"]:
+        parts += [
+            "",
+            f"## {group_title(group)}",
+            "",
+            "| Keys | What it does | Action |",
+            "|---|---|---|",
+        ]
+        for action in actions_of(group):
+            keys = " ".join(f"`{label}`" for label in keymap.labels(action.id).split())
+            changes = " Changes memory." if action.mutates else ""
+            parts.append(f"| {keys} | {action.description}{changes} | `{action.id}` |")
+    return "\n".join(parts) + "\n"

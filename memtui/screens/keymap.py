@@ -1,0 +1,136 @@
+"""The keys in force: the registry's, moved by the settings, checked before anything is bound."""
+
+from __future__ import annotations
+
+import difflib
+import string
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from memtui.actions import (
+    ACTIONS,
+    INPUT_GROUPS,
+    SCREENS,
+    Action,
+    footer_actions,
+    groups_on,
+    key_label,
+)
+from memtui.contract import Invalid
+from memtui.widgets.footer import FooterEntry
+
+_MODIFIERS = frozenset({"ctrl", "shift", "alt", "super", "hyper", "meta"})
+
+
+@dataclass(frozen=True, slots=True)
+class Keymap:
+    """Which keys each action has. Make it with `load_keymap`, which checks it."""
+
+    moved: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def keys(self, action_id: str) -> tuple[str, ...]:
+        """Return the keys of an action, the one to show first."""
+        return self.moved.get(action_id) or ACTIONS[action_id].keys
+
+    def label(self, action_id: str) -> str:
+        """Return the first key of an action as a person reads it."""
+        return key_label(self.keys(action_id)[0])
+
+    def labels(self, action_id: str) -> str:
+        """Return all keys of an action as a person reads them."""
+        return " ".join(key_label(key) for key in self.keys(action_id))
+
+    def for_textual(self) -> dict[str, str]:
+        """Return the moved keys in the form that `App.set_keymap` takes."""
+        return {name: ",".join(keys) for name, keys in self.moved.items()}
+
+
+def load_keymap(settings: Mapping[str, str]) -> Keymap:
+    """Check the keymap of the settings and return the keys in force.
+
+    Raises:
+        Invalid: an unknown action, an unknown key, or two actions of one screen on one key.
+    """
+    moved = {name: _keys_of(name, keys) for name, keys in settings.items()}
+    keymap = Keymap(moved)
+    for tab in SCREENS:
+        _refuse_clash(tab.title, keymap, [g for g in groups_on(tab.mode) if g not in INPUT_GROUPS])
+    for group in sorted(INPUT_GROUPS):
+        _refuse_clash(f"the {group} line", keymap, [group])
+    return keymap
+
+
+def _keys_of(action_id: str, text: str) -> tuple[str, ...]:
+    if action_id not in ACTIONS:
+        near = difflib.get_close_matches(action_id, ACTIONS, n=1)
+        hint = f"did you mean {near[0]}?" if near else "docs/keys.md lists them all."
+        raise Invalid(f"The keymap names an unknown action {action_id!r}; {hint}")
+    keys = tuple(_key_named(part.strip(), action_id) for part in _split(text))
+    if not keys:
+        raise Invalid(f"The keymap gives {action_id} no key; name one, such as ctrl+n or f2.")
+    return keys
+
+
+def _split(text: str) -> list[str]:
+    return [part for part in text.split(",") if part.strip()]
+
+
+def _key_named(key: str, action_id: str) -> str:
+    *modifiers, last = key.split("+") if key != "+" else [key]
+    known = _key_names()
+    if len(last) == 1 and last.isprintable():
+        last = known.get(last, last)
+    elif last not in known.values():
+        near = difflib.get_close_matches(last, known.values(), n=1)
+        hint = f"did you mean {near[0]}?" if near else "use a character, or a name such as f2."
+        raise Invalid(f"The keymap gives {action_id} an unknown key {key!r}; {hint}")
+    if wrong := [name for name in modifiers if name not in _MODIFIERS]:
+        raise Invalid(
+            f"The keymap gives {action_id} the key {key!r} with an unknown modifier {wrong[0]!r}; "
+            f"modifiers are {', '.join(sorted(_MODIFIERS))}."
+        )
+    return "+".join([*modifiers, last])
+
+
+def _key_names() -> dict[str, str]:
+    """Return the name of each key; a printable character maps to its long name."""
+    from textual.keys import Keys, _character_to_key
+
+    named = {key.value: key.value for key in Keys if "+" not in key.value and "<" not in key.value}
+    return named | {
+        char: _character_to_key(char) for char in string.printable if char.isprintable()
+    }
+
+
+def _refuse_clash(where: str, keymap: Keymap, groups: list[str]) -> None:
+    taken: dict[str, str] = {}
+    for action in ACTIONS.values():
+        if action.group not in groups:
+            continue
+        for key in keymap.keys(action.id):
+            other = taken.setdefault(key, action.id)
+            if other != action.id:
+                raise Invalid(
+                    f"The keymap puts {other} and {action.id} on the same key {key_label(key)} "
+                    f"in {where}; give one of them another key."
+                )
+
+
+def footer_entries(
+    group: str,
+    keymap: Keymap,
+    why_disabled: Callable[[str], str],
+    labels: Mapping[str, str],
+) -> tuple[FooterEntry, ...]:
+    """Return what the footer shows for a group: the keys that matter here and now."""
+
+    def entry(action: Action) -> FooterEntry:
+        return FooterEntry(
+            action.id,
+            keymap.label(action.id),
+            labels.get(action.id, action.label),
+            action.description,
+            why_disabled(action.id),
+        )
+
+    return tuple(entry(action) for action in footer_actions(group))

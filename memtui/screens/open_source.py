@@ -1,0 +1,117 @@
+"""The one place that opens where something comes from.
+
+A file opens in the person's editor at its line, a web address in the browser; a run or an issue
+that has no address of its own shows its operations.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from memtui.contract import Filter, Invalid, Location, MemtuiError, NotFound, SourceRef
+from memtui.filters import format_filter
+from memtui.screens.base import MemtuiScreen
+from memtui.screens.browser import open_in_browser
+from memtui.screens.external_editor import show_file
+from memtui.screens.shared import GoTo
+from memtui.widgets.background import Background
+from memtui.widgets.format import parse_place, source_line
+
+
+@dataclass(frozen=True, slots=True)
+class WebAddress:
+    """Opens in the browser."""
+
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntries:
+    """Shows the operations that this filter matches."""
+
+    filter: Filter
+
+
+Opening = Location | WebAddress | LogEntries
+
+
+def find_opening(
+    source: SourceRef | None, link: str | None, location: Location | None = None
+) -> Opening | None:
+    """Return what opens a source: the place given, its link, or the operations of its run or issue.
+
+    A link with another scheme than http, https or file never opens: a source is foreign text.
+    """
+    if location is not None:
+        return location
+    if link and (opened := _from_link(link)):
+        return opened
+    if source is None:
+        return None
+    if source.run_id:
+        return LogEntries(Filter(run_id=source.run_id))
+    if source.issue_id:
+        return LogEntries(Filter(issue_id=source.issue_id))
+    return None
+
+
+def _from_link(link: str) -> Opening | None:
+    try:
+        parts = urlsplit(link)
+    except ValueError:
+        return None
+    if parts.scheme in {"http", "https"}:
+        return WebAddress(link) if parts.netloc and link.isprintable() else None
+    if parts.scheme == "file":
+        return parse_place(unquote(parts.path))
+    return None if "://" in link else parse_place(link)
+
+
+def open_source(
+    screen: MemtuiScreen,
+    work: Background,
+    source: SourceRef | None,
+    location: Location | None = None,
+) -> None:
+    """Open a source, or the place that is given; a toast says why where nothing opens."""
+    door = screen.door
+    link = door.service.link(source, door.company) if source is not None else None
+    opening = find_opening(source, link, location)
+    if opening is None:
+        screen.fail(Invalid(f"There is nothing to open for {source_line(source)}."))
+    elif isinstance(opening, LogEntries):
+        screen.post_message(GoTo("operations", filter_line=format_filter(opening.filter)))
+    elif isinstance(opening, WebAddress):
+        open_in_browser(screen, work, opening.url)
+    else:
+        open_file(screen, work, opening)
+
+
+def open_file(screen: MemtuiScreen, work: Background, location: Location) -> None:
+    """Open a file at its line in the person's editor, once it is seen to be there."""
+
+    def show(found: Location) -> None:
+        try:
+            show_file(screen.app, found, screen.shared.editor)
+        except MemtuiError as error:
+            screen.fail(error)
+
+    work.every(lambda: _existing(location), show, screen.fail)
+
+
+async def _existing(location: Location) -> Location:
+    found = await asyncio.to_thread(_file, location.path)
+    if found is None:
+        raise NotFound(f"The file {location.path} is not there any more.")
+    return Location(path=str(found), line=location.line)
+
+
+def _file(path: str) -> Path | None:
+    try:
+        found = Path(path).expanduser()
+        return found if found.is_file() else None
+    except (OSError, ValueError, RuntimeError):
+        return None

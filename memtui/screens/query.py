@@ -1,0 +1,304 @@
+"""Screen 3: ask the memories, see what each result comes from and what the question cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.containers import Container, Vertical
+from textual.reactive import reactive
+from textual.widgets import OptionList, Static
+
+from memtui.actions import Need
+from memtui.contract import Filter, MemtuiError, OperationType, QueryIntent, QueryRequest
+from memtui.screens.base import MemtuiScreen
+from memtui.screens.copying import copy_text
+from memtui.screens.dialogs.sheet import Sheet
+from memtui.screens.open_source import open_source
+from memtui.screens.query_view import (
+    QueryView,
+    card_contents,
+    cost_content,
+    detail_content,
+    options_line,
+    state_of,
+    title_line,
+)
+from memtui.screens.shared import GoTo, Shared
+from memtui.screens.source_filter import source_line_filter
+from memtui.widgets.ask_line import AskLine
+from memtui.widgets.background import Background
+from memtui.widgets.cards import explanation_content
+from memtui.widgets.detail_pane import DetailPane
+from memtui.widgets.keys import bindings_for
+from memtui.widgets.notice import Notice
+from memtui.widgets.option_rows import OptionRows
+
+if TYPE_CHECKING:
+    from memtui.service.answers import ExplainAnswer, QueryAnswer
+    from memtui.store.operation import OperationPage
+
+_STEPS = (1, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
+_PAST = 50
+
+
+class QueryScreen(MemtuiScreen):
+    """A question, its results as cards, the chosen one in full, and what it cost."""
+
+    MODE = "query"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("query")
+
+    view: reactive[QueryView] = reactive(QueryView)
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(shared)
+        self._asking = Background(self, "query")
+        self._reading = Background(self, "past")
+        self._explaining = Background(self, "explain")
+        self._opening = Background(self, "source")
+
+    def compose_body(self) -> ComposeResult:
+        """Lay out question, options, cards, detail and cost."""
+        yield AskLine(id="ask")
+        yield Static(id="ask-options")
+        with Container(classes="split"):
+            with Vertical(classes="split-list"):
+                yield Static(id="query-title")
+                yield Notice(id="query-notice")
+                yield OptionRows(id="cards")
+            with DetailPane(classes="split-detail"):
+                yield Static(id="query-detail")
+        yield Static(id="query-cost")
+
+    def load(self) -> None:
+        """Read the questions asked before, and say for which scope the next one is."""
+        self._draw_around()
+        door, chosen = self.door, self.shared.log_filter
+        asked = Filter(
+            agent_id=chosen.agent_id,
+            project_id=chosen.project_id,
+            subject_id=chosen.subject_id,
+            operation_type=OperationType.QUERY,
+        )
+        self._reading.latest(
+            lambda: door.service.operations(door.caller, asked, limit=_PAST),
+            self._show_past,
+            self.fail,
+        )
+
+    def focus_body(self) -> None:
+        """Put the focus on the results, or without any into the question."""
+        if self.view.answer is None:
+            self.query_one(AskLine).enter()
+        else:
+            self._cards.focus()
+
+    def _show_past(self, page: OperationPage) -> None:
+        newest = {str(one.request.get("query")): one for one in reversed(page.operations)}
+        past = sorted(newest.values(), key=lambda one: -one.seq)
+        self.view = replace(self.view, past=tuple(past))
+
+    def on_ask_line_asked(self, message: AskLine.Asked) -> None:
+        """Ask."""
+        message.stop()
+        self._ask(message.text)
+
+    def on_ask_line_left(self, message: AskLine.Left) -> None:
+        """Go to the results."""
+        message.stop()
+        self._cards.focus()
+
+    def _ask(self, text: str) -> None:
+        if self.shared.door is None:
+            self.toast(Need.SERVICE.value, severity="warning")
+            return
+        door = self.door
+        request = QueryRequest(
+            scope=self.shared.record_scope,
+            query=text,
+            binding_key=self.shared.filter.binding_key or self.shared.binding_key,
+            top_k=self.view.top_k,
+            intent=self.view.intent,
+            topic=self.shared.filter.topic,
+        )
+        self.query_one(AskLine).text = text
+        self.view = replace(self.view, asking=True, error="")
+        self._asking.latest(
+            lambda: door.service.query(door.caller, request),
+            lambda answer: self._show_answer(request, answer),
+            self._show_failure,
+        )
+
+    def _show_answer(self, request: QueryRequest, answer: QueryAnswer) -> None:
+        self.view = replace(
+            self.view,
+            asking=False,
+            request=request,
+            answer=answer,
+            asked=self.view.asked + 1,
+            spent=self.view.spent + answer.usage,
+        )
+        self._cards.focus()
+        self.load()
+
+    def _show_failure(self, error: MemtuiError) -> None:
+        self.view = replace(self.view, asking=False, error=str(error))
+
+    def watch_view(self, before: QueryView, now: QueryView) -> None:
+        """Draw what changed."""
+        if not self.is_mounted:
+            return
+        if (before.answer, before.past) != (now.answer, now.past):
+            self._draw_cards(0)
+        notice = self.query_one("#query-notice", Notice)
+        state = state_of(now)
+        if state is None:
+            notice.hide()
+        else:
+            notice.show(*state)
+        self._draw_around()
+        self._draw_detail()
+
+    def on_resize(self) -> None:
+        """Lay the cards and the detail out for the width there is now."""
+        self.call_after_refresh(self._draw_again)
+
+    def _draw_again(self) -> None:
+        self._draw_cards(self._index)
+        self._draw_detail()
+
+    def _draw_cards(self, highlighted: int | None) -> None:
+        width = self._cards.scrollable_content_region.width - 2
+        self._cards.show(card_contents(self.view, self.shared, width), highlighted)
+
+    def _draw_around(self) -> None:
+        self.query_one("#ask-options", Static).update(options_line(self.view, self.shared))
+        self.query_one("#query-title", Static).update(title_line(self.view, self.shared))
+        self.query_one("#query-cost", Static).update(cost_content(self.view))
+        self._draw_needs()
+
+    def _draw_detail(self) -> None:
+        detail = self.query_one("#query-detail", Static)
+        width = detail.content_size.width
+        detail.update(detail_content(self.view, self.shared, self._index, width))
+        self._draw_needs()
+
+    def _draw_needs(self) -> None:
+        missing: dict[Need, str] = {Need.TABLE: ""}
+        snippet = self.view.snippet(self._index)
+        if snippet is None:
+            missing[Need.ROW] = "No result is selected."
+        elif snippet.source is None and snippet.location is None:
+            missing[Need.SOURCE] = ""
+        binding = self.shared.binding
+        if self.view.request is None:
+            missing[Need.EXPLAIN] = "Ask something first."
+        elif binding is not None and not binding.capabilities.explain:
+            missing[Need.EXPLAIN] = f"{binding.key} does not explain its results."
+        self.missing = missing
+
+    @property
+    def _cards(self) -> OptionRows:
+        return self.query_one("#cards", OptionRows)
+
+    @property
+    def _index(self) -> int | None:
+        return self._cards.highlighted
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        """Show the highlighted result in full."""
+        event.stop()
+        self._draw_detail()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Go into the details of a result, or ask a past question again."""
+        event.stop()
+        past = self.view.past_at(event.option_index)
+        if past is not None:
+            self._ask(str(past.request.get("query", "")))
+        else:
+            self.query_one(".split").add_class("-opened")
+            self.query_one(DetailPane).focus()
+            self.call_after_refresh(self._draw_detail)
+
+    def action_back(self) -> None:
+        """Go back from the details to the results."""
+        self.query_one(".split").remove_class("-opened")
+        self._cards.focus()
+
+    def action_input(self) -> None:
+        """Write a question."""
+        self.query_one(AskLine).enter()
+
+    def action_intent(self) -> None:
+        """Change what the question is for."""
+        intents = list(QueryIntent)
+        following = intents[(intents.index(self.view.intent) + 1) % len(intents)]
+        self.view = replace(self.view, intent=following)
+
+    def action_more(self) -> None:
+        """Ask for more results."""
+        larger = (step for step in _STEPS if step > self.view.top_k)
+        self.view = replace(self.view, top_k=next(larger, _STEPS[-1]))
+
+    def action_fewer(self) -> None:
+        """Ask for fewer results."""
+        smaller = (step for step in reversed(_STEPS) if step < self.view.top_k)
+        self.view = replace(self.view, top_k=next(smaller, _STEPS[0]))
+
+    def action_history(self) -> None:
+        """Show the questions asked before."""
+        self.view = replace(self.view, answer=None, error="")
+        self._cards.focus()
+
+    def action_open(self) -> None:
+        """Open where the result came from."""
+        snippet = self.view.snippet(self._index)
+        if snippet is not None:
+            location = None if snippet.source else snippet.location
+            open_source(self, self._opening, snippet.source, location)
+
+    def action_copy(self) -> None:
+        """Copy the text of the result."""
+        snippet = self.view.snippet(self._index)
+        if snippet is not None:
+            copy_text(self, snippet.text, "Copied the text.")
+
+    def action_record(self) -> None:
+        """Show the record in Records."""
+        snippet, answer = self.view.snippet(self._index), self.view.answer
+        if snippet is not None and answer is not None:
+            self.post_message(
+                GoTo(
+                    "records",
+                    binding_key=answer.binding_key,
+                    select=snippet.handle.provider_record_id,
+                )
+            )
+
+    def action_same_source(self) -> None:
+        """Show the records that come from the same source."""
+        snippet, answer = self.view.snippet(self._index), self.view.answer
+        if snippet is None or answer is None:
+            return
+        wanted = source_line_filter(snippet.source)
+        if wanted:
+            self.post_message(GoTo("records", filter_line=wanted, binding_key=answer.binding_key))
+        else:
+            self.toast("This result names no issue, run or other source.", severity="warning")
+
+    def action_explain(self) -> None:
+        """Show the stages of the search and what each contributed."""
+        door, request = self.door, self.view.request
+        if request is not None:
+            self._explaining.latest(
+                lambda: door.service.explain(door.caller, request), self._show_stages, self.fail
+            )
+
+    def _show_stages(self, answer: ExplainAnswer) -> None:
+        shown = self.view.answer.snippets if self.view.answer else ()
+        ranks = {one.handle.provider_record_id: rank for rank, one in enumerate(shown, 1)}
+        content = explanation_content(answer.explanation, ranks)
+        self.app.push_screen(Sheet(f"How “{self.view.question}” was answered", content))

@@ -1,0 +1,73 @@
+"""The scope chooser: every company, project, agent, subject, issue and run that is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from memtui.contract import Scope
+from memtui.screens.dialogs.choose import Choice
+
+if TYPE_CHECKING:
+    from memtui.service.answers import CompanyView
+
+FIELDS: dict[str, str] = {
+    "project": "project_id",
+    "agent": "agent_id",
+    "subject": "subject_id",
+    "issue": "issue_id",
+    "run": "run_id",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeStep:
+    """One change of the scope; `field` None is another company, or with no value the whole one."""
+
+    field: str | None
+    value: str | None
+
+    def applied_to(self, scope: Scope) -> Scope:
+        """Return the scope after this change; another company drops everything narrower."""
+        if self.field is None:
+            return Scope(company_id=self.value or scope.company_id)
+        return scope.model_copy(update={self.field: self.value})
+
+
+def scope_choices(
+    scope: Scope, companies: Iterable[CompanyView], seen: Iterable[Scope]
+) -> list[Choice[ScopeStep]]:
+    """Return the choices: first what to take away, then what is known, each sort in one block."""
+    choices = [
+        Choice(ScopeStep(field, None), f"{getattr(scope, field)}  — take away", word)
+        for word, field in FIELDS.items()
+        if getattr(scope, field)
+    ]
+    if choices:
+        choices.append(Choice(ScopeStep(None, None), "the whole company", "all"))
+    choices.extend(
+        Choice(ScopeStep(None, one.company_id), one.name, "company")
+        for one in companies
+        if one.company_id != scope.company_id
+    )
+    known = list(seen)
+    for word, field in FIELDS.items():
+        values = dict.fromkeys(value for one in known if (value := getattr(one, field)))
+        choices.extend(
+            Choice(ScopeStep(field, value), value, word)
+            for value in values
+            if value != getattr(scope, field)
+        )
+    return choices
+
+
+def offered(text: str) -> list[Choice[ScopeStep]]:
+    """Return the choices for a value that is not in the list; `run:4412` names its sort."""
+    word, _, value = text.partition(":")
+    if value and word in FIELDS:
+        return [Choice(ScopeStep(FIELDS[word], value), f"{value}  — as written", word)]
+    return [
+        Choice(ScopeStep(field, text), f"{text}  — as written", word)
+        for word, field in FIELDS.items()
+    ]

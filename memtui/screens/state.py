@@ -1,0 +1,275 @@
+"""Keeps what all screens share: opens the service, resolves the binding, remembers the place."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
+
+from textual.app import App
+
+from memtui.config import Paths, Settings
+from memtui.contract import Filter, Invalid, MemtuiError, NotFound, Scope
+from memtui.filters import parse_filter
+from memtui.screens.keymap import load_keymap
+from memtui.screens.session import CompanySession, Session, load_session, save_session
+from memtui.screens.shared import Door, Phase, Shared
+from memtui.widgets.background import Background
+
+if TYPE_CHECKING:
+    from memtui.service import MemoryService
+    from memtui.service.answers import BindingHealth, BindingView, CompanyView, Resolution
+
+_log = logging.getLogger(__name__)
+
+
+class SharedState:
+    """Owns the one `Shared` value of an app; `share` is called with each new one.
+
+    `failed` takes the sentence of anything that went wrong and is not a state of its own.
+
+    Raises:
+        Invalid: the keymap of the settings does not fit.
+    """
+
+    def __init__(
+        self,
+        app: App[Any],
+        paths: Paths,
+        settings: Settings,
+        *,
+        company: str | None,
+        clock: Callable[[], datetime],
+        share: Callable[[Shared], None],
+        failed: Callable[[MemtuiError], None],
+    ) -> None:
+        self._paths = paths
+        self._settings = settings
+        self._share = share
+        self._failed = failed
+        self._opening = Background(app, "open")
+        self._resolving = Background(app, "resolve")
+        self._checking = Background(app, "health")
+        self.session, self.session_problem = _read_session(paths)
+        self._company = company or settings.company or self.session.company
+        self.shared = Shared(
+            scope=Scope(company_id=self._company or "local"),
+            filters=self.session.filters,
+            read_only=settings.read_only,
+            keymap=load_keymap(settings.keymap),
+            clock=clock,
+            editor=settings.editor,
+            zone=ZoneInfo(settings.timezone) if settings.timezone else None,
+        )
+
+    @property
+    def last_screen(self) -> str:
+        """The screen that was shown last in this company."""
+        return self.session.of(self._company).screen
+
+    def open(self) -> None:
+        """Open the service in the background."""
+        self._set(replace(self.shared, phase=Phase.OPENING, problem=""))
+        self._opening.latest(self._open_service, self._opened, self._not_opened)
+
+    async def _open_service(self) -> tuple[Door, tuple[CompanyView, ...]]:
+        await asyncio.to_thread(importlib.import_module, "memtui.service")
+        from memtui.service import open_service
+
+        service = await open_service(self._paths, self._settings)
+        try:
+            companies = tuple(await service.companies())
+            return self._door(service, _pick(companies, self._company)), companies
+        except BaseException:
+            await service.close()
+            raise
+
+    def _door(self, service: MemoryService, company: CompanyView) -> Door:
+        from memtui.service import Caller
+
+        caller = Caller(
+            company_id=company.company_id, principal=self._settings.principal, door="tui"
+        )
+        return Door(service, caller, company)
+
+    def _opened(self, opened: tuple[Door, tuple[CompanyView, ...]]) -> None:
+        door, companies = opened
+        self._enter(replace(self.shared, companies=companies), door)
+
+    def _not_opened(self, error: MemtuiError) -> None:
+        self._set(replace(self.shared, phase=Phase.FAILED, problem=str(error)))
+
+    def _enter(self, shared: Shared, door: Door) -> None:
+        """Show a company as it was left."""
+        self._company = door.company.company_id
+        was = self.session.of(self._company)
+        scope = was.scope or Scope(company_id=self._company)
+        self._settle(
+            replace(
+                shared,
+                phase=Phase.READY,
+                door=door,
+                scope=scope.model_copy(update={"company_id": self._company}),
+                filter=_filter_of(was.filter_line, shared),
+                filter_line=was.filter_line,
+                binding_key=was.binding_key,
+                read_only=door.service.read_only or door.company.read_only,
+            )
+        )
+
+    def choose_scope(self, scope: Scope) -> None:
+        """Use a scope everywhere; another company is shown as it was left."""
+        door = self.shared.door
+        if door is None or scope.company_id == self._company:
+            self._settle(replace(self.shared, scope=scope))
+            return
+
+        def enter(company: CompanyView) -> None:
+            self._enter(self.shared, self._door(door.service, company))
+
+        self._opening.latest(lambda: door.service.company(scope.company_id), enter, self._failed)
+
+    def choose(self, *, filter_line: str | None = None, binding_key: str | None = None) -> None:
+        """Use another filter line, binding, or both; an empty binding is the resolved one."""
+        wanted = self.shared
+        if filter_line is not None:
+            self.session = self.session.with_filter(filter_line)
+            wanted = replace(
+                wanted,
+                filter=_filter_of(filter_line, wanted),
+                filter_line=filter_line,
+                filters=self.session.filters,
+            )
+        if binding_key is not None:
+            wanted = replace(wanted, binding_key=binding_key or None)
+        if wanted != self.shared:
+            self._settle(wanted)
+
+    def resolve_again(self) -> None:
+        """Read bindings and targets again."""
+        self._settle(self.shared)
+
+    def _settle(self, wanted: Shared) -> None:
+        """Resolve the binding of a new state, then hand all of it down at once."""
+        door = wanted.door
+        if door is None:
+            self._set(wanted)
+            return
+        self._resolving.latest(lambda: _resolve(door, wanted), self._settled, self._failed)
+
+    def _settled(self, shared: Shared) -> None:
+        self._set(shared)
+        self.check_health()
+
+    def check_health(self) -> None:
+        """Ask the active binding for its health in the background."""
+        door, resolution = self.shared.door, self.shared.resolution
+        if door is None or resolution is None:
+            return
+        key = resolution.binding_key
+        self._checking.latest(
+            lambda: door.service.health(door.caller, key), self._checked, self._failed
+        )
+
+    def _checked(self, health: BindingHealth) -> None:
+        if self.shared.resolution and self.shared.resolution.binding_key == health.key:
+            self._set(replace(self.shared, health=health))
+
+    def _set(self, shared: Shared) -> None:
+        self.shared = shared
+        self._share(shared)
+
+    def remember(self, screen: str, theme: str) -> None:
+        """Note in the session where the person is."""
+        shared = self.shared
+        if shared.door is None:
+            return
+        here = CompanySession(
+            screen=screen,
+            scope=shared.scope,
+            filter_line=shared.filter_line,
+            binding_key=shared.binding_key,
+        )
+        self.session = self.session.model_copy(
+            update={
+                "company": self._company,
+                "theme": theme,
+                "companies": {**self.session.companies, self._company: here},
+            }
+        )
+
+    async def close(self) -> None:
+        """Keep the session and close the service."""
+        if self.shared.door is None:
+            return
+        try:
+            await asyncio.to_thread(save_session, self._paths.session_file, self.session)
+        except Invalid as error:
+            _log.warning("%s", error)
+        await self.shared.door.service.close()
+
+
+def _read_session(paths: Paths) -> tuple[Session, str]:
+    try:
+        return load_session(paths.session_file), ""
+    except Invalid as error:
+        return Session(), str(error)
+
+
+def _pick(companies: tuple[CompanyView, ...], wanted: str) -> CompanyView:
+    """Return the company that was asked for by id or name, else the first."""
+    for company in companies:
+        if wanted in (company.company_id, company.name):
+            return company
+    if wanted and companies:
+        names = ", ".join(one.name for one in companies[:5])
+        raise NotFound(f"There is no company {wanted!r}; there are {names}.")
+    if not companies:
+        raise NotFound("There is no company yet; run `memtui demo` or add one.")
+    return companies[0]
+
+
+def _filter_of(line: str, shared: Shared) -> Filter:
+    """Return the filter of a line; a remembered line that no longer parses narrows nothing."""
+    try:
+        return parse_filter(
+            line, now=shared.clock(), **({"zone": shared.zone} if shared.zone else {})
+        )
+    except Invalid:
+        return Filter()
+
+
+async def _resolve(door: Door, wanted: Shared) -> Shared:
+    bindings = tuple(await door.service.bindings(door.caller))
+    key = wanted.filter.binding_key or wanted.binding_key
+    if key not in {one.key for one in bindings}:
+        key = None
+    try:
+        resolution = await door.service.resolve(door.caller, wanted.record_scope, key)
+    except MemtuiError as error:
+        return replace(
+            wanted,
+            bindings=bindings,
+            resolution=None,
+            resolution_problem=str(error),
+            binding=None,
+            health=None,
+        )
+    return _resolved(wanted, bindings, resolution)
+
+
+def _resolved(wanted: Shared, bindings: tuple[BindingView, ...], resolution: Resolution) -> Shared:
+    same = wanted.resolution is not None and wanted.resolution.binding_key == resolution.binding_key
+    return replace(
+        wanted,
+        bindings=bindings,
+        resolution=resolution,
+        resolution_problem="",
+        binding=next((one for one in bindings if one.key == resolution.binding_key), None),
+        health=wanted.health if same else None,
+    )

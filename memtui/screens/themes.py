@@ -1,0 +1,67 @@
+"""Two themes of our own and one that uses the terminal's own colours."""
+
+from __future__ import annotations
+
+from textual.theme import BUILTIN_THEMES, Theme
+
+DEFAULT = "memtui"
+LIGHT = "memtui-light"
+ANSI = "ansi"
+
+
+def own_themes() -> list[Theme]:
+    """Return the themes that are registered beside Textual's."""
+    dark = Theme(
+        name=DEFAULT,
+        primary="#7aa2f7",
+        secondary="#7dcfff",
+        accent="#e0af68",
+        warning="#e0af68",
+        error="#f7768e",
+        success="#9ece6a",
+        foreground="#c8d0e8",
+        background="#15171f",
+        surface="#1b1e29",
+        panel="#262a38",
+        dark=True,
+        variables={"block-cursor-background": "#33405f", "block-cursor-foreground": "#ffffff"},
+    )
+    light = Theme(
+        name=LIGHT,
+        primary="#2e5cb8",
+        secondary="#0f7f9c",
+        accent="#8f5a00",
+        warning="#8f5a00",
+        error="#b3243c",
+        success="#3c7a1e",
+        foreground="#23283a",
+        background="#fafafc",
+        surface="#f0f1f6",
+        panel="#e2e5ee",
+        dark=False,
+        variables={"block-cursor-background": "#cfdcf7", "block-cursor-foreground": "#10131c"},
+    )
+    base = BUILTIN_THEMES["ansi-dark"]
+    ansi = Theme(
+        name=ANSI,
+        ansi=True,
+        primary=base.primary,
+        secondary=base.secondary,
+        accent="ansi_magenta",
+        warning=base.warning,
+        error=base.error,
+        success=base.success,
+        foreground=base.foreground,
+        background=base.background,
+        surface=base.surface,
+        panel=base.panel,
+        boost=base.boost,
+        dark=True,
+        variables=dict(base.variables),
+    )
+    return [dark, light, ansi]
+
+
+def known(name: str, registered: list[str]) -> str:
+    """Return the theme to use: the one named if it is registered, else our own."""
+    return name if name in registered else DEFAULT

@@ -1,0 +1,131 @@
+"""The one helper that runs work behind a pane, so that the screen never waits.
+
+For a screen author: make one `Background` for each pane that loads on its own, in `__init__`:
+
+    self._page = Background(self, "page")
+
+Work is given as a function without arguments that returns an awaitable.
+
+Reading: `self._page.latest(lambda: service.browse(caller, request), self._show, self._show_error)`.
+Only the newest call of this pane delivers: an older one is cancelled, and if its result arrives
+all the same it is dropped by its generation number.
+
+Changing: `self._page.every(lambda: service.forget(caller, request), self._gone, self._show_error)`.
+A change is never cancelled by another and each delivers.
+
+Both callbacks run on the event loop, and only while the pane is mounted. `failed` gets one of the
+contract's errors with a sentence to show; anything else that went wrong is logged and comes as
+`Unexpected`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
+from typing import TypeVar
+
+from textual.dom import DOMNode
+from textual.worker import Worker
+
+from memtui.contract import MemtuiError
+
+T = TypeVar("T")
+Work = Callable[[], Awaitable[T]]
+
+_log = logging.getLogger(__name__)
+
+
+class Unexpected(MemtuiError):
+    """A fault of memtui itself; the log has its traceback."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(
+            f"Something went wrong inside memtui ({type(error).__name__}); the log tells more."
+        )
+
+
+class Background:
+    """Owns the background work of one pane of `owner`."""
+
+    def __init__(self, owner: DOMNode, name: str) -> None:
+        self._owner = owner
+        self._name = name
+        self._generation = 0
+        self._reading: Worker[None] | None = None
+
+    @property
+    def generation(self) -> int:
+        """The number of the newest read."""
+        return self._generation
+
+    @property
+    def busy(self) -> bool:
+        """Whether the newest read is still running."""
+        return self._reading is not None and not self._reading.is_finished
+
+    def latest(
+        self,
+        work: Work[T],
+        done: Callable[[T], None],
+        failed: Callable[[MemtuiError], None],
+    ) -> None:
+        """Run a read; deliver its outcome unless a newer one was begun meanwhile."""
+        self._generation += 1
+        mine = self._generation
+        if self._reading is not None:
+            self._reading.cancel()
+        self._reading = self._start(
+            partial(_guard, work, done, failed, lambda: mine == self._generation and self._alive),
+            "read",
+        )
+
+    def every(
+        self,
+        work: Work[T],
+        done: Callable[[T], None],
+        failed: Callable[[MemtuiError], None],
+    ) -> None:
+        """Run a change; it is never cancelled for another, and its outcome is always delivered."""
+        self._start(partial(_guard, work, done, failed, lambda: self._alive), "change")
+
+    def forget(self) -> None:
+        """Cancel the newest read and deliver nothing of it."""
+        self._generation += 1
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    @property
+    def _alive(self) -> bool:
+        return self._owner.is_attached
+
+    def _start(self, work: Callable[[], Coroutine[None, None, None]], sort: str) -> Worker[None]:
+        group = f"{self._name}:{sort}"
+        return self._owner.run_worker(
+            work, name=group, group=group, exclusive=False, exit_on_error=True
+        )
+
+
+async def _guard(
+    work: Work[T],
+    done: Callable[[T], None],
+    failed: Callable[[MemtuiError], None],
+    wanted: Callable[[], bool],
+) -> None:
+    try:
+        result = await work()
+    except asyncio.CancelledError:
+        raise
+    except MemtuiError as error:
+        if wanted():
+            failed(error)
+        return
+    except Exception as error:  # noqa: BLE001 - the boundary where a fault becomes one sentence
+        _log.exception("Unexpected error in background work.", exc_info=error)
+        if wanted():
+            failed(Unexpected(error))
+        return
+    if wanted():
+        done(result)

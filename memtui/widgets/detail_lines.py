@@ -1,0 +1,161 @@
+"""The lines that details are made of; pure, everything foreign made visible."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime, tzinfo
+from itertools import groupby
+from typing import NamedTuple
+
+from textual.content import Content
+
+from memtui.contract import Record, Scope
+from memtui.store.operation import Operation
+from memtui.widgets import format as fmt
+from memtui.widgets.differences import DiffLine, diff
+from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, hanging, line, lines
+
+LABEL_CELLS = 10
+_TONES = {"success": OK, "warning": WARN, "error": BAD}
+_DIFF_LINES = 60
+_SCOPE_WORDS = {
+    "project_id": "project",
+    "agent_id": "agent",
+    "subject_id": "subject",
+    "issue_id": "issue",
+    "run_id": "run",
+}
+SEPARATOR = " · "
+
+
+class Labelled(NamedTuple):
+    """A value behind its dim name; where it wraps, its lines stay in their column."""
+
+    label: str
+    value: Content
+    most: int = 0
+    """Lines it may take; 0 for as many as it needs."""
+
+
+Line = Content | Labelled
+
+
+def labelled(label: str, value: Content | str, *, most: int = 0) -> Labelled:
+    """Return a value behind its name."""
+    return Labelled(label, value if isinstance(value, Content) else display(value), most)
+
+
+def heading(title: str, note: str = "") -> Content:
+    """Return a section's title."""
+    return line(display(title, style=STRONG), display(note, style=DIM), gap="  ")
+
+
+def outcome_words(operation: Operation) -> Content:
+    """Return symbol and word of how an operation ended."""
+    ended = fmt.outcome(operation.status)
+    return Content.styled(f"{ended.symbol} {ended.word}", _TONES[ended.tone])
+
+
+def scope_words(scope: Scope) -> str:
+    """Return whose memory it is: `project mech-fighters · agent coding`, or the whole company."""
+    parts = [
+        f"{word} {value.removeprefix(f'{word}-')}"
+        for name, word in _SCOPE_WORDS.items()
+        if (value := getattr(scope, name))
+    ]
+    return SEPARATOR.join(parts) or f"company {scope.company_id}"
+
+
+def actor(operation: Operation) -> str:
+    """Return who did it: the person, else the agent in whose scope it was done."""
+    sort, _, name = operation.principal.rpartition(":")
+    return name if sort == "user" else operation.scope.agent_id or name
+
+
+def who_and_when(operation: Operation, now: datetime) -> str:
+    """Return `12 d ago by coding, run 4101` for an operation."""
+    words = f"{fmt.since(operation.started_at, now)} by {actor(operation)}"
+    run_id = operation.scope.run_id
+    return f"{words}, run {run_id.removeprefix('run-')}" if run_id else words
+
+
+def record_name(record: Record) -> str:
+    """Return a record's title, or the first line of its text."""
+    return record.title or next((part for part in record.text.splitlines() if part.strip()), "")
+
+
+def record_words(record: Record) -> str:
+    """Return a record's text on one line."""
+    return " ".join(record.text[:2_000].split())
+
+
+def diff_lines(before: str | None, after: str | None) -> Iterator[Content]:
+    """Yield what changed, signs first, changed words emphasised; stretches that stayed are cut."""
+    shown = 0
+    for same, group in groupby(diff(before, after), key=lambda one: one.sign == " "):
+        stretch = list(group)
+        if same and len(stretch) > 4:
+            yield from map(_diff_line, stretch[:1])
+            yield Content.styled(f"  … {fmt.counted(len(stretch) - 2, 'line')} as before", DIM)
+            stretch = stretch[-1:]
+        for one in stretch:
+            if shown == _DIFF_LINES:
+                yield Content.styled("  … the rest of the change is not shown", DIM)
+                return
+            shown += 1
+            yield _diff_line(one)
+
+
+def _diff_line(one: DiffLine) -> Content:
+    style = {"-": BAD, "+": OK}.get(one.sign, DIM)
+    parts = [
+        display(text, limit=2_000, style=f"{style} underline" if changed else style)
+        for text, changed in one.parts
+    ]
+    return Content.styled(f"{one.sign} ", style) + Content("").join(parts)
+
+
+def usage_lines(operation: Operation) -> Iterator[Line]:
+    """Yield tokens and cost together, then each row where there are several."""
+    if not operation.usage:
+        yield labelled("cost", Content.styled("nothing was reported", DIM))
+        return
+    yield labelled("tokens", fmt.tokens(operation.usage))
+    cost = fmt.operation_cost(operation)
+    yield labelled("cost", display(cost, style=WARN if operation.unpriced else ""))
+    for row in operation.usage:
+        model = f" {row.model}" if row.model else ""
+        spent = fmt.money(row.cost_usd, unpriced=row.cost_usd is None)
+        words = [f"{row.provider}{model}", fmt.tokens([row]), spent]
+        if row.latency_ms is not None:
+            words.append(fmt.duration(row.latency_ms))
+        yield labelled("", display(SEPARATOR.join(words), style=DIM))
+
+
+def moment(value: datetime | None, now: datetime, zone: tzinfo | None) -> str:
+    """Return a moment exactly and how far it is from now."""
+    return f"{fmt.exact(value, zone)} ({fmt.since(value, now)})" if value else "unknown"
+
+
+def joined(blocks: Iterable[Sequence[Line]], width: int) -> Content:
+    """Put the lines of each block under each other, a blank line between blocks."""
+    gap = Content("\n\n")
+    return gap.join([_block(block, max(width, LABEL_CELLS * 2)) for block in blocks if block])
+
+
+def _block(block: Sequence[Line], width: int) -> Content:
+    return lines(
+        one
+        if isinstance(one, Content)
+        else hanging(_lead(one.label), one.value, width, most=one.most)
+        for one in block
+    )
+
+
+def _lead(label: str) -> Content:
+    return Content.styled(f"{label:<{LABEL_CELLS}} ", DIM)
+
+
+def key_hint(key: str, what: str) -> Content:
+    """Return a key and what it does here."""
+    return Content.styled(key, ACCENT) + Content.styled(f" {what}", DIM)

@@ -1,0 +1,91 @@
+"""The one way foreign text reaches the screen, and the one way a toast is shown.
+
+For a screen author: everything a provider, a file, a model or a user wrote goes through `display`
+before it is given to a widget, and every toast through `toast`. Neither ever reads markup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
+
+from textual.content import Content
+
+from memtui.visible import visible
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.widget import Widget
+
+LONGEST = 20_000
+"""Characters of one text that are ever laid out; the rest is counted, not drawn."""
+
+DIM = "dim"
+ACCENT = "$text-accent"
+OK = "$text-success"
+WARN = "$text-warning"
+BAD = "$text-error"
+STRONG = "bold"
+"""Style words for `display`; each is a theme variable or an attribute, never a colour."""
+
+_SEVERITY = Literal["information", "warning", "error"]
+
+
+def display(
+    text: str | None, *, limit: int | None = None, style: str = "", keep_newlines: bool = False
+) -> Content:
+    """Return `text` as content that shows control characters, escapes and markup as they are.
+
+    `limit` cuts after that many characters; without one, past `LONGEST` the rest is only counted.
+    """
+    if not text:
+        return Content("")
+    if limit is None and len(text) > LONGEST:
+        rest = Content.styled(f" … {len(text) - LONGEST:,} more characters", DIM)
+        return display(text[:LONGEST], style=style, keep_newlines=keep_newlines) + rest
+    return Content.styled(visible(text, limit=limit, keep_newlines=keep_newlines), style)
+
+
+def line(*parts: Content | str | None, gap: str = " ") -> Content:
+    """Join parts with `gap`, leaving out the empty; a plain string is made safe."""
+    shown = [part if isinstance(part, Content) else display(part) for part in parts if part]
+    return Content(gap).join(shown)
+
+
+def hanging(lead: Content, text: Content, width: int, *, most: int = 0) -> Content:
+    """Put `text` behind `lead`, wrapped to `width` cells with its lines under each other.
+
+    `most` cuts after that many lines; `width` 0 does not wrap.
+    """
+    room = width - lead.cell_length
+    if room < 8:
+        return lead + text
+    if most == 1:
+        return lead + text.truncate(room, ellipsis=True)
+    wrapped = text.wrap(room)
+    if most and len(wrapped) > most:
+        wrapped = [*wrapped[: most - 1], wrapped[most - 1].rstrip().truncate(room - 1) + "…"]
+    return lead + Content(f"\n{' ' * lead.cell_length}").join(wrapped)
+
+
+def lines(parts: Iterable[Content]) -> Content:
+    """Put one content on each line."""
+    return Content("\n").join(parts)
+
+
+def toast(
+    node: Widget | App[Any],
+    message: str,
+    *,
+    title: str = "",
+    severity: _SEVERITY = "information",
+    timeout: float | None = None,
+) -> None:
+    """Show a toast; the message is shown as it is written, whatever it holds."""
+    node.notify(
+        visible(message, limit=500),
+        title=visible(title, limit=100),
+        severity=severity,
+        timeout=timeout,
+        markup=False,
+    )

@@ -1,0 +1,134 @@
+"""The filter line: one input, its history, how many rows match, and its error under it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
+from textual.widgets import Input, Static
+
+from memtui.contract import Invalid
+from memtui.filters import parse_filter
+from memtui.widgets.display import ACCENT, BAD, DIM, display
+from memtui.widgets.keys import bindings_for
+
+PLACEHOLDER = "agent:coding type:write since:7d words"
+
+
+class FilterLine(Vertical):
+    """Takes a filter; posts `Applied` with a line that parses, `Left` when done with it.
+
+    `history` is the lines applied before, the newest last. `count` is shown at the right end.
+    """
+
+    ACTION_GROUP = "filter"
+    BINDINGS = bindings_for("filter")
+
+    count: reactive[str] = reactive("")
+    error: reactive[str] = reactive("")
+
+    class Applied(Message):
+        """A filter line that parses was entered."""
+
+        def __init__(self, line: str) -> None:
+            super().__init__()
+            self.line = line
+
+    class Left(Message):
+        """The person is done with the line."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
+        super().__init__(id=id)
+        self.history: tuple[str, ...] = ()
+        self._back = 0
+        self._draft = ""
+
+    def compose(self) -> ComposeResult:
+        """Lay out the sign, the input, the count and the error."""
+        with Horizontal(id="filter-row"):
+            yield Static(Content.styled("/", f"bold {ACCENT}"), id="filter-sign")
+            yield Input(placeholder=PLACEHOLDER, compact=True, id="filter-input")
+            yield Static(id="filter-count")
+        yield Static(id="filter-error")
+
+    @property
+    def _input(self) -> Input:
+        return self.query_one("#filter-input", Input)
+
+    def show_line(self, text: str) -> None:
+        """Show the filter in force, unless the person is writing another."""
+        if self.is_mounted and not self._input.has_focus and self._input.value != text:
+            self._input.value = text
+            self.error = ""
+
+    def enter(self) -> None:
+        """Put the cursor into the line."""
+        self._back, self._draft = 0, self._input.value
+        self._input.focus()
+
+    def watch_count(self, count: str) -> None:
+        """Draw the count."""
+        if self.is_mounted:
+            self.query_one("#filter-count", Static).update(display(count, style=DIM))
+
+    def watch_error(self, error: str) -> None:
+        """Show the error under the line, or close the gap."""
+        if self.is_mounted:
+            place = self.query_one("#filter-error", Static)
+            place.update(display(f"✗ {error}" if error else "", limit=400, style=BAD))
+            place.display = bool(error)
+
+    def on_mount(self) -> None:
+        """Start without an error line."""
+        self.watch_error("")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Take an old error away while the person writes."""
+        event.stop()
+        self.error = ""
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Apply what is written."""
+        event.stop()
+        self.action_apply()
+
+    def action_apply(self) -> None:
+        """Apply the line if it parses, else say what is wrong with it."""
+        text = self._input.value.strip()
+        try:
+            parse_filter(text, now=datetime.now(UTC))
+        except Invalid as error:
+            self.error = str(error)
+            return
+        self.post_message(self.Applied(text))
+        self.post_message(self.Left())
+
+    def action_leave(self) -> None:
+        """Clear the line and its filter; leave it if it is empty already."""
+        if self._input.value:
+            self._input.value = ""
+            self.post_message(self.Applied(""))
+        else:
+            self.post_message(self.Left())
+
+    def action_previous(self) -> None:
+        """Show the filter used before."""
+        self._step(1)
+
+    def action_next(self) -> None:
+        """Show the filter used after, and at last what was being written."""
+        self._step(-1)
+
+    def _step(self, by: int) -> None:
+        back = min(max(self._back + by, 0), len(self.history))
+        if back == self._back:
+            return
+        if self._back == 0:
+            self._draft = self._input.value
+        self._back = back
+        self._input.value = self.history[-back] if back else self._draft
+        self._input.cursor_position = len(self._input.value)

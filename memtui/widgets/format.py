@@ -1,0 +1,218 @@
+"""How values read on screen: times, money, counts, sources and outcomes, as pure functions.
+
+Strings that come from outside are returned as they are; the caller shows them through `display()`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from datetime import datetime, tzinfo
+from decimal import Decimal
+from typing import NamedTuple
+
+from memtui.contract import Location, OperationStatus, SourceKind, SourceRef, Usage
+from memtui.store.operation import Operation
+
+_SPANS = (
+    (365 * 86_400, "y"),
+    (30 * 86_400, "m"),
+    (86_400, "d"),
+    (3_600, "h"),
+    (60, "min"),
+)
+_FILE_LINE = re.compile(r"(?P<path>.+?):(?P<line>\d{1,9})")
+
+
+class Outcome(NamedTuple):
+    """How an operation ended: one symbol, one word, and the tone it is coloured in."""
+
+    symbol: str
+    word: str
+    tone: str
+
+
+_OUTCOMES = {
+    OperationStatus.OK: Outcome("✓", "ok", "success"),
+    OperationStatus.ERROR: Outcome("✗", "failed", "error"),
+    OperationStatus.DENIED: Outcome("⊘", "denied", "warning"),
+    OperationStatus.CONFLICT: Outcome("≠", "conflict", "warning"),
+    OperationStatus.UNKNOWN: Outcome("?", "unknown outcome", "warning"),
+}
+
+
+def outcome(status: OperationStatus) -> Outcome:
+    """Return the symbol, word and tone of a status."""
+    return _OUTCOMES[status]
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """Return the distance in the largest whole unit: `12 s`, `5 min`, `3 h`, `12 d`, `2 m`, `1 y`.
+
+    A moment ahead of `now` reads `in 3 d`; none at all is a dash.
+    """
+    if moment is None:
+        return "–"
+    seconds = int((now - moment).total_seconds())
+    span = abs(seconds)
+    unit_seconds, unit = next((pair for pair in _SPANS if span >= pair[0]), (1, "s"))
+    shown = f"{span // unit_seconds} {unit}"
+    return f"in {shown}" if seconds < 0 else shown
+
+
+def since(moment: datetime | None, now: datetime) -> str:
+    """Return `ago` as part of a sentence: `3 h ago`, `in 3 d`, `at an unknown time`."""
+    if moment is None:
+        return "at an unknown time"
+    shown = ago(moment, now)
+    return shown if shown.startswith("in ") else f"{shown} ago"
+
+
+def exact(moment: datetime | None, zone: tzinfo | None = None) -> str:
+    """Return the moment to the second in `zone` (None: the system's), with the zone's name."""
+    if moment is None:
+        return "unknown"
+    return moment.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S %Z").rstrip()
+
+
+def count(number: int) -> str:
+    """Return a whole number with thousands separators."""
+    return f"{number:,}"
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return `1 record`, `3 records`; `plural` where an s is not enough."""
+    return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
+
+
+def of_total(shown: int, total: int | None, *, at_least: bool = False) -> str:
+    """Return `41 of 12,204`; `214 of ≥ 1,000` where the total may be larger, `214+` if unknown."""
+    if total is None:
+        return f"{count(shown)}+" if at_least else count(shown)
+    return f"{count(shown)} of {'≥ ' if at_least else ''}{count(max(total, shown))}"
+
+
+def money(amount: Decimal | None, *, unpriced: bool = False) -> str:
+    """Return US dollars with the unit, exact to the last digit that is not zero.
+
+    No amount is `unpriced` if something had no price, else a dash; zero is a dash too. An amount
+    of which a part is unpriced says so: `$0.02 + unpriced`.
+    """
+    if not amount:
+        return "unpriced" if unpriced else "–"
+    digits = f"{amount.normalize():f}"
+    whole, _, fraction = digits.partition(".")
+    shown = f"${int(whole):,}.{fraction.ljust(2, '0')}"
+    return f"{shown} + unpriced" if unpriced else shown
+
+
+def short_money(amount: Decimal | None, *, unpriced: bool = False) -> str:
+    """Return money for a column, two significant digits; a `+` marks an unpriced part."""
+    if not amount:
+        return "unpriced" if unpriced else "–"
+    if amount >= 1:
+        shown = f"${amount:,.2f}"
+    else:
+        shown = f"${float(f'{amount:.2g}'):.10f}".rstrip("0")
+        shown = shown + "0" if shown[-2] == "." else shown
+    return shown + "+" if unpriced else shown
+
+
+def duration(milliseconds: float | None) -> str:
+    """Return `18 ms`, `2.0 s` or `3 min 20 s`; a dash where it is not known."""
+    if milliseconds is None:
+        return "–"
+    if milliseconds < 1_000:
+        return f"{milliseconds:.1f} ms" if 0 < milliseconds < 10 else f"{milliseconds:.0f} ms"
+    seconds = milliseconds / 1_000
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{int(seconds // 60)} min {int(seconds % 60)} s"
+
+
+def tokens(usage: Iterable[Usage]) -> str:
+    """Return the tokens of all rows together: `212 in · 0 out · 40 embedding`."""
+    rows = list(usage)
+    read = sum(row.input_tokens for row in rows)
+    written = sum(row.output_tokens for row in rows)
+    embedded = sum(row.embedding_tokens for row in rows)
+    return f"{count(read)} in · {count(written)} out · {count(embedded)} embedding"
+
+
+def operation_cost(operation: Operation) -> str:
+    """Return what an operation cost, exactly, with an unpriced part named."""
+    return money(operation.cost_usd, unpriced=operation.unpriced)
+
+
+def score(value: float | None) -> str:
+    """Return a relevance to three places; a dash where the provider gives none."""
+    return "–" if value is None else f"{value:.3f}"
+
+
+def reads(times: int, last_at: datetime | None, now: datetime) -> str:
+    """Return how often a record was returned and when last: `31× 3 h`, or `never`."""
+    return f"{count(times)}× {ago(last_at, now)}" if times else "never"
+
+
+def digest(value: str) -> str:
+    """Return the first twelve characters of a digest."""
+    return value[:12]
+
+
+def source_line(source: SourceRef | None) -> str:
+    """Return where something comes from in a few words: `ISS-31 comment 2`, `run 4412`."""
+    if source is None:
+        return "no source"
+    return _source_words(source) or source.kind.value.replace("_", " ")
+
+
+def _source_words(source: SourceRef) -> str:
+    words = {
+        SourceKind.ISSUE_COMMENT: _issue_part(source.issue_id, "comment", source.comment_id),
+        SourceKind.ISSUE_DOCUMENT: _issue_part(source.issue_id, "document", source.document_key),
+        SourceKind.ISSUE: _issue_part(source.issue_id, "", None),
+        SourceKind.RUN: _named("run", source.run_id),
+        SourceKind.ACTIVITY: _named("activity", source.activity_id),
+        SourceKind.EXTERNAL_DOCUMENT: reference(source.external_ref or ""),
+        SourceKind.MANUAL_NOTE: "manual note",
+    }
+    return words[source.kind]
+
+
+def _named(word: str, identifier: str | None) -> str:
+    return f"{word} {_bare(identifier, word)}" if identifier else ""
+
+
+def _issue_part(issue_id: str | None, part: str, part_id: str | None) -> str:
+    issue = "" if issue_id is None else f"issue {issue_id}" if issue_id.isdigit() else issue_id
+    detail = _named(part, part_id) or part
+    return f"{issue} {detail}".strip()
+
+
+def _bare(identifier: str, word: str) -> str:
+    """Return the id without a leading word that is said already: `run-4412` → `4412`."""
+    head, _, tail = identifier.partition("-")
+    return tail if tail and head.lower() == word else identifier
+
+
+def reference(external: str) -> str:
+    """Return an outside reference briefly: host and path of a URL, name and line of a file."""
+    if "://" in external:
+        return external.partition("://")[2].rstrip("/")
+    place = parse_place(external)
+    return place_line(place) if place else external
+
+
+def parse_place(external: str) -> Location | None:
+    """Return the file (and line) that a reference names; None where it is a URL."""
+    if "://" in external:
+        return None
+    if found := _FILE_LINE.fullmatch(external):
+        return Location(path=found["path"], line=max(int(found["line"]), 1))
+    return Location(path=external)
+
+
+def place_line(location: Location) -> str:
+    """Return `facts.md:7`; the line is left out where it is the first."""
+    name = location.path.replace("\\", "/").rstrip("/").rpartition("/")[2] or location.path
+    return f"{name}:{location.line}" if location.line > 1 else name

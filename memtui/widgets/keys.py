@@ -1,0 +1,25 @@
+"""From the registry of actions to Textual's key bindings."""
+
+from __future__ import annotations
+
+from textual.binding import Binding, BindingType
+
+from memtui.actions import actions_of
+
+
+def bindings_for(group: str) -> list[BindingType]:
+    """Return the bindings of a group, for the `BINDINGS` of its screen or widget.
+
+    Each binding's id is the action's id, so that the keymap can move it.
+    """
+    return [
+        Binding(
+            ",".join(action.keys),
+            action.verb,
+            action.label,
+            id=action.id,
+            tooltip=action.description,
+            show=False,
+        )
+        for action in actions_of(group)
+    ]

@@ -1,0 +1,278 @@
+"""One operation whole: what was asked, where from, what came back, what it cost, why so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, tzinfo
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from memtui.contract import OperationStatus, Record
+from memtui.service.answers import Change
+from memtui.store.operation import Operation, OperationHandle
+from memtui.widgets import format as fmt
+from memtui.widgets.detail_lines import (
+    SEPARATOR,
+    Line,
+    diff_lines,
+    heading,
+    joined,
+    key_hint,
+    labelled,
+    moment,
+    outcome_words,
+    record_words,
+    scope_words,
+    usage_lines,
+)
+from memtui.widgets.detail_pane import DetailPane
+from memtui.widgets.display import DIM, STRONG, WARN, display, line
+from memtui.widgets.keys import bindings_for
+
+_TEXTS = ("query", "content", "text")
+_SAID_BELOW = frozenset({"record_ids", "content_chars", "content_sha256"})
+_MOST_HANDLES = 50
+
+
+@dataclass(frozen=True, slots=True)
+class OperationView:
+    """What the detail shows; `records` fills up while the handles' texts are fetched."""
+
+    operation: Operation
+    now: datetime
+    zone: tzinfo | None = None
+    records: Mapping[str, Record | str] = field(default_factory=dict)
+    """By record id: the record, or a sentence that says why there is none."""
+    changes: tuple[Change, ...] = ()
+    checked: str = ""
+    """What the provider said when it was asked whether an unknown outcome happened."""
+
+
+def head(view: OperationView, width: int) -> Content:
+    """Return everything above the handles."""
+    operation = view.operation
+    title = line(
+        display(operation.operation_type.value, style=STRONG),
+        display(f"#{operation.seq:,}", style=DIM),
+        outcome_words(operation),
+        gap="  ",
+    )
+    when = display(
+        f"{moment(operation.started_at, view.now, view.zone)}{SEPARATOR}"
+        f"{fmt.duration(operation.latency_ms)}",
+        style=DIM,
+    )
+    blocks: list[list[Line]] = [
+        [title, when],
+        list(_asked(operation)),
+        list(_ending(view)),
+        _origin(operation),
+    ]
+    return joined(blocks, width)
+
+
+def _asked(operation: Operation) -> Iterator[Line]:
+    rest = []
+    for name, value in operation.request.items():
+        if value in (None, "", [], {}) or (name in _SAID_BELOW and operation.handles):
+            continue
+        if name in _TEXTS and isinstance(value, str):
+            yield display(f"“{value}”", limit=4_000, keep_newlines=True)
+        else:
+            words = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+            rest.append(f"{name.replace('_', ' ')} {words}")
+    if rest:
+        yield display(SEPARATOR.join(rest), limit=2_000, style=DIM)
+
+
+def _ending(view: OperationView) -> Iterator[Line]:
+    operation = view.operation
+    if operation.error_message:
+        yield display(operation.error_message, limit=2_000, style=WARN)
+    if operation.status is OperationStatus.UNKNOWN:
+        if view.checked:
+            yield display(view.checked, limit=2_000, style=STRONG)
+        else:
+            yield Content.styled("It was begun, and nobody saw its end.", WARN)
+            yield key_hint("c", "ask the provider whether it happened")
+    if operation.undoes:
+        yield labelled("takes back", operation.undoes)
+
+
+def _origin(operation: Operation) -> list[Line]:
+    source = display(fmt.source_line(operation.source))
+    rows: list[Line] = [
+        labelled("source", line(source, key_hint("o", "open") if operation.source else None)),
+        labelled("scope", scope_words(operation.scope)),
+        labelled("by", f"{operation.principal} at {operation.door}"),
+    ]
+    if operation.binding_key:
+        provider = f" ({operation.provider_key})" if operation.provider_key else ""
+        rows.append(labelled("binding", f"{operation.binding_key}{provider}"))
+    if operation.binding_reason:
+        rows.append(labelled("why", operation.binding_reason))
+    return rows
+
+
+def foot(view: OperationView, width: int) -> Content:
+    """Return everything below the handles: changes, usage, and where it stands in the chain."""
+    operation = view.operation
+    chain: list[Line] = [
+        labelled("id", display(operation.operation_id, style=DIM)),
+        labelled(
+            "digest",
+            display(
+                f"{fmt.digest(operation.digest)} after {fmt.digest(operation.previous_digest)}",
+                style=DIM,
+            ),
+        ),
+    ]
+    return joined([*map(_change, view.changes), list(usage_lines(operation)), chain], width)
+
+
+def _change(change: Change) -> list[Line]:
+    record = change.after or change.before
+    if record is None:
+        return []
+    words = "changed" if change.before and change.after else "added" if change.after else "removed"
+    before = change.before.text if change.before else None
+    after = change.after.text if change.after else None
+    return [
+        heading(words, record.handle.provider_record_id),
+        *diff_lines(before, after),
+    ]
+
+
+def handles_title(operation: Operation) -> str:
+    """Return the line above the handles: `4 records returned`, and whether that was all."""
+    verb = "touched" if operation.operation_type.mutates else "returned"
+    words = f"{fmt.counted(operation.result_count, 'record')} {verb}"
+    return f"{words}, the provider cut the reply" if operation.capped else words
+
+
+def handle_lines(handle: OperationHandle, record: Record | str | None) -> Content:
+    """Return rank, score and text of a handle, its origin below."""
+    score = display(fmt.score(handle.score), style=DIM)
+    rank = display(f"{handle.rank:>3}", style=DIM)
+    ghost = Content.styled("ghost: forgotten and still there", WARN) if handle.ghost else None
+    if isinstance(record, Record):
+        text = display(record_words(record), limit=200)
+        place = fmt.place_line(record.location) if record.location else ""
+        below = SEPARATOR.join(filter(None, [fmt.source_line(record.source), place]))
+    else:
+        text = display(handle.provider_record_id, limit=200)
+        below = "enter reads it" if record is None else record
+    under = display(f"           {below}", limit=300, style=DIM)
+    return Content("\n").join([line(rank, score, text, ghost, gap="  "), under])
+
+
+class HandleList(OptionList):
+    """The records of an operation, to step through."""
+
+    ACTION_GROUP = "list"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
+
+    def action_down(self) -> None:
+        """Move to the next record."""
+        self.action_cursor_down()
+
+    def action_up(self) -> None:
+        """Move to the record before."""
+        self.action_cursor_up()
+
+    def action_top(self) -> None:
+        """Move to the first record."""
+        self.action_first()
+
+    def action_bottom(self) -> None:
+        """Move to the last record."""
+        self.action_last()
+
+    def action_open(self) -> None:
+        """Choose the record under the cursor."""
+        self.action_select()
+
+
+class OperationDetail(DetailPane):
+    """Shows an `OperationView`; `show` draws another, keeping the place in the handles."""
+
+    class RecordChosen(Message):
+        """A record of the operation was chosen."""
+
+        def __init__(self, handle: OperationHandle) -> None:
+            super().__init__()
+            self.handle = handle
+
+    def __init__(self, *, name: str | None = None) -> None:
+        super().__init__(name=name, id=name, classes="split-detail")
+        self._view: OperationView | None = None
+
+    def compose(self) -> ComposeResult:
+        """Lay out head, handles and foot."""
+        yield Static(id="operation-head")
+        yield Static(id="operation-handles-title")
+        yield HandleList(id="operation-handles", markup=False)
+        yield Static(id="operation-foot")
+
+    @property
+    def handle(self) -> OperationHandle | None:
+        """The handle under the cursor, while the handles have the focus."""
+        handles = self._handles
+        place = self.query_one(HandleList).highlighted
+        if place is None or not self.query_one(HandleList).has_focus:
+            return None
+        return handles[place] if place < len(handles) else None
+
+    @property
+    def _handles(self) -> Sequence[OperationHandle]:
+        return self._view.operation.handles[:_MOST_HANDLES] if self._view else ()
+
+    def show(self, view: OperationView | None) -> None:
+        """Draw a view; None empties the pane."""
+        before, self._view = self._view, view
+        same = before and view and before.operation.operation_id == view.operation.operation_id
+        title = self.query_one("#operation-handles-title", Static)
+        handles = self.query_one(HandleList)
+        place = handles.highlighted if same else None
+        if view is None:
+            self.query_one("#operation-head", Static).update("")
+            self.query_one("#operation-foot", Static).update("")
+        else:
+            self.query_one("#operation-head", Static).update(head(view, self._cells))
+            self.query_one("#operation-foot", Static).update(foot(view, self._cells))
+            title.update(heading(handles_title(view.operation)))
+        handles.set_options(
+            Option(handle_lines(handle, view.records.get(handle.provider_record_id)))
+            for handle in self._handles
+            if view is not None
+        )
+        handles.highlighted = place
+        handles.display = title.display = bool(self._handles)
+        if not same:
+            self.scroll_home(animate=False)
+
+    def on_resize(self) -> None:
+        """Lay out again for another width."""
+        self.show(self._view)
+
+    def enter(self) -> None:
+        """Take the focus, the handles first."""
+        handles = self.query_one(HandleList)
+        if self._handles:
+            handles.focus()
+            handles.highlighted = handles.highlighted or 0
+        else:
+            self.focus()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Tell which record was chosen."""
+        event.stop()
+        if event.option_index < len(self._handles):
+            self.post_message(self.RecordChosen(self._handles[event.option_index]))

@@ -1,0 +1,214 @@
+"""One record whole: its text, where it came from, who reads it, how it changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.widgets import Static
+
+from memtui.contract import Record, RecordVersion
+from memtui.service.answers import Change, HistoryAnswer, Provenance
+from memtui.store.operation import Operation
+from memtui.widgets import format as fmt
+from memtui.widgets.detail_lines import (
+    SEPARATOR,
+    Line,
+    diff_lines,
+    heading,
+    joined,
+    key_hint,
+    labelled,
+    moment,
+    outcome_words,
+    scope_words,
+    who_and_when,
+)
+from memtui.widgets.detail_pane import DetailPane
+from memtui.widgets.display import DIM, STRONG, WARN, display, line
+
+_SHOWN_RETRIEVALS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RecordView:
+    """What the detail shows; provenance and history come later than the record."""
+
+    record: Record
+    now: datetime
+    zone: tzinfo | None = None
+    ghost: bool = False
+    provenance: Provenance | None = None
+    history: HistoryAnswer | None = None
+    problem: str = ""
+    """Why provenance could not be read."""
+
+
+def record_content(view: RecordView, width: int) -> Content:
+    """Return everything about a record, the text first."""
+    record = view.record
+    return joined(
+        [
+            list(_head(view)),
+            [display(record.text, keep_newlines=True)],
+            list(_origin(view)),
+            list(_reads(view)),
+            list(_marks(view)),
+            list(_identity(record)),
+            list(_history(view)),
+        ],
+        width,
+    )
+
+
+def _head(view: RecordView) -> Iterator[Content]:
+    record = view.record
+    if record.title and record.title not in record.text[:2_000]:
+        yield display(record.title, limit=200, style=STRONG)
+    words = f"{record.kind}{SEPARATOR}{scope_words(record.scope)}"
+    yield display(words, limit=200, style=DIM)
+    if view.ghost:
+        yield Content.styled("ghost: it was forgotten, and the provider still returns it", WARN)
+
+
+def _origin(view: RecordView) -> Iterator[Line]:
+    record, story = view.record, view.provenance
+    written = story.written if story else None
+    if written is not None:
+        yield labelled("written", who_and_when(written, view.now))
+    else:
+        who = f" by {record.created_by}" if record.created_by else ""
+        outside = "" if story is None or story.mutations else ", outside of memtui"
+        yield labelled("written", f"{fmt.since(record.created_at, view.now)}{who}{outside}")
+    if record.source is not None:
+        yield labelled(
+            "from", line(display(fmt.source_line(record.source)), key_hint("o", "open"), gap="   ")
+        )
+    corrections = [one for one in (story.mutations if story else ()) if one != written]
+    for change in corrections[:3]:
+        yield labelled("", _mutation(change, view.now))
+    if len(corrections) > 3:
+        yield labelled("", display(f"{len(corrections) - 3} more, h shows them", style=DIM))
+    if record.location is not None:
+        place = display(fmt.place_line(record.location))
+        yield labelled("file", line(place, key_hint("O", "open"), gap="   "))
+
+
+def _mutation(operation: Operation, now: datetime) -> Content:
+    verb = display(f"{operation.operation_type.value} {who_and_when(operation, now)}")
+    return line(outcome_words(operation), verb)
+
+
+def _reads(view: RecordView) -> Iterator[Line]:
+    story = view.provenance
+    if view.problem:
+        yield labelled("read", display(view.problem, limit=400, style=WARN))
+    if story is None:
+        return
+    if not story.retrieval_count:
+        yield labelled("read", display("never returned by a query", style=DIM))
+        return
+    last = story.retrievals[0]
+    times = fmt.counted(story.retrieval_count, "query", "queries")
+    yield labelled("read", f"by {times}, last {fmt.since(last.at, view.now)} as #{last.rank}")
+    for one in story.retrievals[:_SHOWN_RETRIEVALS]:
+        ago = fmt.ago(one.at, view.now).rjust(6)
+        words = f"{ago}  #{one.rank:<3} {fmt.score(one.score):>6}  “{one.query}”"
+        yield labelled("", display(words, limit=160, style=DIM), most=1)
+    if story.retrieval_count > 1:
+        yield labelled("", key_hint("w", "go to one of them"))
+
+
+def _marks(view: RecordView) -> Iterator[Line]:
+    record = view.record
+    if record.topic:
+        yield labelled("topic", record.topic)
+    if record.tags:
+        yield labelled("tags", SEPARATOR.join(record.tags))
+    if record.pinned:
+        yield labelled("pinned", "⚑ yes")
+    if record.summary:
+        yield labelled("summary", display(record.summary, limit=2_000))
+    for label, value in (
+        ("expires", record.expires_at),
+        ("holds from", record.valid_from),
+        ("held until", record.valid_to),
+    ):
+        if value is not None:
+            over = value <= view.now and label != "holds from"
+            words = moment(value, view.now, view.zone)
+            yield labelled(label, display(words, style=WARN if over else ""))
+
+
+def _identity(record: Record) -> Iterator[Line]:
+    for label, value in (
+        ("id", record.handle.provider_record_id),
+        ("provider", record.handle.provider_key),
+        ("revision", fmt.digest(record.revision) if record.revision else ""),
+    ):
+        if value:
+            yield labelled(label, display(value, limit=300, style=DIM))
+
+
+def _history(view: RecordView) -> Iterator[Content]:
+    history = view.history
+    if history is None:
+        return
+    steps = len(history.changes) + len(history.versions)
+    yield heading("history", fmt.counted(steps, "step"))
+    for change in history.changes:
+        yield from _step(change, view)
+    if history.versions:
+        yield heading("as the provider remembers it")
+        yield from _versions(history.versions, view)
+
+
+def _step(change: Change, view: RecordView) -> Iterator[Content]:
+    operation = change.operation
+    yield line(
+        display(fmt.exact(operation.started_at, view.zone), style=DIM),
+        _mutation(operation, view.now),
+    )
+    yield from diff_lines(
+        change.before.text if change.before else None, change.after.text if change.after else None
+    )
+
+
+def _versions(versions: tuple[RecordVersion, ...], view: RecordView) -> Iterator[Content]:
+    older = [*[version.text for version in versions[1:]], None]
+    for version, before in zip(versions, older, strict=True):
+        since = fmt.exact(version.valid_from, view.zone) if version.valid_from else "before"
+        until = f" to {fmt.exact(version.valid_to, view.zone)}" if version.valid_to else " on"
+        by = f" by {version.created_by}" if version.created_by else ""
+        yield display(f"{since}{until}{by}", limit=200, style=DIM)
+        yield from diff_lines(before, version.text)
+
+
+class RecordDetail(DetailPane):
+    """Shows a `RecordView`."""
+
+    def __init__(self, *, name: str | None = None) -> None:
+        super().__init__(name=name, id=name, classes="split-detail")
+        self._shown = ""
+        self._view: RecordView | None = None
+
+    def compose(self) -> ComposeResult:
+        """Lay out the text."""
+        yield Static(id="record-content")
+
+    def show(self, view: RecordView | None) -> None:
+        """Draw a view; None empties the pane."""
+        self._view = view
+        content = Content("") if view is None else record_content(view, self._cells)
+        self.query_one("#record-content", Static).update(content)
+        shown = "" if view is None else view.record.handle.provider_record_id
+        if shown != self._shown:
+            self._shown = shown
+            self.scroll_home(animate=False)
+
+    def on_resize(self) -> None:
+        """Lay out again for another width."""
+        self.show(self._view)

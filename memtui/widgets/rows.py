@@ -1,0 +1,236 @@
+"""The rows behind a list that never holds all of them: pure models, no widget and no I/O."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+R = TypeVar("R")
+
+PAGE_ROWS = 256
+"""Rows of one page."""
+
+
+class Rows(Protocol[R]):
+    """What a list draws from. An index counts from the top; a row not held is None."""
+
+    @property
+    def count(self) -> int:
+        """Lines of the list, those not held included."""
+
+    def key(self, row: R) -> str:
+        """Return what names a row, whatever its index."""
+
+    def row(self, index: int) -> R | None:
+        """Return the row at an index, or None where it is not held."""
+
+    def index_of(self, key: str) -> int | None:
+        """Return where a held row stands now."""
+
+    def wanted(self, first: int, last: int) -> tuple[int, ...]:
+        """Return the pages to fetch for the lines `first` to `last`, the most wanted first."""
+
+    def held(self) -> list[tuple[int, R]]:
+        """Return the rows that are held with their indexes, from the top."""
+
+
+class WindowRows(Generic[R]):
+    """Rows of a known number, any page of which can be fetched; the least used pages are let go.
+
+    Pages are counted by *ordinal*, a row's place in the order it came to be. With `newest_first`
+    the list shows them the other way round, so a row that is added moves no page.
+    """
+
+    def __init__(
+        self,
+        key: Callable[[R], str],
+        *,
+        newest_first: bool = False,
+        page_rows: int = PAGE_ROWS,
+        max_pages: int = 64,
+    ) -> None:
+        self._key = key
+        self._newest_first = newest_first
+        self._page_rows = page_rows
+        self._max_pages = max_pages
+        self._count = 0
+        self._pages: OrderedDict[int, list[R]] = OrderedDict()
+        self._ordinals: dict[str, int] = {}
+
+    @property
+    def count(self) -> int:
+        """All rows, held or not."""
+        return self._count
+
+    def key(self, row: R) -> str:
+        """Return what names a row."""
+        return self._key(row)
+
+    def reset(self, count: int) -> None:
+        """Let go of everything; there are `count` rows now."""
+        self._count = count
+        self._pages.clear()
+        self._ordinals.clear()
+
+    def put(self, page: int, rows: Sequence[R]) -> None:
+        """Hold a page, its rows in ordinal order; the least recently drawn page may go."""
+        self._drop(page)
+        self._pages[page] = list(rows)
+        for offset, row in enumerate(rows):
+            self._ordinals[self._key(row)] = page * self._page_rows + offset
+        while len(self._pages) > self._max_pages:
+            self._drop(next(iter(self._pages)))
+
+    def extend(self, rows: Sequence[R], count: int) -> None:
+        """Take rows that were added behind the last ordinal, in ordinal order; `count` is new.
+
+        Rows that do not fit on to what is held are left to be fetched.
+        """
+        start = count - len(rows)
+        gap = start != self._count
+        self._count = count
+        for ordinal, row in enumerate(rows, start):
+            page, offset = divmod(ordinal, self._page_rows)
+            held = self._pages.get(page)
+            if held is None and offset == 0:
+                self.put(page, [row])
+            elif held is not None and len(held) == offset and not gap:
+                held.append(row)
+                self._ordinals[self._key(row)] = ordinal
+
+    def row(self, index: int) -> R | None:
+        """Return the row at an index from the top, or None where its page is not held."""
+        if not 0 <= index < self._count:
+            return None
+        page, offset = divmod(self._turn(index), self._page_rows)
+        rows = self._pages.get(page)
+        if rows is None or offset >= len(rows):
+            return None
+        self._pages.move_to_end(page)
+        return rows[offset]
+
+    def index_of(self, key: str) -> int | None:
+        """Return where a held row stands now."""
+        ordinal = self._ordinals.get(key)
+        return None if ordinal is None else self._turn(ordinal)
+
+    def wanted(self, first: int, last: int) -> tuple[int, ...]:
+        """Return the pages of these lines that are not wholly held, from the top down."""
+        if not self._count:
+            return ()
+        bounds = (max(0, first), min(last, self._count - 1))
+        pages = [self._turn(index) // self._page_rows for index in bounds]
+        step = 1 if pages[0] <= pages[1] else -1
+        return tuple(
+            page for page in range(pages[0], pages[1] + step, step) if not self._whole(page)
+        )
+
+    def held(self) -> list[tuple[int, R]]:
+        """Return the rows that are held with their indexes, from the top."""
+        pairs = [
+            (self._turn(page * self._page_rows + offset), row)
+            for page, rows in self._pages.items()
+            for offset, row in enumerate(rows)
+        ]
+        return sorted(pairs, key=lambda pair: pair[0])
+
+    def page_bounds(self, page: int) -> tuple[int, int]:
+        """Return the first ordinal of a page and the one after its last."""
+        first = page * self._page_rows
+        return first, min(first + self._page_rows, self._count)
+
+    def page(self, number: int) -> Sequence[R] | None:
+        """Return a page as it is held, in ordinal order."""
+        return self._pages.get(number)
+
+    def _whole(self, page: int) -> bool:
+        first, end = self.page_bounds(page)
+        return len(self._pages.get(page, ())) >= end - first
+
+    def _turn(self, index: int) -> int:
+        return self._count - 1 - index if self._newest_first else index
+
+    def _drop(self, page: int) -> None:
+        for row in self._pages.pop(page, ()):
+            self._ordinals.pop(self._key(row), None)
+
+
+class AppendedRows(Generic[R]):
+    """Rows that come page after page from a cursor; all that came are held.
+
+    While there is more, one line past the last row stands for it: drawing near it asks for the
+    next page.
+    """
+
+    def __init__(self, key: Callable[[R], str]) -> None:
+        self._key = key
+        self._rows: list[R] = []
+        self._indexes: dict[str, int] = {}
+        self._pages = 0
+        self.more = False
+
+    @property
+    def count(self) -> int:
+        """The rows that came, and one line if there is more."""
+        return len(self._rows) + self.more
+
+    @property
+    def loaded(self) -> int:
+        """The rows that came."""
+        return len(self._rows)
+
+    def key(self, row: R) -> str:
+        """Return what names a row."""
+        return self._key(row)
+
+    def replace(self, rows: Sequence[R], *, more: bool = False) -> None:
+        """Start over with these rows; a key that comes twice keeps its first place."""
+        self._hold([])
+        self._pages = 0
+        self.append(rows, more=more)
+
+    def append(self, rows: Sequence[R], *, more: bool) -> None:
+        """Take the next page; a row that is there already is not taken twice."""
+        for row in rows:
+            key = self._key(row)
+            if key not in self._indexes:
+                self._indexes[key] = len(self._rows)
+                self._rows.append(row)
+        self.more = more
+        self._pages += 1
+
+    def change(self, key: str, row: R) -> None:
+        """Put a row in the place of the one with this key; without one it goes to the top."""
+        index = self._indexes.get(key)
+        rows = self._rows
+        self._hold([row, *rows] if index is None else [*rows[:index], row, *rows[index + 1 :]])
+
+    def remove(self, keys: Collection[str]) -> None:
+        """Let go of the rows with these keys."""
+        self._hold([row for row in self._rows if self._key(row) not in keys])
+
+    def order(self, by: Callable[[R], Any], *, descending: bool) -> None:
+        """Order the rows that came."""
+        self._hold(sorted(self._rows, key=by, reverse=descending))
+
+    def _hold(self, rows: list[R]) -> None:
+        self._rows = rows
+        self._indexes = {self._key(row): index for index, row in enumerate(rows)}
+
+    def row(self, index: int) -> R | None:
+        """Return the row at an index, or None past the last that came."""
+        return self._rows[index] if 0 <= index < len(self._rows) else None
+
+    def index_of(self, key: str) -> int | None:
+        """Return where a row stands now."""
+        return self._indexes.get(key)
+
+    def wanted(self, first: int, last: int) -> tuple[int, ...]:
+        """Return the next page's number once the lines come near the end, while there is more."""
+        del first
+        return (self._pages,) if self.more and last >= len(self._rows) else ()
+
+    def held(self) -> list[tuple[int, R]]:
+        """Return all rows with their indexes."""
+        return list(enumerate(self._rows))

@@ -1,0 +1,345 @@
+"""A list of any length: it draws the rows it is given and asks for the rest, never fetching itself.
+
+Give it `columns` and a model (`WindowRows` or `AppendedRows`). When lines come into view that the
+model does not hold it posts `PagesWanted`; the owner fetches them, puts them into the model and
+calls `rows_changed()`. Cursor, marks and a range are pinned to row keys, so that rows may come,
+go and change places under them. The natural order of a growing list is newest first: `top` (`g`,
+`home`) goes to the newest row and resumes following.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from rich.style import Style
+from textual import events
+from textual.binding import BindingType
+from textual.geometry import Size
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from memtui.widgets.columns import Column, share_width
+from memtui.widgets.keys import bindings_for
+from memtui.widgets.list_messages import (
+    ColumnsAsked,
+    Highlighted,
+    Opened,
+    PagesWanted,
+    Scrolled,
+    SelectionChanged,
+    SortAsked,
+)
+from memtui.widgets.list_moves import ListMoves
+from memtui.widgets.list_painter import ListPainter, RowState
+from memtui.widgets.rows import Rows
+from memtui.widgets.selection import Selection
+
+R = TypeVar("R")
+
+
+class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
+    """A table drawn line by line from a model of rows."""
+
+    ACTION_GROUP = "list"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "virtual-list--header",
+        "virtual-list--cursor",
+        "virtual-list--cursor-blurred",
+        "virtual-list--selected",
+        "virtual-list--placeholder",
+        "virtual-list--muted",
+        "virtual-list--success",
+        "virtual-list--warning",
+        "virtual-list--error",
+        "virtual-list--accent",
+    }
+
+    sort: reactive[tuple[str, bool] | None] = reactive(None)
+    """The column the rows are ordered by, and whether from high to low."""
+    notice: reactive[tuple[str, ...]] = reactive(())
+    """What to say instead of rows while there are none: what is the case, and what to do next."""
+
+    def __init__(
+        self, columns: Sequence[Column[R]], rows: Rows[R], *, name: str | None = None
+    ) -> None:
+        super().__init__(name=name, id=name, classes="split-list")
+        self.columns = tuple(columns)
+        self.rows = rows
+        self.selection: Selection[R] = Selection(rows)
+        self.hidden: frozenset[str] = frozenset()
+        self.wider: dict[str, int] = {}
+        self._cursor = 0
+        self._cursor_key: str | None = None
+        self._asked: tuple[int, ...] = ()
+        self._painter: ListPainter[R] = ListPainter()
+
+    # The cursor and what it stands on.
+
+    @property
+    def cursor(self) -> int:
+        """Where the cursor stands, from 0."""
+        return self._cursor
+
+    @property
+    def current(self) -> R | None:
+        """The row under the cursor; None while it is not held, or there is none."""
+        return self.rows.row(self._cursor)
+
+    @property
+    def chosen(self) -> list[R]:
+        """The marked rows and those of the range; the row under the cursor where there are none."""
+        picked = self.selection.rows(self._cursor)
+        if picked:
+            return picked
+        return [self.current] if self.current is not None else []
+
+    @property
+    def at_top(self) -> bool:
+        """Whether the first row is in view and the cursor is on it."""
+        return self.scroll_offset.y == 0 and self._cursor == 0
+
+    def go_to(self, index: int) -> None:
+        """Put the cursor on a line and bring it into view."""
+        self._cursor = max(0, min(index, self.rows.count - 1))
+        self._remember()
+        self._reveal()
+        self._changed_cursor()
+
+    def move(self, lines: int) -> None:
+        """Move the cursor by so many lines."""
+        self.go_to(self._cursor + lines)
+
+    def go_to_key(self, key: str) -> bool:
+        """Put the cursor on a row by its key; False where the row is not held."""
+        index = self.rows.index_of(key)
+        if index is None:
+            return False
+        self.go_to(index)
+        return True
+
+    # What the owner tells.
+
+    def show(self, rows: Rows[R]) -> None:
+        """Draw from another model; the cursor stays on its row where the model has it."""
+        self.rows = rows
+        self.selection.rows_model = rows
+        self._asked = ()
+        self.rows_changed()
+
+    def rows_changed(self, *, added_above: int = 0, follow: bool = False) -> None:
+        """Draw again after the model changed; `added_above` rows came in above the view.
+
+        With `follow` a cursor at the top stays at the top, on what is newest. Otherwise the view
+        stays on what it shows, and cursor and marks on their rows.
+        """
+        self._asked = ()
+        if follow and self.at_top:
+            self._cursor_key = None
+            self._fit()
+        else:
+            self._fit()
+            self._cursor += added_above
+            if added_above:
+                self.scroll_to(y=self.scroll_offset.y + added_above, animate=False, force=True)
+        self._pin()
+        self._ask()
+        self._changed_cursor()
+
+    # Keys.
+
+    def action_top(self) -> None:
+        """Go to the first row, which resumes following."""
+        self.go_to(0)
+
+    def action_bottom(self) -> None:
+        """Go to the last row."""
+        self.go_to(self.rows.count - 1)
+
+    def action_open(self) -> None:
+        """Open the row under the cursor."""
+        if self.current is not None:
+            self.post_message(Opened(self))
+
+    def action_sort(self) -> None:
+        """Order by the next column shown."""
+        keys = [column.key for column, _ in self._shown()]
+        place = keys.index(self.sort[0]) + 1 if self.sort and self.sort[0] in keys else 0
+        self.post_message(SortAsked(self, keys[place % len(keys)]))
+
+    def action_reverse(self) -> None:
+        """Turn the order around."""
+        if self.sort is not None:
+            self.post_message(SortAsked(self, self.sort[0]))
+
+    def action_columns(self) -> None:
+        """Ask for the choice of columns."""
+        self.post_message(ColumnsAsked(self))
+
+    def action_wider(self) -> None:
+        """Give the column that orders the list one more cell."""
+        self._widen(2)
+
+    def action_narrower(self) -> None:
+        """Take a cell off the column that orders the list."""
+        self._widen(-2)
+
+    def action_mark(self) -> None:
+        """Mark or unmark the row, or the range; then move on."""
+        if self.selection.toggle(self._cursor):
+            self.move(1)
+        self._changed_selection()
+
+    def action_range(self) -> None:
+        """Begin a range at the cursor, or take it into the marks."""
+        self.selection.toggle_range(self._cursor)
+        self._changed_selection()
+
+    def action_mark_all(self) -> None:
+        """Mark all rows that are held."""
+        self.selection.mark_all()
+        self._changed_selection()
+
+    def action_unmark(self) -> None:
+        """Take away the range, else all marks."""
+        self.selection.clear()
+        self._changed_selection()
+
+    # Mouse.
+
+    def on_click(self, event: events.Click) -> None:
+        """Sort by a header, or put the cursor on a row; a second click opens it."""
+        line = event.y - self.gutter.top
+        if line == 0:
+            column = self._painter.column_at(event.x, self._shown())
+            if column is not None:
+                self.post_message(SortAsked(self, column))
+            return
+        index = self.scroll_offset.y + line - 1
+        if 0 <= index < self.rows.count:
+            again = index == self._cursor and event.chain > 1
+            self.go_to(index)
+            if again:
+                self.action_open()
+
+    # Drawing.
+
+    def render_line(self, y: int) -> Strip:
+        """Draw one line of the view from what is held; nothing is fetched here."""
+        width = self._cells
+        base = self.rich_style
+        if y == 0:
+            style = self.get_component_rich_style("virtual-list--header")
+            return self._painter.header(self._shown(), self.sort, width, base + style)
+        if not self.rows.count:
+            return self._painter.notice(
+                self.notice,
+                y - 1,
+                height=self.page_lines,
+                width=width,
+                base=base,
+                dim=self._tone("muted"),
+            )
+        index = self.scroll_offset.y + y - 1
+        if index >= self.rows.count:
+            return Strip.blank(width, base)
+        row = self.rows.row(index)
+        state = self._state(index, row)
+        if row is None:
+            style = self.get_component_rich_style("virtual-list--placeholder")
+            return self._painter.placeholder(index, state, width, self._row_style(state) + style)
+        style = self._row_style(state)
+        return self._painter.row(
+            row, self._shown(), state=state, width=width, style=style, tone=self._tone
+        )
+
+    def _state(self, index: int, row: R | None) -> RowState:
+        return RowState(
+            cursor=index == self._cursor,
+            marked=row is not None and self.rows.key(row) in self.selection.marks,
+            in_range=index in self.selection.span(self._cursor),
+        )
+
+    def _row_style(self, state: RowState) -> Style:
+        if state.cursor:
+            name = "cursor" if self.has_focus else "cursor-blurred"
+            return self.rich_style + self.get_component_rich_style(f"virtual-list--{name}")
+        if state.marked or state.in_range:
+            return self.rich_style + self.get_component_rich_style("virtual-list--selected")
+        return self.rich_style
+
+    def _tone(self, name: str) -> Style:
+        return Style(color=self.get_component_rich_style(f"virtual-list--{name}").color)
+
+    def _shown(self) -> list[tuple[Column[R], int]]:
+        return share_width(self.columns, self._cells, hidden=self.hidden, wider=self.wider)
+
+    # Keeping things in their place.
+
+    @property
+    def _cells(self) -> int:
+        """Cells for a line, the scrollbar's taken off."""
+        return self.scrollable_content_region.width
+
+    @property
+    def page_lines(self) -> int:
+        """Lines for rows in the view; the header takes the first."""
+        return max(1, self.size.height - 1)
+
+    def on_resize(self) -> None:
+        """Keep the cursor in view and ask for what has come into it."""
+        self._fit()
+        self._reveal()
+        self._ask()
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """Ask for the lines that came into view."""
+        super().watch_scroll_y(old_value, new_value)
+        if round(old_value) != round(new_value):
+            self._ask()
+            self.post_message(Scrolled(self))
+
+    def _fit(self) -> None:
+        self.virtual_size = Size(self._cells, self.rows.count + 1)
+
+    def _pin(self) -> None:
+        """Put the cursor back on its row, wherever that stands now."""
+        if self._cursor_key is not None:
+            index = self.rows.index_of(self._cursor_key)
+            if index is not None:
+                self._cursor = index
+        self._cursor = max(0, min(self._cursor, self.rows.count - 1))
+        self._remember()
+
+    def _remember(self) -> None:
+        row = self.current
+        self._cursor_key = None if row is None else self.rows.key(row)
+
+    def _reveal(self) -> None:
+        top = self.scroll_offset.y
+        if self._cursor < top:
+            self.scroll_to(y=self._cursor, animate=False, force=True)
+        elif self._cursor >= top + self.page_lines:
+            self.scroll_to(y=self._cursor - self.page_lines + 1, animate=False, force=True)
+
+    def _ask(self) -> None:
+        top = self.scroll_offset.y
+        pages = self.rows.wanted(top, top + self.page_lines)
+        if pages and pages != self._asked:
+            self._asked = pages
+            self.post_message(PagesWanted(self, pages))
+
+    def _widen(self, cells: int) -> None:
+        if self.sort is not None:
+            self.wider[self.sort[0]] = self.wider.get(self.sort[0], 0) + cells
+            self.refresh()
+
+    def _changed_cursor(self) -> None:
+        self.refresh()
+        self.post_message(Highlighted(self))
+
+    def _changed_selection(self) -> None:
+        self.refresh()
+        self.post_message(SelectionChanged(self))

@@ -1,0 +1,66 @@
+"""Drive the real app over a real service and vault."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from textual.pilot import Pilot
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings
+from memtui.contract import Record, Scope, SourceKind, SourceRef, WriteRequest
+from memtui.service import Caller, MemoryService
+
+_TRIES = 500
+
+
+async def until(pilot: Pilot[Any], true: Callable[[], object]) -> None:
+    """Let the app run until something is true; fails if it never is."""
+    for _ in range(_TRIES):
+        await pilot.pause()
+        if true():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it never came true")
+
+
+@asynccontextmanager
+async def running(
+    paths: Paths, settings: Settings, screen: str, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[MemtuiApp, Pilot[Any]]]:
+    """Run the app on one of its screens until its service is open."""
+    app = MemtuiApp(paths, settings, screen=screen)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await until(pilot, lambda: app.state.shared.door and app.state.shared.binding)
+        yield app, pilot
+
+
+async def write_notes(
+    service: MemoryService, caller: Caller, texts: Sequence[str], project: str = "mech"
+) -> list[Record]:
+    """Write notes as comments of an issue, through the service."""
+    written: list[Record] = []
+    for number, text in enumerate(texts, start=1):
+        answer = await service.write(
+            caller,
+            WriteRequest(
+                scope=Scope(company_id="local", project_id=project, run_id="run-7"),
+                source=SourceRef(
+                    kind=SourceKind.ISSUE_COMMENT,
+                    company_id="local",
+                    issue_id="ISS-31",
+                    comment_id=str(number),
+                ),
+                content=text,
+            ),
+        )
+        written.extend(answer.records)
+    return written
+
+
+def toasts(app: MemtuiApp) -> list[str]:
+    """Return what the toasts said."""
+    return [notification.message for notification in app._notifications]

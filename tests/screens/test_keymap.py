@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.actions import ACTIONS
+from memtui.contract import Invalid
+from memtui.screens.keymap import Keymap, footer_entries, load_keymap
+
+
+def test_the_default_keys_clash_nowhere() -> None:
+    keymap = load_keymap({})
+    assert keymap.keys("records.forget") == ACTIONS["records.forget"].keys
+    assert keymap.for_textual() == {}
+
+
+def test_an_action_moves_to_other_keys() -> None:
+    keymap = load_keymap({"records.forget": "D, f9", "app.help": "f2"})
+    assert keymap.keys("records.forget") == ("D", "f9")
+    assert keymap.label("app.help") == "f2"
+    assert keymap.for_textual() == {"records.forget": "D,f9", "app.help": "f2"}
+
+
+def test_a_character_becomes_the_name_of_its_key() -> None:
+    assert load_keymap({"app.help": "!"}).keys("app.help") == ("exclamation_mark",)
+
+
+def test_two_actions_may_swap() -> None:
+    keymap = load_keymap({"records.edit": "d", "records.forget": "e"})
+    assert keymap.keys("records.edit") == ("d",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"records.forgt": "x"}, "did you mean records.forget?"),
+        ({"zzz": "x"}, "docs/keys.md"),
+        ({"records.forget": "ctlr+x"}, "unknown modifier 'ctlr'"),
+        ({"records.forget": "escpe"}, "did you mean escape?"),
+        ({"records.forget": " , "}, "no key"),
+        ({"records.forget": "e"}, "same key e in Records"),
+        ({"records.forget": "q"}, "app.quit"),
+        ({"list.down": "space"}, "Records"),
+        ({"filter.previous": "enter"}, "the filter line"),
+    ],
+)
+def test_what_does_not_fit_is_a_sentence(settings: dict[str, str], said: str) -> None:
+    with pytest.raises(Invalid) as raised:
+        load_keymap(settings)
+    assert said in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@given(st.dictionaries(st.sampled_from(list(ACTIONS)), st.text(max_size=12), max_size=3))
+def test_any_keymap_is_taken_whole_or_refused(settings: dict[str, str]) -> None:
+    try:
+        keymap = load_keymap(settings)
+    except Invalid:
+        return
+    assert set(keymap.for_textual()) == set(settings)
+    assert all(keymap.keys(name) for name in ACTIONS)
+
+
+def test_the_footer_carries_labels_and_reasons() -> None:
+    entries = footer_entries(
+        "records",
+        Keymap(),
+        lambda name: "This is read-only." if name == "records.forget" else "",
+        {"records.forget": "forget 3…"},
+    )
+    forget = next(one for one in entries if one.action_id == "records.forget")
+    assert (forget.key, forget.label, forget.reason) == ("d", "forget 3…", "This is read-only.")

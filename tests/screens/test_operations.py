@@ -1,0 +1,191 @@
+"""The operation log on screen, over a real service."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings
+from memtui.contract import Filter, ForgetRequest, OperationType, QueryRequest, Record, Scope
+from memtui.screens.operations.pages import LogPages
+from memtui.service import Caller, MemoryService
+from memtui.store.operation import Operation
+from memtui.widgets.operation_detail import HandleList
+from memtui.widgets.virtual_list import VirtualList
+from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
+from tests.screens.piloting import running, until, write_notes
+
+MECH = Scope(company_id="local", project_id="mech", run_id="run-7")
+
+
+def listed(app: MemtuiApp) -> VirtualList[Operation]:
+    found: VirtualList[Operation] = app.screen.query_one(VirtualList)
+    return found
+
+
+def current(app: MemtuiApp) -> Operation:
+    row = listed(app).current
+    assert row is not None
+    return row
+
+
+async def loaded(app: MemtuiApp, pilot: Any) -> None:
+    await until(pilot, lambda: listed(app).current is not None)
+
+
+async def test_the_newest_is_on_top_with_its_detail_beside_it(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["deploy_branch: release"])
+    await service.query(caller, QueryRequest(scope=MECH, query="deploy branch"))
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        assert current(app).operation_type is OperationType.QUERY
+        await until(pilot, lambda: "“deploy branch”" in screen_text(app))
+        shown = screen_text(app)
+        assert "1 record returned" in shown
+        assert "✓ ok" in shown
+        assert "● live" in shown
+
+
+async def test_reading_texts_waits_for_enter_because_each_read_is_logged(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["deploy_branch: release"])
+    await service.query(caller, QueryRequest(scope=MECH, query="deploy branch"))
+    before = (await service.operations(caller)).total
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await until(pilot, lambda: "enter reads it" in screen_text(app))
+        assert (await service.operations(caller)).total == before
+        await pilot.press("enter")
+        await until(pilot, lambda: "ISS-31 comment 1" in screen_text(app))
+        assert isinstance(app.focused, HandleList)
+        await pilot.press("escape")
+        assert listed(app).has_focus
+
+
+async def test_new_operations_come_in_on_top_or_are_counted(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, [f"note {number}" for number in range(60)])
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await write_notes(service, caller, ["newest"])
+        await until(pilot, lambda: current(app).request.get("content") == "newest")
+        await pilot.press(*"jjj")
+        kept = current(app).operation_id
+        await write_notes(service, caller, ["newer still"])
+        await until(pilot, lambda: "+1 new" in screen_text(app))
+        assert current(app).operation_id == kept
+        await pilot.press("home")
+        await until(pilot, lambda: "+1 new" not in screen_text(app))
+        assert current(app).request["content"] == "newer still"
+
+
+async def test_filtering_counts_and_an_empty_result_says_what_next(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one", "two"])
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        app.state.choose(filter_line="type:write")
+        await until(pilot, lambda: "2 of 5" in screen_text(app))
+        app.state.choose(filter_line="type:forget")
+        await until(pilot, lambda: "No operation matches." in screen_text(app))
+        assert "ctrl+l takes it away" in screen_text(app)
+
+
+async def test_an_operation_is_undone_after_a_different_key(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [record] = await write_notes(service, caller, ["keep me"])
+    await service.forget(caller, ForgetRequest(scope=MECH, handles=(record.handle,)))
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("u")
+        await until(pilot, lambda: "Take back forget" in screen_text(app))
+        await pilot.press("u", "enter")
+        assert (await service.operations(caller)).operations[0].operation_type == "forget"
+        await pilot.press("y")
+        await until(pilot, lambda: current(app).operation_type is OperationType.UNDO)
+    found = await service.get(caller, record.handle, MECH)
+    assert found.record.text == "keep me"
+
+
+async def test_a_change_shows_its_diff_and_a_run_narrows_the_log(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["the new text"])
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await until(pilot, lambda: "+ the new text" in screen_text(app))
+        await pilot.press("R")
+        await until(pilot, lambda: app.state.shared.filter.run_id == "run-7")
+        await until(pilot, lambda: "1 of 4" in screen_text(app))
+
+
+async def test_sorting_by_duration_and_back(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, [f"note {number}" for number in range(8)])
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        newest = current(app).seq
+        for _ in range(20):
+            await pilot.press("S")
+            await pilot.pause()
+            if listed(app).sort == ("ms", True):
+                break
+        await until(pilot, lambda: listed(app).sort == ("ms", True))
+        times = [row.latency_ms for _, row in listed(app).rows.held()]
+        assert times == sorted(times, reverse=True)
+        await pilot.press("F", "F")
+        await until(pilot, lambda: current(app).seq >= newest)
+
+
+async def test_pages_of_a_filtered_log_are_reached_from_either_end(
+    service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, [f"n {number}" for number in range(12)])
+    chosen = Filter(operation_type=OperationType.WRITE)
+    expected = (await service.operations(caller, chosen, limit=500)).operations[::-1]
+    pages = LogPages(service, caller, chosen, page_rows=5)
+    newest = await pages.newest()
+    assert (newest.matching, newest.logged) == (12, 15)
+    pages.learn(2, newest.rows[-2:])
+    found = await pages.pages([1, 0, 2])
+    assert [*found[0], *found[1], *found[2]] == list(expected)
+
+
+async def test_hostile_texts_are_shown_and_never_obeyed(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    texts = [text for text in HOSTILE if "\ud800" not in text and len(text) < 5_000]
+    await write_notes(service, caller, texts)
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        for _ in texts:
+            await pilot.press("j")
+            await pilot.pause()
+            assert_harmless(screen_text(app))
+        assert app.is_running
+
+
+async def test_a_record_of_an_operation_opens_in_records(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [record, _] = await write_notes(service, caller, ["deploy_branch: release", "other"])
+    await service.query(caller, QueryRequest(scope=MECH, query="deploy branch"))
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "ISS-31 comment 1" in screen_text(app))
+        await pilot.press("enter")
+        await until(pilot, lambda: app.frame is not None and app.frame.MODE == "records")
+
+        def there() -> bool:
+            found: VirtualList[Record] = app.screen.query_one(VirtualList)
+            return found.current is not None and found.current.handle == record.handle
+
+        await until(pilot, there)

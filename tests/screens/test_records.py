@@ -1,0 +1,291 @@
+"""The records on screen, over a real service and vault: read, edit, prune, take back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings
+from memtui.contract import CorrectRequest, QueryRequest, Record, Scope
+from memtui.screens.conflict import ConflictScreen
+from memtui.screens.dialogs.edit_text import EditText
+from memtui.screens.dialogs.new_record import WriteRecord
+from memtui.service import Caller, MemoryService
+from memtui.widgets.editor import ForeignTextArea
+from memtui.widgets.virtual_list import VirtualList
+from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
+from tests.screens.piloting import running, toasts, until, write_notes
+
+MECH = Scope(company_id="local", project_id="mech")
+
+
+def listed(app: MemtuiApp) -> VirtualList[Record]:
+    frame = app.frame
+    assert frame is not None
+    found: VirtualList[Record] = frame.query_one(VirtualList)
+    return found
+
+
+def texts(app: MemtuiApp) -> list[str]:
+    return [row.text for _, row in listed(app).rows.held()]
+
+
+async def loaded(app: MemtuiApp, pilot: Any) -> None:
+    await until(pilot, lambda: listed(app).current is not None)
+
+
+async def stored(service: MemoryService, caller: Caller, record: Record) -> str:
+    answer = await service.get(caller, record.handle, record.scope)
+    return answer.record.text
+
+
+async def test_a_record_answers_where_it_came_from_and_who_read_it(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["deploy_branch: release"])
+    await service.query(caller, QueryRequest(scope=MECH, query="deploy branch"))
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await until(pilot, lambda: "by 1 query, last" in screen_text(app))
+        shown = screen_text(app)
+        assert "ISS-31 comment 1" in shown
+        assert "by ana, run 7" in shown
+        assert "1×" in shown
+        await pilot.press("h")
+        await until(pilot, lambda: "history" in screen_text(app))
+
+
+async def test_editing_in_place_writes_and_undo_brings_the_text_back(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [record] = await write_notes(service, caller, ["main"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: texts(app) == ["mainx"])
+        await pilot.press("u")
+        await until(pilot, lambda: texts(app) == ["main"])
+    assert await stored(service, caller, record) == "main"
+
+
+async def test_leaving_a_changed_text_asks_first_and_an_unchanged_one_writes_nothing(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["main"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        before = (await service.operations(caller)).total
+        await pilot.press("e", "ctrl+s")
+        await until(pilot, lambda: app.screen is app.frame)
+        await pilot.press("e", "x", "escape")
+        await until(pilot, lambda: "Throw your changes away?" in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await pilot.press("escape", "y")
+        await until(pilot, lambda: app.screen is app.frame)
+        assert (await service.operations(caller)).total == before
+
+
+async def test_forgetting_names_the_count_needs_another_key_and_can_be_taken_back(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one", "two", "three", "four"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("space", "v", "j")
+        await until(pilot, lambda: "3 marked" in screen_text(app))
+        await pilot.press("d")
+        await until(pilot, lambda: "Forget 3 records from vault·default?" in screen_text(app))
+        assert "None of them was ever read." in screen_text(app)
+        await pilot.press("d", "enter")
+        assert len(texts(app)) == 4
+        await pilot.press("y")
+        await until(pilot, lambda: len(texts(app)) == 1)
+        await until(pilot, lambda: "Forgot 3. u brings them back." in toasts(app))
+        await pilot.press("u")
+        await until(pilot, lambda: len(texts(app)) == 4)
+
+
+@pytest.mark.parametrize(
+    ("key", "kept"), [("t", "theirs"), ("m", "mainx")], ids=["theirs", "mine on top"]
+)
+async def test_a_conflict_shows_both_versions_and_loses_neither(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, key: str, kept: str
+) -> None:
+    [record] = await write_notes(service, caller, ["main"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await service.correct(
+            caller, CorrectRequest(scope=record.scope, handle=record.handle, text="theirs")
+        )
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
+        await until(pilot, lambda: "+ theirs" in screen_text(app))
+        assert "+ mainx" in screen_text(app)
+        await pilot.press(key)
+        await until(pilot, lambda: texts(app) == [kept])
+    assert await stored(service, caller, record) == kept
+
+
+async def test_a_conflict_put_off_keeps_the_own_text_as_a_draft(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [record] = await write_notes(service, caller, ["main"])
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await service.correct(
+            caller, CorrectRequest(scope=record.scope, handle=record.handle, text="theirs")
+        )
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: texts(app) == ["theirs"])
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        assert app.screen.query_one(ForeignTextArea).text == "mainx"
+
+
+async def test_a_note_is_added_with_the_scope_it_stands_in(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(pilot, lambda: "No memories here yet." in screen_text(app))
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, WriteRecord))
+        await pilot.press(*"hello", "tab", *"mech", "ctrl+s")
+        await until(pilot, lambda: texts(app) == ["hello"])
+    page = (await service.operations(caller)).operations
+    written = next(one for one in page if one.operation_type == "write")
+    assert written.scope.project_id == "mech"
+    assert written.door == "tui"
+
+
+@pytest.mark.parametrize(
+    ("script", "said", "text"),
+    [
+        ('printf more >> "$1"', "Changed.", "mainmore"),
+        ("exit 3", "The editor ended with code 3; nothing was written.", "main"),
+        ("true", "Unchanged, nothing was written.", "main"),
+        ('rm "$1"', "The editor left no file behind; nothing was written.", "main"),
+    ],
+    ids=["changed", "failed", "unchanged", "gone"],
+)
+async def test_the_own_editor(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    said: str,
+    text: str,
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text(f'#!/bin/sh\nstat -c %a "$1" > {tmp_path}/mode\n{script}\n')
+    editor.chmod(0o755)
+    [record] = await write_notes(service, caller, ["main"])
+    chosen = settings.model_copy(update={"editor": str(editor)})
+    async with running(paths, chosen, "records") as (app, pilot):
+        driver = app._driver
+        assert driver is not None
+        monkeypatch.setattr(type(driver), "can_suspend", property(lambda _: True))
+        await loaded(app, pilot)
+        await pilot.press("E")
+        await until(pilot, lambda: said in toasts(app))
+    assert await stored(service, caller, record) == text
+    assert (tmp_path / "mode").read_text().strip() == "600"
+
+
+async def test_a_missing_editor_writes_nothing_and_says_so(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [record] = await write_notes(service, caller, ["main"])
+    chosen = settings.model_copy(update={"editor": "no-such-editor"})
+    async with running(paths, chosen, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("E")
+        await until(pilot, lambda: any("is not installed" in said for said in toasts(app)))
+    assert await stored(service, caller, record) == "main"
+
+
+async def test_pages_come_as_a_person_scrolls(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, [f"note {number}" for number in range(300)])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        assert len(texts(app)) == 256
+        await pilot.press("G")
+        await until(pilot, lambda: len(texts(app)) == 300)
+
+
+async def test_a_change_from_outside_keeps_cursor_and_marks(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one", "two", "three"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("space", "j")
+        marked, row = set(listed(app).selection.marks), listed(app).current
+        assert row is not None
+        last = listed(app).rows.row(0)
+        assert last is not None
+        assert last.location is not None
+        file = Path(last.location.path)
+        await until(pilot, lambda: app.workers)
+        changed = file.read_text().replace(last.text, "changed outside")
+        tries = iter(range(1_000))
+
+        def seen() -> bool:
+            if "changed outside" in texts(app):
+                return True
+            if next(tries) % 50 == 0:
+                file.write_text(changed)
+            return False
+
+        await until(pilot, seen)
+        assert listed(app).current == row
+        assert set(listed(app).selection.marks) == marked
+
+
+async def test_a_read_only_binding_says_why_a_key_does_nothing(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one"])
+    await service.update_binding(caller, "default", read_only=True)
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("d")
+        await until(pilot, lambda: "The binding default is read-only." in toasts(app))
+        assert app.screen is app.frame
+
+
+@pytest.mark.parametrize("size", [(50, 20), (80, 24), (120, 40), (200, 60)])
+async def test_hostile_records_are_shown_and_never_obeyed(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    size: tuple[int, int],
+) -> None:
+    hostile = [text for text in HOSTILE if "\ud800" not in text and len(text) < 5_000]
+    await write_notes(service, caller, hostile)
+    async with running(paths, settings, "records", size) as (app, pilot):
+        await loaded(app, pilot)
+        for _ in hostile:
+            await pilot.press("j", "h")
+            await pilot.pause()
+            assert_harmless(screen_text(app))
+        await pilot.press("enter", "e")
+        await pilot.pause()
+        assert_harmless(screen_text(app))

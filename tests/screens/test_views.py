@@ -1,0 +1,283 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from memtui.backends.discovery import Finding
+from memtui.contract import (
+    Capabilities,
+    ExplainStage,
+    Explanation,
+    Health,
+    Invalid,
+    Location,
+    Problem,
+    QueryRequest,
+    RecordHandle,
+    Scope,
+    Snippet,
+    SourceKind,
+    SourceRef,
+    Usage,
+)
+from memtui.screens.binding_questions import parse_config
+from memtui.screens.bindings_view import BindingsView, row_content, row_detail, rows_of
+from memtui.screens.first_start import is_first_start, offer
+from memtui.screens.query_view import (
+    QueryView,
+    card_contents,
+    cost_content,
+    detail_content,
+    options_line,
+    state_of,
+    title_line,
+)
+from memtui.screens.shared import Phase, Shared
+from memtui.screens.source_filter import source_line_filter
+from memtui.screens.view import scope_view
+from memtui.service import BindingHealth, BindingView, QueryAnswer, Resolution, TargetView
+from memtui.widgets.cards import explanation_content, marked, words_of
+from memtui.widgets.display import display
+from memtui.widgets.scope_bar import binding_content, path_content
+from tests.screens.hostile import HOSTILE, assert_content_harmless
+
+NOW = datetime(2026, 3, 9, 12, tzinfo=UTC)
+WIDTH = 60
+
+
+def shared(**changes: object) -> Shared:
+    base = Shared(
+        phase=Phase.READY,
+        scope=Scope(company_id="acme", project_id="p"),
+        resolution=Resolution(binding_key="b", provider_key="vault", reason="project target p"),
+        clock=lambda: NOW,
+        zone=UTC,
+    )
+    return replace(base, **changes)  # type: ignore[arg-type]
+
+
+def binding(key: str, *targets: tuple[str, str]) -> BindingView:
+    return BindingView(
+        binding_id=key,
+        key=key,
+        provider_key="vault",
+        config={"path": f"/notes/{key[:40]}"},
+        enabled=True,
+        read_only=False,
+        capabilities=Capabilities(browse=True),
+        targets=tuple(TargetView(target_type=sort, target_id=name) for sort, name in targets),
+        created_at=NOW,
+    )
+
+
+def health(key: str, problems: int = 0, text: str = "bad frontmatter") -> BindingHealth:
+    problem = Problem(message=text, location=Location(path=f"/notes/{text[:20]}.md", line=7))
+    return BindingHealth(
+        key=key,
+        health=Health(message=text, records=3, problems=(problem,) * problems),
+        checked_at=NOW,
+        latencies_ms=(1.0, 3.0, 2.0),
+    )
+
+
+def snippet(text: str, **changes: object) -> Snippet:
+    values: dict[str, object] = {
+        "handle": RecordHandle(provider_key="vault", provider_record_id=text[:200] or "x"),
+        "text": text,
+        "scope": Scope(company_id="acme"),
+        "score": 0.91,
+        "title": text[:5_000],
+        "topic": text[:5_000],
+        "tags": (text[:5_000],),
+        "created_by": text[:5_000],
+        "created_at": NOW,
+        "location": Location(path=text[:5_000]),
+        "source": SourceRef(
+            kind=SourceKind.EXTERNAL_DOCUMENT, company_id="acme", external_ref=text[:5_000]
+        ),
+    }
+    return Snippet.model_validate(values | changes)
+
+
+def answered(*snippets: Snippet, usage: tuple[Usage, ...] = ()) -> QueryView:
+    return QueryView(
+        request=QueryRequest(scope=shared().record_scope, query="deploy branch"),
+        answer=QueryAnswer(
+            operation_id="o",
+            binding_key="b",
+            binding_reason="project target p",
+            snippets=snippets,
+            usage=usage,
+            latency_ms=18,
+        ),
+        asked=1,
+        spent=usage,
+    )
+
+
+def test_the_tree_lights_the_path_that_serves_the_scope() -> None:
+    view = BindingsView(
+        (binding("a", ("company", "acme")), binding("b", ("project", "p"), ("agent", "x"))),
+        findings=(),
+    )
+    shown = [row_content(row, view, shared()).plain for row in rows_of(view)]
+    assert shown[0].endswith("this scope is served by b: project target p")
+    assert [line for line in shown if "◀" in line] == [
+        "└─ b ◀ vault  ○ checking",
+        "   → project p  ◀",
+    ]
+
+
+def test_problems_are_counted_listed_and_placed() -> None:
+    view = BindingsView((binding("b"),), {"b": health("b", 60)}, ())
+    rows = rows_of(view)
+    shown = [row_content(row, view, shared()).plain for row in rows]
+    assert "60 problems" in shown[1]
+    assert "!" in shown[2]
+    assert ".md:7" in shown[2]
+    assert "and 10 more" in shown[-3]
+    problem = next(row for row in rows if row.sort == "problem")
+    assert "o opens it" in row_detail(problem, view, shared(), WIDTH).plain
+
+
+def test_findings_are_offered_and_unusable_ones_say_so() -> None:
+    usable = Finding(
+        provider="vault",
+        key="vault-notes",
+        title="Notes",
+        path="/n",
+        config={"path": "/n"},
+        why="w",
+    )
+    broken = Finding(provider="mcp", key="mcp", title="M", path="/m", why="w", problems=("torn",))
+    view = BindingsView(findings=(usable, broken))
+    rows = [row for row in rows_of(view) if row.sort == "finding"]
+    assert "a adds it" in row_detail(rows[0], view, shared(), WIDTH).plain
+    assert "cannot be added" in row_detail(rows[1], view, shared(), WIDTH).plain
+    assert offer((usable, broken), "1").startswith("Found 1 memory on this machine. 1 shows")
+    assert offer((broken,), "1") == ""
+
+
+def test_a_first_start_is_one_empty_binding() -> None:
+    empty = health("b").model_copy(update={"health": Health(records=0)})
+    assert is_first_start(shared(bindings=(binding("b"),), health=empty))
+    assert not is_first_start(shared(bindings=(binding("b"),), health=health("b")))
+    assert not is_first_start(shared(bindings=(binding("b"),)))
+
+
+def test_a_card_names_rank_score_text_source_and_time() -> None:
+    view = answered(snippet("Deploys happen from main", title=None, created_by="coding"))
+    card = card_contents(view, shared(), WIDTH)[0]
+    assert card.plain.startswith("  1  0.910  Deploys happen from main")
+    assert "0 s ago by coding" in card.plain
+    assert [
+        card.plain[span.start : span.end] for span in card.spans if "underline" in str(span.style)
+    ]
+
+
+def test_a_match_deep_in_a_text_is_brought_into_the_card() -> None:
+    view = answered(snippet("filler " * 500 + "the deploy branch", title=None))
+    card = card_contents(view, shared(), WIDTH)[0].plain
+    assert "the deploy branch" in " ".join(card.split())
+
+
+@pytest.mark.parametrize("word", ["deploy", "Deploys", "DEPLOYED", "deploy_branch"])
+def test_words_are_marked_whatever_their_case_or_end(word: str) -> None:
+    assert marked(display(f"we {word} it"), words_of("how do we deploy?")).spans
+
+
+def test_costs_are_words_where_there_is_no_number() -> None:
+    paid = Usage(provider="x", input_tokens=212, embedding_tokens=40, cost_usd=Decimal("0.0000312"))
+    assert "no tokens used · 18 ms" in cost_content(answered()).plain
+    assert (
+        "212 in · 0 out · 40 embedding · $0.0000312" in cost_content(answered(usage=(paid,))).plain
+    )
+    free = Usage(provider="x", input_tokens=1)
+    assert "unpriced" in cost_content(answered(usage=(free,))).plain
+
+
+def test_each_state_says_what_to_do_next() -> None:
+    assert state_of(QueryView()) == (
+        "empty",
+        "Nothing was asked here yet.",
+        "Write a question above; every result names its source, every question its cost.",
+    )
+    nothing = state_of(answered())
+    failed = state_of(QueryView(error="mem0 is down."))
+    assert nothing is not None
+    assert nothing[1] == "No memory here answers that."
+    assert failed is not None
+    assert failed[:2] == ("error", "mem0 is down.")
+    assert state_of(answered(snippet("x"))) is None
+
+
+def test_results_of_another_scope_are_called_that() -> None:
+    assert "another scope" not in title_line(answered(), shared()).plain
+    moved = shared(scope=Scope(company_id="acme"))
+    assert "another scope" in title_line(answered(), moved).plain
+    assert "the whole company" in options_line(QueryView(), moved).plain
+
+
+def test_the_scope_bar_names_what_is_not_known_yet() -> None:
+    assert scope_view(Shared()).word == "opening"
+    assert scope_view(shared()).word == "checking"
+    assert scope_view(shared(resolution=None, resolution_problem="x")).word == "no binding"
+    view = scope_view(shared(read_only=True, health=health("b")))
+    assert view.parts == ("acme", "p")
+    assert "read-only" in binding_content(view).plain
+
+
+@pytest.mark.parametrize(
+    ("source", "line"),
+    [
+        ({"kind": "issue_comment", "issue_id": "31", "comment_id": "2"}, "issue:31"),
+        ({"kind": "run", "run_id": "4412"}, "run:4412"),
+        ({"kind": "manual_note"}, "source:manual_note"),
+    ],
+)
+def test_the_same_source_is_a_filter_line(source: dict[str, str], line: str) -> None:
+    assert source_line_filter(SourceRef.model_validate({"company_id": "acme"} | source)) == line
+
+
+def test_a_config_is_pairs_or_json() -> None:
+    assert parse_config('path="/my notes" limit=5') == {"path": "/my notes", "limit": "5"}
+    assert parse_config('{"path": "/n", "limit": 5}') == {"path": "/n", "limit": 5}
+    assert parse_config("") == {}
+    for wrong in ("path", '"open', "{no"):
+        with pytest.raises(Invalid):
+            parse_config(wrong)
+
+
+@pytest.mark.parametrize("text", [text for text in HOSTILE if "\ud800" not in text])
+def test_hostile_text_is_harmless_in_every_view(text: str) -> None:
+    view = answered(snippet(text))
+    for content in card_contents(view, shared(), WIDTH):
+        assert_content_harmless(content)
+    assert_content_harmless(detail_content(view, shared(), 0, WIDTH))
+    assert_content_harmless(title_line(view, shared()))
+    stage = ExplainStage(name=text, detail=text, scores={text: 1.0})
+    assert_content_harmless(explanation_content(Explanation(stages=(stage,)), {}))
+
+    named = binding(text[:300], ("project", text[:300]))
+    found = Finding(
+        provider="vault",
+        key="k",
+        title=text,
+        path=text,
+        config={"p": text},
+        why=text,
+        problems=(text,),
+    )
+    tree = BindingsView((named,), {named.key: health(named.key, 1, text)}, (found,))
+    for row in rows_of(tree):
+        assert_content_harmless(row_content(row, tree, shared()))
+        assert_content_harmless(row_detail(row, tree, shared(), WIDTH))
+
+    scope = Scope(company_id="acme", project_id=text, run_id=text)
+    bar = scope_view(shared(scope=scope, resolution_problem=text))
+    assert_content_harmless(path_content(bar))
+    assert_content_harmless(binding_content(bar))
+    assert_content_harmless(options_line(view, shared(scope=scope)))

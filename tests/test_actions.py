@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from memtui.actions import (
+    ACTIONS,
+    INPUT_GROUPS,
+    SCREENS,
+    actions_of,
+    footer_actions,
+    groups_on,
+    key_label,
+)
+from memtui.app import MemtuiApp
+from memtui.screens.bindings import BindingsScreen
+from memtui.screens.operations import OperationsScreen
+from memtui.screens.query import QueryScreen
+from memtui.screens.records import RecordsScreen
+from memtui.widgets.ask_line import AskLine
+from memtui.widgets.filter_line import FilterLine
+from memtui.widgets.option_rows import OptionRows
+from memtui.widgets.virtual_list import VirtualList
+
+CARRIERS = {
+    "app": MemtuiApp,
+    "bindings": BindingsScreen,
+    "operations": OperationsScreen,
+    "query": QueryScreen,
+    "records": RecordsScreen,
+    "list": VirtualList,
+    "filter": FilterLine,
+    "ask": AskLine,
+}
+
+
+@pytest.mark.parametrize("action_id", list(ACTIONS))
+def test_every_action_has_its_method(action_id: str) -> None:
+    action = ACTIONS[action_id]
+    if action.verb.startswith("go_"):
+        assert action.verb.removeprefix("go_") in {tab.mode for tab in SCREENS}
+    else:
+        assert callable(getattr(CARRIERS[action.group], f"action_{action.verb}"))
+
+
+def test_a_plain_list_carries_what_needs_no_columns() -> None:
+    for action in actions_of("list"):
+        if not action.needs and action.verb not in {"page_down", "page_up"}:
+            assert callable(getattr(OptionRows, f"action_{action.verb}"))
+
+
+def test_every_sentence_is_one() -> None:
+    for action in ACTIONS.values():
+        assert action.description.endswith("."), action.id
+        assert "[" not in action.description, "the palette reads descriptions as markup"
+        assert action.keys, action.id
+
+
+def test_the_footer_has_six_keys_on_a_screen_and_ends_with_help() -> None:
+    for tab in SCREENS:
+        shown = footer_actions(tab.mode)
+        assert len(shown) == 6
+        assert shown[-1].id == "app.help"
+    for group in INPUT_GROUPS:
+        assert {one.group for one in footer_actions(group)} == {group}
+
+
+def test_numbers_keep_their_meaning() -> None:
+    assert {tab.mode: tab.number for tab in SCREENS}.items() >= {
+        ("bindings", 1),
+        ("operations", 2),
+        ("query", 3),
+        ("records", 4),
+    }
+    assert groups_on("records")[0] == "records"
+    assert groups_on("records")[-1] == "app"
+
+
+@pytest.mark.parametrize(
+    ("key", "label"),
+    [("question_mark", "?"), ("ctrl+d", "ctrl+d"), ("escape", "esc"), ("G", "G"), ("down", "↓")],
+)
+def test_keys_read_as_a_person_writes_them(key: str, label: str) -> None:
+    assert key_label(key) == label
+
+
+def test_the_registry_imports_no_textual() -> None:
+    code = "import sys, memtui.actions; sys.exit('textual' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

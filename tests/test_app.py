@@ -1,0 +1,383 @@
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+import memtui.service
+from memtui.app import MemtuiApp, run_app, styles_path
+from memtui.config import Paths, Settings, load_settings
+from memtui.contract import Invalid, Scope, SourceKind, SourceRef, Unavailable, WriteRequest
+from memtui.screens.dialogs.choose import Choose
+from memtui.screens.dialogs.confirm import Confirm
+from memtui.screens.help import Help
+from memtui.screens.session import load_session
+from memtui.screens.shared import Phase
+from memtui.service import Caller, MemoryService, open_service
+from memtui.widgets.tabs import Tab
+from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
+from tests.screens.piloting import toasts, until
+
+SIZE = (120, 40)
+
+
+@pytest.fixture(autouse=True)
+def _empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discovery looks at the home folder; give it one without memories."""
+    (tmp_path / "user").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.chdir(tmp_path / "user")
+
+
+async def ready(pilot: Pilot[None], app: MemtuiApp) -> None:
+    """Wait until the service is open and the screen shows what it read."""
+    await until(pilot, lambda: app.state.shared.phase is not Phase.OPENING)
+    await settle(pilot, app)
+
+
+async def settle(pilot: Pilot[None], app: MemtuiApp) -> None:
+    """Wait until nothing runs behind a pane but the watcher, which never ends."""
+    for _ in range(2):
+        await until(pilot, lambda: not _running(app))
+        await pilot.pause()
+
+
+def _running(app: MemtuiApp) -> list[str]:
+    return [
+        one.group
+        for one in app.workers
+        if not one.is_finished and not one.group.startswith("records-watch")
+    ]
+
+
+@asynccontextmanager
+async def running(
+    paths: Paths, settings: Settings, size: tuple[int, int] = SIZE, **options: Any
+) -> AsyncIterator[tuple[MemtuiApp, Pilot[None]]]:
+    app = MemtuiApp(paths, settings, **options)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        await ready(pilot, app)
+        yield app, pilot
+
+
+async def fill(paths: Paths, settings: Settings, *texts: str, **scope: str) -> None:
+    service = await open_service(paths, settings)
+    caller = Caller(company_id="local", principal="agent:coding", door="test")
+    for number, text in enumerate(texts):
+        await service.write(
+            caller,
+            WriteRequest(
+                scope=Scope(company_id="local", **scope),
+                source=SourceRef(
+                    kind=SourceKind.ISSUE_COMMENT,
+                    company_id="local",
+                    issue_id="31",
+                    comment_id=str(number),
+                ),
+                content=text,
+            ),
+        )
+    await service.close()
+
+
+async def test_the_frame_is_painted_before_the_service_is_open(
+    paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = asyncio.Event()
+
+    async def slow(*arguments: Any) -> MemoryService:
+        await gate.wait()
+        return await open_service(*arguments)
+
+    monkeypatch.setattr(memtui.service, "open_service", slow)
+    app = MemtuiApp(paths, settings, screen="records")
+    async with app.run_test(size=SIZE) as pilot:
+        await pilot.pause()
+        assert app.state.shared.phase is Phase.OPENING
+        assert "Opening your memories" in screen_text(app)
+        assert "4 Records" in screen_text(app)
+        await pilot.press("2")
+        await pilot.pause()
+        assert "Opening your memories" in screen_text(app)
+        gate.set()
+        await ready(pilot, app)
+        assert "Opening your memories" not in screen_text(app)
+        assert "vault·default" in screen_text(app)
+
+
+async def test_a_service_that_does_not_open_says_why_and_opens_on_r(
+    paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: Any) -> MemoryService:
+        raise Unavailable("The database is locked; close the other memtui [/x].")
+
+    monkeypatch.setattr(memtui.service, "open_service", refuse)
+    async with running(paths, settings) as (app, pilot):
+        assert "The database is locked; close the other memtui [/x]." in screen_text(app)
+        assert "Press r to try again" in screen_text(app)
+        await pilot.press("s")
+        assert toasts(app) == ["The database is locked; close the other memtui [/x]."]
+        monkeypatch.setattr(memtui.service, "open_service", open_service)
+        await pilot.press("r")
+        await ready(pilot, app)
+        assert app.state.shared.phase is Phase.READY
+
+
+async def test_an_unknown_company_is_a_sentence(paths: Paths, settings: Settings) -> None:
+    async with running(paths, settings, company="nobody") as (app, _):
+        assert "There is no company 'nobody'; there are Local." in screen_text(app)
+
+
+async def test_numbers_and_clicks_go_to_the_screens(paths: Paths, settings: Settings) -> None:
+    async with running(paths, settings, screen="bindings") as (app, pilot):
+        for key, mode in (("2", "operations"), ("4", "records"), ("1", "bindings")):
+            await pilot.press(key)
+            await pilot.pause()
+            assert app.frame is not None
+            assert mode == app.frame.MODE
+        await pilot.click(list(app.screen.query(Tab))[3])
+        await pilot.pause()
+        assert app.frame is not None
+        assert app.frame.MODE == "records"
+
+
+async def test_a_filter_goes_along_to_every_screen_and_comes_back(
+    paths: Paths, settings: Settings
+) -> None:
+    await fill(paths, settings, "Deploys happen from main", "Use containers", project_id="p")
+    async with running(paths, settings, screen="records") as (app, pilot):
+        await pilot.press("slash", *"deploys", "enter")
+        await settle(pilot, app)
+        assert app.state.shared.filter.text == "deploys"
+        await pilot.press("2")
+        await settle(pilot, app)
+        assert app.screen.query_one("#filter-input", Input).value == "deploys"
+        await pilot.press("ctrl+l")
+        await settle(pilot, app)
+        assert app.state.shared.filter_line == ""
+        assert app.state.shared.filters == ("deploys",)
+
+
+async def test_the_scope_chooser_narrows_and_widens(paths: Paths, settings: Settings) -> None:
+    await fill(paths, settings, "Deploys happen from main", project_id="fighters")
+    async with running(paths, settings, screen="bindings") as (app, pilot):
+        await pilot.press("s")
+        await settle(pilot, app)
+        assert isinstance(app.screen, Choose)
+        await pilot.press(*"fight", "enter")
+        await settle(pilot, app)
+        assert app.state.shared.scope.project_id == "fighters"
+        assert "Local › fighters" in screen_text(app)
+        await pilot.press("s")
+        await settle(pilot, app)
+        await pilot.press(*"take away", "enter")
+        await settle(pilot, app)
+        assert app.state.shared.scope == Scope(company_id="local")
+
+
+async def test_help_names_the_reason_and_a_disabled_key_says_it(
+    paths: Paths, settings: Settings
+) -> None:
+    await fill(paths, settings, "x")
+    frozen = load_settings(paths, read_only=True)
+    async with running(paths, frozen, screen="bindings") as (app, pilot):
+        await pilot.press("d")
+        assert toasts(app) == ["This is read-only."]
+        assert not isinstance(app.screen, Confirm)
+        assert "read-only" in screen_text(app).splitlines()[0]
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert isinstance(app.screen, Help)
+        assert "(This is read-only.)" in screen_text(app)
+        await pilot.press("q")
+        assert not isinstance(app.screen, Help)
+
+
+async def test_a_removal_needs_another_key_than_the_one_that_asked(
+    paths: Paths, settings: Settings
+) -> None:
+    async with running(paths, settings, screen="bindings") as (app, pilot):
+        await pilot.press("d")
+        await pilot.pause()
+        assert isinstance(app.screen, Confirm)
+        assert "Remove the binding vault·default?" in screen_text(app)
+        for key in ("d", "enter", "escape"):
+            await pilot.press(key)
+        await settle(pilot, app)
+        assert [one.key for one in app.state.shared.bindings] == ["default"]
+        await pilot.press("d", "y")
+        await settle(pilot, app)
+        assert app.state.shared.bindings == ()
+        assert "no binding" in screen_text(app).splitlines()[0]
+
+
+async def test_a_question_is_answered_with_sources_and_costs(
+    paths: Paths, settings: Settings
+) -> None:
+    await fill(paths, settings, "Deploys happen from main", "Use containers")
+    async with running(paths, settings, screen="query") as (app, pilot):
+        await pilot.press(*"deploys", "enter")
+        await settle(pilot, app)
+        shown = screen_text(app)
+        assert "1 result for “deploys”" in shown
+        assert "issue 31 comment 0" in shown
+        assert "no tokens used" in shown
+        await pilot.press("x")
+        await settle(pilot, app)
+        assert "How “deploys” was answered" in screen_text(app)
+        await pilot.press("escape", "b")
+        await settle(pilot, app)
+        assert app.frame is not None
+        assert app.frame.MODE == "records"
+        assert app.state.shared.filter.issue_id == "31"
+        await pilot.press("3", "h")
+        await settle(pilot, app)
+        assert "Asked before" in screen_text(app)
+        assert "1 hit" in screen_text(app)
+
+
+async def test_a_session_is_restored(paths: Paths, settings: Settings) -> None:
+    async with running(paths, settings, screen="bindings") as (app, pilot):
+        await pilot.press("2", "slash", *"type:write", "enter")
+        await settle(pilot, app)
+        app.theme = "ansi"
+        await pilot.press("q")
+    assert load_session(paths.session_file).company == "local"
+    async with running(paths, settings) as (app, pilot):
+        assert app.frame is not None
+        assert app.frame.MODE == "operations"
+        assert app.state.shared.filter_line == "type:write"
+        assert app.theme == "ansi"
+
+
+async def test_a_broken_session_is_told_and_no_more(paths: Paths, settings: Settings) -> None:
+    paths.create()
+    paths.session_file.write_bytes(b"\xff{")
+    async with running(paths, settings) as (app, _):
+        assert app.state.shared.phase is Phase.READY
+        assert any("starts afresh" in said for said in toasts(app))
+
+
+def test_a_keymap_that_does_not_fit_stops_the_start(paths: Paths) -> None:
+    settings = load_settings(paths, keymap={"records.forgt": "x"})
+    with pytest.raises(Invalid, match=r"did you mean records\.forget"):
+        run_app(paths, settings)
+    with pytest.raises(Invalid, match="no screen 'budget'"):
+        MemtuiApp(paths, load_settings(paths), screen="budget")
+
+
+async def test_a_moved_key_works_and_its_old_one_does_not(paths: Paths) -> None:
+    settings = load_settings(paths, keymap={"app.help": "f9"})
+    async with running(paths, settings) as (app, pilot):
+        await pilot.press("question_mark")
+        await pilot.pause()
+        assert not isinstance(app.screen, Help)
+        await pilot.press("f9")
+        await pilot.pause()
+        assert isinstance(app.screen, Help)
+
+
+async def test_the_palette_lists_a_hostile_company(paths: Paths, settings: Settings) -> None:
+    service = await open_service(paths, settings)
+    other = Caller(company_id="other", principal="user:ana", door="test")
+    await service.add_company(other, "Acme [/x] [$error] \x1b[31m\u202e")
+    await service.close()
+    async with running(paths, settings) as (app, pilot):
+        await pilot.press("ctrl+p")
+        await pilot.pause()
+        await pilot.press(*"company acme")
+        await pilot.pause(0.3)
+        assert "Company: Acme [/x] [$error] ␛[31m" in screen_text(app)
+        assert_harmless(screen_text(app))
+        await pilot.press("enter")
+        await pilot.pause(0.3)
+        await settle(pilot, app)
+        assert app.state.shared.scope.company_id == "other"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [(80, 24), (120, 40), (200, 60), (40, 12)])
+async def test_hostile_records_are_harmless_on_every_screen(
+    paths: Paths, settings: Settings, size: tuple[int, int]
+) -> None:
+    texts = [f"deploy {text[:200_000]}" for text in HOSTILE if "\ud800" not in text]
+    await fill(paths, settings, *texts, project_id="p [/x] ")
+    async with running(paths, settings, size, screen="query") as (app, pilot):
+        await pilot.press(*"deploy", "enter")
+        await settle(pilot, app)
+        for _ in texts:
+            assert_harmless(screen_text(app))
+            await pilot.press("j")
+        for keys in (("x",), ("escape", "1"), ("2",), ("j", "j"), ("4",), ("j", "j"), ("s",)):
+            await pilot.press(*keys)
+            await settle(pilot, app)
+            assert_harmless(screen_text(app))
+
+
+async def test_every_size_shows_the_frame_and_resizing_is_live(
+    paths: Paths, settings: Settings
+) -> None:
+    await fill(paths, settings, "Deploys happen from main")
+    async with running(paths, settings, (200, 60), screen="query") as (app, pilot):
+        for size, classes in (((200, 60), "-wide"), ((80, 24), "-narrow"), ((50, 14), "-tiny")):
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
+            assert app.screen.has_class(classes)
+            shown = screen_text(app).splitlines()
+            assert "Local" in shown[0]
+            assert "3 Query" in shown[1]
+            assert "help" in shown[-1] or "results" in shown[-1]
+
+
+def test_the_styles_are_found_and_use_theme_variables_only() -> None:
+    import re
+
+    text = styles_path().read_text(encoding="utf-8")
+    assert not re.search(r":\s*[^;]*(#[0-9a-fA-F]{3,8}|rgb|hsl)", text)
+
+
+async def test_no_color_and_ansi_paint_no_colour_of_ours(
+    paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with running(paths, settings) as (app, _):
+        assert app.no_color
+    for theme in ("memtui", "memtui-light", "ansi"):
+        async with running(paths, load_settings(paths, theme=theme)) as (app, _):
+            assert app.theme == theme
+            assert app.native_ansi_color is (theme == "ansi")
+
+
+async def test_a_fault_ends_with_one_sentence_and_the_log_has_the_rest(
+    paths: Paths, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = MemtuiApp(paths, settings)
+
+    async def divide() -> None:
+        async with app.run_test() as pilot:
+            await ready(pilot, app)
+            app.call_later(lambda: 1 / 0)
+            await pilot.pause()
+
+    with pytest.raises(ZeroDivisionError):
+        await divide()
+    assert app.return_code == 1
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_opening_a_damaged_database_is_a_sentence(paths: Paths, settings: Settings) -> None:
+    paths.create()
+    paths.database.write_bytes(b"this is no database" * 100)
+    with pytest.raises(sqlite3.DatabaseError):
+        sqlite3.connect(paths.database).execute("select * from x")
+    async with running(paths, settings) as (app, _):
+        assert app.state.shared.phase is Phase.FAILED
+        assert "Press r to try again" in screen_text(app)
+        assert "Traceback" not in screen_text(app)

@@ -1,0 +1,54 @@
+"""Columns share the width, and a cell keeps to its column whatever it holds."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from memtui.widgets.columns import GAP, GUTTER, Cell, Column, fit_cell, share_width
+
+COLUMNS: list[Column[str]] = [
+    Column("a", "a", Cell, 6, "right", keep=90),
+    Column("b", "b", Cell, 10, keep=10),
+    Column("c", "c", Cell, 20, flexible=True, keep=100),
+]
+
+
+@pytest.mark.parametrize("width", [8, 20, 40, 80, 120, 200])
+def test_the_columns_fill_the_width_and_the_least_kept_go_first(width: int) -> None:
+    shown = share_width(COLUMNS, width)
+    used = GUTTER + sum(cells for _, cells in shown) + GAP * (len(shown) - 1)
+    assert used <= max(width, GUTTER + 1)
+    assert "c" in [column.key for column, _ in shown]
+    if width >= 43:
+        assert used == width
+        assert len(shown) == 3
+    elif width >= 31:
+        assert [column.key for column, _ in shown] == ["a", "c"]
+
+
+def test_hidden_and_widened_columns() -> None:
+    shown = share_width(COLUMNS, 80, hidden={"b"}, wider={"a": 4})
+    assert [(column.key, cells) for column, cells in shown] == [("a", 10), ("c", 65)]
+
+
+@given(st.text(), st.integers(0, 60), st.sampled_from(["left", "right"]))
+def test_a_cell_is_as_wide_as_its_column_and_nothing_in_it_is_obeyed(
+    text: str, width: int, align: str
+) -> None:
+    shown = fit_cell(text, width, "right" if align == "right" else "left")
+    assert cell_len(shown) == width
+    assert not any(ord(char) < 32 or 0x7F <= ord(char) < 0xA0 for char in shown)
+    assert not set(shown) & set("\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u2069")
+
+
+def test_wide_characters_are_cut_between_cells() -> None:
+    assert fit_cell("漢字漢字", 5) == "漢字…"
+    assert fit_cell("12", 5, "right") == "   12"
+    assert cell_len(fit_cell("👨‍👩‍👧👨‍👩‍👧👨‍👩‍👧", 3)) == 3
+
+
+def test_a_cell_of_ten_megabytes_is_cut_before_it_is_looked_at() -> None:
+    assert fit_cell("x" * 10_000_000, 10) == "xxxxxxxxx…"

@@ -1,0 +1,39 @@
+"""The text area keeps a foreign text exactly and draws none of it raw."""
+
+from __future__ import annotations
+
+import pytest
+from textual.app import App, ComposeResult
+
+from memtui.widgets.editor import LONGEST_IN_PLACE, ForeignTextArea, keeps
+from tests.screens.hostile import HOSTILE, assert_harmless
+
+
+class Edit(App[None]):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+    def compose(self) -> ComposeResult:
+        yield ForeignTextArea(self.text)
+
+
+@pytest.mark.parametrize("text", [text for text in HOSTILE if len(text) <= LONGEST_IN_PLACE])
+async def test_nothing_raw_is_drawn_and_nothing_is_lost(text: str) -> None:
+    app = Edit(text)
+    async with app.run_test(size=(60, 12)) as pilot:
+        await pilot.press("ctrl+end")
+        area = app.query_one(ForeignTextArea)
+        for y in range(12):
+            assert_harmless(area.render_line(y).text)
+        assert area.text == text or not keeps(text)
+
+
+def test_what_a_text_area_would_change_is_known_beforehand() -> None:
+    assert keeps("one\ntwo\n")
+    assert keeps("one\r\ntwo")
+    assert keeps("\x1b[31m")
+    assert not keeps("one\r\ntwo\nthree")
+    assert not keeps("a\u2028b")
+    assert not keeps("a\x0cb")
+    assert not keeps("x" * (LONGEST_IN_PLACE + 1))

@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+from textual.app import App, ComposeResult
+from textual.widgets import Input, Static
+
+from memtui.widgets.filter_line import FilterLine
+from memtui.widgets.footer import FooterEntry, entry_content, fitting
+from memtui.widgets.spark import sparkline
+
+
+class OneLine(App[None]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.applied: list[str] = []
+        self.left = 0
+
+    def compose(self) -> ComposeResult:
+        yield FilterLine()
+        yield Input(id="other")
+
+    def on_filter_line_applied(self, message: FilterLine.Applied) -> None:
+        self.applied.append(message.line)
+
+    def on_filter_line_left(self) -> None:
+        self.left += 1
+
+
+async def test_a_filter_is_applied_or_its_error_shown() -> None:
+    app = OneLine()
+    async with app.run_test() as pilot:
+        line = app.query_one(FilterLine)
+        line.enter()
+        await pilot.pause()
+        await pilot.press(*"agnt:x", "enter")
+        assert app.applied == []
+        assert line.error == "Unknown filter field agnt:; did you mean agent:?"
+        assert "did you mean" in str(app.query_one("#filter-error", Static).content)
+        await pilot.press(*(["backspace"] * 6), *"agent:x", "enter")
+        assert app.applied == ["agent:x"]
+        assert line.error == ""
+
+
+async def test_escape_clears_and_then_leaves() -> None:
+    app = OneLine()
+    async with app.run_test() as pilot:
+        line = app.query_one(FilterLine)
+        line.show_line("agent:x")
+        line.enter()
+        await pilot.pause()
+        await pilot.press("escape")
+        assert app.applied == [""]
+        assert app.left == 0
+        await pilot.press("escape")
+        assert app.left == 1
+
+
+async def test_history_goes_back_and_returns_to_what_was_being_written() -> None:
+    app = OneLine()
+    async with app.run_test() as pilot:
+        line = app.query_one(FilterLine)
+        line.history = ("run:1", "run:2")
+        line.enter()
+        await pilot.pause()
+        await pilot.press(*"dra")
+        field = app.query_one("#filter-input", Input)
+        seen = []
+        for key in ("up", "up", "up", "down", "down", "down"):
+            await pilot.press(key)
+            seen.append(field.value)
+        assert seen == ["run:2", "run:1", "run:1", "run:2", "dra", "dra"]
+
+
+async def test_a_line_being_written_is_not_overwritten() -> None:
+    app = OneLine()
+    async with app.run_test() as pilot:
+        line = app.query_one(FilterLine)
+        line.enter()
+        await pilot.pause()
+        await pilot.press(*"ab")
+        line.show_line("agent:x")
+        assert app.query_one("#filter-input", Input).value == "ab"
+
+
+def entry(name: str, reason: str = "") -> FooterEntry:
+    return FooterEntry(f"x.{name}", name[0], name, f"{name}.", reason)
+
+
+def test_the_last_key_stays_where_columns_are_few() -> None:
+    entries = tuple(entry(name) for name in ("edit", "mark", "forget", "help"))
+    assert fitting(entries, 80) == entries
+    assert [one.label for one in fitting(entries, 18)] == ["edit", "help"]
+    assert [one.label for one in fitting(entries, 3)] == ["help"]
+    assert fitting((), 80) == ()
+
+
+def test_a_disabled_key_is_told_by_more_than_its_colour() -> None:
+    assert any("strike" in str(span.style) for span in entry_content(entry("edit", "No.")).spans)
+    assert not any("strike" in str(span.style) for span in entry_content(entry("edit")).spans)
+
+
+def test_a_sparkline_goes_from_zero_to_the_largest() -> None:
+    assert sparkline([0, 4, 8], 10) == "▁▅█"
+    assert sparkline([1, 2, 3, 4], 2) == "▆█"
+    assert sparkline([0, 0], 5) == "▁▁"
+    assert sparkline([], 5) == ""
