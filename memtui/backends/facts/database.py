@@ -1,0 +1,204 @@
+"""The connection to the fact tables, in SQLite or in a PostgreSQL that others use as well."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Table,
+    create_engine,
+    event,
+    func,
+    inspect,
+    make_url,
+    select,
+)
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
+from memtui.contract import Denied, Invalid, Unavailable
+
+from .errors import translated
+from .tables import DETAILS, DRIVES, METADATA, USERS, is_postgres
+
+FILE = "facts.sqlite3"
+_WAIT_MS = 10_000
+_ADVISORY_LOCK = 0x6D65_6D74_7569
+"""The number by which every memtui that writes to one database waits for the others."""
+
+
+class FactsDatabase:
+    """A pool of connections. Blocking: the adapter calls it from worker threads.
+
+    Writers of memtui wait for one another, so that what a write reads is what it builds on. Other
+    programs do not wait; each change to a row therefore names the row as it was read.
+    """
+
+    def __init__(self, engine: Engine, *, read_only: bool) -> None:
+        self._engine = engine
+        self._read_only = read_only
+        self._lock = threading.Lock()
+        self.has_details = False
+        """Whether memtui's own table is there."""
+
+    @classmethod
+    def open(cls, folder: Path, url: str | None, *, create: bool, read_only: bool) -> FactsDatabase:
+        """Open the database at `url`, else the SQLite file in `folder`.
+
+        Raises:
+            Invalid: the URL makes no sense, or a table is missing or of another shape.
+            Denied: the tables may not be created.
+            Unavailable: the database cannot be reached, or is no database.
+        """
+        engine = _postgres(url, read_only=read_only) if url else _sqlite(folder)
+        database = cls(engine, read_only=read_only)
+        try:
+            database._prepare(create=(create and not read_only) or not url)
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """One consistent read."""
+        with translated(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """One transaction that no other memtui writes beside; durable once it ends."""
+        with translated(), self._lock, self._engine.connect() as plain:
+            connection = plain.execution_options(immediate=True)
+            with connection.begin() as transaction:
+                if is_postgres(connection):
+                    connection.execute(select(func.pg_advisory_xact_lock(_ADVISORY_LOCK)))
+                yield connection
+                with translated(sent=True):
+                    transaction.commit()
+
+    def close(self) -> None:
+        """Close every pooled connection."""
+        self._engine.dispose()
+
+    def _prepare(self, *, create: bool) -> None:
+        with translated(), self._engine.connect() as connection:
+            missing = _missing(connection)
+        if missing and create:
+            try:
+                with self.write() as connection:
+                    METADATA.create_all(connection, tables=_missing(connection))
+            except Denied as error:
+                names = " and ".join(table.name for table in missing)
+                raise Denied(
+                    f"The database's role may not create {names}; let the database's owner do it."
+                ) from error
+            missing = []
+        self.has_details = DETAILS not in missing
+        needed = [table.name for table in missing if table is not DETAILS]
+        if needed:
+            raise Invalid(
+                f"The database has no table {' and '.join(needed)}; set create to true to have "
+                "memtui create what is missing."
+            )
+
+
+def _missing(connection: Connection) -> list[Table]:
+    inspector = inspect(connection)
+    missing = []
+    for table in (USERS, DRIVES, DETAILS):
+        if not inspector.has_table(table.name):
+            missing.append(table)
+            continue
+        there = {column["name"] for column in inspector.get_columns(table.name)}
+        lacking = [column.name for column in table.columns if column.name not in there]
+        if lacking:
+            raise Invalid(
+                f"The table {table.name} has no column {lacking[0]}; this is not a table of facts "
+                "that memtui knows."
+            )
+    return missing
+
+
+def _postgres(url: str, *, read_only: bool) -> Engine:
+    parsed = _parse(url)
+    defaults = {"connect_timeout": 10, "keepalives_idle": 30, "tcp_user_timeout": 30_000}
+    arguments: dict[str, Any] = {
+        name: value for name, value in defaults.items() if name not in parsed.query
+    }
+    # Prepared statements outlive a transaction, and a pooler between hands connections around.
+    arguments["prepare_threshold"] = None
+    try:
+        engine = create_engine(parsed, pool_pre_ping=True, connect_args=arguments)
+    except ModuleNotFoundError as error:
+        raise Invalid('PostgreSQL needs its driver: pip install "memtui[postgres]".') from error
+    settings = {
+        "TimeZone": "UTC",
+        "DateStyle": "ISO",
+        "lock_timeout": str(_WAIT_MS),
+        "statement_timeout": str(3 * _WAIT_MS),
+        **({"transaction_read_only": "on"} if read_only else {}),
+    }
+    calls = ", ".join(f"set_config('{name}', '{value}', true)" for name, value in settings.items())
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(f"SELECT {calls}"))
+    return engine
+
+
+def _parse(url: str) -> URL:
+    try:
+        parsed = make_url(url)
+        if parsed.drivername in {"postgres", "postgresql"}:
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        if parsed.drivername != "postgresql+psycopg":
+            raise Invalid(f"Facts cannot be kept in {parsed.drivername}; use postgresql://.")
+    except (ArgumentError, NoSuchModuleError, ValueError) as error:
+        raise Invalid("The facts' url is no database URL; use postgresql://user@host/name.") from (
+            error
+        )
+    return parsed
+
+
+def has_password(url: str) -> bool:
+    """Whether a database URL carries a password. Raises `Invalid` for what is no URL."""
+    parsed = _parse(url)
+    return bool(parsed.password) or not {"password", "sslpassword"}.isdisjoint(parsed.query)
+
+
+def _sqlite(folder: Path) -> Engine:
+    path = folder / FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600))
+    except OSError as error:
+        raise Unavailable(f"Cannot use {path}: {error.strerror}.") from error
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)), connect_args={"timeout": _WAIT_MS / 1000}
+    )
+    event.listen(engine, "connect", _configure_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _configure_sqlite(connection: Any, _record: object) -> None:
+    connection.isolation_level = None
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    # SQLite's own lower() knows ASCII only, and a filter's words come in any script.
+    connection.create_function("lower", 1, _lower, deterministic=True)
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    immediate = connection.get_execution_options().get("immediate", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _lower(value: object) -> str | None:
+    return None if value is None else str(value).lower()

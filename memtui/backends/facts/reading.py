@@ -1,0 +1,247 @@
+"""What is read of the fact tables, and under which conditions."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Select,
+    Text,
+    and_,
+    case,
+    exists,
+    false,
+    func,
+    literal,
+    literal_column,
+    null,
+    or_,
+    select,
+    union_all,
+)
+
+from memtui.contract import BrowseRequest, Filter, Invalid, Namespace, QueryRequest, Scope
+
+from .fact import Fact, row_ids, tag_lines
+from .rules import DRIVE_PREFIX
+from .tables import DETAILS, DRIVES, USERS, as_moment, as_text, is_postgres, parsed, written
+
+_CHUNK = 500
+_u, _d = USERS.c, DRIVES.c
+_SHARED_ID = exists(select(_u.id).where(_u.id == _d.id).correlate(DRIVES))
+_ROWS = union_all(
+    select(
+        literal_column("'user'", Text).label("scope"),
+        _u.userId.label("owner"), _u.id, _u.fact, _u.createdAt.label("created"),
+        null().cast(Text).label("created_by"), _u.source, _u.id.label("record_id"),
+    ),
+    select(
+        literal_column("'drive'", Text).label("scope"),
+        _d.driveId.label("owner"), _d.id, _d.fact, _d.createdAt.label("created"),
+        _d.createdBy.label("created_by"), _d.source,
+        case((_SHARED_ID, literal(DRIVE_PREFIX, Text) + _d.id), else_=_d.id).label("record_id"),
+    ),
+).subquery("facts")  # fmt: skip
+_r, _e = _ROWS.c, DETAILS.c
+_COLUMNS = (
+    _r.scope, _r.owner, _r.id, _r.fact.label("text"), as_text(_r.created).label("created_at"),
+    _r.created_by, _r.source, _r.record_id,
+)  # fmt: skip
+_DETAIL_COLUMNS = (
+    as_text(_e.updated_at).label("updated_at"), as_text(_e.expires_at).label("expires_at"),
+    _e.pinned, _e.topic, _e.tags, _e.source_kind, _e.agent_id, _e.issue_id, _e.run_id, _e.extra,
+)  # fmt: skip
+_FILTERED = ("source_kind", "topic", "agent_id", "issue_id", "run_id")
+
+
+class Page:
+    """One page of facts."""
+
+    __slots__ = ("facts", "next_cursor", "total")
+
+    def __init__(self, facts: Sequence[Fact], total: int, next_cursor: str | None) -> None:
+        self.facts = facts
+        self.total = total
+        self.next_cursor = next_cursor
+
+
+class Reader:
+    """Reads facts on one connection. Blocking."""
+
+    def __init__(self, connection: Connection, *, has_details: bool) -> None:
+        self._connection = connection
+        self._has_details = has_details
+
+    def by_handles(self, record_ids: Iterable[str], scope: Scope) -> dict[str, Fact]:
+        """Return the facts of these handles that the scope sees, expired ones too.
+
+        Raises:
+            Invalid: two rows go by the same name.
+        """
+        names = {name for name in record_ids if _storable(name)}
+        ids = sorted({row_id for name in names for row_id in row_ids(name)})
+        found: dict[str, Fact] = {}
+        for start in range(0, len(ids), _CHUNK):
+            chosen = self._select().where(_r.id.in_(ids[start : start + _CHUNK]), seen_by(scope))
+            for fact in self._facts(chosen):
+                if fact.record_id not in names:
+                    continue
+                if fact.record_id in found:
+                    raise Invalid(
+                        f"Two facts go by the id {fact.record_id}; change one in the database."
+                    )
+                found[fact.record_id] = fact
+        return found
+
+    def all_of(self, request: QueryRequest, now: datetime) -> list[Fact]:
+        """Return the facts that a query may answer with, the oldest first."""
+        conditions = [seen_by(request.scope), self._not_expired(now)]
+        if request.topic is not None and self._has_details:
+            conditions.append(or_(_e.topic.is_(None), _e.topic == request.topic))
+        if request.as_of is not None:
+            conditions.append(_r.created <= self._moment(written(request.as_of)))
+        chosen = self._select().where(*conditions).order_by(_r.created, _r.record_id)
+        return list(self._facts(chosen))
+
+    def browse(self, request: BrowseRequest, now: datetime) -> Page:
+        """Return one page and the exact total; the cursor holds the last fact's place.
+
+        Raises:
+            Invalid: the sort field is not supported, or the cursor is not of this sort.
+        """
+        conditions = [
+            seen_by(request.scope), self._not_expired(now), *self._matching(request.filter),
+        ]  # fmt: skip
+        base = self._select().where(*conditions)
+        total = self._connection.execute(
+            select(func.count()).select_from(base.with_only_columns(_r.id).subquery())
+        ).scalar_one()
+        place = self._place(request.sort)
+        if request.cursor is not None:
+            base = base.where(self._behind(request, place))
+        is_down = request.sort.startswith("-")
+        order = [place.desc(), _r.record_id.desc()] if is_down else [place, _r.record_id]
+        shown_place = place if isinstance(place.type, Integer) else as_text(place)
+        rows = self._connection.execute(
+            base.add_columns(shown_place.label("place")).order_by(*order).limit(request.limit + 1)
+        ).mappings().all()  # fmt: skip
+        shown = rows[: request.limit]
+        more = len(rows) > request.limit
+        last = [request.sort, shown[-1]["place"], shown[-1]["record_id"]] if more else None
+        return Page([Fact.of_row(row) for row in shown], total, _write_cursor(last))
+
+    def namespaces(self, now: datetime) -> list[Namespace]:
+        """Return every user and drive that has facts."""
+        chosen = self._from(select(_r.scope, _r.owner, func.count().label("records")))
+        chosen = chosen.where(self._not_expired(now)).group_by(_r.scope, _r.owner)
+        rows = self._connection.execute(chosen.order_by(_r.scope, _r.owner)).all()
+        return [
+            Namespace(name=f"{row.scope}:{row.owner}", kind=row.scope, records=row.records)
+            for row in rows
+        ]
+
+    def _from(self, statement: Select[Any]) -> Select[Any]:
+        if not self._has_details:
+            return statement.select_from(_ROWS)
+        same = and_(_e.scope == _r.scope, _e.id == _r.id)
+        return statement.select_from(_ROWS.outerjoin(DETAILS, same))
+
+    def _select(self) -> Select[Any]:
+        extra = _DETAIL_COLUMNS if self._has_details else ()
+        return self._from(select(*_COLUMNS, *extra))
+
+    def _facts(self, chosen: Select[Any]) -> Iterator[Fact]:
+        return map(Fact.of_row, self._connection.execute(chosen).mappings())
+
+    def _moment(self, text: str) -> ColumnElement[Any]:
+        return as_moment(self._connection, text)
+
+    def _not_expired(self, now: datetime) -> ColumnElement[bool]:
+        if not self._has_details:
+            return literal_column("1") == literal_column("1")
+        return or_(_e.expires_at.is_(None), _e.expires_at > self._moment(written(now)))
+
+    def _matching(self, wanted: Filter) -> Iterator[ColumnElement[bool]]:
+        if wanted.subject_id is not None:
+            yield and_(_r.scope == "user", _r.owner == wanted.subject_id)
+        if wanted.project_id is not None:
+            yield and_(_r.scope == "drive", _r.owner == wanted.project_id)
+        if wanted.kind is not None and wanted.kind != "fact":
+            yield false()
+        if wanted.since is not None:
+            yield _r.created >= self._moment(written(wanted.since))
+        if wanted.until is not None:
+            yield _r.created < self._moment(written(wanted.until))
+        for word in (wanted.text or "").lower().split():
+            yield self._holds(func.lower(_r.fact), word)
+        for name in _FILTERED:
+            value = getattr(wanted, name)
+            if value is not None:
+                yield _e[name] == str(value) if self._has_details else false()
+        if wanted.tag is not None:
+            line = tag_lines((wanted.tag,))
+            yield self._holds(_e.tags, line) if self._has_details else false()
+
+    def _holds(self, text: ColumnElement[str], part: str) -> ColumnElement[bool]:
+        find = func.strpos if is_postgres(self._connection) else func.instr
+        return find(text, part) > 0
+
+    def _place(self, sort: str) -> ColumnElement[Any]:
+        updated = func.coalesce(_e.updated_at, _r.created) if self._has_details else _r.created
+        places: dict[str, ColumnElement[Any]] = {
+            "created_at": _r.created,
+            "updated_at": updated,
+            "title": _r.fact,
+            "size": func.length(_r.fact, type_=Integer),
+        }
+        name = sort.removeprefix("-")
+        if name not in places:
+            raise Invalid(f"Facts cannot be sorted by {name}; use {', '.join(places)}.")
+        return places[name]
+
+    def _behind(self, request: BrowseRequest, place: ColumnElement[Any]) -> ColumnElement[bool]:
+        value, record_id = _read_cursor(request.cursor or "", request.sort)
+        is_moment = request.sort.endswith("_at")
+        there = self._moment(str(value)) if is_moment else literal(value)
+        if request.sort.startswith("-"):
+            return or_(place < there, and_(place == there, _r.record_id < record_id))
+        return or_(place > there, and_(place == there, _r.record_id > record_id))
+
+
+def seen_by(scope: Scope) -> ColumnElement[bool]:
+    """Return the condition for the facts of the scope's project and of its subject.
+
+    A scope that names neither sees every user's and every drive's.
+    """
+    named = [("drive", scope.project_id), ("user", scope.subject_id)]
+    owned = [and_(_r.scope == kind, _r.owner == owner) for kind, owner in named if owner]
+    return or_(*owned) if owned else literal_column("1") == literal_column("1")
+
+
+def _storable(text: str) -> bool:
+    """Whether a database could hold the text at all; some fail over it even in a condition."""
+    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _write_cursor(last: list[Any] | None) -> str | None:
+    return base64.urlsafe_b64encode(json.dumps(last).encode()).decode() if last else None
+
+
+def _read_cursor(cursor: str, sort: str) -> tuple[str | int, str]:
+    try:
+        written_sort, value, record_id = json.loads(base64.urlsafe_b64decode(cursor))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Invalid("The cursor is not one of this list; start from the first page.") from error
+    fits = isinstance(value, int if sort.endswith("size") else str) and isinstance(record_id, str)
+    if fits and sort.endswith("_at"):
+        fits = parsed(value) is not None
+    if written_sort != sort or not fits:
+        raise Invalid("The cursor belongs to another sort; start from the first page.")
+    return value, record_id
