@@ -6,6 +6,7 @@ import difflib
 import getpass
 import os
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -15,6 +16,7 @@ from pydantic_settings import (
     InitSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
+    SettingsError,
 )
 
 from memtui.contract import Invalid, Model
@@ -71,10 +73,17 @@ class Paths(Model):
 
 
 def find_paths(home: Path | None = None) -> Paths:
-    """Return the folders: `home` (a flag), else `MEMTUI_HOME`, else the platform's own."""
+    """Return the folders: `home` (a flag), else `MEMTUI_HOME`, else the platform's own.
+
+    Raises:
+        Invalid: it starts with `~name` and nobody has that name.
+    """
     chosen = home or (Path(value) if (value := os.environ.get(_HOME_VARIABLE)) else None)
     if chosen is not None:
-        chosen = chosen.expanduser().absolute()
+        try:
+            chosen = chosen.expanduser().absolute()
+        except RuntimeError as error:
+            raise Invalid(f"Nobody has the home folder that {chosen} starts with.") from error
         return Paths(data=chosen, config=chosen)
     import platformdirs
 
@@ -120,13 +129,26 @@ class Settings(BaseSettings):
     """Whether the terminal app takes the mouse."""
     editor: str = ""
     """The command that `E` opens; empty means $VISUAL, else $EDITOR, else vi."""
+    fact_max_chars: Annotated[int, Field(ge=0)] = 200
+    """How many characters a fact may have; 0 sets no limit."""
+    fact_max_count: Annotated[int, Field(ge=0)] = 50
+    """How many facts a user or a project may have; 0 sets no limit."""
+    context_budget: Annotated[int, Field(ge=0)] = 500
+    """Tokens that the memory context of a request should stay under."""
+    context_model: str = "claude-sonnet-4-5"
+    """The model whose tokens and prices the context is counted in."""
     score_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     """From this score on a returned record counts as a hit where no better sign exists."""
     keymap: dict[str, str] = {}
-    """Action id to keys, comma separated: `records.forget = "d,delete"`."""
+    """Action id to keys, comma separated: `records.forget = "d,delete"` under `[keymap]`."""
 
     _from_file: ClassVar[dict[str, Any]] = {}
     """What the settings file holds; `load_settings` puts it here for one subclass a load."""
+
+    @field_validator("keymap", mode="before")
+    @classmethod
+    def _flat_keymap(cls, value: Any) -> Any:
+        return dict(_dotted(value)) if isinstance(value, dict) else value
 
     @field_validator("timezone")
     @classmethod
@@ -178,6 +200,20 @@ def load_settings(paths: Paths, **flags: Any) -> Settings:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise Invalid(f"The setting {field} does not fit: {first['msg']}.") from error
+    except SettingsError as error:
+        raise Invalid(
+            f"{ENV_PREFIX}KEYMAP in the environment is no JSON object; "
+            f"set {ENV_PREFIX}KEYMAP__RECORDS__FORGET=d instead."
+        ) from error
+
+
+def _dotted(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """TOML reads `records.forget` as a table in a table, and so does the environment."""
+    for name, value in table.items():
+        if isinstance(value, dict):
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _with_file(values: dict[str, Any]) -> type[Settings]:

@@ -36,10 +36,15 @@ UtcDatetime = Annotated[AwareDatetime, AfterValidator(lambda value: value.astime
 
 Usd = Annotated[
     Decimal,
-    Field(ge=0, decimal_places=12),
+    Field(ge=0, le=9_000_000, decimal_places=12),
     AfterValidator(lambda value: Decimal(format(value.normalize(), "f"))),
 ]
-"""US dollars, to a millionth of a millionth, without trailing zeros."""
+"""US dollars, up to nine million, to a millionth of a millionth, without trailing zeros."""
+
+Tokens = Annotated[int, Field(ge=0, lt=2**63)]
+"""A number of tokens that any database can hold."""
+
+Milliseconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class MemtuiError(Exception):
@@ -120,6 +125,8 @@ class OperationType(StrEnum):
     EXPLAIN = "explain"
     PROFILE = "profile"
     SYNC = "sync"
+    CONTEXT = "context"
+    """What a model will see was assembled."""
     NAMESPACES = "namespaces"
     UNDO = "undo"
     CONFIGURE = "configure"
@@ -161,7 +168,7 @@ class QueryIntent(StrEnum):
 
 
 class WriteMode(StrEnum):
-    """`UPSERT` replaces the record of the same id or key; `SUMMARIZE` lets the provider condense."""
+    """`UPSERT` replaces a record of the same id or key; `SUMMARIZE` lets the provider condense."""
 
     APPEND = "append"
     UPSERT = "upsert"
@@ -225,7 +232,7 @@ class SourceRef(Model):
     run_id: str | None = None
     activity_id: str | None = None
     external_ref: str | None = None
-    """A URL, a path with an optional `:line`, or any reference that the kind's owner understands."""
+    """A URL, a path with an optional `:line`, or any reference that the kind's owner knows."""
 
 
 class Usage(Model):
@@ -233,12 +240,12 @@ class Usage(Model):
 
     provider: str
     model: str | None = None
-    input_tokens: int = Field(default=0, ge=0)
-    output_tokens: int = Field(default=0, ge=0)
-    embedding_tokens: int = Field(default=0, ge=0)
+    input_tokens: Tokens = 0
+    output_tokens: Tokens = 0
+    embedding_tokens: Tokens = 0
     cost_usd: Usd | None = None
     """US dollars; None means unpriced, which is not the same as zero."""
-    latency_ms: float | None = None
+    latency_ms: Milliseconds | None = None
     details: Json = {}
 
 

@@ -31,31 +31,40 @@ FIELDS: dict[str, str] = {
 }
 """The words before a colon, and the `Filter` field each one sets."""
 
-_TERM = re.compile(r"([a-z]+):(.*)", re.DOTALL)
+_TERM = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
+_FIELD = re.compile(r"([a-z]+):(.*)", re.DOTALL)
 _SPAN = re.compile(r"(\d{1,6})(s|min|h|d|w|m|y)")
-_SPAN_DAYS = {"d": 1, "w": 7, "m": 30, "y": 365}
+_SPAN_UNITS = {
+    "s": timedelta(seconds=1),
+    "min": timedelta(minutes=1),
+    "h": timedelta(hours=1),
+    "d": timedelta(days=1),
+    "w": timedelta(weeks=1),
+    "m": timedelta(days=30),
+    "y": timedelta(days=365),
+}
+_DAYS_BACK = {"today": timedelta(0), "yesterday": timedelta(days=1)}
 
 
 def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
-    """Parse a filter line; words without a known field become the text to search.
+    """Parse a filter line; terms that are no field become the text to search.
 
-    A value with spaces is quoted: `project:"mech fighters"`.
+    A value with spaces is quoted: `project:"mech fighters"`. A quoted word is never a field, nor is
+    a URL, nor a word that ends in a colon and names no field.
 
     Raises:
         Invalid: an unknown field, a bad value, or an unclosed quote.
     """
-    try:
-        terms = shlex.split(line)
-    except ValueError as error:
-        raise Invalid("The filter has an unclosed quote; close it or take it out.") from error
+    if _TERM.sub("", line).strip():
+        raise Invalid("The filter has an unclosed quote; close it or take it out.")
     values: dict[str, object] = {}
     words: list[str] = []
-    for term in terms:
-        match = _TERM.fullmatch(term)
-        if match is None or "/" in match[2][:2]:
-            words.append(term)
+    for term in _TERM.findall(line):
+        match = _FIELD.fullmatch(term)
+        if match is None or _is_word(*match.groups()):
+            words.append(_unquoted(term))
             continue
-        name, value = match[1], match[2]
+        name, value = match[1], _unquoted(match[2])
         if name not in FIELDS:
             near = difflib.get_close_matches(name, FIELDS, n=1)
             hint = f"did you mean {near[0]}:?" if near else f"fields are {', '.join(FIELDS)}."
@@ -66,9 +75,16 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
         values[field] = (
             parse_when(value, now=now, zone=zone) if field in {"since", "until"} else value
         )
-    if words:
-        values["text"] = " ".join(words)
+    values["text"] = " ".join(" ".join(words).split()) or None
     return build_filter(**values)
+
+
+def _is_word(name: str, value: str) -> bool:
+    return name not in FIELDS and (not value or value.startswith("//"))
+
+
+def _unquoted(term: str) -> str:
+    return "".join(shlex.split(term))
 
 
 def build_filter(**values: object) -> Filter:
@@ -99,9 +115,14 @@ def format_filter(chosen: Filter) -> str:
             continue
         shown = value.isoformat() if isinstance(value, datetime) else str(value)
         terms.append(f"{word}:{shlex.quote(shown)}")
-    if chosen.text:
-        terms.extend(shlex.quote(word) for word in chosen.text.split())
+    terms.extend(_quoted_word(word) for word in (chosen.text or "").split())
     return " ".join(terms)
+
+
+def _quoted_word(word: str) -> str:
+    quoted = shlex.quote(word)
+    field = _FIELD.fullmatch(quoted)
+    return quoted if field is None or _is_word(*field.groups()) else f"'{word}'"
 
 
 def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
@@ -112,26 +133,17 @@ def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
     Raises:
         Invalid: the text is none of these.
     """
-    if span := _SPAN.fullmatch(text):
-        count, unit = int(span[1]), span[2]
-        if unit in _SPAN_DAYS:
-            back = timedelta(days=count * _SPAN_DAYS[unit])
-        else:
-            seconds = {"s": 1, "min": 60, "h": 3600}[unit]
-            back = timedelta(seconds=count * seconds)
-        try:
-            return now - back
-        except OverflowError as error:
-            raise Invalid(
-                f"{text} reaches back before the calendar; give a shorter span."
-            ) from error
-    if text in {"today", "yesterday"}:
-        today = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0)
-        return (today - timedelta(days=text == "yesterday")).astimezone(UTC)
     try:
+        if span := _SPAN.fullmatch(text):
+            return now.astimezone(UTC) - int(span[1]) * _SPAN_UNITS[span[2]]
+        if text in _DAYS_BACK:
+            today = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+            return (today - _DAYS_BACK[text]).astimezone(UTC)
         moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
+    except OverflowError as error:
+        raise Invalid(f"{text} lies outside of the calendar; give a nearer time.") from error
     except ValueError as error:
         raise Invalid(
             f"{text!r} is no time; give 7d, 6h, today, 2026-03-01 or 2026-03-01T14:30."
         ) from error
-    return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)

@@ -9,7 +9,8 @@ _PICTURES = {chr(code): chr(0x2400 + code) for code in range(0x20)} | {
     "\t": " ",
     "\x7f": "\u2421",
 }
-_COMBINING_LIMIT = 4
+_MARK_LIMIT = 4
+_MARK_CATEGORIES = frozenset({"Mn", "Me"})
 _ESCAPED_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Cn", "Co", "Zl", "Zp"})
 _KEPT_FORMAT = frozenset({"\u200c", "\u200d"})
 """Zero-width joiner and non-joiner: emoji and several scripts need them."""
@@ -19,9 +20,9 @@ def visible(text: str, *, limit: int | None = None, keep_newlines: bool = False)
     r"""Return `text` with every control, escape and bidi character shown instead of obeyed.
 
     C0 and DEL become their control pictures (␛); C1, bidi controls, other invisible format
-    characters and lone surrogates become `\uXXXX`. More than four combining marks on one character
-    are cut to `…`, and so is text past `limit` characters. Tabs become a space; newlines become ⏎
-    unless `keep_newlines`.
+    characters and lone surrogates become `\uXXXX`. More than four combining marks or joiners on
+    one character are cut to `…`, and so is text past `limit` characters. Tabs become a space;
+    newlines become ⏎ unless `keep_newlines`.
     """
     cut = limit is not None and len(text) > limit
     body = text[:limit] if cut else text
@@ -30,10 +31,10 @@ def visible(text: str, *, limit: int | None = None, keep_newlines: bool = False)
     shown: list[str] = []
     marks = 0
     for char in body:
-        if unicodedata.combining(char):
+        if char in _KEPT_FORMAT or unicodedata.category(char) in _MARK_CATEGORIES:
             marks += 1
-            if marks > _COMBINING_LIMIT:
-                if marks == _COMBINING_LIMIT + 1:
+            if marks > _MARK_LIMIT:
+                if marks == _MARK_LIMIT + 1:
                     shown.append("…")
                 continue
         else:

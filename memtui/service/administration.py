@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from memtui.contract import (
     Capabilities,
+    Conflict,
     Denied,
-    Filter,
     Health,
     Invalid,
     Json,
@@ -55,14 +55,17 @@ async def company(core: Core, company_id: str) -> CompanyView:
     Raises:
         NotFound: there is none of this id.
     """
+    return _company_view(await _company(core, company_id))
 
-    def read() -> CompanyView:
+
+async def _company(core: Core, company_id: str) -> CompanyRow:
+    def read() -> CompanyRow:
         with core.database.read() as database:
             row = table.company(database, company_id)
             if row is None:
                 known = ", ".join(found.company_id for found in table.companies(database))
                 raise NotFound(f"There is no company {company_id}; there are: {known or 'none'}.")
-            return _company_view(row)
+            return row
 
     return await asyncio.to_thread(read)
 
@@ -83,8 +86,8 @@ async def add_company(
         link_templates=link_templates,
         created_at=core.clock(),
     )
-    async with _configured(core, caller, {"add_company": caller.company_id}):
-        await _write(core, lambda database: table.add_company(database, row))
+    async with configured(core, caller, {"add_company": caller.company_id}):
+        await write(core, lambda database: table.add_company(database, row))
     return _company_view(row)
 
 
@@ -118,10 +121,11 @@ async def add_binding(
         Conflict: the key is taken.
     """
     asked = {"add_binding": key, "provider": provider_key, "read_only": read_only}
-    async with _configured(core, caller, asked) as entry:
+    async with configured(core, caller, asked) as entry:
         await company(core, caller.company_id)
+        await _refuse_taken(core, caller, key)
         row = BindingRow(
-            binding_id=core.new_id(),
+            binding_id=f"{caller.company_id}/{key}",
             company_id=caller.company_id,
             key=_check_key(key, "binding key"),
             provider_key=provider_key,
@@ -131,10 +135,10 @@ async def add_binding(
             read_only=read_only,
             created_at=core.clock(),
         )
-        entry.binding = row
         connection = await core.connections.to(row, read_only=read_only)
         row.capabilities = connection.adapter.capabilities.model_dump()
-        await _write(core, lambda database: table.add_binding(database, row))
+        entry.binding = row
+        await write(core, lambda database: table.add_binding(database, row))
     return _binding_view(row, [])
 
 
@@ -155,12 +159,15 @@ async def update_binding(
     """
     changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only}
     changes = {name: value for name, value in changes.items() if value is not None}
-    async with _configured(core, caller, {"update_binding": key, **changes}) as entry:
+    asked = {"update_binding": key, **changes}
+    if config is not None:
+        asked["config"] = sorted(config)
+    async with configured(core, caller, asked) as entry:
         row = entry.binding = await _find(core, caller, key)
         if config is not None:
             changes["config"] = _check_config(core, row.provider_key, config)
         if changes:
-            await _write(
+            await write(
                 core, lambda database: table.update_binding(database, row.binding_id, changes)
             )
         await core.connections.drop(row.binding_id)
@@ -173,9 +180,9 @@ async def remove_binding(core: Core, caller: Caller, key: str) -> None:
     Raises:
         NotFound: no such binding.
     """
-    async with _configured(core, caller, {"remove_binding": key}) as entry:
+    async with configured(core, caller, {"remove_binding": key}) as entry:
         row = entry.binding = await _find(core, caller, key)
-        await _write(core, lambda database: table.remove_binding(database, row.binding_id))
+        await write(core, lambda database: table.remove_binding(database, row.binding_id))
         await core.connections.drop(row.binding_id)
 
 
@@ -189,7 +196,7 @@ async def set_target(
         NotFound: no such binding.
     """
     asked = {"set_target": target_type, "target_id": target_id, "key": key}
-    async with _configured(core, caller, asked) as entry:
+    async with configured(core, caller, asked) as entry:
         row = entry.binding = await _find(core, caller, key)
         target = TargetRow(
             company_id=caller.company_id,
@@ -197,7 +204,7 @@ async def set_target(
             target_id=_target_id(caller, target_type, target_id),
             binding_id=row.binding_id,
         )
-        await _write(core, lambda database: table.set_target(database, target))
+        await write(core, lambda database: table.set_target(database, target))
 
 
 async def clear_target(core: Core, caller: Caller, target_type: str, target_id: str) -> None:
@@ -207,14 +214,14 @@ async def clear_target(core: Core, caller: Caller, target_type: str, target_id: 
         NotFound: nothing serves that target by a rule of its own.
     """
     asked = {"clear_target": target_type, "target_id": target_id}
-    async with _configured(core, caller, asked):
+    async with configured(core, caller, asked):
         place = _check_target(target_type), _target_id(caller, target_type, target_id)
 
         def clear(database: Any) -> None:
             if not table.clear_target(database, caller.company_id, *place):
                 raise NotFound(f"No binding is set for the {target_type} {target_id}.")
 
-        await _write(core, clear)
+        await write(core, clear)
 
 
 async def health(core: Core, caller: Caller, key: str) -> BindingHealth:
@@ -225,15 +232,14 @@ async def health(core: Core, caller: Caller, key: str) -> BindingHealth:
         found = Health(status="down", message="disabled")
     else:
         try:
-            connection = await core.connections.to(row, read_only=core.read_only)
+            connection = await core.open(await _company(core, caller.company_id), row)
             found = await connection.read(connection.adapter.health)
         except MemtuiError as error:
             found = Health(status="down", message=str(error))
 
     def latencies() -> tuple[float, ...]:
         with core.database.read() as database:
-            page = log.page(database, row.company_id, Filter(binding_key=key), limit=_LATENCIES)
-        return tuple(operation.latency_ms for operation in reversed(page.operations))
+            return tuple(log.latencies(database, row.company_id, key, _LATENCIES))
 
     return BindingHealth(
         key=key,
@@ -244,20 +250,34 @@ async def health(core: Core, caller: Caller, key: str) -> BindingHealth:
     )
 
 
-def _configured(core: Core, caller: Caller, asked: Json) -> AbstractAsyncContextManager[Entry]:
+@asynccontextmanager
+async def configured(core: Core, caller: Caller, asked: Json) -> AsyncIterator[Entry]:
+    """Record a change of the settings, and refuse it to who may not make it."""
     scope = Scope(company_id=caller.company_id)
-    return core.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked)
+    async with core.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
+        if core.read_only:
+            raise Denied("memtui runs read-only; start it without --read-only to change anything.")
+        await core.authorise(entry)
+        yield entry
 
 
-async def _write(core: Core, change: Callable[[Any], None]) -> None:
-    if core.read_only:
-        raise Denied("memtui runs read-only; start it without --read-only to change anything.")
+async def write(core: Core, change: Callable[[Any], object]) -> None:
+    """Change the control plane's own tables in one transaction."""
 
     def run() -> None:
         with core.database.write() as database:
             change(database)
 
     await asyncio.to_thread(run)
+
+
+async def _refuse_taken(core: Core, caller: Caller, key: str) -> None:
+    def read() -> bool:
+        with core.database.read() as database:
+            return table.binding(database, caller.company_id, key) is not None
+
+    if await asyncio.to_thread(read):
+        raise Conflict(f"There is already a binding {key}; choose another key.")
 
 
 async def _find(core: Core, caller: Caller, key: str) -> BindingRow:
@@ -297,7 +317,11 @@ def _check_target(target_type: str) -> str:
 
 
 def _target_id(caller: Caller, target_type: str, target_id: str) -> str:
-    return caller.company_id if target_type == "company" else target_id
+    if target_type == "company":
+        return caller.company_id
+    if not 0 < len(target_id) <= 200 or not target_id.isprintable():
+        raise Invalid(f"The id of the {target_type} must be 1 to 200 printable characters.")
+    return target_id
 
 
 def _company_view(row: CompanyRow) -> CompanyView:
@@ -314,7 +338,7 @@ def _binding_view(row: BindingRow, targets: list[TargetRow]) -> BindingView:
         binding_id=row.binding_id,
         key=row.key,
         provider_key=row.provider_key,
-        config=row.config,
+        config=redact_json(row.config)[0],
         enabled=row.enabled,
         read_only=row.read_only,
         capabilities=Capabilities.model_validate(row.capabilities),

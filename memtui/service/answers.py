@@ -23,7 +23,15 @@ class Caller(Model):
 
     company_id: str
     principal: str
+    """`user:ana`, `agent:coding` …"""
     door: str
+    acts_for: str | None = None
+    """The person, as a principal, on whose behalf an agent acts."""
+
+    @property
+    def by_ai(self) -> bool:
+        """Whether an agent calls."""
+        return self.principal.startswith("agent:")
 
 
 class Resolution(Model):

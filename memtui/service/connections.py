@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +20,8 @@ from memtui.service.resilience import Breaker, guarded
 from memtui.store.tables import BindingRow
 
 T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
 
 _RECORDS_A_TIMEOUT = 200
 """A bulk call gets the timeout again for every so many records."""
@@ -51,6 +55,14 @@ class Connection:
             idempotent=idempotent,
         )
 
+    async def close(self) -> None:
+        """Close the adapter; one that fails or hangs at it is let go."""
+        try:
+            async with asyncio.timeout(self.timeout_ms / 1000):
+                await self.adapter.close()
+        except Exception:  # noqa: BLE001 — a provider's bug must not keep the others from closing
+            _log.exception("The provider of %s failed to close", self.binding.key)
+
 
 class Connections:
     """Opens a binding's adapter once, and again when its config or mode has changed."""
@@ -71,7 +83,7 @@ class Connections:
         self._timer = timer
         self._open: dict[str, tuple[object, Connection]] = {}
         self._breakers: dict[str, Breaker] = {}
-        self._lock = asyncio.Lock()
+        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def to(self, binding: BindingRow, *, read_only: bool) -> Connection:
         """Return the connection of a binding.
@@ -84,7 +96,7 @@ class Connections:
         known = self._open.get(binding.binding_id)
         if known is not None and known[0] == state:
             return known[1]
-        async with self._lock:
+        async with self._locks[binding.binding_id]:
             known = self._open.get(binding.binding_id)
             if known is not None and known[0] == state:
                 return known[1]
@@ -95,14 +107,13 @@ class Connections:
 
     async def drop(self, binding_id: str) -> None:
         """Close a binding's adapter, if it is open."""
-        async with self._lock:
+        async with self._locks[binding_id]:
             await self._drop(binding_id)
 
     async def close(self) -> None:
         """Close every adapter."""
-        async with self._lock:
-            for binding_id in list(self._open):
-                await self._drop(binding_id)
+        for binding_id in list(self._locks):
+            await self.drop(binding_id)
 
     def breaker(self, binding_id: str) -> Breaker:
         """Return the breaker of a binding; it outlives the adapter."""
@@ -160,7 +171,7 @@ class Connections:
     async def _drop(self, binding_id: str) -> None:
         known = self._open.pop(binding_id, None)
         if known is not None:
-            await known[1].adapter.close()
+            await known[1].close()
 
 
 _OPEN_TIMEOUT_MS = 120_000

@@ -10,11 +10,13 @@ from datetime import datetime
 from memtui.contract import Capabilities, Denied, Invalid, NotFound, Scope, Unsupported
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection, Connections
+from memtui.service.facts import FactLimits
+from memtui.service.permissions import action_of, held_by, refusal
 from memtui.service.providers import Providers
 from memtui.service.recorder import Entry, Recorder
-from memtui.store import bindings
+from memtui.store import bindings, members
 from memtui.store.database import Database
-from memtui.store.tables import BindingRow, CompanyRow
+from memtui.store.tables import BindingRow, CompanyRow, MemberRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Core:
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
     read_only: bool
+    fact_limits: FactLimits
 
     async def resolve(
         self, caller: Caller, scope: Scope, binding_key: str | None
@@ -46,15 +49,6 @@ class Core:
         return await asyncio.to_thread(self._resolve, scope, binding_key)
 
     def _resolve(self, scope: Scope, binding_key: str | None) -> tuple[CompanyRow, BindingRow, str]:
-        wanted = [
-            (kind, target)
-            for kind, target in (
-                ("project", scope.project_id),
-                ("agent", scope.agent_id),
-                ("company", scope.company_id),
-            )
-            if target
-        ]
         with self.database.read() as connection:
             company = bindings.company(connection, scope.company_id)
             if company is None:
@@ -67,15 +61,42 @@ class Core:
                         "`memtui bindings list` shows those there are."
                     )
                 return company, _enabled(chosen), "explicit key"
-            serving = bindings.serving(connection, scope.company_id, wanted)
-        for kind, target in wanted:
-            if (kind, target) in serving:
-                reason = "company default" if kind == "company" else f"{kind} target {target}"
-                return company, _enabled(serving[kind, target]), reason
+            serving = bindings.serving(
+                connection,
+                scope.company_id,
+                project_id=scope.project_id,
+                agent_id=scope.agent_id,
+            )
+        for kind, reason in (
+            ("project", f"project target {scope.project_id}"),
+            ("agent", f"agent target {scope.agent_id}"),
+            ("company", "company default"),
+        ):
+            if kind in serving:
+                return company, _enabled(serving[kind]), reason
         raise NotFound(
             f"No binding serves {scope.company_id}; "
             "set one with `memtui bindings target company KEY`."
         )
+
+    async def authorise(self, entry: Entry) -> None:
+        """Hold an operation against the roles of its company (seed 004 §6.5).
+
+        Raises:
+            Denied: the caller's role does not allow it.
+        """
+        caller = entry.caller
+        rows = await asyncio.to_thread(self._members, caller.company_id)
+        if not rows:
+            return
+        held = held_by(rows, caller)
+        action = action_of(entry.operation_type, by_ai=caller.by_ai)
+        if (why := refusal(held, action, entry.scope)) is not None:
+            raise Denied(why)
+
+    def _members(self, company_id: str) -> list[MemberRow]:
+        with self.database.read() as connection:
+            return members.members(connection, company_id)
 
     async def connect(
         self,
@@ -95,16 +116,19 @@ class Core:
         if entry.source is not None and entry.source.company_id != entry.caller.company_id:
             raise Denied("The source names another company than yours; memories never cross it.")
         company, binding, reason = await self.resolve(entry.caller, entry.scope, binding_key)
+        await self.authorise(entry)
         entry.binding, entry.binding_reason = binding, reason
         if entry.operation_type.mutates:
             self._refuse_read_only(company, binding)
-        connection = await self.connections.to(
-            binding, read_only=self.read_only or company.read_only
-        )
+        connection = await self.open(company, binding)
         if entry.operation_type.mutates and not connection.adapter.capabilities.writable:
             raise Denied(f"The provider of {binding.key} only reads; choose another binding.")
         _require(binding, connection.adapter.capabilities, needs)
         return connection
+
+    async def open(self, company: CompanyRow, binding: BindingRow) -> Connection:
+        """Return the connection of a company's binding, which may only read where either does."""
+        return await self.connections.to(binding, read_only=self.read_only or company.read_only)
 
     def _refuse_read_only(self, company: CompanyRow, binding: BindingRow) -> None:
         if self.read_only:

@@ -101,7 +101,7 @@ def retrieval_stats(
         last = {
             (row.provider_record_id, row.seq): row
             for row in retrieval.newest_ranks(
-                database, caller.company_id, [(row.provider_record_id, row.seq) for row in counts]
+                database, caller.company_id, sorted({row.seq for row in counts})
             )
         }
     return {
@@ -137,4 +137,4 @@ def link(source: SourceRef, company: CompanyView) -> str | None:
 def _in_url(value: str) -> str:
     from urllib.parse import quote
 
-    return quote(value, safe="")
+    return quote(value, safe="", errors="replace")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any, TypeVar
@@ -13,10 +14,12 @@ from memtui.config import Paths, Settings
 from memtui.contract import (
     Adapter,
     BrowseRequest,
+    Conflict,
     CorrectRequest,
     Filter,
     ForgetRequest,
     Json,
+    MemtuiError,
     Namespace,
     QueryRequest,
     RecordHandle,
@@ -26,7 +29,17 @@ from memtui.contract import (
     Unsupported,
     WriteRequest,
 )
-from memtui.service import administration, inspection, mutations, outcome, reads, undo
+from memtui.service import (
+    administration,
+    hydration,
+    inspection,
+    membership,
+    mutations,
+    outcome,
+    pruning,
+    reads,
+    undo,
+)
 from memtui.service.answers import (
     BindingHealth,
     BindingView,
@@ -46,8 +59,14 @@ from memtui.service.answers import (
 )
 from memtui.service.connections import Connections
 from memtui.service.core import Core
+from memtui.service.facts import FactLimits
+from memtui.service.hydration import ContextAnswer, ContextRequest
+from memtui.service.membership import NewToken, TokenView
+from memtui.service.permissions import Membership
 from memtui.service.providers import Providers
+from memtui.service.pruning import PruneAnswer, PruneRequest
 from memtui.service.recorder import Recorder
+from memtui.service.resilience import unexpected
 from memtui.store.database import Database
 from memtui.store.operation import Operation, OperationPage
 
@@ -103,12 +122,16 @@ async def open_service(
         clock=clock,
         new_id=new_id,
         read_only=settings.read_only,
+        fact_limits=FactLimits(
+            max_chars=settings.fact_max_chars, max_count=settings.fact_max_count
+        ),
     )
     service = MemoryService(core)
     try:
         await asyncio.to_thread(recorder.recover)
         if first_company and not settings.read_only and not await service.companies():
-            await _make_first_company(service, settings)
+            with suppress(Conflict):  # another process that starts for the first time was faster
+                await _make_first_company(service, settings)
     except BaseException:
         await service.close()
         raise
@@ -141,10 +164,10 @@ class MemoryService:
 
     async def close(self) -> None:
         """Wait for the mutations that still run, then close the adapters and the database."""
-        if self._mutating:
+        while self._mutating:
             await asyncio.wait(self._mutating)
         await self._core.connections.close()
-        await asyncio.to_thread(self._core.recorder.close)
+        await self._core.recorder.close()
         await asyncio.to_thread(self._core.database.close)
 
     @property
@@ -289,6 +312,48 @@ class MemoryService:
         """List the partitions of a provider."""
         return await reads.namespaces(self._core, caller, binding_key)
 
+    async def context(self, caller: Caller, request: ContextRequest) -> ContextAnswer:
+        """Assemble what a model will see before a run, with its tokens and its price."""
+        return await hydration.context(self._core, caller, request)
+
+    async def prune_plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
+        """Plan what to prune from a scope; forgetting the marked records applies it."""
+        return await pruning.plan(self._core, caller, request)
+
+    async def members(self, caller: Caller) -> list[Membership]:
+        """Return the company's members; none means that everybody may do everything."""
+        return await membership.members(self._core, caller)
+
+    async def set_member(self, caller: Caller, member: Membership) -> None:
+        """Give a principal a role; the first member must be an owner of the company."""
+        await self._to_its_end(membership.set_member(self._core, caller, member))
+
+    async def remove_member(
+        self, caller: Caller, principal: str, project_id: str | None = None
+    ) -> None:
+        """Take a role away."""
+        await self._to_its_end(membership.remove_member(self._core, caller, principal, project_id))
+
+    async def tokens(self, caller: Caller) -> list[TokenView]:
+        """Return the company's bearer tokens, without the tokens themselves."""
+        return await membership.tokens(self._core, caller)
+
+    async def add_token(
+        self, caller: Caller, label: str, principal: str, *, acts_for: str | None = None
+    ) -> NewToken:
+        """Make a bearer token for a principal; it can be read only now."""
+        return await self._to_its_end(
+            membership.add_token(self._core, caller, label, principal, acts_for)
+        )
+
+    async def remove_token(self, caller: Caller, label: str) -> None:
+        """Revoke a bearer token."""
+        await self._to_its_end(membership.remove_token(self._core, caller, label))
+
+    async def authenticate(self, token: str, door: str) -> Caller:
+        """Return the caller that a bearer token stands for; raises `Denied`."""
+        return await membership.authenticate(self._core, token, door)
+
     async def write(self, caller: Caller, request: WriteRequest) -> MutationAnswer:
         """Store a record, its secrets taken out."""
         return await self._to_its_end(mutations.write(self._core, caller, request))
@@ -368,12 +433,17 @@ class MemoryService:
     async def watch(self, caller: Caller, key: str) -> AsyncIterator[Sequence[RecordHandle]]:
         """Yield the records of a binding that change outside of memtui."""
         scope = Scope(company_id=caller.company_id)
-        _, binding, _ = await self._core.resolve(caller, scope, key)
-        connection = await self._core.connections.to(binding, read_only=self.read_only)
+        company, binding, _ = await self._core.resolve(caller, scope, key)
+        connection = await self._core.open(company, binding)
         if not connection.adapter.capabilities.watch:
             raise Unsupported(f"The provider of {key} cannot be watched.")
-        async for changed in connection.adapter.watch():
-            yield changed
+        try:
+            async for changed in connection.adapter.watch():
+                yield changed
+        except MemtuiError:
+            raise
+        except Exception as error:
+            raise unexpected(key, error) from error
 
     def link(self, source: SourceRef, company: CompanyView) -> str | None:
         """Return the URL or path that a source opens at, None where there is none."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from functools import partial
 
 from memtui.contract import (
     CorrectRequest,
@@ -21,8 +22,10 @@ from memtui.contract import (
     Snapshot,
     SourceRef,
     SyncReply,
+    Unavailable,
     WriteRequest,
 )
+from memtui.service import facts
 from memtui.service.answers import Caller, MutationAnswer
 from memtui.service.connections import Connection
 from memtui.service.core import Core
@@ -59,14 +62,19 @@ async def write(core: Core, caller: Caller, request: WriteRequest) -> MutationAn
             }
         )
         _refuse_empty(routed.content)
+        if routed.kind == facts.FACT:
+            facts.check_text(routed.content, core.fact_limits)
+            await facts.check_room(connection, routed, core.fact_limits)
         known = [as_handle(connection, routed.record_id)] if routed.record_id else []
         before = await take(connection, known, request.scope)
         await core.recorder.begin(entry, before)
-        reply = await connection.mutate(lambda: connection.adapter.write(routed))
+        reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
         entry.usage = reply.usage
         entry.handles, entry.result_count = ranked(reply.records), len(reply.records)
+        replaced = aligned([*before, *reply.before], reply.records)
+        entry.steps = [(snapshot, None) for snapshot in replaced]
         after = await take(connection, reply.records, request.scope)
-        entry.steps = _pair(reply.before or _absent(before, reply.records), after)
+        entry.steps = _pair(replaced, after)
     return MutationAnswer(
         **answered(entry, connection),
         handles=reply.records,
@@ -96,6 +104,8 @@ async def correct(core: Core, caller: Caller, request: CorrectRequest) -> Mutati
         if clean.text is not None:
             _refuse_empty(clean.text)
         record = await find(core, connection, clean.handle, request.scope)
+        if clean.text is not None and record.kind == facts.FACT:
+            facts.check_text(clean.text, core.fact_limits)
         entry.source = entry.source or record.source
         entry.handles, entry.result_count = ranked([record.handle]), 1
         routed = clean.model_copy(
@@ -103,17 +113,17 @@ async def correct(core: Core, caller: Caller, request: CorrectRequest) -> Mutati
         )
         before = await take(connection, [record.handle], request.scope)
         await core.recorder.begin(entry, before)
-        reply = await connection.mutate(lambda: connection.adapter.correct(routed))
+        reply = await entry.mutate(connection, lambda: connection.adapter.correct(routed))
         entry.usage = reply.usage
         old, new = record.handle, reply.handle
         touched = [old] if old == new else [old, new]
-        after = await take(connection, touched, request.scope)
-        entry.steps = _pair(
-            [*before, *(Snapshot(handle=h, record=None) for h in touched[1:])], after
-        )
         entry.handles, entry.result_count = ranked(touched), len(touched)
         if old != new:
             entry.links = {old.provider_record_id: new.provider_record_id}
+        replaced = aligned(before, touched)
+        entry.steps = [(snapshot, None) for snapshot in replaced]
+        after = await take(connection, touched, request.scope)
+        entry.steps = _pair(replaced, after)
     return MutationAnswer(
         **answered(entry, connection),
         handles=(new,),
@@ -126,7 +136,8 @@ async def correct(core: Core, caller: Caller, request: CorrectRequest) -> Mutati
 
 async def forget(core: Core, caller: Caller, request: ForgetRequest) -> MutationAnswer:
     """Remove records, and look whether they are gone."""
-    ids = [handle.provider_record_id for handle in request.handles]
+    handles = tuple(dict.fromkeys(request.handles))
+    ids = [handle.provider_record_id for handle in handles]
     asked: Json = {"record_ids": ids[:_LOGGED_IDS], "records": len(ids)}
     recording = core.recorder.recorded(
         OperationType.FORGET, caller, request.scope, asked, request.source
@@ -135,7 +146,7 @@ async def forget(core: Core, caller: Caller, request: ForgetRequest) -> Mutation
         connection = await core.connect(entry, request.binding_key)
         if not ids:
             raise Invalid("Nothing to forget; name at least one record.")
-        before = await take(connection, request.handles, request.scope)
+        before = await take(connection, handles, request.scope)
         there = [snapshot for snapshot in before if snapshot.record is not None]
         if not there:
             raise NotFound(
@@ -152,8 +163,8 @@ async def forget(core: Core, caller: Caller, request: ForgetRequest) -> Mutation
             }
         )
         await core.recorder.begin(entry, there)
-        reply = await connection.mutate(
-            lambda: connection.adapter.forget(routed), records=len(there)
+        reply = await entry.mutate(
+            connection, lambda: connection.adapter.forget(routed), records=len(there)
         )
         entry.usage = reply.usage
         after = await take(connection, routed.handles, request.scope)
@@ -164,7 +175,7 @@ async def forget(core: Core, caller: Caller, request: ForgetRequest) -> Mutation
     return MutationAnswer(
         **answered(entry, connection),
         handles=routed.handles,
-        missing=tuple(handle for handle in request.handles if handle not in gone),
+        missing=tuple(handle for handle in handles if handle not in gone),
         ghosts=ghosts,
     )
 
@@ -175,7 +186,7 @@ async def sync(core: Core, caller: Caller, binding_key: str | None) -> SyncReply
     async with core.recorder.recorded(OperationType.SYNC, caller, scope, {}) as entry:
         connection = await core.connect(entry, binding_key, needs="sync")
         await core.recorder.begin(entry, [])
-        reply = await connection.mutate(connection.adapter.sync, records=_SYNC_RECORDS)
+        reply = await entry.mutate(connection, connection.adapter.sync, records=_SYNC_RECORDS)
         entry.usage, entry.result_count = reply.usage, reply.changed + reply.removed
     return reply
 
@@ -187,15 +198,25 @@ _SYNC_RECORDS = 10_000
 async def take(
     connection: Connection, handles: Sequence[RecordHandle], scope: Scope
 ) -> Sequence[Snapshot]:
-    """Return each record as it is now: the adapter's snapshot, else what it returns of it."""
+    """Return each record as it is now: the adapter's snapshot, else what it returns of it.
+
+    Raises:
+        Unavailable: the provider is down, or has left a record out.
+    """
     if not handles:
         return []
     adapter = connection.adapter
     if adapter.capabilities.restore:
-        return await connection.read(lambda: adapter.snapshot(handles, scope), records=len(handles))
+        seen = await connection.read(lambda: adapter.snapshot(handles, scope), records=len(handles))
+        if [snapshot.handle for snapshot in seen] != list(handles):
+            raise Unavailable(
+                f"{connection.binding.key} answered with other records than it was asked for.",
+                sent=True,
+            )
+        return seen
     taken = []
     for handle in handles:
-        record = await connection.read(lambda handle=handle: adapter.get(handle, scope))  # type: ignore[misc]
+        record = await connection.read(partial(adapter.get, handle, scope))
         taken.append(Snapshot(handle=handle, record=record))
     return taken
 
@@ -203,7 +224,7 @@ async def take(
 def redact_write(request: WriteRequest) -> tuple[WriteRequest, tuple[str, ...]]:
     """Take the secrets out of everything that a write carries."""
     free = request.model_dump(
-        mode="json", include={"content", "title", "topic", "tags", "metadata", "source"}
+        mode="json", include={"content", "title", "kind", "topic", "tags", "metadata", "source"}
     )
     clean, labels = redact_json(free)
     if not labels:
@@ -236,9 +257,10 @@ def _set_only(asked: Json) -> Json:
     return {name: value for name, value in asked.items() if value not in (None, [], "")}
 
 
-def _absent(known: Sequence[Snapshot], records: Sequence[RecordHandle]) -> list[Snapshot]:
+def aligned(known: Sequence[Snapshot], handles: Sequence[RecordHandle]) -> list[Snapshot]:
+    """Return a snapshot a handle; a record that none is known of was not there."""
     by_handle = {snapshot.handle: snapshot for snapshot in known}
-    return [by_handle.get(handle, Snapshot(handle=handle, record=None)) for handle in records]
+    return [by_handle.get(handle, Snapshot(handle=handle, record=None)) for handle in handles]
 
 
 def _pair(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Step]:

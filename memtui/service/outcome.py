@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from memtui.contract import (
     BrowseRequest,
@@ -11,6 +12,7 @@ from memtui.contract import (
     Invalid,
     OperationStatus,
     OperationType,
+    RecordHandle,
     Snapshot,
 )
 from memtui.service import inspection
@@ -18,8 +20,11 @@ from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.core import Core
 from memtui.service.mutations import take
-from memtui.store import journal
+from memtui.service.undo import state_of
+from memtui.store import journal, retrieval
 from memtui.store.operation import Operation
+
+_SEARCHED_WORDS = 8
 
 
 async def check(core: Core, caller: Caller, operation_id: str) -> str:
@@ -41,7 +46,7 @@ async def check(core: Core, caller: Caller, operation_id: str) -> str:
             handles = [snapshot.handle for snapshot in before]
             now = await take(connection, handles, asked.scope)
             return _compare(asked, before, now)
-        return await _look_for_written(connection, asked)
+        return await _look_for_written(core, connection, asked)
 
 
 def _before(core: Core, asked: Operation) -> list[Snapshot]:
@@ -52,8 +57,7 @@ def _before(core: Core, asked: Operation) -> list[Snapshot]:
 
 def _compare(asked: Operation, before: Sequence[Snapshot], now: Sequence[Snapshot]) -> str:
     changed = sum(
-        (old.record and old.record.revision) != (new.record and new.record.revision)
-        for old, new in zip(before, now, strict=True)
+        state_of(old.record) != state_of(new.record) for old, new in zip(before, now, strict=True)
     )
     if changed == 0:
         return f"It did not happen: {_records(len(before))} as before the {asked.operation_type}."
@@ -62,20 +66,45 @@ def _compare(asked: Operation, before: Sequence[Snapshot], now: Sequence[Snapsho
     return f"It happened in part: {changed} of {_records(len(before))} no longer as before."
 
 
-async def _look_for_written(connection: Connection, asked: Operation) -> str:
-    if not connection.adapter.capabilities.browse:
-        return "The provider cannot be browsed, so memtui cannot tell whether it happened."
+async def _look_for_written(core: Core, connection: Connection, asked: Operation) -> str:
     content = str(asked.request.get("content", ""))
-    request = BrowseRequest(
-        scope=asked.scope,
-        binding_key=asked.binding_key,
-        filter=Filter(text=" ".join(content.split()[:8]) or None),
-    )
-    page = await connection.read(lambda: connection.adapter.browse(request))
-    for record in page.records:
-        if record.text.startswith(content):
-            return f"It happened: the text is stored as {record.handle.provider_record_id}."
+    if not content or not connection.adapter.capabilities.browse:
+        return "The provider does not show it, so memtui cannot tell whether it happened."
+    words = " ".join(content.split()[:_SEARCHED_WORDS])
+    cursor: str | None = None
+    while True:
+        request = BrowseRequest(
+            scope=asked.scope,
+            binding_key=connection.binding.key,
+            filter=Filter(text=words),
+            cursor=cursor,
+            limit=1000,
+        )
+        page = await connection.read(partial(connection.adapter.browse, request))
+        for record in page.records:
+            if record.text.startswith(content) and await _is_new(core, asked, record.handle):
+                return f"It happened: the text is stored as {record.handle.provider_record_id}."
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    if page.at_least:
+        return "The provider shows only a part of its records, and none there holds the text."
     return "It did not happen: no record holds the text."
+
+
+async def _is_new(core: Core, asked: Operation, handle: RecordHandle) -> bool:
+    """Tell whether no other operation has written or changed the record."""
+
+    def read() -> bool:
+        with core.database.read() as database:
+            return not retrieval.mutations_of_record(
+                database,
+                asked.scope.company_id,
+                asked.binding_key or "",
+                handle.provider_record_id,
+            )
+
+    return await asyncio.to_thread(read)
 
 
 def _records(count: int) -> str:

@@ -39,7 +39,7 @@ class Providers:
             raise Invalid(f"There is no provider {name}; installed are: {known}.")
         try:
             loaded = self._entry_points[name].load()
-        except ImportError as error:
+        except Exception as error:  # a stranger's package may fail in any way
             raise Invalid(
                 f"The provider {name} does not import ({error}); install what it needs."
             ) from error

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 
 from memtui.contract import (
     BrowseRequest,
+    Filter,
+    Invalid,
     Json,
     Namespace,
     NotFound,
@@ -30,16 +33,17 @@ from memtui.service.answers import (
 from memtui.service.connections import Connection
 from memtui.service.core import Core
 from memtui.service.recorder import Entry
-from memtui.service.redaction import redact
+from memtui.service.redaction import redact, redact_json
 from memtui.store import journal, log
 from memtui.store.operation import Operation, OperationHandle
 
 _LOGGED_CHARS = 4_000
+_PAGE = 1_000
 
 
 async def query(core: Core, caller: Caller, request: QueryRequest) -> QueryAnswer:
     """Find what is relevant."""
-    clean = request.model_copy(update={"query": redact(request.query)[0]})
+    clean = _redact_query(request)
     asked = _query_json(clean)
     recording = core.recorder.recorded(OperationType.QUERY, caller, request.scope, asked)
     async with recording as entry:
@@ -59,7 +63,7 @@ async def query(core: Core, caller: Caller, request: QueryRequest) -> QueryAnswe
 
 async def explain(core: Core, caller: Caller, request: QueryRequest) -> ExplainAnswer:
     """Trace how a query is answered."""
-    clean = request.model_copy(update={"query": redact(request.query)[0]})
+    clean = _redact_query(request)
     asked = _query_json(clean)
     recording = core.recorder.recorded(OperationType.EXPLAIN, caller, request.scope, asked)
     async with recording as entry:
@@ -84,6 +88,8 @@ async def get(
 
 async def browse(core: Core, caller: Caller, request: BrowseRequest) -> BrowseAnswer:
     """Return one page of what is stored."""
+    words = request.filter.text
+    narrowed = request.filter.model_copy(update={"text": words and redact(words)[0]})
     asked: Json = {
         "filter": request.filter.model_dump(mode="json", exclude_none=True),
         "sort": request.sort,
@@ -93,7 +99,9 @@ async def browse(core: Core, caller: Caller, request: BrowseRequest) -> BrowseAn
     recording = core.recorder.recorded(OperationType.BROWSE, caller, request.scope, asked)
     async with recording as entry:
         connection = await core.connect(entry, request.binding_key, needs="browse")
-        routed = request.model_copy(update={"binding_key": connection.binding.key})
+        routed = request.model_copy(
+            update={"binding_key": connection.binding.key, "filter": narrowed}
+        )
         page = await connection.read(lambda: connection.adapter.browse(routed))
         entry.result_count, entry.usage = len(page.records), page.usage
         entry.capped = page.at_least
@@ -139,6 +147,26 @@ async def namespaces(core: Core, caller: Caller, binding_key: str | None) -> tup
     return found
 
 
+async def everything(connection: Connection, scope: Scope, chosen: Filter) -> list[Record]:
+    """Return all records of a scope that a filter lets through, page by page, the oldest first."""
+    records: list[Record] = []
+    request = BrowseRequest(
+        scope=scope,
+        binding_key=connection.binding.key,
+        filter=chosen,
+        sort="created_at",
+        limit=_PAGE,
+    )
+    while True:
+        page = await connection.read(
+            lambda request=request: connection.adapter.browse(request)  # type: ignore[misc]
+        )
+        records += page.records
+        if page.next_cursor is None:
+            return records
+        request = request.model_copy(update={"cursor": page.next_cursor})
+
+
 async def find(
     core: Core, connection: Connection, asked: RecordHandle | str, scope: Scope
 ) -> Record:
@@ -166,6 +194,8 @@ def as_handle(connection: Connection, asked: RecordHandle | str) -> RecordHandle
     """Return the handle of a record that was named by its id alone."""
     if isinstance(asked, RecordHandle):
         return asked
+    if not asked:
+        raise Invalid("A record is named by its id; give one.")
     return RecordHandle(provider_key=connection.adapter.key, provider_record_id=asked)
 
 
@@ -180,7 +210,16 @@ def ranked(records: Sequence[Record | RecordHandle]) -> tuple[OperationHandle, .
     for rank, item in enumerate(records, start=1):
         handle = item if isinstance(item, RecordHandle) else item.handle
         score = item.score if isinstance(item, Snippet) else None
-        handles.append(OperationHandle(rank=rank, score=score, **dict(handle)))
+        if score is not None and not math.isfinite(score):
+            score = None  # no database keeps it, and the digest is made of what it keeps
+        handles.append(
+            OperationHandle(
+                rank=rank,
+                provider_key=handle.provider_key,
+                provider_record_id=handle.provider_record_id,
+                score=score,
+            )
+        )
     return tuple(handles)
 
 
@@ -193,6 +232,17 @@ def answered(entry: Entry, connection: Connection) -> Json:
         "usage": entry.usage,
         "latency_ms": entry.latency_ms,
     }
+
+
+def _redact_query(request: QueryRequest) -> QueryRequest:
+    topic = request.topic
+    return request.model_copy(
+        update={
+            "query": redact(request.query)[0],
+            "topic": topic and redact(topic)[0],
+            "metadata_filter": redact_json(request.metadata_filter)[0],
+        }
+    )
 
 
 def _query_json(request: QueryRequest) -> Json:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Sequence
+import threading
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TypeVar
 
 from memtui.contract import (
     Conflict,
@@ -24,15 +27,18 @@ from memtui.contract import (
     Usage,
 )
 from memtui.service.answers import Caller
-from memtui.service.redaction import redact
+from memtui.service.connections import Connection
+from memtui.service.redaction import redact, redact_json
 from memtui.store import intents, journal, log
 from memtui.store.database import Database
 from memtui.store.journal import Step
 from memtui.store.operation import Operation, OperationDraft, OperationHandle
 from memtui.store.tables import BindingRow, IntentRow
 
+T = TypeVar("T")
+
 _FOREIGN_INTENT_AGE = timedelta(minutes=15)
-"""Longer than any call may take, so an intent of another machine this old has no living owner."""
+"""An intent of another machine this old has hardly a living owner; should it, both are logged."""
 
 
 @dataclass(slots=True)
@@ -58,14 +64,26 @@ class Entry:
     latency_ms: float = 0
     undoes: str | None = None
     steps: Sequence[Step] = ()
-    """Filled by a mutation once it was read back."""
+    """What a mutation changes; complete once it was read back."""
     links: dict[str, str] = field(default_factory=dict)
     begun: bool = False
+    changed: bool = False
+    """The provider has said that it changed something."""
+
+    async def mutate(
+        self, connection: Connection, call: Callable[[], Awaitable[T]], *, records: int = 1
+    ) -> T:
+        """Make the provider's call that changes something."""
+        reply = await connection.mutate(call, records=records)
+        self.changed = True
+        return reply
 
     def fail(self, error: BaseException) -> None:
         """Note how it failed; a mutation that may have reached the provider is unknown."""
         self.error = error
-        if isinstance(error, Denied):
+        if self.changed:
+            self.status = OperationStatus.UNKNOWN
+        elif isinstance(error, Denied):
             self.status = OperationStatus.DENIED
         elif isinstance(error, Conflict):
             self.status = OperationStatus.CONFLICT
@@ -73,6 +91,8 @@ class Entry:
             self.status = OperationStatus.UNKNOWN
         else:
             self.status = OperationStatus.ERROR
+        if self.status is not OperationStatus.UNKNOWN:
+            self.steps = ()
 
     def draft(self) -> OperationDraft:
         """Return the entry as it stands."""
@@ -84,10 +104,10 @@ class Entry:
             binding_key=self.binding.key if self.binding else None,
             provider_key=self.binding.provider_key if self.binding else None,
             binding_reason=self.binding_reason,
-            source=self.source,
+            source=_own_source(self.source, self.caller.company_id),
             principal=self.caller.principal,
             door=self.caller.door,
-            request=self.request,
+            request=redact_json(self.request)[0],
             error_kind=_kind(self.error),
             error_message=redact(str(self.error))[0] if self.error else None,
             result_count=self.result_count,
@@ -98,6 +118,14 @@ class Entry:
             latency_ms=self.latency_ms,
             undoes=self.undoes,
         )
+
+
+def _own_source(source: SourceRef | None, company_id: str) -> SourceRef | None:
+    """The log of a company names no other, not even where a caller was denied for that."""
+    if source is None:
+        return None
+    clean = redact_json(source.model_dump(mode="json"))[0]
+    return SourceRef.model_validate({**clean, "company_id": company_id})
 
 
 def _may_have_happened(error: MemtuiError) -> bool:
@@ -129,6 +157,7 @@ class Recorder:
         self._clock = clock
         self._timer = timer
         self._new_id = new_id
+        self._finishing: set[asyncio.Task[None]] = set()
 
     @asynccontextmanager
     async def recorded(
@@ -154,9 +183,9 @@ class Recorder:
             yield entry
         except BaseException as error:
             entry.fail(error)
-            await asyncio.shield(self._finish(entry))
+            await self._finish(entry)
             raise
-        await asyncio.shield(self._finish(entry))
+        await self._finish(entry)
 
     async def begin(self, entry: Entry, before: Sequence[Snapshot]) -> None:
         """Write a mutation's intent; from here on its end is logged or shows as unknown."""
@@ -167,8 +196,9 @@ class Recorder:
                 "error_message": "It was interrupted before its outcome was known.",
             }
         )
-        await asyncio.to_thread(self._begin, unseen, before)
         entry.begun = True
+        entry.steps = [(snapshot, None) for snapshot in before]
+        await asyncio.to_thread(self._begin, unseen, before)
 
     def _begin(self, unseen: OperationDraft, before: Sequence[Snapshot]) -> None:
         row = IntentRow(
@@ -176,7 +206,7 @@ class Recorder:
             company_id=unseen.scope.company_id,
             draft=unseen.model_dump(mode="json"),
             before=[snapshot.model_dump(mode="json") for snapshot in before],
-            host=socket.gethostname(),
+            host=self._sessions.place,
             session=self._sessions.own(),
             started_at=unseen.started_at,
         )
@@ -184,14 +214,19 @@ class Recorder:
             intents.begin(connection, row)
 
     async def _finish(self, entry: Entry) -> None:
+        """Append it to the log, whether or not its caller still waits."""
         entry.latency_ms = round((self._timer() - entry.started) * 1000, 3)
-        await asyncio.to_thread(self._append, entry)
+        appending = asyncio.ensure_future(asyncio.to_thread(self._append, entry))
+        self._finishing.add(appending)
+        appending.add_done_callback(self._finishing.discard)
+        await asyncio.shield(appending)
 
     def _append(self, entry: Entry) -> None:
         with self._database.write(durable=entry.operation_type.mutates) as connection:
+            if entry.begun and not intents.end(connection, entry.operation_id):
+                # Another machine took this process for dead and has logged that id as unknown.
+                entry.operation_id = self._new_id()
             operation = log.append(connection, entry.draft())
-            if entry.begun:
-                intents.end(connection, entry.operation_id)
             journal.record(connection, operation, entry.steps)
             if entry.links:
                 journal.link(connection, operation, entry.links)
@@ -215,13 +250,15 @@ class Recorder:
         return found
 
     def _is_orphan(self, row: IntentRow) -> bool:
-        if row.host != socket.gethostname():
+        if row.host != self._sessions.place:
             return self._clock() - row.started_at > _FOREIGN_INTENT_AGE
         return self._sessions.is_dead(row.session)
 
-    def close(self) -> None:
-        """Give up this process's session."""
-        self._sessions.close()
+    async def close(self) -> None:
+        """Wait for what is still to be logged, then give up this process's session."""
+        if self._finishing:
+            await asyncio.wait(self._finishing)
+        await asyncio.to_thread(self._sessions.close)
 
 
 class _Sessions:
@@ -234,18 +271,23 @@ class _Sessions:
         self._folder = folder
         self._own: FileLock | None = None
         self._name = ""
+        self._taking = threading.Lock()
+
+    @property
+    def place(self) -> str:
+        """The machine and folder where these locks are; those of another place cannot be tried."""
+        return f"{socket.gethostname()}:{self._folder}"
 
     def own(self) -> str:
         """Return this process's session, taking its lock at the first call."""
-        if self._own is None:
-            import uuid
-
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._name = uuid.uuid4().hex
-            lock = self._make_lock(self._path(self._name), thread_local=False, mode=0o600)
-            lock.acquire(timeout=0)
-            self._own = lock
-        return self._name
+        with self._taking:
+            if self._own is None:
+                self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                self._name = uuid.uuid4().hex
+                lock = self._make_lock(self._path(self._name), thread_local=False, mode=0o600)
+                lock.acquire(timeout=0)
+                self._own = lock
+            return self._name
 
     def is_dead(self, name: str) -> bool:
         """Tell whether the process of a session is gone; its lock file then goes too."""

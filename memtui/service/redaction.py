@@ -6,28 +6,62 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+_URL_END = r"[^\s\"'<>`\\]*"
 _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "PRIVATE_KEY",
         re.compile(
-            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----.*?"
-            r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----|\Z)",
+            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
+            r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
             re.DOTALL,
         ),
     ),
-    ("DATABASE_URL", re.compile(r"\b[a-z][a-z0-9+.\-]{1,30}://[^\s:/@]{0,200}:[^\s@/]{1,500}@\S+")),
-    ("BEARER", re.compile(r"(?i)\bbearer\s+[A-Za-z0-9._~+/\-]{8,}=*")),
-    ("GITHUB_TOKEN", re.compile(r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})")),
-    ("AWS_ACCESS_KEY", re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b")),
-    ("API_KEY", re.compile(r"\bsk-[A-Za-z0-9_\-]{16,}")),
-    ("SLACK_TOKEN", re.compile(r"\bxox[abprs]-[A-Za-z0-9\-]{10,}")),
+    (
+        "DATABASE_URL",
+        re.compile(
+            r"(?i)\b(?:postgres(?:ql)?|mysql|mariadb|mongodb|redis|rediss|amqps?|mssql)"
+            rf"(?:\+[a-z0-9_]{{1,20}})?://[^\s:/@]{{0,200}}:[^\s@]{{1,500}}@{_URL_END}"
+        ),
+    ),
+    (
+        "URL_PASSWORD",
+        re.compile(
+            rf"(?i)\b[a-z][a-z0-9+.\-]{{1,30}}://[^\s:/@]{{0,200}}:[^\s@/]{{1,500}}@{_URL_END}"
+        ),
+    ),
+    (
+        "BEARER",
+        re.compile(
+            r"(?i)\bbearer\s{1,20}(?![a-z\-]{1,24}(?![a-z0-9._~+/\-=]))[a-z0-9._~+/\-]{8,}=*"
+        ),
+    ),
+    (
+        "GITHUB_TOKEN",
+        re.compile(r"(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})"),
+    ),
+    ("AWS_ACCESS_KEY", re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])")),
+    (
+        "API_KEY",
+        re.compile(
+            r"(?<![A-Za-z0-9\-])sk-(?:(?=[A-Za-z_\-]{0,80}[0-9])[A-Za-z0-9_\-]{16,}"
+            r"|[A-Za-z0-9_\-]{40,})"
+        ),
+    ),
+    ("SLACK_TOKEN", re.compile(r"(?<![A-Za-z0-9])xox[abprs]-[A-Za-z0-9\-]{10,}")),
 )
+
+_NAME = r"(API[_\- ]?KEY|TOKEN|SECRET|PASSWORD|PASSWD)([A-Z0-9_\-]{0,40})"
 _NAMED = re.compile(
-    r"(?i)\b([A-Z0-9_.\-]{0,60}(API[_\-]?KEY|TOKEN|SECRET|PASSWORD|PASSWD)[A-Z0-9_]{0,40})"
-    r"(\s*[=:]\s*)"
-    r"(\"[^\"\n]{4,}\"|'[^'\n]{4,}'|[^\s\"',;\[]{6,})"
+    rf"(?i){_NAME}((?:\\?[\"'])?)(\s{{0,20}}[=:]\s{{0,20}})"
+    r"(\\\"[^\"\\\n]{4,}\\\"|\"(?:[^\"\\\n]|\\.){4,}\"|'(?:[^'\\\n]|\\.){4,}'"
+    r"|[\"'][^\s\"'][^\"'\n]{3,200}|(?:[^\s\"',;\\]|[,;](?!\s|\w{1,40}\s?[=:])){6,})"
 )
-_NAMED_LABELS = {"APIKEY": "API_KEY", "TOKEN": "TOKEN", "SECRET": "SECRET"}
+_NAMED_MEMBER = re.compile(rf"(?i)[A-Z0-9_.\-]{{0,60}}{_NAME}")
+_LABELS = {"APIKEY": "API_KEY", "TOKEN": "TOKEN", "SECRET": "SECRET"}
+_SECRET_ENDINGS = frozenset({"", "S", "KEY", "ACCESSKEY", "KEYBASE", "VALUE"})
+_QUOTES = "\\\"'"
+_TAKEN_OUT = re.compile(r"\[REDACTED:[A-Z_]+\]")
+_VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 
 
 def redact(text: str) -> tuple[str, tuple[str, ...]]:
@@ -38,22 +72,38 @@ def redact(text: str) -> tuple[str, tuple[str, ...]]:
         labels.extend([label] * count)
 
     def replace_value(match: re.Match[str]) -> str:
-        word = match[2].upper().replace("_", "").replace("-", "")
-        label = _NAMED_LABELS.get(word, "PASSWORD")
-        if not _looks_secret(match[1], match[3], match[4]):
+        keyword, ending, name_quote, separator, value = match.groups()
+        bare = value.strip(_QUOTES)
+        in_json = bool(name_quote) and value[0] in _QUOTES
+        sure = "=" in separator or keyword.isupper() or in_json
+        if _TAKEN_OUT.fullmatch(bare) or not _is_secret(keyword, ending, bare, sure=sure):
             return match[0]
+        label = _label(keyword)
         labels.append(label)
-        return f"{match[1]}{match[3]}[REDACTED:{label}]"
+        before, _, after = value.partition(bare)
+        return f"{keyword}{ending}{name_quote}{separator}{before}[REDACTED:{label}]{after}"
 
-    text = _NAMED.sub(replace_value, text)
-    return text, tuple(labels)
+    return _NAMED.sub(replace_value, text), tuple(labels)
 
 
-def _looks_secret(name: str, separator: str, value: str) -> bool:
-    """`API_KEY=abc…` always; `token: budget` in prose only where the value is no plain word."""
-    if "=" in separator or name.isupper():
-        return True
-    return len(value) >= 12 and any(char.isdigit() for char in value)
+def _label(keyword: str) -> str:
+    return _LABELS.get(re.sub(r"[_\- ]", "", keyword).upper(), "PASSWORD")
+
+
+def _is_secret(keyword: str, ending: str, value: str, *, sure: bool) -> bool:
+    """Tell whether the value under a secret's name is one; `sure`: it is no prose.
+
+    `API_KEY=abc…` is one, while `token: budget`, `max_tokens=200000`, `tokenizer=cl100k_base` and
+    `token_env=MEM0_TOKEN` are none.
+    """
+    if _label(keyword) == "TOKEN" and re.fullmatch(r"[\d.,_]+[kKmM]?", value):
+        return False
+    letters = any(char.isalpha() for char in value)
+    mixed = letters and any(char.isdigit() for char in value)
+    if re.sub(r"[_\-]|\d+$", "", ending).upper() not in _SECRET_ENDINGS:
+        separated = ending[0] in "_-"
+        return separated and mixed and len(value) >= 8 and not _VARIABLE.fullmatch(value)
+    return sure or mixed
 
 
 def redact_json(value: Any) -> tuple[Any, tuple[str, ...]]:
@@ -76,7 +126,16 @@ def redact_json(value: Any) -> tuple[Any, tuple[str, ...]]:
 
 def _redact_member(key: str, value: Any) -> tuple[Any, tuple[str, ...]]:
     """A member's name tells as much as `NAME=value` does."""
-    if isinstance(value, str) and _NAMED.fullmatch(f"{key}={value}"):
-        _, labels = redact(f"{key}={value}")
-        return f"[REDACTED:{labels[-1]}]", labels
-    return redact_json(value)
+    name = _NAMED_MEMBER.fullmatch(key)
+    if name is None:
+        return redact_json(value)
+    if isinstance(value, list | tuple):
+        parts = [_redact_member(key, inner) for inner in value]
+        return [part for part, _ in parts], tuple(label for _, found in parts for label in found)
+    plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    text = str(value)
+    if not plain or len(text) < 4 or _TAKEN_OUT.fullmatch(text):
+        return redact_json(value)
+    if not _is_secret(name[1], name[2], text, sure=True):
+        return redact_json(value)
+    return f"[REDACTED:{_label(name[1])}]", (_label(name[1]),)

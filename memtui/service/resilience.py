@@ -19,7 +19,7 @@ _ATTEMPTS = 3
 
 
 class Breaker:
-    """Refuses calls for a minute after three failures in a row, then lets one through to try.
+    """Refuses calls for a minute after three failures in a row, then lets one a minute try.
 
     Only an unavailable provider counts: a conflict or a denial is an answer.
     """
@@ -35,16 +35,20 @@ class Breaker:
         return self._opened_at is not None and self._timer() - self._opened_at < OPEN_SECONDS
 
     def check(self, provider: str) -> None:
-        """Refuse the call while open.
+        """Refuse the call while open; after that the call is the one that tries.
 
         Raises:
             Unavailable: with the seconds until the next try.
         """
-        if self._opened_at is not None and self.is_open:
-            left = max(1, round(OPEN_SECONDS - (self._timer() - self._opened_at)))
+        if self._opened_at is None:
+            return
+        left = OPEN_SECONDS - (self._timer() - self._opened_at)
+        if left > 0:
             raise Unavailable(
-                f"{provider} failed {self._failures} times in a row; it is tried again in {left} s."
+                f"{provider} failed {self._failures} times in a row; "
+                f"it is tried again in {max(1, round(left))} s."
             )
+        self._opened_at = self._timer()
 
     def succeeded(self) -> None:
         """Close again."""
@@ -123,8 +127,13 @@ async def _once(call: Callable[[], Awaitable[T]], provider: str, timeout_ms: int
     except MemtuiError:
         raise
     except Exception as error:
-        _log.exception("The provider %s failed unexpectedly", provider)
-        raise Unavailable(
-            f"{provider} failed unexpectedly ({type(error).__name__}); the log file says more.",
-            sent=True,
-        ) from error
+        raise unexpected(provider, error) from error
+
+
+def unexpected(provider: str, error: Exception) -> Unavailable:
+    """Log a provider's own bug and return what it means for the caller."""
+    _log.error("The provider %s failed unexpectedly", provider, exc_info=error)
+    return Unavailable(
+        f"{provider} failed unexpectedly ({type(error).__name__}); the log file says more.",
+        sent=True,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 
 from memtui.contract import (
     Conflict,
@@ -24,8 +25,9 @@ from memtui.contract import (
 from memtui.service.answers import Caller, MutationAnswer, UndoCandidate
 from memtui.service.connections import Connection
 from memtui.service.core import Core
-from memtui.service.mutations import take
+from memtui.service.mutations import aligned, take
 from memtui.service.reads import answered, ranked
+from memtui.service.recorder import Entry
 from memtui.store import journal, log
 from memtui.store.journal import Step
 from memtui.store.operation import Operation
@@ -48,17 +50,18 @@ async def undo(core: Core, caller: Caller, operation_id: str | None) -> Mutation
         await core.recorder.begin(entry, now)
         befores = [before for before, _ in steps]
         if connection.adapter.capabilities.restore:
-            reply = await connection.mutate(
-                lambda: connection.adapter.restore(befores, operation.scope), records=len(befores)
+            reply = await entry.mutate(
+                connection,
+                lambda: connection.adapter.restore(befores, operation.scope),
+                records=len(befores),
             )
             entry.usage = reply.usage
         else:
-            entry.links = await _rebuild(connection, operation, befores, now)
+            await _rebuild(entry, connection, operation, befores, now)
         moved = [_moved(handle, entry.links) for handle in handles]
         touched = [*handles, *(handle for handle in moved if handle not in handles)]
         after = await take(connection, touched, operation.scope)
-        absent = [Snapshot(handle=handle, record=None) for handle in touched[len(handles) :]]
-        entry.steps = list(zip([*now, *absent], after, strict=True))
+        entry.steps = list(zip(aligned(now, touched), after, strict=True))
         entry.handles, entry.result_count = ranked(touched), len(touched)
     return MutationAnswer(
         **answered(entry, connection),
@@ -123,7 +126,7 @@ def one(found: Sequence[Operation], asked: str) -> Operation:
 def _refuse_changed(operation: Operation, steps: Sequence[Step], now: Sequence[Snapshot]) -> None:
     for (_, left), current in zip(steps, now, strict=True):
         expected = left.record if left else None
-        if _revision(expected) != _revision(current.record):
+        if state_of(expected) != state_of(current.record):
             raise Conflict(
                 f"{current.handle.provider_record_id} has changed since operation "
                 f"{operation.operation_id}; undo what came after it first, or correct it by hand.",
@@ -131,20 +134,21 @@ def _refuse_changed(operation: Operation, steps: Sequence[Step], now: Sequence[S
             )
 
 
-def _revision(record: Record | None) -> tuple[str | None, str | None]:
+def state_of(record: Record | None) -> tuple[str | None, str | None]:
+    """Return what differs once a record has changed: its revision, else its text."""
     if record is None:
         return None, None
     return (record.revision, None) if record.revision else (None, record.text)
 
 
 async def _rebuild(
+    entry: Entry,
     connection: Connection,
     operation: Operation,
     befores: Sequence[Snapshot],
     now: Sequence[Snapshot],
-) -> dict[str, str]:
-    """Undo without the provider's help; returns the new id of each record that needed one."""
-    links: dict[str, str] = {}
+) -> None:
+    """Undo without the provider's help; notes the new id of each record that needed one."""
     for before, current in zip(befores, now, strict=True):
         if before.record is None and current.record is not None:
             gone = ForgetRequest(
@@ -152,18 +156,17 @@ async def _rebuild(
                 handles=(before.handle,),
                 binding_key=operation.binding_key,
             )
-            await connection.mutate(lambda gone=gone: connection.adapter.forget(gone))  # type: ignore[misc]
+            await entry.mutate(connection, partial(connection.adapter.forget, gone))
         elif before.record is not None and current.record is not None:
             old = _as_correction(operation, before.record, current.record)
-            await connection.mutate(lambda old=old: connection.adapter.correct(old))  # type: ignore[misc]
+            await entry.mutate(connection, partial(connection.adapter.correct, old))
         elif before.record is not None:
             again = as_write(before.record, operation.binding_key)
-            reply = await connection.mutate(lambda again=again: connection.adapter.write(again))  # type: ignore[misc]
+            reply = await entry.mutate(connection, partial(connection.adapter.write, again))
             old_id = before.handle.provider_record_id
             new_ids = [handle.provider_record_id for handle in reply.records]
             if new_ids and new_ids[0] != old_id:
-                links[old_id] = new_ids[0]
-    return links
+                entry.links[old_id] = new_ids[0]
 
 
 def _as_correction(operation: Operation, before: Record, current: Record) -> CorrectRequest:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, and_, delete, insert, or_, select, update
+from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from memtui.contract import Conflict
@@ -14,6 +13,22 @@ from memtui.store.tables import BindingRow, CompanyRow, TargetRow
 _COMPANIES = CompanyRow.__table__  # type: ignore[attr-defined]
 _BINDINGS = BindingRow.__table__  # type: ignore[attr-defined]
 _TARGETS = TargetRow.__table__  # type: ignore[attr-defined]
+
+# Made once: every operation asks them, and making a statement costs more than running it.
+_COMPANY_BY_ID = select(_COMPANIES).where(_COMPANIES.c.company_id == bindparam("company"))
+_SERVING = (
+    select(_TARGETS.c.target_type, *_BINDINGS.c)
+    .join(_BINDINGS, _BINDINGS.c.binding_id == _TARGETS.c.binding_id)
+    .where(
+        _TARGETS.c.company_id == bindparam("company"),
+        or_(
+            *(
+                and_(_TARGETS.c.target_type == kind, _TARGETS.c.target_id == bindparam(kind))
+                for kind in ("project", "agent", "company")
+            )
+        ),
+    )
+)
 
 
 def companies(connection: Connection) -> list[CompanyRow]:
@@ -25,9 +40,7 @@ def companies(connection: Connection) -> list[CompanyRow]:
 
 def company(connection: Connection, company_id: str) -> CompanyRow | None:
     """Return one company."""
-    row = connection.execute(
-        select(_COMPANIES).where(_COMPANIES.c.company_id == company_id)
-    ).first()
+    row = connection.execute(_COMPANY_BY_ID, {"company": company_id}).first()
     return None if row is None else CompanyRow(**row._mapping)  # noqa: SLF001
 
 
@@ -113,21 +126,12 @@ def clear_target(connection: Connection, company_id: str, target_type: str, targ
 
 
 def serving(
-    connection: Connection, company_id: str, wanted: Sequence[tuple[str, str]]
-) -> dict[tuple[str, str], BindingRow]:
-    """Return the bindings that serve any of the wanted (target type, target id) pairs."""
-    pairs = [
-        and_(_TARGETS.c.target_type == kind, _TARGETS.c.target_id == target)
-        for kind, target in wanted
-    ]
-    rows = connection.execute(
-        select(_TARGETS.c.target_type, _TARGETS.c.target_id, *_BINDINGS.c)
-        .join(_BINDINGS, _BINDINGS.c.binding_id == _TARGETS.c.binding_id)
-        .where(_TARGETS.c.company_id == company_id, or_(*pairs))
-    )
-    return {
-        (row.target_type, row.target_id): BindingRow(
-            **{column.name: row._mapping[column] for column in _BINDINGS.c}  # noqa: SLF001
-        )
-        for row in rows
-    }
+    connection: Connection, company_id: str, *, project_id: str | None, agent_id: str | None
+) -> dict[str, BindingRow]:
+    """Return the bindings that serve the project, the agent and the company, by target type."""
+    wanted = {"company": company_id, "project": project_id, "agent": agent_id}
+    found: dict[str, BindingRow] = {}
+    for row in connection.execute(_SERVING, wanted):
+        values = dict(row._mapping)  # noqa: SLF001
+        found[values.pop("target_type")] = BindingRow(**values)
+    return found

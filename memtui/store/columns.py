@@ -64,6 +64,8 @@ class ForeignText(TypeDecorator[str]):
         if value is None:
             return None
         plain = str(value)
+        if plain.isascii() and "\x00" not in plain:
+            return plain
         return _UNSTORABLE.sub(lambda match: f"{_MARK}{ord(match[0]):04x}", plain)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> str | None:

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, NoSuchModuleError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from memtui.contract import Invalid, Unavailable
 from memtui.store.schema import ensure_schema
@@ -43,8 +43,6 @@ class Database:
         try:
             with database._guard(), engine.connect() as connection:
                 connection.exec_driver_sql("SELECT 1")
-            if not url:
-                path.chmod(0o600)
             with database.write() as connection:
                 ensure_schema(connection)
         except BaseException:
@@ -86,14 +84,12 @@ class Database:
     def _guard(self) -> Iterator[None]:
         try:
             yield
-        except DatabaseError as error:
-            reason = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else ""
+        except SQLAlchemyError as error:
+            reason = str(getattr(error, "orig", error)).strip().splitlines() or [""]
             raise Unavailable(
-                f"The control plane's database failed ({reason}); "
+                f"The control plane's database failed ({reason[0]}); "
                 "check its disk, permissions or server and try again."
             ) from error
-        except DBAPIError as error:
-            raise Unavailable(f"The control plane's database failed: {error.orig}.") from error
 
 
 def _make_engine(url: str) -> Engine:
@@ -115,10 +111,19 @@ def _make_engine(url: str) -> Engine:
 
 
 def _make_sqlite_engine(path: Path) -> Engine:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)
+        path.chmod(0o600)
+    except OSError as error:
+        raise Invalid(
+            f"Cannot use the database file {path} ({error.strerror}); choose another place."
+        ) from error
     engine = create_engine(
-        f"sqlite:///{path}",
+        URL.create("sqlite", database=str(path)),
         connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000, "check_same_thread": False},
+        # A write empties the page caches of the other connections, so the same one is taken again.
+        pool_use_lifo=True,
         json_serializer=_dump_json,
     )
     event.listen(engine, "connect", _configure_sqlite)

@@ -34,6 +34,7 @@ def record(connection: Connection, operation: Operation, steps: Sequence[Step]) 
                 "company_id": operation.scope.company_id,
                 "operation_id": operation.operation_id,
                 "ordinal": ordinal,
+                "seq": operation.seq,
                 "binding_key": operation.binding_key or "",
                 "provider_record_id": before.handle.provider_record_id,
                 "before": before.model_dump(mode="json"),
@@ -74,15 +75,14 @@ def changes_of_record(
 def undone_by(connection: Connection, company_id: str, operation_id: str) -> str | None:
     """Return the operation that took this one back and was not itself taken back."""
     statement = (
-        select(_OPERATIONS.c.operation_id)
-        .where(
-            _OPERATIONS.c.company_id == company_id,
-            _OPERATIONS.c.undoes == operation_id,
-            _OPERATIONS.c.status == str(OperationStatus.OK),
-        )
+        select(_OPERATIONS.c.operation_id, _OPERATIONS.c.status)
+        .where(_OPERATIONS.c.company_id == company_id, _OPERATIONS.c.undoes == operation_id)
         .order_by(_OPERATIONS.c.seq.desc())
     )
-    for (undo_id,) in connection.execute(statement):
+    for undo_id, status in connection.execute(statement):
+        # Asked of the database, SQLite would walk all that are ok for it.
+        if status != OperationStatus.OK:
+            continue
         if undone_by(connection, company_id, undo_id) is None:
             return str(undo_id)
     return None
@@ -91,19 +91,20 @@ def undone_by(connection: Connection, company_id: str, operation_id: str) -> str
 def undoable(connection: Connection, company_id: str, limit: int) -> list[tuple[str, int]]:
     """Return the newest mutations that can be taken back, each with its number of records."""
     statement = (
-        select(_OPERATIONS.c.operation_id, func.count(_JOURNAL.c.ordinal))
+        select(func.max(_JOURNAL.c.operation_id), func.count())
+        .select_from(_JOURNAL)
         .join(
-            _JOURNAL,
+            _OPERATIONS,
             (_JOURNAL.c.company_id == _OPERATIONS.c.company_id)
-            & (_JOURNAL.c.operation_id == _OPERATIONS.c.operation_id),
+            & (_JOURNAL.c.seq == _OPERATIONS.c.seq),
         )
         .where(
-            _OPERATIONS.c.company_id == company_id,
+            _JOURNAL.c.company_id == company_id,
             _OPERATIONS.c.operation_type != str(OperationType.UNDO),
             _OPERATIONS.c.status == str(OperationStatus.OK),
         )
-        .group_by(_OPERATIONS.c.operation_id, _OPERATIONS.c.seq)
-        .order_by(_OPERATIONS.c.seq.desc())
+        .group_by(_JOURNAL.c.seq)
+        .order_by(_JOURNAL.c.seq.desc())
     )
     found: list[tuple[str, int]] = []
     for operation_id, count in connection.execute(statement):
@@ -155,3 +156,25 @@ def follow_link(
 
 def _snapshot(value: dict[str, Any]) -> Snapshot:
     return Snapshot.model_validate(value)
+
+
+def texts_forgotten_by_hand(connection: Connection, company_id: str, limit: int) -> list[str]:
+    """Return the texts of records that people (not agents) forgot, the newest first."""
+    rows = connection.execute(
+        select(_JOURNAL.c.before)
+        .join(
+            _OPERATIONS,
+            (_JOURNAL.c.company_id == _OPERATIONS.c.company_id)
+            & (_JOURNAL.c.operation_id == _OPERATIONS.c.operation_id),
+        )
+        .where(
+            _OPERATIONS.c.company_id == company_id,
+            _OPERATIONS.c.operation_type == str(OperationType.FORGET),
+            _OPERATIONS.c.status == str(OperationStatus.OK),
+            _OPERATIONS.c.principal.startswith("user:"),
+        )
+        .order_by(_OPERATIONS.c.seq.desc())
+        .limit(limit)
+    )
+    befores = [_snapshot(row.before).record for row in rows]
+    return [record.text for record in befores if record is not None]

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import operator
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from sqlalchemy import (
     Column,
     ColumnElement,
+    CompoundSelect,
     Connection,
     Row,
     Select,
     String,
+    bindparam,
     cast,
     func,
     insert,
-    or_,
     select,
+    union_all,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
@@ -49,38 +53,47 @@ _EQUAL_FIELDS = {
 _ALSO_IN_SOURCE = {"issue_id": "source_issue_id", "run_id": "source_run_id"}
 _ID_CHUNK = 500
 
+# Made once: every operation runs them, and making a statement costs more than running it.
+_HEAD = select(_HEADS).where(_HEADS.c.company_id == bindparam("company")).with_for_update()
+_ADVANCE = (
+    update(_HEADS)
+    .where(_HEADS.c.company_id == bindparam("company"))
+    .values(seq=bindparam("last_seq"), digest=bindparam("last_digest"))
+)
+_INSERT_OPERATION, _INSERT_USAGE, _INSERT_HANDLES = map(insert, (_OPERATIONS, _USAGE, _HANDLES))
+
 
 def append(connection: Connection, draft: OperationDraft) -> Operation:
     """Append an operation to its company's log, in the caller's write transaction."""
     company_id = draft.scope.company_id
     seq, previous = _take_head(connection, company_id)
     digest = digest_of(draft, seq=seq, previous_digest=previous)
-    connection.execute(insert(_OPERATIONS), operation_values(draft, seq, previous, digest))
+    connection.execute(_INSERT_OPERATION, operation_values(draft, seq, previous, digest))
     if usage := usage_values(draft, seq):
-        connection.execute(insert(_USAGE), usage)
+        connection.execute(_INSERT_USAGE, usage)
     if handles := handle_values(draft, seq):
-        connection.execute(insert(_HANDLES), handles)
-    connection.execute(
-        update(_HEADS).where(_HEADS.c.company_id == company_id).values(seq=seq, digest=digest)
+        connection.execute(_INSERT_HANDLES, handles)
+    connection.execute(_ADVANCE, {"company": company_id, "last_seq": seq, "last_digest": digest})
+    return Operation.model_construct(
+        **dict(draft), seq=seq, previous_digest=previous, digest=digest
     )
-    return Operation(**dict(draft), seq=seq, previous_digest=previous, digest=digest)
 
 
 def _take_head(connection: Connection, company_id: str) -> tuple[int, str]:
-    locked = select(_HEADS).where(_HEADS.c.company_id == company_id).with_for_update()
-    head = connection.execute(locked).first()
+    asked = {"company": company_id}
+    head = connection.execute(_HEAD, asked).first()
     if head is None:
         dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
         start = {"company_id": company_id, "seq": 0, "digest": GENESIS}
         connection.execute(dialect.insert(_HEADS).values(start).on_conflict_do_nothing())
-        head = connection.execute(locked).one()
+        head = connection.execute(_HEAD, asked).one()
     return head.seq + 1, head.digest
 
 
 def matching(company_id: str, chosen: Filter) -> Select[Any]:
     """Return the statement for the operations of a company that a filter lets through."""
     statement = select(_OPERATIONS).where(_OPERATIONS.c.company_id == company_id)
-    for condition in _conditions(chosen):
+    for condition in _conditions(company_id, chosen):
         statement = statement.where(condition)
     return statement
 
@@ -96,7 +109,9 @@ def page(
 ) -> OperationPage:
     """Return one page, newest first: the newest below `before`, or the oldest above `after`."""
     statement = matching(company_id, chosen)
-    total = connection.execute(select(func.count()).select_from(statement.subquery())).scalar_one()
+    total = connection.execute(_count(company_id, chosen)).scalar_one()
+    if not total:
+        return OperationPage(operations=(), total=0)
     seq: Column[int] = _OPERATIONS.c.seq
     if after is not None:
         rows = connection.execute(statement.where(seq > after).order_by(seq).limit(limit)).all()
@@ -112,17 +127,45 @@ def page(
     )
 
 
+def _count(company_id: str, chosen: Filter) -> Select[int]:
+    """How many match; all of them are as many as the gap-free numbers from first to last."""
+    seq, own = _OPERATIONS.c.seq, _OPERATIONS.c.company_id == company_id
+    conditions = _conditions(company_id, chosen)
+    if conditions:
+        return select(func.count()).select_from(_OPERATIONS).where(own, *conditions)
+    first, last = (select(end(seq)).where(own).scalar_subquery() for end in (func.min, func.max))
+    return select(func.coalesce(last - first + 1, 0))
+
+
 def by_id(connection: Connection, company_id: str, operation_id: str) -> list[Operation]:
-    """Return the operations with this id, an id that starts with it, or this `seq`."""
-    own = _OPERATIONS.c.company_id == company_id
-    column = _OPERATIONS.c.operation_id
+    """Return the operation with this id, else this `seq`, else those whose id starts with it."""
+    if not operation_id:
+        return []
+    column, own = _OPERATIONS.c.operation_id, _OPERATIONS.c.company_id == company_id
+    matches: list[list[ColumnElement[bool]]] = [[own, column == operation_id]]
     if operation_id.isdecimal() and len(operation_id) < 19:
-        matches = or_(column == operation_id, _OPERATIONS.c.seq == int(operation_id))
+        matches.append([own, _OPERATIONS.c.seq == int(operation_id)])
+    if connection.dialect.name == "sqlite":
+        # Its LIKE uses no index, and a plain equality leads it to one of the company's instead.
+        own = (_OPERATIONS.c.company_id + "") == company_id
+        matches.append([own, column >= operation_id, column < operation_id + "\U0010ffff"])
     else:
-        matches = column.startswith(operation_id, autoescape=True)
-    rows = connection.execute(select(_OPERATIONS).where(own, matches).limit(3)).all()
-    exact = [row for row in rows if row.operation_id == operation_id]
-    return list(_with_parts(connection, exact or rows))
+        matches.append([own, column.startswith(operation_id, autoescape=True)])
+    for match in matches:
+        if rows := connection.execute(select(_OPERATIONS).where(*match).limit(2)).all():
+            return list(_with_parts(connection, rows))
+    return []
+
+
+def latencies(connection: Connection, company_id: str, binding_key: str, limit: int) -> list[float]:
+    """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
+    newest = (
+        select(_OPERATIONS.c.latency_ms)
+        .where(_OPERATIONS.c.company_id == company_id, _OPERATIONS.c.binding_key == binding_key)
+        .order_by(_OPERATIONS.c.seq.desc())
+        .limit(limit)
+    )
+    return list(connection.execute(newest).scalars())[::-1]
 
 
 def by_ids(
@@ -167,23 +210,35 @@ def _parts(
     return found
 
 
-def _conditions(chosen: Filter) -> list[ColumnElement[bool]]:
+def _conditions(company_id: str, chosen: Filter) -> list[ColumnElement[bool]]:
     columns = _OPERATIONS.c
     conditions: list[ColumnElement[bool]] = []
     for field, column in _EQUAL_FIELDS.items():
         value = getattr(chosen, field)
         if value is None:
             continue
-        same = columns[column] == str(value)
         if field in _ALSO_IN_SOURCE:
-            same = or_(same, columns[_ALSO_IN_SOURCE[field]] == value)
-        conditions.append(same)
+            places = (column, _ALSO_IN_SOURCE[field])
+            conditions.append(columns.seq.in_(_seqs_of(company_id, places, value)))
+        else:
+            conditions.append(columns[column] == str(value))
     if chosen.since is not None:
         conditions.append(columns.started_at >= chosen.since)
     if chosen.until is not None:
         conditions.append(columns.started_at < chosen.until)
     conditions.extend(_mentions(word) for word in (chosen.text or "").split())
     return conditions
+
+
+def _seqs_of(company_id: str, places: Sequence[str], value: str) -> CompoundSelect[int]:
+    """The operations with a value in any of the columns; an OR would use none of their indexes."""
+    columns = _OPERATIONS.c
+    return union_all(
+        *(
+            select(columns.seq).where(columns.company_id == company_id, columns[place] == value)
+            for place in places
+        )
+    )
 
 
 def _mentions(word: str) -> ColumnElement[bool]:
@@ -196,4 +251,6 @@ def _mentions(word: str) -> ColumnElement[bool]:
         columns.issue_id,
         columns.run_id,
     )
-    return or_(*(column.icontains(word, autoescape=True) for column in searched))
+    # One text a row, because SQLite calls back into Python for each that is to be lowered.
+    everything = reduce(operator.add, (func.coalesce(part, "") + "\n" for part in searched))
+    return everything.icontains(word, autoescape=True)

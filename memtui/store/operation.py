@@ -23,6 +23,8 @@ class OperationHandle(Model):
     provider_key: str
     provider_record_id: str
     score: float | None = None
+    binding_key: str | None = None
+    """Where the record is, if not in the operation's own binding."""
     ghost: bool = False
     """True: it was forgotten, and the provider still returns it."""
 

@@ -12,13 +12,22 @@ from memtui.store.tables import HandleRow, OperationRow
 
 _OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 _HANDLES = HandleRow.__table__  # type: ignore[attr-defined]
+_ID_CHUNK = 500
+
+_READS = (OperationType.QUERY, OperationType.CONTEXT)
+"""A record is read when a query returns it, or when a model gets it in its context."""
 
 
 def retrievals(
     connection: Connection, company_id: str, binding_key: str, record_id: str, limit: int
 ) -> tuple[int, list[Any]]:
     """Return how many queries returned a record, and the newest of them with rank and score."""
-    statement = (
+    returned = (
+        *_touched(company_id, binding_key, _READS),
+        _HANDLES.c.provider_record_id == record_id,
+    )
+    total = connection.execute(select(func.count()).select_from(_HANDLES).where(*returned))
+    newest = (
         select(
             _OPERATIONS.c.operation_id,
             _OPERATIONS.c.seq,
@@ -29,41 +38,40 @@ def retrievals(
             _HANDLES.c.score,
         )
         .join(_OPERATIONS, _same_operation())
-        .where(*_returned(company_id, binding_key), _HANDLES.c.provider_record_id == record_id)
+        .where(*returned)
+        .order_by(_HANDLES.c.seq.desc())
+        .limit(limit)
     )
-    total = connection.execute(select(func.count()).select_from(statement.subquery())).scalar_one()
-    newest = statement.order_by(_OPERATIONS.c.seq.desc()).limit(limit)
-    return total, list(connection.execute(newest))
+    return total.scalar_one(), list(connection.execute(newest))
 
 
 def retrieval_counts(
     connection: Connection, company_id: str, binding_key: str, record_ids: Sequence[str]
 ) -> list[Any]:
     """Return (record id, number of queries, newest `seq`) of the records that were ever read."""
-    return list(
-        connection.execute(
+    found: list[Any] = []
+    for start in range(0, len(record_ids), _ID_CHUNK):
+        statement = (
             select(
                 _HANDLES.c.provider_record_id,
                 func.count().label("times"),
                 func.max(_HANDLES.c.seq).label("seq"),
             )
-            .join(_OPERATIONS, _same_operation())
             .where(
-                *_returned(company_id, binding_key),
-                _HANDLES.c.provider_record_id.in_(record_ids),
+                *_touched(company_id, binding_key, _READS),
+                _HANDLES.c.provider_record_id.in_(record_ids[start : start + _ID_CHUNK]),
             )
             .group_by(_HANDLES.c.provider_record_id)
         )
-    )
+        found.extend(connection.execute(statement))
+    return found
 
 
-def newest_ranks(
-    connection: Connection, company_id: str, places: Sequence[tuple[str, int]]
-) -> list[Any]:
-    """Return (record id, moment, rank) for (record id, `seq`) pairs."""
-    seqs = {seq for _, seq in places}
-    return list(
-        connection.execute(
+def newest_ranks(connection: Connection, company_id: str, seqs: Sequence[int]) -> list[Any]:
+    """Return (record id, `seq`, moment, rank) of every record that these operations returned."""
+    found: list[Any] = []
+    for start in range(0, len(seqs), _ID_CHUNK):
+        statement = (
             select(
                 _HANDLES.c.provider_record_id,
                 _HANDLES.c.seq,
@@ -71,29 +79,29 @@ def newest_ranks(
                 _HANDLES.c.rank,
             )
             .join(_OPERATIONS, _same_operation())
-            .where(_HANDLES.c.company_id == company_id, _HANDLES.c.seq.in_(seqs))
+            .where(
+                _HANDLES.c.company_id == company_id,
+                _HANDLES.c.seq.in_(seqs[start : start + _ID_CHUNK]),
+            )
         )
-    )
+        found.extend(connection.execute(statement))
+    return found
 
 
 def mutations_of_record(
     connection: Connection, company_id: str, binding_key: str, record_id: str
 ) -> list[str]:
     """Return the ids of the mutations that touched a record."""
-    types = [str(kind) for kind in OperationType if kind.mutates]
-    return [
-        str(operation_id)
-        for (operation_id,) in connection.execute(
-            select(_OPERATIONS.c.operation_id)
-            .join(_HANDLES, _same_operation())
-            .where(
-                _HANDLES.c.company_id == company_id,
-                _HANDLES.c.binding_key == binding_key,
-                _HANDLES.c.provider_record_id == record_id,
-                _OPERATIONS.c.operation_type.in_(types),
-            )
+    mutations = tuple(kind for kind in OperationType if kind.mutates)
+    statement = (
+        select(_OPERATIONS.c.operation_id)
+        .join(_HANDLES, _same_operation())
+        .where(
+            *_touched(company_id, binding_key, mutations),
+            _HANDLES.c.provider_record_id == record_id,
         )
-    ]
+    )
+    return [str(operation_id) for (operation_id,) in connection.execute(statement)]
 
 
 def _same_operation() -> Any:
@@ -102,9 +110,9 @@ def _same_operation() -> Any:
     )
 
 
-def _returned(company_id: str, binding_key: str) -> tuple[Any, ...]:
+def _touched(company_id: str, binding_key: str, types: Sequence[OperationType]) -> tuple[Any, ...]:
     return (
         _HANDLES.c.company_id == company_id,
         _HANDLES.c.binding_key == binding_key,
-        _OPERATIONS.c.operation_type == str(OperationType.QUERY),
+        _HANDLES.c.operation_type.in_([str(kind) for kind in types]),
     )

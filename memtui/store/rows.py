@@ -43,9 +43,20 @@ def handle_values(draft: OperationDraft, seq: int) -> list[dict[str, Any]]:
     place = {
         "company_id": draft.scope.company_id,
         "seq": seq,
-        "binding_key": draft.binding_key,
+        "operation_type": draft.operation_type,
     }
-    return [{**place, **dict(handle)} for handle in draft.handles]
+    return [
+        {
+            **place,
+            "binding_key": handle.binding_key or draft.binding_key,
+            "rank": handle.rank,
+            "provider_key": handle.provider_key,
+            "provider_record_id": handle.provider_record_id,
+            "score": handle.score,
+            "ghost": handle.ghost,
+        }
+        for handle in draft.handles
+    ]
 
 
 def to_operation(
@@ -60,8 +71,15 @@ def to_operation(
         scope=Scope(**{name: columns[name] for name in _SCOPE_FIELDS}),
         source=SourceRef(company_id=company_id, **source) if source["kind"] else None,
         usage=tuple(Usage(**_fields(part, Usage)) for part in usage),
-        handles=tuple(OperationHandle(**_fields(part, OperationHandle)) for part in handles),
+        handles=tuple(_handle(part, columns["binding_key"]) for part in handles),
     )
+
+
+def _handle(row: Row[Any], own_binding: str | None) -> OperationHandle:
+    fields = _fields(row, OperationHandle)
+    if fields["binding_key"] == own_binding:
+        fields["binding_key"] = None
+    return OperationHandle(**fields)
 
 
 def _fields(row: Row[Any], model: type[Usage | OperationHandle]) -> dict[str, Any]:

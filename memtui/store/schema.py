@@ -8,7 +8,7 @@ from sqlalchemy import Connection, inspect, text
 
 from memtui.contract import Invalid
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest revision under `migrations/versions`."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"

@@ -32,6 +32,25 @@ def _moment() -> Any:
     return Field(sa_type=UtcMicroseconds)
 
 
+FILTERED_COLUMNS = (
+    "operation_type",
+    "status",
+    "binding_key",
+    "agent_id",
+    "project_id",
+    "issue_id",
+    "source_issue_id",
+    "run_id",
+    "source_run_id",
+    "undoes",
+)
+"""What a person filters the log by, and what undo looks for."""
+
+
+def _filter_index(column: str) -> Index:
+    return Index(f"memory_operations_{column}", "company_id", column, "seq")
+
+
 class CompanyRow(SQLModel, table=True):
     """A company: the border that no memory and no operation crosses."""
 
@@ -88,7 +107,7 @@ class OperationRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "memory_operations"
     __table_args__ = (
         Index("memory_operations_started", "company_id", "started_at"),
-        Index("memory_operations_undoes", "company_id", "undoes"),
+        *(_filter_index(column) for column in FILTERED_COLUMNS),
     )
 
     company_id: str = _text(primary_key=True)
@@ -153,6 +172,7 @@ class HandleRow(SQLModel, table=True):
             "company_id",
             "binding_key",
             "provider_record_id",
+            "operation_type",
             "seq",
         ),
     )
@@ -161,6 +181,8 @@ class HandleRow(SQLModel, table=True):
     seq: int = _number(primary_key=True)
     rank: int = _number(primary_key=True)
     binding_key: str | None = _optional_text()
+    operation_type: str = _text()
+    """Of its operation, so that the index alone counts a record's retrievals."""
     provider_key: str = _text()
     provider_record_id: str = _text()
     score: float | None = Field(default=None, sa_type=Double)
@@ -189,11 +211,14 @@ class JournalRow(SQLModel, table=True):
     __tablename__: ClassVar[str] = "memory_undo_journal"
     __table_args__ = (
         Index("memory_undo_journal_record", "company_id", "binding_key", "provider_record_id"),
+        Index("memory_undo_journal_seq", "company_id", "seq"),
     )
 
     company_id: str = _text(primary_key=True)
     operation_id: str = _text(primary_key=True)
     ordinal: int = _number(primary_key=True)
+    seq: int = _number()
+    """Of its operation, so that the newest are found from their end."""
     binding_key: str = _text()
     provider_record_id: str = _text()
     before: dict[str, Any] = _json()
@@ -210,3 +235,31 @@ class HandleLinkRow(SQLModel, table=True):
     old_record_id: str = _text(primary_key=True)
     new_record_id: str = _text()
     operation_id: str = _text()
+
+
+class MemberRow(SQLModel, table=True):
+    """A person's role in a project, or in the whole company where `project_id` is empty."""
+
+    __tablename__: ClassVar[str] = "memory_members"
+
+    company_id: str = _text(primary_key=True)
+    principal: str = _text(primary_key=True)
+    project_id: str = _text(primary_key=True)
+    role: str = _text()
+    subject_id: str | None = _optional_text()
+    """The user whose memories are this person's own."""
+
+
+class TokenRow(SQLModel, table=True):
+    """A bearer token of a principal, by its SHA-256: the token itself is not kept."""
+
+    __tablename__: ClassVar[str] = "memory_tokens"
+    __table_args__ = (Index("memory_tokens_label", "company_id", "label", unique=True),)
+
+    digest: str = _text(primary_key=True)
+    company_id: str = _text()
+    label: str = _text()
+    principal: str = _text()
+    acts_for: str | None = _optional_text()
+    """The person on whose behalf an agent acts."""
+    created_at: datetime = _moment()

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from memtui.config import Paths, Settings
@@ -12,6 +14,7 @@ from memtui.contract import (
     NotFound,
     OperationStatus,
     OperationType,
+    RecordHandle,
     Scope,
     SourceRef,
     Unavailable,
@@ -235,7 +238,7 @@ async def test_a_slow_mutation_ends_as_unknown_and_says_so(
     service: MemoryService, caller: Caller, note: WriteRequest, fake
 ) -> None:
     fake.delay = 5
-    with pytest.raises(Unavailable, match="did not answer within 0.3 s"):
+    with pytest.raises(Unavailable, match="did not answer within"):
         await service.write(caller, note)
     assert (await newest(service, caller)).status == OperationStatus.UNKNOWN
 
@@ -256,3 +259,198 @@ async def test_an_empty_memory_is_refused(
     with pytest.raises(Invalid):
         await service.write(caller, note.model_copy(update={"content": content}))
     assert (await newest(service, caller)).operation_type == OperationType.WRITE
+
+
+async def test_a_forget_whose_read_back_fails_is_unknown_and_keeps_what_was_there(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, fake, monkeypatch
+) -> None:
+    record = (await service.write(caller, note)).records[0]
+    plain = FakeAdapter.snapshot
+
+    async def snapshot(self, handles, scope):
+        if not self.held:
+            raise down()
+        return await plain(self, handles, scope)
+
+    monkeypatch.setattr(FakeAdapter, "snapshot", snapshot)
+    with pytest.raises(Unavailable):
+        await service.forget(caller, ForgetRequest(scope=scope, handles=(record.handle,)))
+    operation = await newest(service, caller)
+    assert (operation.operation_type, operation.status) == ("forget", "unknown")
+    [change] = await service.changes_of(caller, operation.operation_id)
+    assert (change.before, change.after) == (record, None)
+
+
+async def test_a_write_whose_read_back_fails_is_unknown_and_names_its_record(
+    service: MemoryService, caller: Caller, note: WriteRequest, fake, monkeypatch
+) -> None:
+    async def snapshot(self, handles, scope):
+        raise down()
+
+    monkeypatch.setattr(FakeAdapter, "snapshot", snapshot)
+    with pytest.raises(Unavailable):
+        await service.write(caller, note)
+    operation = await newest(service, caller)
+    assert (operation.status, len(operation.handles)) == ("unknown", 1)
+
+
+@pytest.mark.parametrize("kind", ["forget", "correct"])
+async def test_a_mutation_that_breaks_off_keeps_what_was_there(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, monkeypatch, kind: str
+) -> None:
+    record = (await service.write(caller, note)).records[0]
+
+    async def broken_off(self, request):
+        raise Unavailable("The line broke.", sent=True)
+
+    monkeypatch.setattr(FakeAdapter, kind, broken_off)
+    mutation = {
+        "forget": lambda: service.forget(
+            caller, ForgetRequest(scope=scope, handles=(record.handle,))
+        ),
+        "correct": lambda: service.correct(
+            caller, CorrectRequest(scope=scope, handle=record.handle, text="x")
+        ),
+    }
+    with pytest.raises(Unavailable):
+        await mutation[kind]()
+    operation = await newest(service, caller)
+    assert operation.status == OperationStatus.UNKNOWN
+    [change] = await service.changes_of(caller, operation.operation_id)
+    assert change.before == record
+    said = await service.check_outcome(caller, operation.operation_id)
+    assert said == f"It did not happen: 1 record is as before the {kind}."
+
+
+async def test_a_mutation_that_was_refused_leaves_no_step(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, fake
+) -> None:
+    record = (await service.write(caller, note)).records[0]
+    with pytest.raises(Conflict):
+        await service.correct(
+            caller, CorrectRequest(scope=scope, handle=record.handle, text="x", revision="0")
+        )
+    operation = await newest(service, caller)
+    assert await service.changes_of(caller, operation.operation_id) == ()
+    assert [c.operation.operation_type for c in await service.undoable(caller)] == ["write"]
+
+
+async def test_an_undo_that_stops_halfway_is_unknown_and_keeps_its_links(
+    paths: Paths, settings: Settings, caller: Caller, note: WriteRequest, scope: Scope, fake,
+    monkeypatch,
+) -> None:  # fmt: skip
+    service = await start(paths, settings, caller, restore=False, keeps_ids=False)
+    try:
+        handles = [(await service.write(caller, note)).handles[0] for _ in range(3)]
+        await service.forget(caller, ForgetRequest(scope=scope, handles=tuple(handles)))
+        plain = FakeAdapter.write
+        written: list[RecordHandle] = []
+
+        async def write(self, request):
+            if written:
+                raise down()
+            reply = await plain(self, request)
+            written.extend(reply.records)
+            return reply
+
+        with monkeypatch.context() as patch:
+            patch.setattr(FakeAdapter, "write", write)
+            with pytest.raises(Unavailable):
+                await service.undo(caller)
+        operation = await newest(service, caller)
+        assert (operation.operation_type, operation.status) == ("undo", "unknown")
+        found = await service.get(caller, handles[0], scope)
+        assert found.record.handle == written[0]
+    finally:
+        await service.close()
+
+
+async def test_a_provider_that_leaves_a_record_out_is_stopped_before_anything_is_lost(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, fake, monkeypatch
+) -> None:
+    handles = [(await service.write(caller, note)).handles[0] for _ in range(2)]
+    plain = FakeAdapter.snapshot
+
+    async def snapshot(self, handles, scope):
+        return (await plain(self, handles, scope))[:1]
+
+    monkeypatch.setattr(FakeAdapter, "snapshot", snapshot)
+    with pytest.raises(Unavailable, match="other records than it was asked for"):
+        await service.forget(caller, ForgetRequest(scope=scope, handles=tuple(handles)))
+    assert "forget" not in fake.calls
+    assert (await newest(service, caller)).status == OperationStatus.ERROR
+
+
+async def test_a_record_named_twice_is_forgotten_once(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
+) -> None:
+    handle = (await service.write(caller, note)).handles[0]
+    gone = RecordHandle(provider_key="fake", provider_record_id="gone")
+    answer = await service.forget(
+        caller, ForgetRequest(scope=scope, handles=(handle, gone, handle, gone))
+    )
+    assert (answer.handles, answer.missing) == ((handle,), (gone,))
+    assert len(await service.changes_of(caller, answer.operation_id)) == 1
+    assert len((await service.undo(caller)).records) == 1
+
+
+async def test_a_mutation_runs_to_its_end_even_where_its_caller_has_left(
+    service: MemoryService, caller: Caller, note: WriteRequest, fake, monkeypatch
+) -> None:
+    inside, release = asyncio.Event(), asyncio.Event()
+    plain = FakeAdapter.write
+
+    async def write(self, request):
+        inside.set()
+        await release.wait()
+        return await plain(self, request)
+
+    monkeypatch.setattr(FakeAdapter, "write", write)
+    task = asyncio.ensure_future(service.write(caller, note))
+    await inside.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    release.set()
+    await asyncio.wait(service._mutating)
+    assert (await newest(service, caller)).status == OperationStatus.OK
+    assert len(await service.undoable(caller)) == 1
+
+
+async def test_a_replaced_record_comes_back(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
+) -> None:
+    first = note.model_copy(update={"record_id": "kept"})
+    await service.write(caller, first)
+    await service.write(caller, first.model_copy(update={"content": "newer"}))
+    await service.undo(caller)
+    assert (await service.get(caller, "kept", scope)).record.text == note.content
+
+
+async def test_the_log_of_a_change_holds_no_secret_of_its_source(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, source: SourceRef
+) -> None:
+    handle = (await service.write(caller, note)).handles[0]
+    leaky = source.model_copy(update={"external_ref": "https://ana:opensesame@host/x"})
+    await service.correct(
+        caller, CorrectRequest(scope=scope, handle=handle, text="x", source=leaky)
+    )
+    await service.forget(caller, ForgetRequest(scope=scope, handles=(handle,), source=leaky))
+    for operation in (await service.operations(caller, limit=2)).operations:
+        assert operation.source is not None
+        assert operation.source.external_ref == "[REDACTED:URL_PASSWORD]"
+
+
+async def test_an_outcome_that_is_known_or_cannot_be_seen_is_said(
+    service: MemoryService, caller: Caller, note: WriteRequest, fake
+) -> None:
+    written = await service.write(caller, note)
+    with pytest.raises(Invalid, match="is known: ok"):
+        await service.check_outcome(caller, written.operation_id)
+    fake.fault = Unavailable("The line broke.", sent=True)
+    with pytest.raises(Unavailable):
+        await service.write(caller, note)
+    fake.fault = None
+    lost = await newest(service, caller)
+    said = await service.check_outcome(caller, lost.operation_id)
+    assert said == "It did not happen: no record holds the text."

@@ -97,6 +97,7 @@ def upgrade() -> None:
         sa.Column("seq", sa.BigInteger(), nullable=False),
         sa.Column("rank", sa.BigInteger(), nullable=False),
         sa.Column("binding_key", ForeignText(), nullable=True),
+        sa.Column("operation_type", ForeignText(), nullable=False),
         sa.Column("provider_key", ForeignText(), nullable=False),
         sa.Column("provider_record_id", ForeignText(), nullable=False),
         sa.Column("score", sa.Double(), nullable=True),
@@ -106,7 +107,7 @@ def upgrade() -> None:
     op.create_index(
         "memory_operation_handles_record",
         "memory_operation_handles",
-        ["company_id", "binding_key", "provider_record_id", "seq"],
+        ["company_id", "binding_key", "provider_record_id", "operation_type", "seq"],
         unique=False,
     )
     op.create_table(
@@ -149,14 +150,30 @@ def upgrade() -> None:
     op.create_index(
         "memory_operations_started", "memory_operations", ["company_id", "started_at"], unique=False
     )
-    op.create_index(
-        "memory_operations_undoes", "memory_operations", ["company_id", "undoes"], unique=False
-    )
+    for column in (
+        "operation_type",
+        "status",
+        "binding_key",
+        "agent_id",
+        "project_id",
+        "issue_id",
+        "source_issue_id",
+        "run_id",
+        "source_run_id",
+        "undoes",
+    ):
+        op.create_index(
+            f"memory_operations_{column}",
+            "memory_operations",
+            ["company_id", column, "seq"],
+            unique=False,
+        )
     op.create_table(
         "memory_undo_journal",
         sa.Column("company_id", ForeignText(), nullable=False),
         sa.Column("operation_id", ForeignText(), nullable=False),
         sa.Column("ordinal", sa.BigInteger(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), nullable=False),
         sa.Column("binding_key", ForeignText(), nullable=False),
         sa.Column("provider_record_id", ForeignText(), nullable=False),
         sa.Column("before", sa.JSON(), nullable=False),
@@ -168,6 +185,9 @@ def upgrade() -> None:
         "memory_undo_journal",
         ["company_id", "binding_key", "provider_record_id"],
         unique=False,
+    )
+    op.create_index(
+        "memory_undo_journal_seq", "memory_undo_journal", ["company_id", "seq"], unique=False
     )
     op.create_table(
         "memory_usage",

@@ -1,0 +1,186 @@
+"""What a model will see before a run: gather the records, assemble the text, account for it.
+
+The screen, the command and the pre-run hook all come here, so a person sees the very bytes that the
+model gets (seed 000 "pre-run hydrate", seed 002's tiers, seed 004 §6.3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from pydantic import Field
+
+from memtui.context import (
+    DEFAULT_BUDGET,
+    AssembledContext,
+    ContextSection,
+    Price,
+    PromptShare,
+    SectionKind,
+    TokenCounter,
+    assemble,
+    price,
+    section_of_records,
+    share_of_prompt,
+)
+from memtui.contract import (
+    Filter,
+    Invalid,
+    Model,
+    OperationType,
+    Record,
+    Scope,
+    SourceRef,
+)
+from memtui.service.answers import Caller
+from memtui.service.core import Core
+from memtui.service.reads import everything
+from memtui.store.operation import OperationHandle
+
+DEFAULT_MODEL = "claude-sonnet-4-5"
+
+
+class ContextRequest(Model):
+    """Whose context, for which model, under which budget.
+
+    A scope with a subject brings the user's facts, one with a project the workspace's, one with an
+    agent the agent's identity, facts and guidance.
+    """
+
+    scope: Scope
+    model: str = DEFAULT_MODEL
+    budget: Annotated[int, Field(ge=0)] = DEFAULT_BUDGET
+    """Tokens, advisory."""
+    max_tokens: int | None = None
+    max_characters: int | None = None
+    """Hard limits of whoever carries the text."""
+    topic: str | None = None
+    """Brings the notes of this topic (tier L2)."""
+    binding_key: str | None = None
+    delivered: bool = False
+    """True: a model gets it, so its records count as read. False: a person looks at it."""
+    source: SourceRef | None = None
+
+
+class ContextAnswer(AssembledContext):
+    """The assembled context, with its price and its share of the whole prompt."""
+
+    operation_id: str
+    model: str
+    price: Price
+    share: PromptShare
+
+
+class _Part(Model):
+    """One read that a section is made of."""
+
+    kind: SectionKind
+    scope: Scope
+    record_kind: str
+    topic: str | None = None
+
+
+async def context(core: Core, caller: Caller, request: ContextRequest) -> ContextAnswer:
+    """Assemble what a model will see.
+
+    Raises:
+        Invalid: the scope names neither a user, nor a project, nor an agent.
+    """
+    parts = _parts(request)
+    asked = {"model": request.model, "budget": request.budget, "delivered": request.delivered}
+    async with core.recorder.recorded(
+        OperationType.CONTEXT, caller, request.scope, asked, request.source
+    ) as entry:
+        connection = await core.connect(entry, request.binding_key, needs="browse")
+        if not parts:
+            raise Invalid("A context needs somebody to be about: name a subject, project or agent.")
+        found = {part: await gather(core, caller, part, request.binding_key) for part in parts}
+        assembled = await asyncio.to_thread(_assemble, core, request, found)
+        if request.delivered:
+            entry.handles = _handles(assembled, found, connection.binding.key)
+        entry.result_count = sum(len(section.facts) for section in assembled.sections)
+        entry.request = asked | {
+            "tokens": assembled.tokens,
+            "over_budget": assembled.over_budget,
+            "sections": {section.kind: section.tokens for section in assembled.sections},
+        }
+    cost = await asyncio.to_thread(price, request.model, assembled.tokens, at=core.clock())
+    return ContextAnswer(
+        **dict(assembled),
+        operation_id=entry.operation_id,
+        model=request.model,
+        price=cost,
+        share=share_of_prompt(assembled.tokens),
+    )
+
+
+def _parts(request: ContextRequest) -> list[_Part]:
+    company_id, scope = request.scope.company_id, request.scope
+    parts = []
+    if scope.agent_id:
+        agent = Scope(company_id=company_id, agent_id=scope.agent_id)
+        parts += [
+            _Part(kind=SectionKind.IDENTITY, scope=agent, record_kind="identity"),
+            _Part(kind=SectionKind.FACTS, scope=agent, record_kind="fact"),
+            _Part(kind=SectionKind.GUIDANCE, scope=agent, record_kind="guidance"),
+        ]
+    if scope.subject_id:
+        user = Scope(company_id=company_id, subject_id=scope.subject_id)
+        parts.append(_Part(kind=SectionKind.USER, scope=user, record_kind="fact"))
+    if scope.project_id:
+        drive = Scope(company_id=company_id, project_id=scope.project_id)
+        parts.append(_Part(kind=SectionKind.WORKSPACE, scope=drive, record_kind="fact"))
+        if request.topic:
+            parts.append(
+                _Part(kind=SectionKind.TOPIC, scope=drive, record_kind="note", topic=request.topic)
+            )
+    return parts
+
+
+_Found = tuple[str, list[Record]]
+"""The key of the binding that was read, and what it holds."""
+
+
+async def gather(core: Core, caller: Caller, part: _Part, binding_key: str | None) -> _Found:
+    """Return every record of a kind in a scope, page by page, from the binding that serves it."""
+    asked = {"kind": part.record_kind, "topic": part.topic, "for": "context"}
+    async with core.recorder.recorded(OperationType.BROWSE, caller, part.scope, asked) as entry:
+        connection = await core.connect(entry, binding_key, needs="browse")
+        records = await everything(
+            connection, part.scope, Filter(kind=part.record_kind, topic=part.topic)
+        )
+        entry.result_count = len(records)
+    return connection.binding.key, records
+
+
+def _assemble(core: Core, request: ContextRequest, found: dict[_Part, _Found]) -> AssembledContext:
+    now = core.clock()
+    sections: list[ContextSection] = [
+        section_of_records(part.kind, records, now=now) for part, (_, records) in found.items()
+    ]
+    return assemble(
+        sections,
+        counter=TokenCounter(request.model),
+        budget=request.budget,
+        max_tokens=request.max_tokens,
+        max_characters=request.max_characters,
+    )
+
+
+def _handles(
+    assembled: AssembledContext, found: dict[_Part, _Found], own_binding: str
+) -> tuple[OperationHandle, ...]:
+    homes = {
+        record.handle: key
+        for key, records in found.values()
+        for record in records
+        if key != own_binding
+    }
+    included = [
+        fact.handle for section in assembled.sections for fact in section.facts if fact.handle
+    ]
+    return tuple(
+        OperationHandle(rank=rank, binding_key=homes.get(handle), **dict(handle))
+        for rank, handle in enumerate(included, start=1)
+    )

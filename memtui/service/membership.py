@@ -1,0 +1,179 @@
+"""Members, roles and tokens: who there is, and changing it. Every change is an operation."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+
+from sqlalchemy import Connection
+
+from memtui.contract import Denied, Invalid, Model, NotFound, UtcDatetime
+from memtui.service import administration
+from memtui.service.answers import Caller
+from memtui.service.core import Core
+from memtui.service.permissions import Membership, Role, membership
+from memtui.store import members as table
+from memtui.store.tables import MemberRow, TokenRow
+
+AGENT_PREFIX = "agent:"
+
+
+class TokenView(Model):
+    """A token as a person sees it; the token itself is not kept."""
+
+    label: str
+    principal: str
+    acts_for: str | None = None
+    created_at: UtcDatetime
+
+
+class NewToken(TokenView):
+    """A token at the only moment when it can be read."""
+
+    token: str
+
+
+async def members(core: Core, caller: Caller) -> list[Membership]:
+    """Return the company's members."""
+
+    def read() -> list[Membership]:
+        with core.database.read() as database:
+            return [membership(row) for row in table.members(database, caller.company_id)]
+
+    return await asyncio.to_thread(read)
+
+
+async def set_member(core: Core, caller: Caller, member: Membership) -> None:
+    """Give a principal a role; the first member of a company must be its owner.
+
+    Raises:
+        Invalid: the first member is no owner of the whole company, or the principal is an agent.
+        Denied: the caller may not change the settings.
+    """
+    asked = {"set_member": member.principal, "role": member.role, "project_id": member.project_id}
+    async with administration.configured(core, caller, asked):
+        if member.principal.startswith(AGENT_PREFIX):
+            raise Invalid("An agent acts for a person and is no member; add the person.")
+        known = await members(core, caller)
+        first = not known and (member.role is not Role.OWNER or member.project_id)
+        if first:
+            raise Invalid("The first member must be an owner of the whole company; add one first.")
+        row = MemberRow(
+            company_id=caller.company_id,
+            principal=member.principal,
+            project_id=member.project_id or "",
+            role=member.role,
+            subject_id=member.subject_id,
+        )
+        await administration.write(core, lambda database: table.set_member(database, row))
+
+
+async def remove_member(core: Core, caller: Caller, principal: str, project_id: str | None) -> None:
+    """Take a role away; the last owner stays as long as there are other members.
+
+    Raises:
+        NotFound: the principal has no such role.
+        Invalid: it is the last owner.
+    """
+    asked = {"remove_member": principal, "project_id": project_id}
+    async with administration.configured(core, caller, asked):
+        known = await members(core, caller)
+        left = [
+            member
+            for member in known
+            if (member.principal, member.project_id) != (principal, project_id)
+        ]
+        owners = [m for m in left if m.role is Role.OWNER and m.project_id is None]
+        if len(left) == len(known):
+            raise NotFound(f"{principal} has no such role; `memtui members list` shows the roles.")
+        if left and not owners:
+            raise Invalid(f"{principal} is the last owner; make somebody else one first.")
+        await administration.write(
+            core,
+            lambda database: table.remove_member(
+                database, caller.company_id, principal, project_id or ""
+            ),
+        )
+
+
+async def tokens(core: Core, caller: Caller) -> list[TokenView]:
+    """Return the company's tokens, the oldest first."""
+
+    def read() -> list[TokenView]:
+        with core.database.read() as database:
+            return [_token_view(row) for row in table.tokens(database, caller.company_id)]
+
+    return await asyncio.to_thread(read)
+
+
+async def add_token(
+    core: Core, caller: Caller, label: str, principal: str, acts_for: str | None
+) -> NewToken:
+    """Make a bearer token for a principal; an agent's names the person it acts for.
+
+    Raises:
+        Conflict: the label is taken.
+    """
+    asked = {"add_token": label, "principal": principal, "acts_for": acts_for}
+    async with administration.configured(core, caller, asked):
+        if not label.strip() or not principal.strip():
+            raise Invalid("A token needs a label and a principal.")
+        secret = f"memtui_{secrets.token_urlsafe(32)}"
+        row = TokenRow(
+            digest=_digest(secret),
+            company_id=caller.company_id,
+            label=label,
+            principal=principal,
+            acts_for=acts_for,
+            created_at=core.clock(),
+        )
+        await administration.write(core, lambda database: table.add_token(database, row))
+    return NewToken(**dict(_token_view(row)), token=secret)
+
+
+async def remove_token(core: Core, caller: Caller, label: str) -> None:
+    """Revoke a token.
+
+    Raises:
+        NotFound: there is none of this label.
+    """
+    async with administration.configured(core, caller, {"remove_token": label}):
+
+        def remove(database: Connection) -> None:
+            if not table.remove_token(database, caller.company_id, label):
+                raise NotFound(f"There is no token {label}; `memtui tokens list` shows them.")
+
+        await administration.write(core, remove)
+
+
+async def authenticate(core: Core, secret: str, door: str) -> Caller:
+    """Return the caller that a bearer token stands for.
+
+    Raises:
+        Denied: it is no token of ours.
+    """
+
+    def read() -> TokenRow | None:
+        with core.database.read() as database:
+            return table.token(database, _digest(secret))
+
+    row = await asyncio.to_thread(read)
+    if row is None:
+        raise Denied("The bearer token is not known here; make one with `memtui tokens add`.")
+    return Caller(
+        company_id=row.company_id, principal=row.principal, acts_for=row.acts_for, door=door
+    )
+
+
+def _token_view(row: TokenRow) -> TokenView:
+    return TokenView(
+        label=row.label,
+        principal=row.principal,
+        acts_for=row.acts_for,
+        created_at=row.created_at,
+    )
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,89 @@
+"""Plan what to prune from a scope, with what the log knows about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from memtui.context import TokenCounter, fact_tokens
+from memtui.contract import (
+    Filter,
+    Model,
+    OperationType,
+    Record,
+    Scope,
+)
+from memtui.pruning import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
+from memtui.service import inspection
+from memtui.service.answers import Caller
+from memtui.service.connections import Connection
+from memtui.service.core import Core
+from memtui.service.hydration import DEFAULT_MODEL
+from memtui.service.reads import everything
+from memtui.store import journal
+
+_FORGOTTEN = 2_000
+"""How many texts that people deleted are looked at, the newest first."""
+
+
+class PruneRequest(Model):
+    """What to look through, and what counts as a reason. `kind` None takes every record."""
+
+    scope: Scope
+    kind: str | None = "fact"
+    rules: PruneRules = PruneRules()
+    model: str = DEFAULT_MODEL
+    binding_key: str | None = None
+
+
+class PruneAnswer(Model):
+    """A plan that has changed nothing yet; forgetting what it marks applies it."""
+
+    operation_id: str
+    binding_key: str
+    plan: PrunePlan
+
+
+async def plan(core: Core, caller: Caller, request: PruneRequest) -> PruneAnswer:
+    """Return what could be pruned from a scope, each with its reasons."""
+    asked = {"kind": request.kind, "for": "prune", "rules": request.rules.model_dump(mode="json")}
+    async with core.recorder.recorded(OperationType.BROWSE, caller, request.scope, asked) as entry:
+        connection = await core.connect(entry, request.binding_key, needs="browse")
+        records = await everything(connection, request.scope, Filter(kind=request.kind))
+        entry.result_count = len(records)
+        made = await asyncio.to_thread(_plan, core, caller, connection, request, records)
+    return PruneAnswer(
+        operation_id=entry.operation_id, binding_key=connection.binding.key, plan=made
+    )
+
+
+def _plan(
+    core: Core,
+    caller: Caller,
+    connection: Connection,
+    request: PruneRequest,
+    records: Sequence[Record],
+) -> PrunePlan:
+    ids = [record.handle.provider_record_id for record in records]
+    counts = inspection.retrieval_stats(core, caller, connection.binding.key, ids)
+    retrievals = {
+        record.handle: Retrieval(count=found.count, last_at=found.last_at)
+        for record in records
+        if (found := counts.get(record.handle.provider_record_id)) is not None
+    }
+    with core.database.read() as database:
+        forgotten = journal.texts_forgotten_by_hand(database, caller.company_id, _FORGOTTEN)
+    counter = TokenCounter(request.model)
+
+    def tokens_of(text: str) -> int:
+        return fact_tokens(text, counter)
+
+    candidates = find_candidates(
+        records,
+        now=core.clock(),
+        tokens_of=tokens_of,
+        retrievals=retrievals,
+        forgotten=forgotten,
+        rules=request.rules,
+    )
+    return make_plan(records, candidates, tokens_of=tokens_of)

@@ -1,0 +1,187 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.contract import Filter, Invalid, OperationStatus, OperationType, SourceKind
+from memtui.filters import FIELDS, build_filter, format_filter, parse_filter, parse_when
+
+NOW = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
+BERLIN = ZoneInfo("Europe/Berlin")
+
+foreign = st.text(min_size=1, max_size=12)
+tricky = st.text(alphabet="ab:/'\"\\ -agent\n", min_size=1, max_size=14)
+values = st.none() | foreign | tricky
+moments = st.none() | st.integers(-(10**15), 10**16).map(
+    lambda micros: NOW + timedelta(microseconds=micros)
+)
+texts = st.lists(values, max_size=4).map(
+    lambda parts: " ".join(" ".join(part for part in parts if part).split()) or None
+)
+filters = st.builds(
+    Filter,
+    **{
+        field: values
+        for field in FIELDS.values()
+        if field not in {"source_kind", "operation_type", "status", "since", "until"}
+    },
+    source_kind=st.none() | st.sampled_from(SourceKind),
+    operation_type=st.none() | st.sampled_from(OperationType),
+    status=st.none() | st.sampled_from(OperationStatus),
+    since=moments,
+    until=moments,
+    text=texts,
+)
+
+
+@given(filters)
+def test_what_is_formatted_parses_to_the_same(chosen: Filter) -> None:
+    assert parse_filter(format_filter(chosen), now=NOW) == chosen
+
+
+@given(st.text() | tricky)
+def test_any_line_is_a_filter_or_a_sentence(line: str) -> None:
+    try:
+        chosen = parse_filter(line, now=NOW)
+    except Invalid:
+        return
+    assert parse_filter(format_filter(chosen), now=NOW) == chosen
+
+
+def test_every_field_of_the_filter_can_be_typed() -> None:
+    assert set(FIELDS.values()) | {"text"} == set(Filter.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("line", "chosen"),
+    [
+        ("", Filter()),
+        ("   ", Filter()),
+        ("agent:coding", Filter(agent_id="coding")),
+        ("project:mech issue:ISS-1 run:r9 subject:u", Filter(
+            project_id="mech", issue_id="ISS-1", run_id="r9", subject_id="u")),
+        ("source:issue_comment type:write status:unknown", Filter(
+            source_kind="issue_comment", operation_type="write", status="unknown")),
+        ("topic:deploy tag:ci kind:fact binding:mem0 door:mcp by:user:ana", Filter(
+            topic="deploy", tag="ci", kind="fact", binding_key="mem0", door="mcp",
+            principal="user:ana")),
+        ("since:2026-03-01 until:2026-03-02T14:30Z", Filter(
+            since=datetime(2026, 3, 1, tzinfo=UTC),
+            until=datetime(2026, 3, 2, 14, 30, tzinfo=UTC))),
+        ("deploy  branch", Filter(text="deploy branch")),
+        ("deploy agent:coding branch", Filter(agent_id="coding", text="deploy branch")),
+        ("project:'mech fighters'", Filter(project_id="mech fighters")),
+        ('project:"mech \\"x\\" fighters"', Filter(project_id='mech "x" fighters')),
+        ("project:mech\\ fighters", Filter(project_id="mech fighters")),
+        ("agent:a/b topic:/x/y issue://z", Filter(agent_id="a/b", topic="/x/y", issue_id="//z")),
+        ("https://example.com/a?b=c", Filter(text="https://example.com/a?b=c")),
+        ("see http://x agent:a", Filter(agent_id="a", text="see http://x")),
+        ("note: buy milk", Filter(text="note: buy milk")),
+        ("TODO: 12:30 a:", Filter(text="TODO: 12:30 a:")),
+        ("'agent:coding'", Filter(text="agent:coding")),
+        ('"typo:x" "" y', Filter(text="typo:x  y")),
+        ("agent:one agent:two", Filter(agent_id="two")),
+        ("развёртывание tag:日本", Filter(text="развёртывание", tag="日本")),
+    ],
+)  # fmt: skip
+def test_lines(line: str, chosen: Filter) -> None:
+    parsed = parse_filter(line, now=NOW)
+    assert parsed.model_copy(update={"text": None}) == chosen.model_copy(update={"text": None})
+    assert (parsed.text or "").split() == (chosen.text or "").split()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("agnt:coding", "Unknown filter field agnt:; did you mean agent:?"),
+        ("zzz:1", "Unknown filter field zzz:; fields are agent, project"),
+        ("agent:", "The filter field agent: needs a value"),
+        ("agent:''", "needs a value"),
+        ("project:'mech", "unclosed quote"),
+        ("don't", "unclosed quote"),
+        ("x \\", "unclosed quote"),
+        ("type:wrote", "The filter value 'wrote' for type does not fit"),
+        ("source:nowhere", "for source does not fit"),
+        ("since:soon", "is no time"),
+        ("since:7x", "is no time"),
+    ],
+)
+def test_a_line_that_makes_no_sense_says_why(line: str, message: str) -> None:
+    with pytest.raises(Invalid) as caught:
+        parse_filter(line, now=NOW)
+    assert message in str(caught.value)
+
+
+def test_a_bad_value_from_elsewhere_is_named_by_its_word() -> None:
+    with pytest.raises(Invalid, match="for status does not fit"):
+        build_filter(status="great", agent_id=None)
+
+
+@pytest.mark.parametrize(
+    ("text", "back"),
+    [
+        ("90s", timedelta(seconds=90)),
+        ("30min", timedelta(minutes=30)),
+        ("6h", timedelta(hours=6)),
+        ("7d", timedelta(days=7)),
+        ("2w", timedelta(days=14)),
+        ("3m", timedelta(days=90)),
+        ("1y", timedelta(days=365)),
+        ("0d", timedelta(0)),
+    ],
+)
+def test_spans_reach_back_from_now(text: str, back: timedelta) -> None:
+    assert parse_when(text, now=NOW) == NOW - back
+
+
+def test_a_span_is_true_time_even_over_a_clock_change() -> None:
+    now = datetime(2026, 3, 29, 4, 0, tzinfo=BERLIN)
+    assert now.astimezone(UTC) - parse_when("3h", now=now, zone=BERLIN) == timedelta(hours=3)
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-03-28", "2026-03-27T23:00Z"),
+        ("2026-03-29", "2026-03-28T23:00Z"),
+        ("2026-03-30", "2026-03-29T22:00Z"),
+        ("2026-03-29T01:59", "2026-03-29T00:59Z"),
+        ("2026-03-29T03:01", "2026-03-29T01:01Z"),
+        ("2026-03-29T03:01+00:00", "2026-03-29T03:01Z"),
+        ("2026-10-25", "2026-10-24T22:00Z"),
+        ("2026-10-26", "2026-10-25T23:00Z"),
+        ("today", "2026-03-28T23:00Z"),
+        ("yesterday", "2026-03-27T23:00Z"),
+    ],
+)
+def test_a_day_begins_at_midnight_of_its_zone(text: str, moment: str) -> None:
+    now = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
+    parsed = parse_when(text, now=now, zone=BERLIN)
+    assert parsed == datetime.fromisoformat(moment)
+    assert parsed.tzinfo is UTC
+
+
+def test_today_begins_at_the_first_of_two_midnights() -> None:
+    havana = ZoneInfo("America/Havana")
+    now = datetime(2026, 11, 1, 5, 30, tzinfo=UTC)
+    assert now.astimezone(havana).fold == 1
+    assert parse_when("today", now=now, zone=havana) == datetime(2026, 11, 1, 4, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "zone"),
+    [
+        ("999999y", UTC),
+        ("999999w", UTC),
+        ("0001-01-01", timezone(timedelta(hours=5))),
+        ("9999-12-31T23:59", timezone(-timedelta(hours=8))),
+        ("0001-01-01T00:00+14:00", UTC),
+    ],
+)
+def test_a_time_outside_of_the_calendar_is_refused(text: str, zone) -> None:
+    with pytest.raises(Invalid, match="outside of the calendar"):
+        parse_when(text, now=NOW, zone=zone)

@@ -1,0 +1,64 @@
+"""Imports run downwards only, and what is below the screens starts without them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+INTERFACES = {"textual", "rich", "typer", "starlette", "fastapi", "uvicorn"}
+HEAVY = {"duckdb", "alembic", "keyring", "watchfiles", "httpx", "yaml", "tenacity", "filelock"}
+BELOW = ["contract", "visible", "filters", "config", "testing", "store", "backends", "service",
+         "actions", "demo", "analytics", "context", "pruning"]  # fmt: skip
+
+
+def imported(statement: str) -> set[str]:
+    """Return the top names of every module that a fresh Python has after a statement."""
+    found = subprocess.run(
+        [sys.executable, "-c", f"{statement}\nimport sys\nprint(*sys.modules)"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return {name.partition(".")[0] for name in found.stdout.split()}
+
+
+def modules(package: str) -> list[str]:
+    """Return every module of a package, or the one module of that name."""
+    folder = ROOT / "memtui" / package
+    files = sorted(folder.rglob("*.py")) if folder.is_dir() else [folder.with_suffix(".py")]
+    names = (".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files)
+    return [name.removesuffix(".__init__") for name in names]
+
+
+def test_imports_run_downwards_only() -> None:
+    command = shutil.which("lint-imports", path=str(Path(sys.executable).parent))
+    assert command is not None
+    checked = subprocess.run(
+        [command, "--no-cache"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stdout
+
+
+@pytest.mark.parametrize("package", BELOW)
+def test_nothing_below_the_screens_loads_an_interface(package: str) -> None:
+    names = [name for name in modules(package) if ".migrations" not in name]
+    assert names
+    loaded = imported("\n".join(f"import {name}" for name in names))
+    assert "memtui" in loaded
+    assert loaded & INTERFACES == set()
+
+
+@pytest.mark.parametrize("module", ["memtui.contract", "memtui.config", "memtui.service"])
+def test_what_is_heavy_waits_until_it_is_used(module: str) -> None:
+    assert imported(f"import {module}") & HEAVY == set()
+
+
+def test_the_contract_alone_needs_only_pydantic() -> None:
+    third_party = {"sqlalchemy", "sqlmodel", "pydantic_settings", "platformdirs"}
+    assert imported("import memtui.contract, memtui.filters, memtui.visible") & third_party == set()
