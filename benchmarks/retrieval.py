@@ -1,4 +1,4 @@
-"""How well the vault finds what answers a question, next to plain BM25.
+"""How well memtui finds what answers a question in a vault, next to plain BM25.
 
     python benchmarks/retrieval.py RECORDS.jsonl QUERIES.jsonl
 
@@ -22,18 +22,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from memtui.backends.vault import VaultAdapter
-from memtui.contract import (
-    Adapter,
-    BindingContext,
-    QueryRequest,
-    Scope,
-    SourceKind,
-    SourceRef,
-    WriteRequest,
-)
+from memtui.config import find_paths, load_settings
+from memtui.contract import QueryRequest, Scope, SourceKind, SourceRef, WriteRequest
+from memtui.service import Caller, MemoryService, open_service
 
-COMPANY = "bench"
+COMPANY = "local"
+CALLER = Caller(company_id=COMPANY, principal="user:bench", door="benchmark")
 TOP = 10
 UNANSWERABLE = 5
 Row = dict[str, Any]
@@ -44,8 +38,8 @@ def rows(path: Path) -> list[Row]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
-async def load(adapter: Adapter, records: Sequence[Row]) -> None:
-    """Write every record through `adapter`, its source references in the metadata."""
+async def load(service: MemoryService, records: Sequence[Row]) -> None:
+    """Write every record through the service, its source references in the metadata."""
     for row in records:
         scope = Scope(
             company_id=COMPANY,
@@ -54,24 +48,24 @@ async def load(adapter: Adapter, records: Sequence[Row]) -> None:
             run_id=row["run_id"],
         )
         source = SourceRef(kind=SourceKind.RUN, company_id=COMPANY, run_id=row["run_id"])
-        await adapter.write(
-            WriteRequest(
-                scope=scope,
-                source=source,
-                content=row["text"],
-                created_at=row["created_at"],
-                metadata={"source_refs": row["source_refs"]},
-            )
+        request = WriteRequest(
+            scope=scope,
+            source=source,
+            content=row["text"],
+            created_at=row["created_at"],
+            metadata={"source_refs": row["source_refs"]},
         )
+        await service.write(CALLER, request)
 
 
-async def answers(adapter: Adapter, queries: Sequence[Row]) -> list[list[Refs]]:
+async def answers(service: MemoryService, queries: Sequence[Row]) -> list[list[Refs]]:
     """Return, for each query, the source references of what was found, best first."""
     found = []
     for row in queries:
         scope = Scope(company_id=COMPANY, project_id=row["project_id"])
-        bundle = await adapter.query(QueryRequest(scope=scope, query=row["query"], top_k=TOP))
-        found.append([set(snippet.metadata["source_refs"]) for snippet in bundle.snippets])
+        request = QueryRequest(scope=scope, query=row["query"], top_k=TOP)
+        answer = await service.query(CALLER, request)
+        found.append([set(snippet.metadata["source_refs"]) for snippet in answer.snippets])
     return found
 
 
@@ -154,14 +148,14 @@ def figures(ranks: Sequence[int | None]) -> str:
 
 async def run(records: Sequence[Row], queries: Sequence[Row]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        context = BindingContext(company_id=COMPANY, binding_key="bench", data_dir=Path(folder))
-        adapter = await VaultAdapter.open(context)
+        paths = find_paths(Path(folder))
+        service = await open_service(paths, load_settings(paths))
         began = time.perf_counter()
-        await load(adapter, records)
+        await load(service, records)
         loaded = time.perf_counter()
-        found = await answers(adapter, queries)
+        found = await answers(service, queries)
         ended = time.perf_counter()
-        await adapter.close()
+        await service.close()
     print(f"{len(records)} records written in {loaded - began:.1f} s")
     print(f"{len(queries)} queries answered in {ended - loaded:.1f} s")
     report("vault", queries, found)

@@ -95,7 +95,7 @@ def title_line(view: QueryView, shared: Shared) -> Content:
         return display("Asked before · enter asks again", style=DIM) if view.past else Content("")
     found = counted(len(view.answer.snippets), "result")
     notes = [
-        "the provider cut the reply" if view.answer.capped else "",
+        "more may match" if view.answer.capped else "",
         "asked in another scope" if _elsewhere(view, shared) else "",
     ]
     return line(

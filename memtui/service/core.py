@@ -76,7 +76,7 @@ class Core:
                 return company, _enabled(serving[kind]), reason
         raise NotFound(
             f"No binding serves {scope.company_id}; "
-            "set one with `memtui bindings target company KEY`."
+            "set one with `memtui bindings target set KEY company`."
         )
 
     async def authorise(self, entry: Entry) -> None:

@@ -154,7 +154,7 @@ def handles_title(operation: Operation) -> str:
     """Return the line above the handles: `4 records returned`, and whether that was all."""
     verb = "touched" if operation.operation_type.mutates else "returned"
     words = f"{fmt.counted(operation.result_count, 'record')} {verb}"
-    return f"{words}, the provider cut the reply" if operation.capped else words
+    return f"{words}, more may match" if operation.capped else words
 
 
 def handle_lines(handle: OperationHandle, record: Record | str | None) -> Content:
