@@ -25,6 +25,12 @@ ENV_PREFIX = "MEMTUI_"
 _HOME_VARIABLE = "MEMTUI_HOME"
 
 
+def make_private(folder: Path) -> None:
+    """Create a folder and the parents that it lacks, all with mode 0700; raises `OSError`."""
+    for missing in [path for path in (*reversed(folder.parents), folder) if not path.is_dir()]:
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
 class Paths(Model):
     """Where memtui keeps what. With `MEMTUI_HOME` set, everything is under that one folder."""
 
@@ -63,7 +69,7 @@ class Paths(Model):
         """
         for folder in (self.data, self.config):
             try:
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                make_private(folder)
                 folder.chmod(0o700)
             except OSError as error:
                 raise Invalid(

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from memtui.config import Paths
+from memtui.config import Paths, make_private
 from memtui.contract import Adapter, BindingContext, Invalid, Unavailable
 from memtui.service.providers import Providers
 from memtui.service.resilience import Breaker, guarded
@@ -154,7 +154,7 @@ class Connections:
 
         async def open_adapter() -> Adapter:
             try:
-                await asyncio.to_thread(data_dir.mkdir, parents=True, exist_ok=True, mode=0o700)
+                await asyncio.to_thread(make_private, data_dir)
             except OSError as error:
                 raise Unavailable(f"Cannot use {data_dir}: {error.strerror}.") from error
             return await provider.open(context)

@@ -51,3 +51,18 @@ async def test_every_mutation_is_taken_back_to_the_byte(paths: Paths, settings: 
             assert files_of(paths) == state
     finally:
         await service.close()
+
+
+async def test_everything_in_the_home_is_private(paths: Paths, settings: Settings) -> None:
+    caller = Caller(company_id="local", principal="user:ana", door="test")
+    scope = Scope(company_id="local", subject_id="ana")
+    source = SourceRef(kind="manual_note", company_id="local")
+    service = await open_service(paths, settings)
+    for kind in ("note", "fact"):
+        await service.write(
+            caller, WriteRequest(scope=scope, source=source, content="Prefers tabs", kind=kind)
+        )
+    everything = [paths.data, *paths.data.rglob("*")]
+    open_to_others = [path for path in everything if path.stat().st_mode & 0o077]
+    await service.close()
+    assert open_to_others == []
