@@ -1,0 +1,49 @@
+"""One page of what a plugin holds, sorted and filtered here."""
+
+from __future__ import annotations
+
+import asyncio
+
+from memtui.backends.files.browse import matches, page
+from memtui.contract import BrowsePage, BrowseRequest, Filter, Record, Scope
+
+from .listing import Lister, Listing
+from .plugin import Plugin
+
+_IDS = ("project_id", "agent_id", "subject_id")
+_FROM_WORK = ("issue_id", "run_id")
+
+
+async def browse(plugin: Plugin, lister: Lister, request: BrowseRequest) -> BrowsePage:
+    """Return a page. `at_least` unless everything in the scope's namespaces was within reach."""
+    names = await _names(plugin, request.scope, request.filter)
+    listing = await lister.list(names, request.filter.text, fresh=request.cursor is None)
+    return await asyncio.to_thread(_page, plugin, listing, request)
+
+
+async def _names(plugin: Plugin, scope: Scope, chosen: Filter) -> tuple[str, ...]:
+    names = await plugin.readable(scope)
+    asked = {
+        name: value
+        for name in _IDS
+        if getattr(scope, name) is None and (value := getattr(chosen, name)) is not None
+    }
+    narrower = plugin.namespaces.readable(scope.model_copy(update=asked), wider=False)
+    return tuple(dict.fromkeys((*narrower, *names))) if asked else names
+
+
+def _page(plugin: Plugin, listing: Listing, request: BrowseRequest) -> BrowsePage:
+    records = plugin.reader.records(listing.rows.values())
+    chosen = [record for record in records if _matches(record, request.filter)]
+    found = page(chosen, request)
+    return found.model_copy(update={"at_least": not listing.complete})
+
+
+def _matches(record: Record, chosen: Filter) -> bool:
+    """Whether the record passes; an issue or run is its scope's or its source's."""
+    for name in _FROM_WORK:
+        asked = getattr(chosen, name)
+        held = {getattr(record.scope, name), getattr(record.source, name, None)}
+        if asked is not None and asked not in held:
+            return False
+    return matches(record, chosen.model_copy(update=dict.fromkeys(_FROM_WORK)))

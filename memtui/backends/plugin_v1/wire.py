@@ -1,0 +1,193 @@
+"""What a plugin answers, read leniently: nulls, missing and extra fields, any form of time.
+
+A row that cannot be a memory is left out and counted; a reply that cannot be read at all is
+`Unavailable`. Text is kept as it came.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from memtui.contract import Json, Unavailable
+
+KINDS = ("fact", "summary", "checkpoint")
+SOURCES = ("agent", "runtime", "user")
+MOST_ROWS = 100
+"""The most rows that the contract lets a search return."""
+_EPOCH_MS = 100_000_000_000
+"""From here on a number is milliseconds since 1970, below it seconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class HealthReply:
+    """`capabilities` None: the plugin does not say."""
+
+    status: str
+    version: str | None = None
+    capabilities: frozenset[str] | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceReply:
+    """A namespace as the plugin keeps it."""
+
+    name: str
+    kind: str
+    expires_at: datetime | None
+    metadata: Json
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A memory as a search returned it; `raw` is exactly what came."""
+
+    id: str
+    namespace: str
+    content: str
+    kind: str
+    source: str
+    pin: bool
+    created_at: datetime | None
+    expires_at: datetime | None
+    score: float | None
+    raw: Json
+
+    @property
+    def revision(self) -> str:
+        """What changes whenever the row does; the same in every time zone of the server."""
+        created = self.created_at.isoformat() if self.created_at else None
+        expires = self.expires_at.isoformat() if self.expires_at else self.raw.get("expires_at")
+        held = [self.namespace, self.id, self.content, self.kind, self.source, self.pin,
+                self.raw.get("propagation") or None, created, expires]  # fmt: skip
+        text = json.dumps(held, sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def moment(value: object) -> datetime | None:
+    """Read a time in whatever form; naive is UTC, what is none of them is None."""
+    try:
+        if isinstance(value, bool):
+            return None
+        if isinstance(value, int | float):
+            return datetime.fromtimestamp(value / 1000 if value >= _EPOCH_MS else value, UTC)
+        if isinstance(value, str):
+            found = datetime.fromisoformat(value.strip())
+            return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return None
+
+
+def as_object(answer: object, what: str) -> Json:
+    """Return a reply's JSON object. Raises `Unavailable` for anything else."""
+    if not isinstance(answer, dict):
+        raise Unavailable(
+            f"The plugin answered {what} with {_shape(answer)} instead of a JSON object; "
+            "check that it speaks the memory plugin contract v1."
+        )
+    return answer
+
+
+def read_health(answer: object) -> HealthReply:
+    """Read the reply of `GET /v1/health`. Raises `Unavailable`."""
+    found = as_object(answer, "its health")
+    listed = found.get("capabilities")
+    status, version = found.get("status"), found.get("version")
+    return HealthReply(
+        status="ok" if status == "ok" else "degraded",
+        version=version if isinstance(version, str) else None,
+        capabilities=(
+            frozenset(one for one in listed if isinstance(one, str))
+            if isinstance(listed, list)
+            else None
+        ),
+        message="" if status == "ok" else f"The plugin says that it is {status!r}.",
+    )
+
+
+def read_namespace(answer: object, name: str) -> NamespaceReply:
+    """Read a namespace. Raises `Unavailable`."""
+    found = as_object(answer, f"about the namespace {name}")
+    kind, metadata = found.get("kind"), found.get("metadata")
+    return NamespaceReply(
+        name=name,
+        kind=kind if isinstance(kind, str) else "custom",
+        expires_at=moment(found.get("expires_at")),
+        metadata=metadata if isinstance(metadata, dict) else {},
+    )
+
+
+def read_written(answer: object) -> str:
+    """Return the id that a write was stored under. Raises `Unavailable`."""
+    found = _identity(as_object(answer, "a write").get("id"))
+    if found is None:
+        raise Unavailable("The plugin answered a write without an id, so it may have failed.")
+    return found
+
+
+def read_rows(answer: object) -> tuple[list[Row], int]:
+    """Return the rows of a search and how many could not be read. Raises `Unavailable`."""
+    listed = as_object(answer, "a search").get("memories")
+    if listed is None:
+        return [], 0
+    if not isinstance(listed, list):
+        raise Unavailable(f"The plugin answered a search with {_shape(listed)} as its memories.")
+    rows = [row for row in map(_row, listed) if row is not None]
+    if listed and not rows:
+        raise Unavailable("The plugin answered a search with memories that cannot be read.")
+    return rows, len(listed) - len(rows)
+
+
+def _row(found: object) -> Row | None:
+    if not isinstance(found, dict):
+        return None
+    identity, namespace, content = _identity(found.get("id")), *_texts(found)
+    if identity is None or namespace is None or content is None:
+        return None
+    kind, source = found.get("kind"), found.get("source")
+    return Row(
+        id=identity,
+        namespace=namespace,
+        content=content,
+        kind=kind if isinstance(kind, str) and kind else "fact",
+        source=source if isinstance(source, str) and source else "agent",
+        pin=found.get("pin") is True,
+        created_at=moment(found.get("created_at")),
+        expires_at=moment(found.get("expires_at")),
+        score=_number(found.get("score")),
+        raw=found,
+    )
+
+
+def _texts(found: Json) -> tuple[str | None, str | None]:
+    namespace, content = found.get("namespace"), found.get("content")
+    return (
+        namespace if isinstance(namespace, str) else None,
+        content if isinstance(content, str) else None,
+    )
+
+
+def _identity(value: object) -> str | None:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value) if abs(value) < 2**128 else None
+    return value if isinstance(value, str) and value else None
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _shape(value: Any) -> str:
+    names = {list: "a list", str: "text", bool: "a truth value", type(None): "null"}
+    return names.get(type(value), "an object" if isinstance(value, dict) else "a number")

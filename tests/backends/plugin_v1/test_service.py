@@ -1,0 +1,142 @@
+"""The adapter behind the service: undo, ghosts, unknown outcomes, and a plugin that is down."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from memtui.backends.plugin_v1 import PluginAdapter
+from memtui.config import Paths, Settings
+from memtui.contract import (
+    BrowseRequest,
+    CorrectRequest,
+    ForgetRequest,
+    Invalid,
+    OperationStatus,
+    QueryRequest,
+    Scope,
+    SourceKind,
+    SourceRef,
+    Unavailable,
+    WriteMode,
+    WriteRequest,
+)
+from memtui.service import Caller, MemoryService, open_service
+
+from .conftest import Serve
+from .servers.loopback import talk
+from .servers.minimal import Minimal
+from .servers.nasty import TRICKS, Nasty
+
+SCOPE = Scope(company_id="local", project_id="web")
+SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+
+
+@pytest_asyncio.fixture
+async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryService]:
+    opened = await open_service(paths, settings, providers={PluginAdapter.key: PluginAdapter})
+    yield opened
+    await opened.close()
+
+
+async def bind(service: MemoryService, caller: Caller, url: str) -> None:
+    config = {"url": url, "timeout_seconds": 0.5}
+    await service.add_binding(caller, "plugin", PluginAdapter.key, config)
+    await service.set_target(caller, "company", "local", "plugin")
+
+
+def request(content: str, **fields: object) -> WriteRequest:
+    values = {"scope": SCOPE, "source": SOURCE, "content": content, **fields}
+    return WriteRequest.model_validate(values)
+
+
+async def texts(service: MemoryService, caller: Caller) -> list[str]:
+    page = await service.browse(caller, BrowseRequest(scope=SCOPE, sort="created_at"))
+    return [record.text for record in page.records]
+
+
+async def test_everything_can_be_undone(
+    service: MemoryService, caller: Caller, serving: Serve
+) -> None:
+    await bind(service, caller, await serving(Nasty()))
+    written = await service.write(caller, request("One.", record_id="notes/one"))
+    record = written.records[0]
+    await service.write(
+        caller, request("One, replaced.", record_id="notes/one", mode=WriteMode.UPSERT)
+    )
+    await service.undo(caller)
+    assert await texts(service, caller) == ["One."]
+    await service.correct(caller, CorrectRequest(scope=SCOPE, handle=record.handle, text="Two."))
+    assert await texts(service, caller) == ["Two."]
+    await service.undo(caller)
+    assert await texts(service, caller) == ["One."]
+    await service.forget(caller, ForgetRequest(scope=SCOPE, handles=(record.handle,)))
+    assert await texts(service, caller) == []
+    undone = await service.undo(caller)
+    assert undone.handles == (record.handle,)
+    assert (await service.get(caller, record.handle, SCOPE)).record.created_at == record.created_at
+
+
+async def test_where_ids_are_not_kept_the_new_one_is_linked(
+    service: MemoryService, caller: Caller, serving: Serve
+) -> None:
+    await bind(service, caller, await serving(talk(Minimal("propagation"))))
+    old = (await service.write(caller, request("Old."))).handles[0]
+    answer = await service.correct(caller, CorrectRequest(scope=SCOPE, handle=old, text="New."))
+    assert answer.linked == {old.provider_record_id: answer.handles[0].provider_record_id}
+    assert answer.ghosts == ()
+    assert (await service.get(caller, old, SCOPE)).record.text == "New."
+
+
+async def test_a_record_that_stays_is_a_ghost(
+    service: MemoryService, caller: Caller, serving: Serve
+) -> None:
+    nasty = Nasty(path="/v1/memories")
+    await bind(service, caller, await serving(nasty))
+    handle = (await service.write(caller, request("Haunts."))).handles[0]
+    nasty.trick = TRICKS["a list"]
+    answer = await service.forget(caller, ForgetRequest(scope=SCOPE, handles=(handle,)))
+    assert answer.ghosts == (handle,)
+
+
+async def test_a_write_without_an_answer_can_be_checked(
+    service: MemoryService, caller: Caller, serving: Serve
+) -> None:
+    nasty = Nasty(path="/v1/", acts=True)
+    await bind(service, caller, await serving(nasty))
+    await service.write(caller, request("Makes the namespace."))
+    nasty.trick = TRICKS["never answers"]
+    with pytest.raises(Unavailable):
+        await service.write(caller, request("Nobody knows about the pangolin."))
+    nasty.trick = None
+    operation = (await service.operations(caller, limit=1)).operations[0]
+    assert operation.status is OperationStatus.UNKNOWN
+    assert "It happened" in await service.check_outcome(caller, operation.operation_id)
+
+
+async def test_a_plugin_that_is_down_is_left_alone_after_three_failures(
+    service: MemoryService, caller: Caller, serving: Serve
+) -> None:
+    nasty = Nasty(TRICKS["500 text"], path="/v1/search")
+    await bind(service, caller, await serving(nasty))
+    query = QueryRequest(scope=SCOPE, query="x")
+    for _ in range(3):
+        with pytest.raises(Unavailable, match="failed"):
+            await service.query(caller, query)
+    with pytest.raises(Unavailable, match="tried again in"):
+        await service.query(caller, query)
+    health = await service.health(caller, "plugin")
+    assert health.breaker_open
+
+
+async def test_a_callers_mistake_opens_no_breaker(
+    service: MemoryService, caller: Caller, serving: Serve
+) -> None:
+    await bind(service, caller, await serving(Nasty()))
+    for _ in range(4):
+        with pytest.raises(Invalid, match="NUL"):
+            await service.write(caller, request("a\0b"))
+    await service.write(caller, request("Fine."))
+    assert await texts(service, caller) == ["Fine."]
