@@ -1,4 +1,4 @@
-"""What the service adds to a query: the adapter alone, through the service, and bare SQLite.
+"""What the service adds to a query: the adapter alone, through the service, its parts, bare SQLite.
 
 Run it with `python -m benchmarks.service_overhead [calls]`; it prints medians in microseconds of
 one run on this machine. The bare insert writes the rows that one query leaves in the log, in one
@@ -11,6 +11,7 @@ import asyncio
 import sqlite3
 import sys
 import tempfile
+import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from statistics import median
@@ -36,6 +37,9 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService, open_service
+from memtui.store import log
+from memtui.store.database import Database
+from memtui.store.operation import OperationDraft
 
 _SCOPE = Scope(company_id="acme", project_id="mech-fighters", agent_id="coding")
 _REQUEST = QueryRequest(scope=_SCOPE, query="which branch do we deploy from")
@@ -104,6 +108,25 @@ async def timed(call: Callable[[], Awaitable[object]], calls: int) -> float:
     return median(taken) * 1e6
 
 
+async def parts(service: MemoryService, database: Path, calls: int) -> tuple[float, float]:
+    """Return the median times of choosing the binding and of logging, each from the event loop."""
+    resolving = await timed(lambda: service.resolve(_CALLER, _SCOPE), calls)
+    [newest] = (await service.operations(_CALLER, limit=1)).operations
+    draft = OperationDraft.model_construct(
+        **{name: getattr(newest, name) for name in OperationDraft.model_fields}
+    )
+    opened_again = Database.open(database)
+
+    def append() -> None:
+        fresh = draft.model_copy(update={"operation_id": uuid.uuid4().hex})
+        with opened_again.write(durable=False) as connection:
+            log.append(connection, fresh)
+
+    appending = await timed(lambda: asyncio.to_thread(append), calls)
+    opened_again.close()
+    return resolving, appending
+
+
 def bare_inserts(database: Path, calls: int) -> float:
     """Return the median time of inserting one query's rows with `sqlite3`, in microseconds."""
     source = sqlite3.connect(database)
@@ -162,12 +185,16 @@ async def main(calls: int) -> None:
         service = await opened(Path(folder) / "home")
         alone = await timed(lambda: adapter.query(_REQUEST), calls)
         through = await timed(lambda: service.query(_CALLER, _REQUEST), calls)
+        database = Path(folder) / "home" / "memtui.db"
+        resolving, appending = await parts(service, database, calls)
         await service.close()
-        bare = await asyncio.to_thread(bare_inserts, Path(folder) / "home" / "memtui.db", calls)
+        bare = await asyncio.to_thread(bare_inserts, database, calls)
     print(f"query, {_SNIPPETS} snippets, median of {calls} calls")
     print(f"  adapter alone        {alone:9.1f} µs")
     print(f"  through the service  {through:9.1f} µs")
     print(f"  the service adds     {through - alone:9.1f} µs")
+    print(f"    resolving          {resolving:9.1f} µs")
+    print(f"    appending          {appending:9.1f} µs")
     print(f"  bare sqlite3 insert  {bare:9.1f} µs")
 
 

@@ -101,8 +101,10 @@ def build_filter(**values: object) -> Filter:
         first = error.errors()[0]
         field = str(first["loc"][0])
         word = next((short for short, long in FIELDS.items() if long == field), field)
+        takes = first.get("ctx", {}).get("expected")
+        why = f"it takes {takes}" if takes else first["msg"]
         raise Invalid(
-            f"The filter value {first['input']!r} for {word} does not fit: {first['msg']}."
+            f"The filter value {first['input']!r} for {word} does not fit: {why}."
         ) from error
 
 

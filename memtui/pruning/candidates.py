@@ -71,7 +71,7 @@ def find_candidates(
     now: datetime,
     tokens_of: Callable[[str], int],
     retrievals: Mapping[RecordHandle, Retrieval] | None = None,
-    forgotten: Sequence[str] = (),
+    forgotten: Mapping[str, datetime] | None = None,
     rules: PruneRules | None = None,
     vectors: Vectors | None = None,
 ) -> tuple[PruneCandidate, ...]:
@@ -88,7 +88,8 @@ def find_candidates(
         tokens_of: What a record's text costs a prompt, in tokens.
         retrievals: How often each was returned; one that is missing was never returned. None:
             not known, so that no record is called unread.
-        forgotten: Texts deleted by hand before.
+        forgotten: Texts deleted by hand, and when. Only what was made after that has come back: a
+            survivor of the duplicate that was deleted, or what an undo restored, has not.
         rules: The limits; the seeds' by default.
         vectors: Joins texts of the same meaning where the semantic extra is there.
     """
@@ -99,7 +100,7 @@ def find_candidates(
         *search.of_one(current),
         *search.duplicates(alive, vectors),
         *search.contradicted(alive),
-        *search.forgotten(alive, forgotten),
+        *search.forgotten(alive, forgotten or {}),
     ]
     order = list(Reason)
     found.sort(key=lambda one: (*_handle_key(one[0].handle), order.index(one[1])))
@@ -221,14 +222,20 @@ class _Search:
                 sentence = f"A newer fact of its key says {_quoted(newer.text)}."
                 yield older, Reason.CONTRADICTED, sentence, True, None, newer.handle
 
-    def forgotten(self, records: Sequence[Record], texts: Sequence[str]) -> Iterator[_Found]:
+    def forgotten(
+        self, records: Sequence[Record], texts: Mapping[str, datetime]
+    ) -> Iterator[_Found]:
         index = DuplicateIndex()
-        known = sorted(set(texts))
+        known = sorted(texts, key=lambda text: (texts[text], text))
         for text in known:
             index.add(form_of(text))
         for record in records if known else ():
-            if found := index.find(form_of(record.text)):
-                sentence = f"You deleted {_quoted(known[found[0]])} before."
+            found = index.find(form_of(record.text))
+            if found is None or record.created_at is None:
+                continue
+            text = known[found[0]]
+            if record.created_at > texts[text]:
+                sentence = f"You deleted {_quoted(text)} before."
                 yield record, Reason.FORGOTTEN_BEFORE, sentence, True, None, None
 
 

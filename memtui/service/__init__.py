@@ -20,7 +20,13 @@ from memtui.service.answers import (
     TargetView,
     UndoCandidate,
 )
+from memtui.service.hydration import ContextAnswer, ContextRequest
+from memtui.service.membership import NewToken, TokenView
 from memtui.service.memory import MemoryService, open_service
+from memtui.service.metrics import FactDay, FactMetrics
+from memtui.service.owning import own_filter, owned, owner_of
+from memtui.service.permissions import Membership, Role
+from memtui.service.pruning import PruneAnswer, PruneRequest
 from memtui.store.operation import Operation, OperationHandle, OperationPage
 
 __all__ = [
@@ -31,20 +37,33 @@ __all__ = [
     "Caller",
     "Change",
     "CompanyView",
+    "ContextAnswer",
+    "ContextRequest",
     "ExplainAnswer",
+    "FactDay",
+    "FactMetrics",
     "GetAnswer",
     "HistoryAnswer",
+    "Membership",
     "MemoryService",
     "MutationAnswer",
+    "NewToken",
     "Operation",
     "OperationHandle",
     "OperationPage",
     "Provenance",
+    "PruneAnswer",
+    "PruneRequest",
     "QueryAnswer",
     "Resolution",
     "Retrieval",
     "RetrievalCount",
+    "Role",
     "TargetView",
+    "TokenView",
     "UndoCandidate",
     "open_service",
+    "own_filter",
+    "owned",
+    "owner_of",
 ]

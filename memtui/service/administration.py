@@ -29,7 +29,7 @@ from memtui.service.answers import (
 )
 from memtui.service.core import Core
 from memtui.service.recorder import Entry
-from memtui.service.redaction import redact_json
+from memtui.service.redaction import redact_config
 from memtui.store import bindings as table
 from memtui.store import log
 from memtui.store.tables import BindingRow, CompanyRow, TargetRow
@@ -232,7 +232,8 @@ async def health(core: Core, caller: Caller, key: str) -> BindingHealth:
         found = Health(status="down", message="disabled")
     else:
         try:
-            connection = await core.open(await _company(core, caller.company_id), row)
+            own = await _company(core, caller.company_id)
+            connection = await core.open(row, company_read_only=own.read_only)
             found = await connection.read(connection.adapter.health)
         except MemtuiError as error:
             found = Health(status="down", message=str(error))
@@ -293,10 +294,10 @@ async def _find(core: Core, caller: Caller, key: str) -> BindingRow:
 
 
 def _check_config(core: Core, provider_key: str, config: Json) -> Json:
-    if redact_json(config)[1]:
+    if redact_config(config)[1]:
         raise Invalid(
             "The config holds a secret; keep it in the system keyring or an environment variable "
-            "and give its name instead."
+            "and give its name, in capitals, instead."
         )
     return core.connections.check_config(provider_key, config)
 
@@ -338,7 +339,7 @@ def _binding_view(row: BindingRow, targets: list[TargetRow]) -> BindingView:
         binding_id=row.binding_id,
         key=row.key,
         provider_key=row.provider_key,
-        config=redact_json(row.config)[0],
+        config=redact_config(row.config)[0],
         enabled=row.enabled,
         read_only=row.read_only,
         capabilities=Capabilities.model_validate(row.capabilities),

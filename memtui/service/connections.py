@@ -7,11 +7,11 @@ import logging
 import os
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from memtui.config import Paths, make_private
 from memtui.contract import Adapter, BindingContext, Invalid, Unavailable
@@ -35,6 +35,8 @@ class Connection:
     adapter: Adapter
     breaker: Breaker
     timeout_ms: int
+    adding_facts: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """Held from the count of a scope's facts to the end of the write: none is one too many."""
 
     async def read(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
         """Make an idempotent call that handles so many records."""
@@ -142,21 +144,22 @@ class Connections:
         provider = self._providers.load(binding.provider_key)
         breaker = self.breaker(binding.binding_id)
         data_dir = self._paths.binding_dir(binding.binding_id)
-        context = BindingContext(
-            company_id=binding.company_id,
-            binding_key=binding.key,
-            config=self.check_config(binding.provider_key, binding.config),
-            read_only=read_only,
-            data_dir=data_dir,
-            secret=lookup_secret,
-            now=self._clock,
-        )
+        config = self.check_config(binding.provider_key, binding.config)
 
         async def open_adapter() -> Adapter:
             try:
                 await asyncio.to_thread(make_private, data_dir)
             except OSError as error:
                 raise Unavailable(f"Cannot use {data_dir}: {error.strerror}.") from error
+            context = BindingContext(
+                company_id=binding.company_id,
+                binding_key=binding.key,
+                config=config,
+                read_only=read_only,
+                data_dir=data_dir,
+                secret=await asyncio.to_thread(_secrets_of, provider.config_model, config),
+                now=self._clock,
+            )
             return await provider.open(context)
 
         adapter = await guarded(
@@ -178,8 +181,26 @@ _OPEN_TIMEOUT_MS = 120_000
 """Opening may build an index of a large folder."""
 
 
+def _secrets_of(
+    config_model: type[BaseModel], config: Mapping[str, Any]
+) -> Callable[[str], str | None]:
+    """Read the secrets that a config names, so that an adapter has them without waiting.
+
+    A config names a secret under a key that ends in `_secret`. Blocking.
+    """
+    named = {
+        str(name): lookup_secret(str(name))
+        for key, name in config_model.model_validate(dict(config))
+        if key.endswith("_secret") and name
+    }
+    return lambda name: named[name] if name in named else lookup_secret(name)
+
+
 def lookup_secret(name: str) -> str | None:
-    """Return a provider's secret: the environment variable of that name, else the keyring's."""
+    """Return a provider's secret: the environment variable of that name, else the keyring's.
+
+    Blocking: a keyring may ask its person to unlock it.
+    """
     if value := os.environ.get(name):
         return value
     import keyring

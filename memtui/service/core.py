@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from memtui.contract import Capabilities, Denied, Invalid, NotFound, Scope, Unsupported
+from memtui.contract import Capabilities, Denied, Invalid, Json, NotFound, Scope, Unsupported
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection, Connections
 from memtui.service.facts import FactLimits
-from memtui.service.permissions import action_of, held_by, refusal
+from memtui.service.permissions import action_of, held_by, person_of, refusal
 from memtui.service.providers import Providers
 from memtui.service.recorder import Entry, Recorder
 from memtui.store import bindings, members
 from memtui.store.database import Database
-from memtui.store.tables import BindingRow, CompanyRow, MemberRow
+from memtui.store.routing import BY_KEY, Route, route
+from memtui.store.tables import BindingRow, MemberRow
+
+
+@dataclass(frozen=True, slots=True)
+class Routed:
+    """The binding that an operation goes to, and under which rules of its company."""
+
+    binding: BindingRow
+    reason: str
+    company_read_only: bool
+    held: Sequence[MemberRow] | None
+    """The roles of whom the caller is or acts for; None: the company has no members."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,10 +44,8 @@ class Core:
     read_only: bool
     fact_limits: FactLimits
 
-    async def resolve(
-        self, caller: Caller, scope: Scope, binding_key: str | None
-    ) -> tuple[CompanyRow, BindingRow, str]:
-        """Return the company, the binding that serves a scope and why it does.
+    async def resolve(self, caller: Caller, scope: Scope, binding_key: str | None) -> Routed:
+        """Return the binding that serves a scope and why it does.
 
         An explicit key wins, then the project's target, the agent's, the company's default.
 
@@ -46,53 +56,43 @@ class Core:
         if scope.company_id != caller.company_id:
             raise Denied("The scope names another company than yours; memories never cross it.")
         _check_ids(scope)
-        return await asyncio.to_thread(self._resolve, scope, binding_key)
-
-    def _resolve(self, scope: Scope, binding_key: str | None) -> tuple[CompanyRow, BindingRow, str]:
-        with self.database.read() as connection:
-            company = bindings.company(connection, scope.company_id)
-            if company is None:
-                raise NotFound(f"There is no company {scope.company_id}.")
-            if binding_key is not None:
-                chosen = bindings.binding(connection, scope.company_id, binding_key)
-                if chosen is None:
-                    raise NotFound(
-                        f"There is no binding {binding_key} in {scope.company_id}; "
-                        "`memtui bindings list` shows those there are."
-                    )
-                return company, _enabled(chosen), "explicit key"
-            serving = bindings.serving(
-                connection,
-                scope.company_id,
-                project_id=scope.project_id,
-                agent_id=scope.agent_id,
+        found = await asyncio.to_thread(self._route, caller, scope, binding_key)
+        if found is None:
+            raise NotFound(f"There is no company {scope.company_id}.")
+        binding = found.binding
+        if binding is None:
+            raise NotFound(_nothing_serves(scope, binding_key))
+        if not binding.enabled:
+            raise Denied(
+                f"The binding {binding.key} is disabled; `memtui bindings enable {binding.key}` "
+                "turns it on."
             )
-        for kind, reason in (
-            ("project", f"project target {scope.project_id}"),
-            ("agent", f"agent target {scope.agent_id}"),
-            ("company", "company default"),
-        ):
-            if kind in serving:
-                return company, _enabled(serving[kind]), reason
-        raise NotFound(
-            f"No binding serves {scope.company_id}; "
-            "set one with `memtui bindings target set KEY company`."
+        return Routed(
+            binding=binding,
+            reason=_reason(found, scope),
+            company_read_only=found.read_only,
+            held=None if found.open else found.held,
         )
 
+    def _route(self, caller: Caller, scope: Scope, binding_key: str | None) -> Route | None:
+        with self.database.read() as connection:
+            return route(
+                connection,
+                scope.company_id,
+                key=binding_key,
+                project_id=scope.project_id,
+                agent_id=scope.agent_id,
+                person=person_of(caller),
+            )
+
     async def authorise(self, entry: Entry) -> None:
-        """Hold an operation against the roles of its company (seed 004 §6.5).
+        """Hold an operation that goes to no binding against the roles of its company.
 
         Raises:
             Denied: the caller's role does not allow it.
         """
-        caller = entry.caller
-        rows = await asyncio.to_thread(self._members, caller.company_id)
-        if not rows:
-            return
-        held = held_by(rows, caller)
-        action = action_of(entry.operation_type, by_ai=caller.by_ai)
-        if (why := refusal(held, action, entry.scope)) is not None:
-            raise Denied(why)
+        rows = await asyncio.to_thread(self._members, entry.caller.company_id)
+        _hold(entry, rows or None)
 
     def _members(self, company_id: str) -> list[MemberRow]:
         with self.database.read() as connection:
@@ -115,40 +115,74 @@ class Core:
         """
         if entry.source is not None and entry.source.company_id != entry.caller.company_id:
             raise Denied("The source names another company than yours; memories never cross it.")
-        company, binding, reason = await self.resolve(entry.caller, entry.scope, binding_key)
-        await self.authorise(entry)
-        entry.binding, entry.binding_reason = binding, reason
+        routed = await self.resolve(entry.caller, entry.scope, binding_key)
+        _hold(entry, routed.held)
+        binding = routed.binding
+        entry.binding, entry.binding_reason = binding, routed.reason
         if entry.operation_type.mutates:
-            self._refuse_read_only(company, binding)
-        connection = await self.open(company, binding)
+            self._refuse_read_only(entry.caller.company_id, routed)
+        connection = await self.open(binding, company_read_only=routed.company_read_only)
         if entry.operation_type.mutates and not connection.adapter.capabilities.writable:
             raise Denied(f"The provider of {binding.key} only reads; choose another binding.")
         _require(binding, connection.adapter.capabilities, needs)
         return connection
 
-    async def open(self, company: CompanyRow, binding: BindingRow) -> Connection:
-        """Return the connection of a company's binding, which may only read where either does."""
-        return await self.connections.to(binding, read_only=self.read_only or company.read_only)
+    async def open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:
+        """Return the connection of a binding, which may only read where anything above it does."""
+        connection = await self.connections.to(
+            binding, read_only=self.read_only or company_read_only
+        )
+        just_opened = connection.binding is binding
+        able = dict(connection.adapter.capabilities)
+        if just_opened and able != binding.capabilities and not self.read_only:
+            await asyncio.to_thread(self._keep_capabilities, binding.binding_id, able)
+        return connection
 
-    def _refuse_read_only(self, company: CompanyRow, binding: BindingRow) -> None:
+    def _keep_capabilities(self, binding_id: str, able: Json) -> None:
+        """A new config or a new version of a provider can do other things than the old one."""
+        with self.database.write() as connection:
+            bindings.update_binding(connection, binding_id, {"capabilities": able})
+
+    def _refuse_read_only(self, company_id: str, routed: Routed) -> None:
+        key = routed.binding.key
         if self.read_only:
             raise Denied("memtui runs read-only; start it without --read-only to change anything.")
-        if company.read_only:
-            raise Denied(f"The company {company.company_id} is read-only.")
-        if binding.read_only:
+        if routed.company_read_only:
+            raise Denied(f"The company {company_id} is read-only.")
+        if routed.binding.read_only:
             raise Denied(
-                f"The binding {binding.key} is read-only; "
-                f"`memtui bindings read-only {binding.key} off` opens it for changes."
+                f"The binding {key} is read-only; "
+                f"`memtui bindings read-only {key} off` opens it for changes."
             )
 
 
-def _enabled(binding: BindingRow) -> BindingRow:
-    if not binding.enabled:
-        raise Denied(
-            f"The binding {binding.key} is disabled; `memtui bindings enable {binding.key}` "
-            "turns it on."
+def _hold(entry: Entry, rows: Sequence[MemberRow] | None) -> None:
+    """Hold an operation against the roles of its company (seed 004 §6.5); None: it has none."""
+    if rows is None:
+        return
+    action = action_of(entry.operation_type, by_ai=entry.caller.by_ai)
+    if (why := refusal(held_by(rows, entry.caller), action, entry.scope)) is not None:
+        raise Denied(why)
+
+
+def _reason(found: Route, scope: Scope) -> str:
+    if found.chosen_by == "project":
+        return f"project target {scope.project_id}"
+    if found.chosen_by == "agent":
+        return f"agent target {scope.agent_id}"
+    return "explicit key" if found.chosen_by == BY_KEY else "company default"
+
+
+def _nothing_serves(scope: Scope, binding_key: str | None) -> str:
+    if binding_key is None:
+        return (
+            f"No binding serves {scope.company_id}; "
+            "set one with `memtui bindings target set KEY company`."
         )
-    return binding
+    return (
+        f"There is no binding {binding_key} in {scope.company_id}; "
+        "`memtui bindings list` shows those there are."
+    )
 
 
 def _require(binding: BindingRow, capabilities: Capabilities, needs: str | None) -> None:

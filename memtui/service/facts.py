@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from memtui.contract import (
     BrowseRequest,
-    Filter,
     Invalid,
     Model,
     WriteMode,
     WriteRequest,
 )
 from memtui.service.connections import Connection
+from memtui.service.owning import own_filter, owned, owner_of, owner_scope
 
 FACT = "fact"
+_LIMITED = ("subject_id", "project_id")
+_PAGE = 1_000
 
 
 class FactLimits(Model):
-    """How long a fact may be, and how many a scope may hold; 0 sets no limit."""
+    """How long a fact may be, and how many a user or project may have; 0 sets no limit."""
 
     max_chars: int = 200
     max_count: int = 50
@@ -45,21 +47,26 @@ async def check_room(connection: Connection, request: WriteRequest, limits: Fact
     """
     if not limits.max_count or not connection.adapter.capabilities.browse:
         return
-    held = BrowseRequest(
-        scope=request.scope.model_copy(update={"issue_id": None, "run_id": None}),
+    scope = owner_scope(request.scope)
+    if owner_of(scope)[0] not in _LIMITED:
+        return
+    asked = BrowseRequest(
+        scope=scope,
         binding_key=connection.binding.key,
-        filter=Filter(kind=FACT),
-        limit=max(limits.max_count, 1),
+        filter=own_filter(scope, kind=FACT),
+        limit=_PAGE,
     )
-    page = await connection.read(lambda: connection.adapter.browse(held))
-    if (page.total or len(page.records)) < limits.max_count:
+    page = await connection.read(lambda: connection.adapter.browse(asked))
+    records = owned(page.records, scope)
+    held = max(len(records), (page.total or 0) if page.next_cursor else 0)
+    if held < limits.max_count:
         return
     key = request.content.partition(":")[0]
-    replaced = {str(record.metadata.get("key")) for record in page.records}
-    replaced |= {record.handle.provider_record_id for record in page.records}
+    replaced = {str(record.metadata.get("key")) for record in records}
+    replaced |= {record.handle.provider_record_id for record in records}
     if request.mode is WriteMode.UPSERT and not replaced.isdisjoint({key, request.record_id}):
         return
     raise Invalid(
-        f"This scope holds {page.total or len(page.records)} facts and may hold "
+        f"This scope holds {held:,} facts and may hold "
         f"{limits.max_count}; prune some with `memtui facts prune`, or raise fact_max_count."
     )

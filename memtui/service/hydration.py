@@ -25,7 +25,6 @@ from memtui.context import (
     share_of_prompt,
 )
 from memtui.contract import (
-    Filter,
     Invalid,
     Model,
     OperationType,
@@ -35,6 +34,7 @@ from memtui.contract import (
 )
 from memtui.service.answers import Caller
 from memtui.service.core import Core
+from memtui.service.owning import own_filter, owned
 from memtui.service.reads import everything
 from memtui.store.operation import OperationHandle
 
@@ -143,13 +143,12 @@ _Found = tuple[str, list[Record]]
 
 
 async def gather(core: Core, caller: Caller, part: _Part, binding_key: str | None) -> _Found:
-    """Return every record of a kind in a scope, page by page, from the binding that serves it."""
+    """Return a scope's own records of a kind, page by page, from the binding that serves it."""
     asked = {"kind": part.record_kind, "topic": part.topic, "for": "context"}
     async with core.recorder.recorded(OperationType.BROWSE, caller, part.scope, asked) as entry:
         connection = await core.connect(entry, binding_key, needs="browse")
-        records = await everything(
-            connection, part.scope, Filter(kind=part.record_kind, topic=part.topic)
-        )
+        chosen = own_filter(part.scope, kind=part.record_kind, topic=part.topic)
+        records = owned(await everything(connection, part.scope, chosen), part.scope)
         entry.result_count = len(records)
     return connection.binding.key, records
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection
 
-from memtui.contract import Denied, Invalid, Model, NotFound, UtcDatetime
+from memtui.contract import Denied, Invalid, Model, NotFound, Scope, UtcDatetime
 from memtui.service import administration
 from memtui.service.answers import Caller
 from memtui.service.core import Core
-from memtui.service.permissions import Membership, Role, membership
+from memtui.service.owning import owner_scope
+from memtui.service.permissions import Action, Membership, Role, held_by, membership, refusal
+from memtui.service.recorder import Entry
 from memtui.store import members as table
 from memtui.store.tables import MemberRow, TokenRow
 
@@ -45,10 +48,10 @@ async def members(core: Core, caller: Caller) -> list[Membership]:
 
 
 async def set_member(core: Core, caller: Caller, member: Membership) -> None:
-    """Give a principal a role; the first member of a company must be its owner.
+    """Give a principal a role; a company with members always has an owner.
 
     Raises:
-        Invalid: the first member is no owner of the whole company, or the principal is an agent.
+        Invalid: no owner of the whole company would be left, or the principal is an agent.
         Denied: the caller may not change the settings.
     """
     asked = {"set_member": member.principal, "role": member.role, "project_id": member.project_id}
@@ -56,9 +59,12 @@ async def set_member(core: Core, caller: Caller, member: Membership) -> None:
         if member.principal.startswith(AGENT_PREFIX):
             raise Invalid("An agent acts for a person and is no member; add the person.")
         known = await members(core, caller)
-        first = not known and (member.role is not Role.OWNER or member.project_id)
-        if first:
-            raise Invalid("The first member must be an owner of the whole company; add one first.")
+        if not _owners([*_without(known, member.principal, member.project_id), member]):
+            raise Invalid(
+                f"{member.principal} is the last owner; make somebody else one first."
+                if known
+                else "The first member must be an owner of the whole company; add one first."
+            )
         row = MemberRow(
             company_id=caller.company_id,
             principal=member.principal,
@@ -79,15 +85,10 @@ async def remove_member(core: Core, caller: Caller, principal: str, project_id: 
     asked = {"remove_member": principal, "project_id": project_id}
     async with administration.configured(core, caller, asked):
         known = await members(core, caller)
-        left = [
-            member
-            for member in known
-            if (member.principal, member.project_id) != (principal, project_id)
-        ]
-        owners = [m for m in left if m.role is Role.OWNER and m.project_id is None]
+        left = _without(known, principal, project_id)
         if len(left) == len(known):
             raise NotFound(f"{principal} has no such role; `memtui members list` shows the roles.")
-        if left and not owners:
+        if left and not _owners(left):
             raise Invalid(f"{principal} is the last owner; make somebody else one first.")
         await administration.write(
             core,
@@ -95,6 +96,18 @@ async def remove_member(core: Core, caller: Caller, principal: str, project_id: 
                 database, caller.company_id, principal, project_id or ""
             ),
         )
+
+
+def _without(
+    known: Sequence[Membership], principal: str, project_id: str | None
+) -> list[Membership]:
+    place = principal, project_id or None
+    return [member for member in known if (member.principal, member.project_id or None) != place]
+
+
+def _owners(known: Sequence[Membership]) -> list[Membership]:
+    """The owners of the whole company, without whom nobody could change its settings again."""
+    return [m for m in known if m.role is Role.OWNER and not m.project_id]
 
 
 async def tokens(core: Core, caller: Caller) -> list[TokenView]:
@@ -164,6 +177,27 @@ async def authenticate(core: Core, secret: str, door: str) -> Caller:
     return Caller(
         company_id=row.company_id, principal=row.principal, acts_for=row.acts_for, door=door
     )
+
+
+async def may_change(core: Core, entry: Entry, scopes: Iterable[Scope]) -> None:
+    """Hold the change of records, each named by its own scope, against the roles.
+
+    The scope of a request is not enough: what it shows may belong to others, as a project's shows
+    the company's records too.
+
+    Raises:
+        Denied: the caller may not change one of them.
+    """
+
+    def read() -> list[MemberRow]:
+        with core.database.read() as database:
+            return table.members(database, entry.caller.company_id)
+
+    rows = await asyncio.to_thread(read)
+    held = held_by(rows, entry.caller)
+    for scope in dict.fromkeys(map(owner_scope, scopes)) if rows else ():
+        if (why := refusal(held, Action.DELETE, scope)) is not None:
+            raise Denied(why)
 
 
 def _token_view(row: TokenRow) -> TokenView:

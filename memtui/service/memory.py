@@ -34,6 +34,7 @@ from memtui.service import (
     hydration,
     inspection,
     membership,
+    metrics,
     mutations,
     outcome,
     pruning,
@@ -62,6 +63,7 @@ from memtui.service.core import Core
 from memtui.service.facts import FactLimits
 from memtui.service.hydration import ContextAnswer, ContextRequest
 from memtui.service.membership import NewToken, TokenView
+from memtui.service.metrics import FactMetrics
 from memtui.service.permissions import Membership
 from memtui.service.providers import Providers
 from memtui.service.pruning import PruneAnswer, PruneRequest
@@ -265,8 +267,12 @@ class MemoryService:
         self, caller: Caller, scope: Scope, binding_key: str | None = None
     ) -> Resolution:
         """Return the binding that serves a scope, and why. Not an operation."""
-        _, binding, reason = await self._core.resolve(caller, scope, binding_key)
-        return Resolution(binding_key=binding.key, provider_key=binding.provider_key, reason=reason)
+        routed = await self._core.resolve(caller, scope, binding_key)
+        return Resolution(
+            binding_key=routed.binding.key,
+            provider_key=routed.binding.provider_key,
+            reason=routed.reason,
+        )
 
     async def health(self, caller: Caller, key: str) -> BindingHealth:
         """Ask a binding's provider how it is. Not an operation."""
@@ -319,6 +325,22 @@ class MemoryService:
     async def prune_plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
         """Plan what to prune from a scope; forgetting the marked records applies it."""
         return await pruning.plan(self._core, caller, request)
+
+    async def fact_metrics(
+        self,
+        caller: Caller,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        scope: Scope | None = None,
+    ) -> FactMetrics:
+        """Measure how facts are used, by default over the last 30 days. Not an operation.
+
+        `scope` narrows to one project, user or agent.
+        """
+        return await asyncio.to_thread(
+            metrics.fact_metrics, self._core, caller, since, until, scope=scope
+        )
 
     async def members(self, caller: Caller) -> list[Membership]:
         """Return the company's members; none means that everybody may do everything."""
@@ -433,8 +455,10 @@ class MemoryService:
     async def watch(self, caller: Caller, key: str) -> AsyncIterator[Sequence[RecordHandle]]:
         """Yield the records of a binding that change outside of memtui."""
         scope = Scope(company_id=caller.company_id)
-        company, binding, _ = await self._core.resolve(caller, scope, key)
-        connection = await self._core.open(company, binding)
+        routed = await self._core.resolve(caller, scope, key)
+        connection = await self._core.open(
+            routed.binding, company_read_only=routed.company_read_only
+        )
         if not connection.adapter.capabilities.watch:
             raise Unsupported(f"The provider of {key} cannot be watched.")
         try:

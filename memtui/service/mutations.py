@@ -6,8 +6,10 @@ call the provider, read back, and log the outcome with every record before and a
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Sequence
+from contextlib import AsyncExitStack
 from functools import partial
 
 from memtui.contract import (
@@ -23,13 +25,14 @@ from memtui.contract import (
     SourceRef,
     SyncReply,
     Unavailable,
+    WriteMode,
     WriteRequest,
 )
-from memtui.service import facts
+from memtui.service import facts, membership
 from memtui.service.answers import Caller, MutationAnswer
 from memtui.service.connections import Connection
 from memtui.service.core import Core
-from memtui.service.reads import answered, as_handle, find, ranked
+from memtui.service.reads import answered, as_handle, find, moved, ranked
 from memtui.service.redaction import redact_json
 from memtui.store.journal import Step
 from memtui.store.operation import OperationHandle
@@ -53,7 +56,7 @@ async def write(core: Core, caller: Caller, request: WriteRequest) -> MutationAn
     recording = core.recorder.recorded(
         OperationType.WRITE, caller, request.scope, _set_only(asked), clean.source
     )
-    async with recording as entry:
+    async with recording as entry, AsyncExitStack() as gate:
         connection = await core.connect(entry, request.binding_key)
         routed = clean.model_copy(
             update={
@@ -64,9 +67,12 @@ async def write(core: Core, caller: Caller, request: WriteRequest) -> MutationAn
         _refuse_empty(routed.content)
         if routed.kind == facts.FACT:
             facts.check_text(routed.content, core.fact_limits)
+            await gate.enter_async_context(connection.adding_facts)
             await facts.check_room(connection, routed, core.fact_limits)
         known = [as_handle(connection, routed.record_id)] if routed.record_id else []
         before = await take(connection, known, request.scope)
+        if routed.mode is WriteMode.UPSERT:
+            await membership.may_change(core, entry, [request.scope, *_scopes(before)])
         await core.recorder.begin(entry, before)
         reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
         entry.usage = reply.usage
@@ -111,6 +117,7 @@ async def correct(core: Core, caller: Caller, request: CorrectRequest) -> Mutati
         routed = clean.model_copy(
             update={"binding_key": connection.binding.key, "handle": record.handle}
         )
+        await membership.may_change(core, entry, [record.scope])
         before = await take(connection, [record.handle], request.scope)
         await core.recorder.begin(entry, before)
         reply = await entry.mutate(connection, lambda: connection.adapter.correct(routed))
@@ -146,13 +153,14 @@ async def forget(core: Core, caller: Caller, request: ForgetRequest) -> Mutation
         connection = await core.connect(entry, request.binding_key)
         if not ids:
             raise Invalid("Nothing to forget; name at least one record.")
-        before = await take(connection, handles, request.scope)
-        there = [snapshot for snapshot in before if snapshot.record is not None]
+        found = await _take_moved(core, connection, handles, request.scope)
+        there = list({s.handle: s for s in found.values() if s.record is not None}.values())
         if not there:
             raise NotFound(
                 f"There is no record {ids[0]} in {connection.binding.key} for this scope"
                 + (f", nor any of the {len(ids) - 1} others." if len(ids) > 1 else ".")
             )
+        await membership.may_change(core, entry, _scopes(there))
         entry.source = entry.source or _common_source(there)
         entry.handles = ranked([snapshot.handle for snapshot in there])
         entry.result_count = len(there)
@@ -171,11 +179,10 @@ async def forget(core: Core, caller: Caller, request: ForgetRequest) -> Mutation
         ghosts = tuple(step.handle for step in after if step.record is not None)
         entry.handles = _marked(entry.handles, ghosts)
         entry.steps = _pair(there, after)
-    gone = {snapshot.handle for snapshot in there}
     return MutationAnswer(
         **answered(entry, connection),
         handles=routed.handles,
-        missing=tuple(handle for handle in handles if handle not in gone),
+        missing=tuple(handle for handle, snapshot in found.items() if snapshot.record is None),
         ghosts=ghosts,
     )
 
@@ -219,6 +226,20 @@ async def take(
         record = await connection.read(partial(adapter.get, handle, scope))
         taken.append(Snapshot(handle=handle, record=record))
     return taken
+
+
+async def _take_moved(
+    core: Core, connection: Connection, handles: Sequence[RecordHandle], scope: Scope
+) -> dict[RecordHandle, Snapshot]:
+    """Return each record as it is now, those under another id that came back under one."""
+    found = dict(zip(handles, await take(connection, handles, scope), strict=True))
+    gone = [handle for handle, snapshot in found.items() if snapshot.record is None]
+    new = await asyncio.to_thread(moved, core, connection, gone) if gone else {}
+    at = {
+        snapshot.handle: snapshot
+        for snapshot in await take(connection, list(dict.fromkeys(new.values())), scope)
+    }
+    return found | {handle: at[moved_to] for handle, moved_to in new.items()}
 
 
 def redact_write(request: WriteRequest) -> tuple[WriteRequest, tuple[str, ...]]:
@@ -265,6 +286,10 @@ def aligned(known: Sequence[Snapshot], handles: Sequence[RecordHandle]) -> list[
 
 def _pair(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Step]:
     return list(zip(before, after, strict=True))
+
+
+def _scopes(snapshots: Sequence[Snapshot]) -> list[Scope]:
+    return [snapshot.record.scope for snapshot in snapshots if snapshot.record]
 
 
 def _common_source(snapshots: Sequence[Snapshot]) -> SourceRef | None:

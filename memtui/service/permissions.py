@@ -63,9 +63,14 @@ def action_of(operation_type: OperationType, *, by_ai: bool) -> Action:
     return Action.DELETE if operation_type.mutates else Action.VIEW
 
 
+def person_of(caller: Caller) -> str | None:
+    """Return whose roles count for a caller: an agent's are those of the person it acts for."""
+    return caller.acts_for if caller.by_ai else caller.principal
+
+
 def held_by(rows: Sequence[MemberRow], caller: Caller) -> list[Membership]:
-    """Return the roles that count for a caller: an agent's are those of the person it acts for."""
-    person = caller.acts_for if caller.by_ai else caller.principal
+    """Return the roles that count for a caller."""
+    person = person_of(caller)
     return [membership(row) for row in rows if row.principal == person]
 
 

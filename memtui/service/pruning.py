@@ -6,19 +6,14 @@ import asyncio
 from collections.abc import Sequence
 
 from memtui.context import TokenCounter, fact_tokens
-from memtui.contract import (
-    Filter,
-    Model,
-    OperationType,
-    Record,
-    Scope,
-)
+from memtui.contract import Model, OperationType, Record, Scope
 from memtui.pruning import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
 from memtui.service import inspection
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.core import Core
 from memtui.service.hydration import DEFAULT_MODEL
+from memtui.service.owning import own_filter, owned
 from memtui.service.reads import everything
 from memtui.store import journal
 
@@ -45,11 +40,12 @@ class PruneAnswer(Model):
 
 
 async def plan(core: Core, caller: Caller, request: PruneRequest) -> PruneAnswer:
-    """Return what could be pruned from a scope, each with its reasons."""
+    """Return what could be pruned of a scope's own records, each with its reasons."""
     asked = {"kind": request.kind, "for": "prune", "rules": request.rules.model_dump(mode="json")}
     async with core.recorder.recorded(OperationType.BROWSE, caller, request.scope, asked) as entry:
         connection = await core.connect(entry, request.binding_key, needs="browse")
-        records = await everything(connection, request.scope, Filter(kind=request.kind))
+        chosen = own_filter(request.scope, kind=request.kind)
+        records = owned(await everything(connection, request.scope, chosen), request.scope)
         entry.result_count = len(records)
         made = await asyncio.to_thread(_plan, core, caller, connection, request, records)
     return PruneAnswer(

@@ -121,8 +121,10 @@ async def history(
     request = {"record_id": record_id(asked)}
     async with core.recorder.recorded(OperationType.HISTORY, caller, scope, request) as entry:
         connection = await core.connect(entry, binding_key)
-        handle = as_handle(connection, asked)
-        changes = await asyncio.to_thread(_changes, core, connection, handle)
+        ids, changes = await asyncio.to_thread(
+            _changes, core, connection, as_handle(connection, asked)
+        )
+        handle = as_handle(connection, asked).model_copy(update={"provider_record_id": ids[0]})
         versions: tuple[RecordVersion, ...] = ()
         if connection.adapter.capabilities.history:
             found = await connection.read(lambda: connection.adapter.history(handle, scope))
@@ -178,10 +180,9 @@ async def find(
     handle = as_handle(connection, asked)
     record = await connection.read(lambda: connection.adapter.get(handle, scope))
     if record is None:
-        new_id = await asyncio.to_thread(_follow_link, core, connection, handle)
-        if new_id is not None:
-            moved = handle.model_copy(update={"provider_record_id": new_id})
-            record = await connection.read(lambda: connection.adapter.get(moved, scope))
+        new = (await asyncio.to_thread(moved, core, connection, [handle])).get(handle)
+        if new is not None:
+            record = await connection.read(lambda: connection.adapter.get(new, scope))
     if record is None:
         raise NotFound(
             f"There is no record {handle.provider_record_id} in {connection.binding.key} "
@@ -260,12 +261,30 @@ def _query_json(request: QueryRequest) -> Json:
     return asked
 
 
-def _changes(core: Core, connection: Connection, handle: RecordHandle) -> tuple[Change, ...]:
+def _changes(
+    core: Core, connection: Connection, handle: RecordHandle
+) -> tuple[list[str], tuple[Change, ...]]:
+    """Return a record's ids, the one it has now first, and what was done under any of them."""
     company_id, key = connection.binding.company_id, connection.binding.key
+    steps: dict[str, journal.Step] = {}
     with core.database.read() as database:
-        steps = journal.changes_of_record(database, company_id, key, handle.provider_record_id)
+        ids = journal.ids_of(database, company_id, key, handle.provider_record_id)
+        for record_id in reversed(ids):
+            for operation_id, step in journal.changes_of_record(
+                database, company_id, key, record_id
+            ).items():
+                known = steps.get(operation_id)
+                steps[operation_id] = _moved_in(known, step) if known else step
         operations = log.by_ids(database, company_id, list(steps))
-    return tuple(change_of(operation, steps[operation.operation_id]) for operation in operations)
+    return ids, tuple(
+        change_of(operation, steps[operation.operation_id]) for operation in operations
+    )
+
+
+def _moved_in(old: journal.Step, new: journal.Step) -> journal.Step:
+    """Join the two steps of an operation that gave a record another id."""
+    before, after = old[0] if old[0].record else new[0], new[1]
+    return before, after if after and after.record else old[1]
 
 
 def change_of(operation: Operation, step: journal.Step) -> Change:
@@ -274,11 +293,15 @@ def change_of(operation: Operation, step: journal.Step) -> Change:
     return Change(operation=operation, before=before.record, after=after.record if after else None)
 
 
-def _follow_link(core: Core, connection: Connection, handle: RecordHandle) -> str | None:
+def moved(
+    core: Core, connection: Connection, handles: Sequence[RecordHandle]
+) -> dict[RecordHandle, RecordHandle]:
+    """Return the new handles of the records that came back under another id. Blocking."""
+    found: dict[RecordHandle, RecordHandle] = {}
+    company_id, key = connection.binding.company_id, connection.binding.key
     with core.database.read() as database:
-        return journal.follow_link(
-            database,
-            connection.binding.company_id,
-            connection.binding.key,
-            handle.provider_record_id,
-        )
+        for handle in handles:
+            new_id = journal.follow_link(database, company_id, key, handle.provider_record_id)
+            if new_id is not None:
+                found[handle] = handle.model_copy(update={"provider_record_id": new_id})
+    return found

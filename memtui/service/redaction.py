@@ -61,6 +61,7 @@ _LABELS = {"APIKEY": "API_KEY", "TOKEN": "TOKEN", "SECRET": "SECRET"}
 _SECRET_ENDINGS = frozenset({"", "S", "KEY", "ACCESSKEY", "KEYBASE", "VALUE"})
 _QUOTES = "\\\"'"
 _TAKEN_OUT = re.compile(r"\[REDACTED:[A-Z_]+\]")
+_SECRET_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,62}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 
 
@@ -139,3 +140,14 @@ def _redact_member(key: str, value: Any) -> tuple[Any, tuple[str, ...]]:
     if not _is_secret(name[1], name[2], text, sure=True):
         return redact_json(value)
     return f"[REDACTED:{_label(name[1])}]", (_label(name[1]),)
+
+
+def redact_config(config: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Redact a config, but not the names of secrets that its keys in `_secret` give."""
+    names = {
+        key: value
+        for key, value in config.items()
+        if key.endswith("_secret") and _SECRET_NAME.fullmatch(str(value)) and not redact(value)[1]
+    }
+    clean, labels = redact_json({key: config[key] for key in config if key not in names})
+    return {**clean, **names}, labels

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select, update
+from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from memtui.contract import Conflict
@@ -13,22 +13,6 @@ from memtui.store.tables import BindingRow, CompanyRow, TargetRow
 _COMPANIES = CompanyRow.__table__  # type: ignore[attr-defined]
 _BINDINGS = BindingRow.__table__  # type: ignore[attr-defined]
 _TARGETS = TargetRow.__table__  # type: ignore[attr-defined]
-
-# Made once: every operation asks them, and making a statement costs more than running it.
-_COMPANY_BY_ID = select(_COMPANIES).where(_COMPANIES.c.company_id == bindparam("company"))
-_SERVING = (
-    select(_TARGETS.c.target_type, *_BINDINGS.c)
-    .join(_BINDINGS, _BINDINGS.c.binding_id == _TARGETS.c.binding_id)
-    .where(
-        _TARGETS.c.company_id == bindparam("company"),
-        or_(
-            *(
-                and_(_TARGETS.c.target_type == kind, _TARGETS.c.target_id == bindparam(kind))
-                for kind in ("project", "agent", "company")
-            )
-        ),
-    )
-)
 
 
 def companies(connection: Connection) -> list[CompanyRow]:
@@ -40,7 +24,9 @@ def companies(connection: Connection) -> list[CompanyRow]:
 
 def company(connection: Connection, company_id: str) -> CompanyRow | None:
     """Return one company."""
-    row = connection.execute(_COMPANY_BY_ID, {"company": company_id}).first()
+    row = connection.execute(
+        select(_COMPANIES).where(_COMPANIES.c.company_id == company_id)
+    ).first()
     return None if row is None else CompanyRow(**row._mapping)  # noqa: SLF001
 
 
@@ -123,15 +109,3 @@ def clear_target(connection: Connection, company_id: str, target_type: str, targ
         )
     )
     return removed.rowcount > 0
-
-
-def serving(
-    connection: Connection, company_id: str, *, project_id: str | None, agent_id: str | None
-) -> dict[str, BindingRow]:
-    """Return the bindings that serve the project, the agent and the company, by target type."""
-    wanted = {"company": company_id, "project": project_id, "agent": agent_id}
-    found: dict[str, BindingRow] = {}
-    for row in connection.execute(_SERVING, wanted):
-        values = dict(row._mapping)  # noqa: SLF001
-        found[values.pop("target_type")] = BindingRow(**values)
-    return found

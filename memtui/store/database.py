@@ -28,6 +28,10 @@ class Database:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._sqlite = engine.dialect.name == "sqlite"
+        self._errors: tuple[type[Exception], ...] = (
+            SQLAlchemyError,
+            engine.dialect.loaded_dbapi.Error,
+        )
         self._write_lock = threading.Lock()
 
     @classmethod
@@ -69,10 +73,7 @@ class Database:
                 yield connection
             return
         with self._guard(), self._write_lock, self._engine.connect() as connection:
-            level = "FULL" if durable else "NORMAL"
-            raw = connection.connection.dbapi_connection
-            assert raw is not None  # noqa: S101 — a checked-out connection has one
-            raw.execute(f"PRAGMA synchronous = {level}")
+            _set_synchronous(connection, "FULL" if durable else "NORMAL")
             with connection.execution_options(immediate=True).begin():
                 yield connection
 
@@ -84,7 +85,7 @@ class Database:
     def _guard(self) -> Iterator[None]:
         try:
             yield
-        except SQLAlchemyError as error:
+        except self._errors as error:
             reason = str(getattr(error, "orig", error)).strip().splitlines() or [""]
             raise Unavailable(
                 f"The control plane's database failed ({reason[0]}); "
@@ -142,7 +143,18 @@ def _configure_sqlite(connection: Any, _record: object) -> None:
 
 def _begin_sqlite(connection: Connection) -> None:
     immediate = connection.get_execution_options().get("immediate", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+    _run(connection, "BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _set_synchronous(connection: Connection, level: str) -> None:
+    """How durable a commit is. SQLite keeps it for the connection, and so does the pool's note."""
+    if connection.info.get("synchronous") != level:
+        _run(connection, f"PRAGMA synchronous = {level}")
+        connection.info["synchronous"] = level
+
+
+def _run(connection: Connection, sql: str) -> None:
+    connection.connection.cursor().execute(sql)
 
 
 def _lower(value: object) -> str | None:

@@ -11,11 +11,12 @@ GENESIS = "0" * 64
 """The digest before a company's first operation."""
 
 _CHAIN_FIELDS = {"digest"}
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
 
 def canonical(document: object) -> str:
     """Return the one JSON text of a document: keys sorted, no spaces, ASCII only."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return _ENCODER.encode(document)
 
 
 def digest_of(draft: OperationDraft, *, seq: int, previous_digest: str) -> str:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, exists, func, insert, select
 
 from memtui.contract import OperationStatus, OperationType, Snapshot
 from memtui.store.operation import Operation
@@ -154,14 +155,32 @@ def follow_link(
     return None if found is None else str(found)
 
 
+def ids_of(connection: Connection, company_id: str, binding_key: str, record_id: str) -> list[str]:
+    """Return all ids of a record that one of them names, the one it has now first."""
+    now = follow_link(connection, company_id, binding_key, record_id) or record_id
+    older = connection.execute(
+        select(_LINKS.c.old_record_id)
+        .where(
+            _LINKS.c.company_id == company_id,
+            _LINKS.c.binding_key == binding_key,
+            _LINKS.c.new_record_id == now,
+        )
+        .order_by(_LINKS.c.old_record_id)
+    )
+    return [now, *older.scalars()]
+
+
 def _snapshot(value: dict[str, Any]) -> Snapshot:
     return Snapshot.model_validate(value)
 
 
-def texts_forgotten_by_hand(connection: Connection, company_id: str, limit: int) -> list[str]:
-    """Return the texts of records that people (not agents) forgot, the newest first."""
+def texts_forgotten_by_hand(
+    connection: Connection, company_id: str, limit: int
+) -> dict[str, datetime]:
+    """Return the texts of the newest records that people (not agents) forgot, and when first."""
+    undone = _OPERATIONS.alias()
     rows = connection.execute(
-        select(_JOURNAL.c.before)
+        select(_JOURNAL.c.before, _OPERATIONS.c.started_at)
         .join(
             _OPERATIONS,
             (_JOURNAL.c.company_id == _OPERATIONS.c.company_id)
@@ -172,9 +191,14 @@ def texts_forgotten_by_hand(connection: Connection, company_id: str, limit: int)
             _OPERATIONS.c.operation_type == str(OperationType.FORGET),
             _OPERATIONS.c.status == str(OperationStatus.OK),
             _OPERATIONS.c.principal.startswith("user:"),
+            ~exists().where(
+                undone.c.company_id == company_id,
+                undone.c.undoes == _OPERATIONS.c.operation_id,
+                undone.c.status == str(OperationStatus.OK),
+            ),
         )
         .order_by(_OPERATIONS.c.seq.desc())
         .limit(limit)
     )
-    befores = [_snapshot(row.before).record for row in rows]
-    return [record.text for record in befores if record is not None]
+    found = [(_snapshot(row.before).record, row.started_at) for row in rows]
+    return {record.text: at for record, at in found if record is not None}

@@ -29,6 +29,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from memtui.contract import Filter
 from memtui.store.digest import GENESIS, digest_of
 from memtui.store.operation import Operation, OperationDraft, OperationPage
+from memtui.store.prepared import Prepared
 from memtui.store.rows import handle_values, operation_values, to_operation, usage_values
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
 
@@ -53,14 +54,19 @@ _EQUAL_FIELDS = {
 _ALSO_IN_SOURCE = {"issue_id": "source_issue_id", "run_id": "source_run_id"}
 _ID_CHUNK = 500
 
-# Made once: every operation runs them, and making a statement costs more than running it.
-_HEAD = select(_HEADS).where(_HEADS.c.company_id == bindparam("company")).with_for_update()
-_ADVANCE = (
+_HEAD = Prepared(
+    select(_HEADS.c.seq, _HEADS.c.digest)
+    .where(_HEADS.c.company_id == bindparam("company"))
+    .with_for_update()
+)
+_ADVANCE = Prepared(
     update(_HEADS)
     .where(_HEADS.c.company_id == bindparam("company"))
     .values(seq=bindparam("last_seq"), digest=bindparam("last_digest"))
 )
-_INSERT_OPERATION, _INSERT_USAGE, _INSERT_HANDLES = map(insert, (_OPERATIONS, _USAGE, _HANDLES))
+_INSERT_OPERATION = Prepared(insert(_OPERATIONS))
+_INSERT_USAGE = Prepared(insert(_USAGE))
+_INSERT_HANDLES = Prepared(insert(_HANDLES))
 
 
 def append(connection: Connection, draft: OperationDraft) -> Operation:
@@ -68,12 +74,11 @@ def append(connection: Connection, draft: OperationDraft) -> Operation:
     company_id = draft.scope.company_id
     seq, previous = _take_head(connection, company_id)
     digest = digest_of(draft, seq=seq, previous_digest=previous)
-    connection.execute(_INSERT_OPERATION, operation_values(draft, seq, previous, digest))
-    if usage := usage_values(draft, seq):
-        connection.execute(_INSERT_USAGE, usage)
-    if handles := handle_values(draft, seq):
-        connection.execute(_INSERT_HANDLES, handles)
-    connection.execute(_ADVANCE, {"company": company_id, "last_seq": seq, "last_digest": digest})
+    _INSERT_OPERATION.run(connection, [operation_values(draft, seq, previous, digest)])
+    _INSERT_USAGE.run(connection, usage_values(draft, seq))
+    _INSERT_HANDLES.run(connection, handle_values(draft, seq))
+    advanced = {"company": company_id, "last_seq": seq, "last_digest": digest}
+    _ADVANCE.run(connection, [advanced])
     return Operation.model_construct(
         **dict(draft), seq=seq, previous_digest=previous, digest=digest
     )
@@ -81,13 +86,14 @@ def append(connection: Connection, draft: OperationDraft) -> Operation:
 
 def _take_head(connection: Connection, company_id: str) -> tuple[int, str]:
     asked = {"company": company_id}
-    head = connection.execute(_HEAD, asked).first()
-    if head is None:
+    heads = _HEAD.rows(connection, asked)
+    if not heads:
         dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
         start = {"company_id": company_id, "seq": 0, "digest": GENESIS}
         connection.execute(dialect.insert(_HEADS).values(start).on_conflict_do_nothing())
-        head = connection.execute(_HEAD, asked).one()
-    return head.seq + 1, head.digest
+        heads = _HEAD.rows(connection, asked)
+    [(seq, digest)] = heads
+    return seq + 1, digest
 
 
 def matching(company_id: str, chosen: Filter) -> Select[Any]:

@@ -159,12 +159,22 @@ def test_a_duplicate_and_the_fact_that_overrules_it_never_both_go() -> None:
 
 
 def test_a_text_like_one_deleted_by_hand_is_recognised() -> None:
-    records = [record("a", "likes GREEN tea!"), record("b", "Likes black tea")]
-    (one,) = candidates(records, forgotten=["Likes green tea", "Likes coffee"])
+    records = [
+        record("a", "likes GREEN tea!", created_at=NOW),
+        record("b", "Likes black tea", created_at=NOW),
+    ]
+    deleted = dict.fromkeys(("Likes green tea", "Likes coffee"), NOW - DAY)
+    (one,) = candidates(records, forgotten=deleted)
     assert (one.record.handle, one.reason) == (handle("a"), Reason.FORGOTTEN_BEFORE)
     assert one.sentence == "You deleted “Likes green tea” before."
     assert one.suggested
-    assert found(records, forgotten=["In the morning"]) == []
+    assert found(records, forgotten={"In the morning": NOW - DAY}) == []
+
+
+def test_what_stood_there_when_its_like_was_deleted_has_not_come_back() -> None:
+    deleted = {"Likes green tea": NOW - DAY}
+    survivor = record("a", "likes GREEN tea!", created_at=NOW - 2 * DAY)
+    assert found([survivor], forgotten=deleted) == []
 
 
 def test_a_pinned_record_is_never_suggested() -> None:
@@ -190,7 +200,7 @@ def test_a_plan_counts_each_record_once_and_shows_what_stays() -> None:
         record("c", "LIKES TEA", created_at=NOW - DAY, expires_at=NOW),
         record("d", "Uses SQLite"),
     ]
-    plan = plan_of(records, forgotten=["likes tea !"], retrievals={})
+    plan = plan_of(records, forgotten={"likes tea !": NOW - 2 * DAY}, retrievals={})
     plan = plan.unmark([handle("a")])
     assert [one.handle.provider_record_id for one in plan.marked] == ["b", "c"]
     assert (plan.tokens_before, plan.tokens_after, plan.tokens_saved) == (16, 8, 8)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import ClassVar
 
 import pytest
@@ -24,7 +25,7 @@ from memtui.contract import (
 from memtui.service import Caller, MemoryService, TargetView, open_service
 from memtui.store import bindings as table
 from tests.service.conftest import start
-from tests.service.fake import FakeAdapter
+from tests.service.fake import FakeAdapter, FakeConfig
 
 
 class BrokenAdapter(FakeAdapter):
@@ -344,6 +345,56 @@ async def test_a_provider_that_is_slow_to_open_holds_up_no_other(
     assert not waiting.done()
     release.set()
     await waiting
+
+
+async def test_what_a_provider_can_do_is_learnt_again_when_it_opens_with_another_config(
+    service: MemoryService, caller: Caller, scope: Scope
+) -> None:
+    [before] = await service.bindings(caller)
+    await service.update_binding(caller, "default", config={"restore": False})
+    await service.query(caller, QueryRequest(scope=scope, query="x"))
+    [after] = await service.bindings(caller)
+    assert (before.capabilities.restore, after.capabilities.restore) == (True, False)
+    assert after == before.model_copy(
+        update={
+            "config": {"restore": False},
+            "capabilities": before.capabilities.model_copy(update={"restore": False}),
+        }
+    )
+
+
+class SecretConfig(FakeConfig):
+    token_secret: str = "OURS"
+    other_secret: str | None = None
+
+
+async def test_the_secrets_of_a_config_are_there_without_blocking_the_loop(
+    service: MemoryService, caller: Caller, broken, scope: Scope, monkeypatch
+) -> None:
+    threads: dict[str, int] = {}
+
+    def get_password(_service: str, name: str) -> str:
+        threads[name] = threading.get_ident()
+        return f"the keyring's {name}"
+
+    async def open_plain(cls, context: BindingContext):
+        cls.opened.append(context)
+        return cls(context.model_copy(update={"config": {}}))
+
+    monkeypatch.setattr("keyring.get_password", get_password)
+    monkeypatch.setattr(BrokenAdapter, "config_model", SecretConfig)
+    monkeypatch.setattr(BrokenAdapter, "open", classmethod(open_plain))
+    monkeypatch.setenv("IN_THE_ENVIRONMENT", "plain")
+    await service.add_binding(caller, "b", "broken", {"other_secret": "THEIRS"})
+    secret = broken.opened[-1].secret
+    assert (secret("OURS"), secret("THEIRS")) == ("the keyring's OURS", "the keyring's THEIRS")
+    assert set(threads) == {"OURS", "THEIRS"}
+    assert threading.get_ident() not in threads.values()
+    assert secret("IN_THE_ENVIRONMENT") == "plain"
+    assert (await service.bindings(caller))[-1].config == {"other_secret": "THEIRS"}
+    for value in ("hunter2222", "AKIA" + "Q" * 16):
+        with pytest.raises(Invalid, match="holds a secret"):
+            await service.update_binding(caller, "b", config={"other_secret": value})
 
 
 async def test_a_read_only_company_opens_its_adapter_once(

@@ -135,6 +135,25 @@ async def test_a_provider_that_cannot_restore_links_the_new_id(
         await service.close()
 
 
+async def test_a_record_is_forgotten_under_the_id_it_came_back_under(
+    paths: Paths, settings: Settings, caller: Caller, note: WriteRequest, scope: Scope, fake
+) -> None:
+    service = await start(paths, settings, caller, restore=False, keeps_ids=False)
+    try:
+        old = (await service.write(caller, note)).handles[0]
+        await service.forget(caller, ForgetRequest(scope=scope, handles=(old,)))
+        new = (await service.undo(caller)).handles[0]
+        never = old.model_copy(update={"provider_record_id": "never"})
+        request = ForgetRequest(scope=scope, handles=(never, old, new))
+        answer = await service.forget(caller, request)
+        assert (answer.handles, answer.missing) == ((new,), (never,))
+        assert fake.records["acme/default"] == {}
+        with pytest.raises(NotFound):
+            await service.forget(caller, ForgetRequest(scope=scope, handles=(old,)))
+    finally:
+        await service.close()
+
+
 async def test_a_ghost_is_named(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, fake
 ) -> None:

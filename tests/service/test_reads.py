@@ -292,6 +292,32 @@ async def test_a_record_is_found_under_the_id_it_came_back_under(
         await service.close()
 
 
+async def test_the_history_of_a_record_goes_through_all_its_ids(
+    paths: Paths, settings: Settings, caller: Caller, note: WriteRequest, scope: Scope, fake
+) -> None:
+    service = await start(paths, settings, caller, restore=False, keeps_ids=False)
+    try:
+        ids = [(await service.write(caller, note)).handles[0]]
+        for _ in range(2):
+            await service.forget(caller, ForgetRequest(scope=scope, handles=(ids[-1],)))
+            ids.append((await service.undo(caller)).handles[0])
+        for asked in ids:
+            answer = await service.history(caller, asked.provider_record_id, scope)
+            assert answer.handle == ids[-1]
+            assert [
+                (change.operation.operation_type, change.before is None, change.after is None)
+                for change in answer.changes
+            ] == [
+                ("undo", True, False),
+                ("forget", False, True),
+                ("undo", True, False),
+                ("forget", False, True),
+                ("write", True, False),
+            ]
+    finally:
+        await service.close()
+
+
 async def test_provenance_says_who_wrote_and_who_read(
     service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
 ) -> None:

@@ -58,12 +58,35 @@ def append(database: Database, *drafts: OperationDraft) -> None:
 
 
 def read(
-    database: Database, company: str = "acme", chosen: Filter | None = None, **how: int | None
+    database: Database,
+    company: str = "acme",
+    chosen: Filter | None = None,
+    limit: int = 1000,
+    **how: int | None,
 ):
     with database.read() as connection:
-        return log.page(
-            connection, company, chosen or Filter(), limit=how.pop("limit", 1000), **how
-        )
+        return log.page(connection, company, chosen or Filter(), limit=limit, **how)
+
+
+def test_a_failure_of_the_driver_is_one_of_ours_and_leaves_nothing_behind(
+    database: Database,
+) -> None:
+    handle = OperationHandle(rank=1, provider_key="fake", provider_record_id="r")
+
+    def fail() -> None:
+        with database.write() as connection:
+            log.append(connection, draft(2))
+            connection.exec_driver_sql("DROP TABLE memory_operation_handles")
+            log.append(connection, draft(3, handles=(handle,)))
+
+    append(database, draft(1))
+    with pytest.raises(Unavailable, match="database failed"):
+        fail()
+    append(database, draft(4))
+    assert [operation.operation_id for operation in read(database).operations] == [
+        "acme-4",
+        "acme-1",
+    ]
 
 
 def test_each_company_counts_from_one_and_chains(database: Database) -> None:

@@ -93,17 +93,17 @@ def restore(store: FactStore, path: str, states: Mapping[str, FactState]) -> Non
     for name, state in states.items():
         if name in book.facts and state.lines:
             slots[book.facts[name].bullet.first] = state.lines[0]
-    content = "".join(slots)
-    absent = [(n, s) for n, s in states.items() if s.lines and n not in book.facts]
-    for _, state in sorted(absent, key=lambda item: item[1].first):
-        content = _put_back(content, state)
+    lines = facts.split_lines("".join(slots))
+    absent = [state for name, state in states.items() if state.lines and name not in book.facts]
+    for state in sorted(absent, key=lambda state: state.first):
+        _put_back(lines, state)
     for name, state in states.items():
         wanted = state.history
         if wanted is None:
             fact = book.facts.get(name)
             wanted = tuple(book.ledger.lines_of(name, without=fact.recorded if fact else None))
         book.ledger.set_lines(name, wanted)
-    store.save(book, content, drop_empty=not _was_there(book, states))
+    store.save(book, "".join(lines), drop_empty=not _was_there(book, states))
 
 
 def _was_there(book: Book, states: Mapping[str, FactState]) -> bool:
@@ -132,7 +132,8 @@ def _check(book: Book, name: str, state: FactState, conflict: Callable[..., Conf
 def _without(book: Book, slots: list[str], names: list[str]) -> None:
     """Remove facts, and what adding each of them had put around it if nothing uses it since."""
     gone = [book.facts[name] for name in names if name in book.facts]
-    left = [bullet for bullet in book.content.bullets if all(f.bullet is not bullet for f in gone)]
+    going = {id(fact.bullet) for fact in gone}
+    left = [bullet for bullet in book.content.bullets if id(bullet) not in going]
     order = {version.fact: i for i, version in enumerate(book.ledger.versions) if version}
     for fact in sorted(gone, key=lambda fact: -order.get(fact.name, 0)):
         bullet = fact.bullet
@@ -164,18 +165,17 @@ def _cut(slots: list[str], indexes: range, count: int, *, at_end: bool) -> None:
         count -= size
 
 
-def _put_back(content: str, state: FactState) -> str:
-    lines = facts.split_lines(content)
+def _put_back(lines: list[str], state: FactState) -> None:
     index = _place(lines, state)
     head, tail = "", ""
     if index is None:
-        index, head, tail = _new_place(content, state)
+        index, head, tail = _new_place("".join(lines), state)
     if index > 0 and not lines[index - 1].endswith("\n"):
         lines[index - 1] += "\n"
     body = "".join(state.lines)
     if index < len(lines) and not body.endswith("\n"):
         body += "\n"
-    return "".join([*lines[:index], head, body, tail, *lines[index:]])
+    lines[index:index] = facts.split_lines(f"{head}{body}{tail}")
 
 
 def _new_place(content: str, state: FactState) -> tuple[int, str, str]:
@@ -195,7 +195,8 @@ def _place(lines: list[str], state: FactState) -> int | None:
 
     def ahead(index: int) -> int:
         count = 0
-        for old, line in zip(reversed(state.before), reversed(lines[:index]), strict=False):
+        near = lines[max(0, index - len(state.before)) : index]
+        for old, line in zip(reversed(state.before), reversed(near), strict=False):
             if old.rstrip("\r\n") != line.rstrip("\r\n"):
                 break
             count += 1

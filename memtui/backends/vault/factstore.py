@@ -180,7 +180,10 @@ class FactStore:
 
     def entry(self, path: str, name: str) -> Entry | None:
         """Return a fact that holds; None if it does not. Raises `Invalid` for a broken file."""
-        book = self.load(path)
+        return self.entry_in(self.load(path), name)
+
+    def entry_in(self, book: Book, name: str) -> Entry | None:
+        """Return a fact that holds in a file that was read already."""
         fact = book.facts.get(name)
         return books.entry_of(book, fact) if fact else None
 

@@ -78,25 +78,30 @@ class Vault:
         entry = self._find(handle, scope)
         return self.record(entry) if entry else None
 
-    def _find(self, handle: RecordHandle, scope: Scope) -> Entry | None:
+    def _find(
+        self, handle: RecordHandle, scope: Scope, loaded: dict[str, books.Book] | None = None
+    ) -> Entry | None:
+        """Find a record; `loaded` keeps the facts files that a bulk call has read already."""
         self._check_company(scope)
         try:
-            entry = self._entry(handle)
+            entry = self._entry(handle, {} if loaded is None else loaded)
         except Invalid:
             return None
         if entry is None or not sees(scope, entry):
             return None
         return None if entry.expires is not None and entry.expires <= self._now() else entry
 
-    def _entry(self, handle: RecordHandle) -> Entry | None:
+    def _entry(self, handle: RecordHandle, loaded: dict[str, books.Book]) -> Entry | None:
         if handle.provider_key != KEY:
             return None
         path, name = split_id(handle.provider_record_id)
         if not self.folder.is_path(path):
             return None
-        if name is not None:
-            return self._facts.entry(path, name)
-        return self._notes.entry(path)
+        if name is None:
+            return self._notes.entry(path)
+        if path not in loaded:
+            loaded[path] = self._facts.load(path)
+        return self._facts.entry_in(loaded[path], name)
 
     def correct(self, request: CorrectRequest) -> str:
         """Change a record and return the path touched. Raises `NotFound` and `Conflict`."""
@@ -119,7 +124,7 @@ class Vault:
         return path
 
     def _raise_missing(self, request: CorrectRequest, path: str) -> None:
-        self._entry(request.handle)
+        self._entry(request.handle, {})
         if request.revision is not None:
             raise Conflict("The record was removed since you read it.", proposed=request.text)
         raise NotFound(f"There is no record {path[:200]!r} in this scope.")
@@ -129,9 +134,10 @@ class Vault:
         missing: list[RecordHandle] = []
         named: dict[str, list[str]] = defaultdict(list)
         paths: list[str] = []
+        loaded: dict[str, books.Book] = {}
         with self.folder.locked():
             for handle in dict.fromkeys(request.handles):
-                entry = self._find(handle, request.scope)
+                entry = self._find(handle, request.scope, loaded)
                 wanted = request.revisions.get(handle.provider_record_id)
                 if entry is None:
                     missing.append(handle)
@@ -183,7 +189,7 @@ class Vault:
         self, handle: RecordHandle, scope: Scope, loaded: dict[str, books.Book]
     ) -> Snapshot:
         path, name = split_id(handle.provider_record_id)
-        entry = self._find(handle, scope)
+        entry = self._find(handle, scope, loaded)
         record = self.record(entry) if entry else None
         if name is None:
             note = NoteState.take(self.folder, path) if record else None

@@ -75,6 +75,8 @@ class Ledger:
     """The version of each line; None where the line cannot be read."""
     problems: list[tuple[int, str]] = field(default_factory=list)
     """Line, counted from 1, and what is wrong with it."""
+    _index: dict[str, list[int]] | None = None
+    """The places of each fact's lines; None after a line was taken out."""
 
     @classmethod
     def parse(cls, content: str) -> Ledger:
@@ -105,7 +107,8 @@ class Ledger:
 
     def of(self, fact: str) -> list[Version]:
         """Return a fact's versions, oldest first."""
-        return [version for version in self.versions if version and version.fact == fact]
+        found = (self.versions[place] for place in self._places(fact))
+        return [version for version in found if version is not None]
 
     def lines_of(self, fact: str, *, without: Version | None = None) -> list[str]:
         """Return the exact lines of a fact, except that of one version."""
@@ -113,7 +116,12 @@ class Ledger:
         return [self.lines[i] for i in places if without is None or self.versions[i] is not without]
 
     def _places(self, fact: str) -> list[int]:
-        return [i for i, version in enumerate(self.versions) if version and version.fact == fact]
+        if self._index is None:
+            self._index = {}
+            for place, version in enumerate(self.versions):
+                if version is not None:
+                    self._index.setdefault(version.fact, []).append(place)
+        return self._index.get(fact, [])
 
     def append(self, version: Version) -> None:
         """Add a version as the last line."""
@@ -122,21 +130,24 @@ class Ledger:
     def _append_line(self, line: str, version: Version | None) -> None:
         if self.lines and not self.lines[-1].endswith("\n"):
             self.lines[-1] += "\n"
+        if self._index is not None and version is not None:
+            self._index.setdefault(version.fact, []).append(len(self.lines))
         self.lines.append(line)
         self.versions.append(version)
 
     def put(self, old: Version, new: Version) -> None:
         """Put `new` on the line of `old`."""
-        index = next(i for i, version in enumerate(self.versions) if version is old)
+        index = next(i for i in self._places(old.fact) if self.versions[i] is old)
         self.lines[index] = new.line()
         self.versions[index] = new
 
     def set_lines(self, fact: str, wanted: Sequence[str]) -> None:
         """Make `wanted` a fact's lines: in the places of its lines now, further ones at the end."""
-        places = self._places(fact)
+        places = list(self._places(fact))
         for index, line in zip(places, wanted, strict=False):
             self.lines[index], self.versions[index] = line, self._read(line)
         for index in reversed(places[len(wanted) :]):
             del self.lines[index], self.versions[index]
+            self._index = None
         for line in wanted[len(places) :]:
             self._append_line(line, self._read(line))

@@ -1,0 +1,286 @@
+"""How well facts serve (seed 004 §8), counted from the operation log and the undo journal.
+
+What is counted went through memtui: a fact that another program put into a store is not known
+here, and one that only expired was deleted by nobody and still counts as held. Operations that were
+sealed into the archive are no longer counted. Days are UTC.
+
+* *User* and *drive*: a subject and a project. A fact belongs to its project, else to its user.
+* *Active*: named by the scope of at least one successful operation in the window, whatever it did.
+* *Held*: a fact that was there at the end of the window.
+* *Saved*: written as a new fact; by the AI where the principal is an agent, else by a user.
+* *By hand*: by a principal that is no agent. A fact was deleted by hand within 7 days if it was
+  gone 7 days after it was saved (or is gone now, if that is sooner) and the last to touch it was
+  no agent; one that came back by an undo is not gone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from memtui.context import share_of_prompt
+from memtui.context.baseline import TARGET_SHARE
+from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime
+from memtui.service.answers import Caller
+from memtui.service.core import Core
+from memtui.service.membership import AGENT_PREFIX
+from memtui.service.owning import owner_of
+from memtui.store import metrics as store
+
+WINDOW = timedelta(days=30)
+"""What is looked at where nothing else was asked (seed 004 §8.1)."""
+SOON = timedelta(days=7)
+"""A fact deleted this soon should not have been saved (seed 004 §8.2)."""
+_MOST_DAYS = 366
+_EPOCH = date(1970, 1, 1)
+
+
+class FactDay(Model):
+    """One UTC day, for a chart."""
+
+    day: date
+    facts_added: int = 0
+    """Facts that came to be, brought back ones included."""
+    facts_deleted: int = 0
+    """Facts that were forgotten, or undone."""
+    saves_by_ai: int = 0
+    saves_by_user: int = 0
+    contexts: int = 0
+    """Contexts that were assembled, for a model or for a person."""
+    average_context_tokens: float | None = None
+    most_context_tokens: int | None = None
+
+
+class FactMetrics(Model):
+    """The metrics of a window. Shares are 0 to 1; None where there was nothing to divide by."""
+
+    since: UtcDatetime
+    """Inclusive."""
+    until: UtcDatetime
+    """Exclusive."""
+    active_users: int
+    active_users_with_facts: int
+    adoption: float | None
+    """The share of active users that hold at least one fact."""
+    adoption_target: float = 0.30
+    users_with_facts: int
+    facts_of_users: int
+    average_facts_per_user: float | None
+    """Over the users that hold any."""
+    facts_per_user_target: tuple[int, int] = (5, 15)
+    active_drives: int
+    facts_of_active_drives: int
+    average_facts_per_active_drive: float | None
+    """Over all active drives, those without facts included."""
+    facts_per_drive_target: tuple[int, int] = (3, 10)
+    facts_added: int
+    facts_deleted: int
+    facts_saved: int
+    saves_by_ai: int
+    saves_by_user: int
+    deleted_by_hand_within_7_days: int
+    """Of the facts saved in the window; the youngest may yet follow."""
+    share_deleted_by_hand: float | None
+    share_deleted_target: float = 0.20
+    """At most."""
+    contexts: int
+    contexts_delivered: int
+    """Those that a model got."""
+    contexts_over_budget: int
+    average_context_tokens: float | None
+    average_context_budget: float | None
+    most_context_tokens: int | None
+    min_share_of_prompt: float | None
+    """The average context's part of the largest prompt of seed 004 §11, and of the smallest."""
+    max_share_of_prompt: float | None
+    share_of_prompt_target: float = TARGET_SHARE
+    """At most."""
+    days: tuple[FactDay, ...]
+
+
+def fact_metrics(
+    core: Core,
+    caller: Caller,
+    since: datetime | None,
+    until: datetime | None,
+    *,
+    scope: Scope | None = None,
+) -> FactMetrics:
+    """Measure a window; `scope` narrows to one project, user or agent. Blocking.
+
+    Raises:
+        Invalid: the window ends before it begins.
+    """
+    end = until or core.clock()
+    start = since or end - WINDOW
+    if start > end:
+        raise Invalid("The window ends before it begins; give --until a later time than --since.")
+    ids = scope.model_dump(include={"project_id", "subject_id", "agent_id"}) if scope else {}
+    wanted = {name: value for name, value in ids.items() if value is not None}
+    chosen = Filter.model_validate({**wanted, "since": start, "until": end})
+    company_id = caller.company_id
+    with core.database.read() as database:
+        counts = _Counts(start, end)
+        counts.take(_matching(store.fact_steps(database, company_id, end), wanted), company_id)
+        users = store.active(database, company_id, chosen, "subject_id")
+        drives = store.active(database, company_id, chosen, "project_id")
+        contexts = store.contexts_by_day(database, company_id, chosen)
+    return FactMetrics(
+        since=start,
+        until=end,
+        **_held(counts, users, drives),
+        **counts.changes(),
+        **_context_figures(contexts),
+        days=_days(start, end, counts, contexts),
+    )
+
+
+@dataclass(slots=True)
+class _Counts:
+    """What the history of each fact adds up to."""
+
+    since: datetime
+    until: datetime
+    held: Counter[tuple[str, str]] = field(default_factory=Counter)
+    by_day: defaultdict[date, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    soon_deleted: int = 0
+
+    def take(self, steps: Iterable[Any], company_id: str) -> None:
+        for _, group in groupby(steps, key=lambda step: (step.binding_key, step.record_id)):
+            history = list(group)
+            self._take_record(history)
+            if history[-1].is_now:
+                self.held[_owner(history[-1], company_id)] += 1
+
+    def _take_record(self, history: Sequence[Any]) -> None:
+        saves = [place for place, step in enumerate(history) if _is_save(step)]
+        for place, after in zip(saves, [*saves[1:], len(history)], strict=True):
+            if self.since <= history[place].at:
+                self._count(history[place], _saver(history[place]))
+                self.soon_deleted += _soon_deleted_by_hand(history[place:after])
+        for step in history:
+            if self.since <= step.at and (change := _change(step)):
+                self._count(step, change)
+
+    def _count(self, step: Any, name: str) -> None:
+        self.by_day[step.at.astimezone(UTC).date()][name] += 1
+
+    def changes(self) -> dict[str, Any]:
+        total = sum(self.by_day.values(), Counter[str]())
+        saved = total["saves_by_ai"] + total["saves_by_user"]
+        return {
+            **{name: total[name] for name in _CHANGES},
+            "facts_saved": saved,
+            "deleted_by_hand_within_7_days": self.soon_deleted,
+            "share_deleted_by_hand": _share(self.soon_deleted, saved),
+        }
+
+
+_CHANGES = ("facts_added", "facts_deleted", "saves_by_ai", "saves_by_user")
+
+
+def _matching(steps: Iterable[Any], wanted: dict[str, str]) -> Iterable[Any]:
+    return (s for s in steps if all(getattr(s, name) == value for name, value in wanted.items()))
+
+
+def _owner(step: Any, company_id: str) -> tuple[str, str]:
+    ids = {name: getattr(step, name) for name in ("project_id", "subject_id", "agent_id")}
+    return owner_of(Scope(company_id=company_id, **ids))
+
+
+def _is_save(step: Any) -> bool:
+    return step.operation_type == OperationType.WRITE and _came(step)
+
+
+def _came(step: Any) -> bool:
+    return bool(step.is_now and not step.was)
+
+
+def _saver(step: Any) -> str:
+    return "saves_by_ai" if _by_ai(step) else "saves_by_user"
+
+
+def _by_ai(step: Any) -> bool:
+    return str(step.principal).startswith(AGENT_PREFIX)
+
+
+def _change(step: Any) -> str | None:
+    """Return what a step did to the number of facts; a correction only moves one."""
+    if step.operation_type == OperationType.CORRECT or step.was == step.is_now:
+        return None
+    return "facts_added" if _came(step) else "facts_deleted"
+
+
+def _soon_deleted_by_hand(life: Sequence[Any]) -> bool:
+    last = [step for step in life if step.at < life[0].at + SOON][-1]
+    is_deletion = not last.is_now and last.operation_type != OperationType.CORRECT
+    return is_deletion and not _by_ai(last)
+
+
+def _held(counts: _Counts, users: set[str], drives: set[str]) -> dict[str, Any]:
+    of_users = {who: n for (kind, who), n in counts.held.items() if kind == "subject_id"}
+    of_drives = {who: n for (kind, who), n in counts.held.items() if kind == "project_id"}
+    in_active = sum(of_drives.get(drive, 0) for drive in drives)
+    adopters = len(users & of_users.keys())
+    return {
+        "active_users": len(users),
+        "active_users_with_facts": adopters,
+        "adoption": _share(adopters, len(users)),
+        "users_with_facts": len(of_users),
+        "facts_of_users": sum(of_users.values()),
+        "average_facts_per_user": _share(sum(of_users.values()), len(of_users)),
+        "active_drives": len(drives),
+        "facts_of_active_drives": in_active,
+        "average_facts_per_active_drive": _share(in_active, len(drives)),
+    }
+
+
+def _context_figures(days: Sequence[Any]) -> dict[str, Any]:
+    count = sum(day.contexts for day in days)
+    average = _share(sum(day.tokens for day in days), count)
+    share = None if average is None else share_of_prompt(round(average))
+    return {
+        "contexts": count,
+        "contexts_delivered": sum(day.delivered for day in days),
+        "contexts_over_budget": sum(day.over_budget for day in days),
+        "average_context_tokens": average,
+        "average_context_budget": _share(sum(day.budget for day in days), count),
+        "most_context_tokens": max((day.most_tokens for day in days), default=None),
+        "min_share_of_prompt": share and share.min_share,
+        "max_share_of_prompt": share and share.max_share,
+    }
+
+
+def _days(
+    since: datetime, until: datetime, counts: _Counts, contexts: Sequence[Any]
+) -> tuple[FactDay, ...]:
+    """Return every day of the window; of a long one those from the first with anything on."""
+    by_day = {_EPOCH + timedelta(days=row.day): row for row in contexts}
+    first, last = since.astimezone(UTC).date(), (until - timedelta(microseconds=1)).date()
+    if (last - first).days > _MOST_DAYS:
+        first = min((*by_day, *counts.by_day), default=last)
+    return tuple(
+        _day(day, counts.by_day.get(day, Counter()), by_day.get(day))
+        for day in (first + timedelta(days=n) for n in range((last - first).days + 1))
+    )
+
+
+def _day(day: date, changes: Counter[str], contexts: Any | None) -> FactDay:
+    figures = {name: changes[name] for name in _CHANGES}
+    if contexts is None:
+        return FactDay(day=day, **figures)
+    return FactDay(
+        day=day,
+        **figures,
+        contexts=contexts.contexts,
+        average_context_tokens=_share(contexts.tokens, contexts.contexts),
+        most_context_tokens=contexts.most_tokens,
+    )
+
+
+def _share(part: float, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,231 @@
+"""The context over the real vault: the seed's bytes, its tokens, and what counts as read."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from memtui.config import Paths, Settings, load_settings
+from memtui.context import TokenCounter, assemble_memory_context
+from memtui.contract import (
+    Denied,
+    Invalid,
+    NotFound,
+    OperationType,
+    Scope,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.service import Caller, ContextAnswer, ContextRequest, MemoryService, open_service
+
+CALLER = Caller(company_id="local", principal="user:ana", door="test")
+SOURCE = SourceRef(kind="manual_note", company_id="local")
+ANA = Scope(company_id="local", subject_id="ana")
+APOLLO = Scope(company_id="local", project_id="apollo")
+CODING = Scope(company_id="local", agent_id="coding")
+BOTH = Scope(company_id="local", subject_id="ana", project_id="apollo")
+
+lines = st.text(
+    st.characters(blacklist_categories=["Cs", "Cc", "Zl", "Zp"]), min_size=1, max_size=60
+).filter(lambda text: text.strip(" \t") == text and text.strip())
+
+
+@pytest.fixture
+def settings(paths: Paths, database_url: str) -> Settings:
+    return load_settings(paths, principal="user:ana", database_url=database_url)
+
+
+@pytest.fixture
+async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryService]:
+    """The company `local` over a vault, on either database."""
+    opened = await open_service(paths, settings)
+    yield opened
+    await opened.close()
+
+
+async def write(service: MemoryService, text: str, scope: Scope, **fields: object) -> str:
+    given_ = {"scope": scope, "source": SOURCE, "content": text, "kind": "fact"}
+    request = WriteRequest.model_validate(given_ | fields)
+    return (await service.write(CALLER, request)).handles[0].provider_record_id
+
+
+def asked(scope: Scope, **fields: object) -> ContextRequest:
+    return ContextRequest.model_validate({"scope": scope, **fields})
+
+
+def put(paths: Paths, path: str, facts: list[str]) -> Path:
+    """Write a facts file by hand."""
+    file = paths.data / "bindings" / "local" / "default" / "vault" / path
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("# Facts\n\n" + "".join(f"- {fact}\n" for fact in facts), encoding="utf-8")
+    return file
+
+
+async def test_the_text_is_the_seeds(service: MemoryService) -> None:
+    for text in ("Senior engineer", "Prefers concise replies"):
+        await write(service, text, ANA)
+    await write(service, "Uses SQLite", APOLLO)
+    answer = await service.context(CALLER, asked(BOTH))
+    assert answer.text == (
+        "## About This User\n\n- Senior engineer\n- Prefers concise replies\n\n"
+        "## About This Workspace\n\n- Uses SQLite\n\n"
+    )
+    assert (await service.context(CALLER, asked(APOLLO))).text == (
+        "## About This Workspace\n\n- Uses SQLite\n\n"
+    )
+
+
+@pytest.mark.slow
+@examples(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    user=st.lists(lines, max_size=4, unique=True), drive=st.lists(lines, max_size=4, unique=True)
+)
+async def test_any_facts_are_assembled_byte_for_byte(
+    tmp_path_factory: pytest.TempPathFactory, user: list[str], drive: list[str]
+) -> None:
+    from memtui.config import find_paths
+
+    paths = find_paths(tmp_path_factory.mktemp("home"))
+    service = await open_service(paths, load_settings(paths))
+    held: dict[str, list[str]] = {"ana": [], "apollo": []}
+    try:
+        for texts, scope, name in ((user, ANA, "ana"), (drive, APOLLO, "apollo")):
+            for text in texts:
+                try:
+                    await write(service, text, scope)
+                except Invalid:
+                    continue  # no bullet of a facts file, such as "---"
+                held[name].append(text)
+        answer = await service.context(CALLER, asked(BOTH, model="gpt-4o"))
+    finally:
+        await service.close()
+    assert answer.text == assemble_memory_context(held["ana"], held["apollo"])
+    assert answer.tokens == TokenCounter("gpt-4o").tokens(answer.text)
+    assert answer.exact
+
+
+async def test_everything_is_accounted_for(service: MemoryService) -> None:
+    await write(service, "Prefers concise replies", ANA)
+    answer = await service.context(CALLER, asked(ANA, model="gpt-4o", budget=5))
+    counter = TokenCounter("gpt-4o")
+    (section,) = answer.sections
+    (fact,) = section.facts
+    assert (answer.tokens, answer.exact) == (counter.tokens(answer.text), True)
+    assert fact.tokens == counter.tokens("- Prefers concise replies\n")
+    assert (fact.created_by, fact.created_at is not None) == ("user:ana", True)
+    assert answer.over_budget
+    assert answer.price.cost_usd == Decimal("0.0000025") * answer.tokens
+    assert answer.price.per_1000_requests_usd == answer.price.cost_usd * 1000
+    assert answer.share.baseline.min_tokens == 6_700
+    assert answer.share.max_share == answer.tokens / (6_700 + answer.tokens)
+    unknown = await service.context(CALLER, asked(ANA, model="nobody-has-it"))
+    assert (unknown.price.cost_usd, unknown.exact) == (None, False)
+
+
+async def test_an_agent_gets_its_own_facts_and_no_other_projects(service: MemoryService) -> None:
+    zeus = Scope(company_id="local", project_id="zeus", agent_id="coding")
+    await write(service, "Learnt in zeus", zeus)
+    await write(service, "Runs the tests first", CODING)
+    await write(service, "Be brief.\nAsk once.", CODING, kind="guidance")
+    agent = await service.context(CALLER, asked(CODING))
+    assert agent.text == (
+        "## Facts\n\n- Runs the tests first\n\n## Guidance\n\nBe brief.\nAsk once.\n\n"
+    )
+    both = Scope(company_id="local", project_id="zeus", agent_id="coding")
+    titles = [
+        (section.title, [fact.text for fact in section.facts])
+        for section in (await service.context(CALLER, asked(both))).sections
+    ]
+    assert titles == [
+        ("About This Workspace", ["Learnt in zeus"]),
+        ("Facts", ["Runs the tests first"]),
+        ("Guidance", ["Be brief.\nAsk once."]),
+    ]
+
+
+async def test_a_projects_fact_about_a_user_is_there_once(service: MemoryService) -> None:
+    await write(service, "Ana reviews", BOTH)
+    answer = await service.context(CALLER, asked(BOTH))
+    assert answer.text == "## About This Workspace\n\n- Ana reviews\n\n"
+    assert (await service.context(CALLER, asked(ANA))).text == ""
+
+
+async def test_a_topic_brings_its_notes(service: MemoryService) -> None:
+    await write(service, "We deploy\nfrom release", APOLLO, kind="note", topic="deploy")
+    await write(service, "Another", APOLLO, kind="note", topic="style")
+    assert (await service.context(CALLER, asked(APOLLO))).text == ""
+    answer = await service.context(CALLER, asked(APOLLO, topic="deploy"))
+    assert answer.text == "## Topic\n\nWe deploy\nfrom release\n\n"
+
+
+async def test_delivered_contexts_count_as_reads_and_previews_do_not(
+    service: MemoryService,
+) -> None:
+    ids = [await write(service, f"Fact {number}", ANA) for number in range(3)]
+    await service.context(CALLER, asked(ANA))
+    assert await service.retrieval_stats(CALLER, "default", ids) == {}
+    for _ in range(2):
+        answer = await service.context(CALLER, asked(ANA, delivered=True))
+    stats = await service.retrieval_stats(CALLER, "default", ids)
+    assert [(stats[one].count, stats[one].last_rank) for one in ids] == [(2, 1), (2, 2), (2, 3)]
+    operation = await service.operation(CALLER, answer.operation_id)
+    assert operation.operation_type is OperationType.CONTEXT
+    assert operation.request["tokens"] == answer.tokens
+    assert operation.request["sections"] == {"user": answer.tokens}
+    assert operation.result_count == 3
+
+
+async def test_what_was_cut_was_not_read(service: MemoryService) -> None:
+    ids = [await write(service, f"Fact {number} " + "x" * 50, ANA) for number in range(3)]
+    answer = await service.context(CALLER, asked(ANA, delivered=True, max_characters=110))
+    assert len(answer.text) <= 110
+    assert [left.text for left in answer.left_out] == [f"Fact {n} " + "x" * 50 for n in (1, 2)]
+    assert set(await service.retrieval_stats(CALLER, "default", ids)) == {ids[0]}
+
+
+async def test_facts_are_read_from_the_binding_that_serves_each(service: MemoryService) -> None:
+    await service.add_binding(CALLER, "other", "facts", {})
+    await service.set_target(CALLER, "project", "apollo", "other")
+    there = await write(service, "Uses SQLite", APOLLO)
+    here = await write(service, "Likes tea", ANA)
+    answer = await service.context(CALLER, asked(BOTH, delivered=True))
+    assert answer.text == assemble_memory_context(["Likes tea"], ["Uses SQLite"])
+    assert set(await service.retrieval_stats(CALLER, "other", [there, here])) == {there}
+    assert set(await service.retrieval_stats(CALLER, "default", [there, here])) == {here}
+
+
+async def test_a_context_about_nobody_is_refused(service: MemoryService) -> None:
+    for scope, error in (
+        (Scope(company_id="local"), Invalid),
+        (Scope(company_id="acme", subject_id="ana"), Denied),
+    ):
+        with pytest.raises(error):
+            await service.context(CALLER, asked(scope))
+    with pytest.raises(NotFound):
+        await service.context(CALLER, asked(ANA, binding_key="none"))
+    page = await service.operations(CALLER, limit=3)
+    assert [operation.operation_type for operation in page.operations] == ["context"] * 3
+
+
+@pytest.mark.slow
+async def test_ten_thousand_facts(paths: Paths, settings: Settings) -> None:
+    facts = [f"Fact {number:05} of the many" for number in range(10_000)]
+    put(paths, "users/ana/facts.md", facts)
+    service = await open_service(paths, settings)
+    try:
+        answer: ContextAnswer = await service.context(CALLER, asked(ANA, delivered=True))
+    finally:
+        await service.close()
+    assert sorted(answer.text.split("\n")) == sorted(
+        assemble_memory_context(facts, None).split("\n")
+    )
+    assert len(answer.sections[0].facts) == 10_000
+    assert answer.over_budget

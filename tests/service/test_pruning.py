@@ -1,0 +1,299 @@
+"""Plans over real providers: what the log knows counts, and undo leaves nothing changed."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from memtui.config import Paths, Settings, load_settings
+from memtui.contract import (
+    BrowseRequest,
+    Conflict,
+    CorrectRequest,
+    Filter,
+    ForgetRequest,
+    OperationType,
+    RecordHandle,
+    Scope,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.pruning import PruneRules, Reason
+from memtui.service import (
+    Caller,
+    ContextRequest,
+    MemoryService,
+    MutationAnswer,
+    PruneAnswer,
+    PruneRequest,
+    open_service,
+)
+
+CALLER = Caller(company_id="local", principal="user:ana", door="test")
+AGENT = Caller(company_id="local", principal="agent:coding", door="test")
+SOURCE = SourceRef(kind="manual_note", company_id="local")
+ANA = Scope(company_id="local", subject_id="ana")
+APOLLO = Scope(company_id="local", project_id="apollo")
+START = datetime(2026, 5, 1, 12, tzinfo=UTC)
+LOGGED = {
+    "memory_operations", "memory_usage", "memory_operation_handles", "memory_undo_journal",
+    "memory_log_heads", "memory_handle_links",
+}  # fmt: skip
+
+
+class Clock:
+    """A second later at every look."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(seconds=1)
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def settings(paths: Paths, database_url: str) -> Settings:
+    return load_settings(paths, database_url=database_url)
+
+
+@pytest.fixture
+async def service(paths: Paths, settings: Settings, clock: Clock) -> AsyncIterator[MemoryService]:
+    opened = await open_service(paths, settings, clock=clock)
+    yield opened
+    await opened.close()
+
+
+async def write(
+    service: MemoryService, text: str, scope: Scope = ANA, **fields: Any
+) -> RecordHandle:
+    given = {"scope": scope, "source": SOURCE, "content": text, "kind": "fact"}
+    return (await service.write(CALLER, WriteRequest.model_validate(given | fields))).handles[0]
+
+
+async def plan(service: MemoryService, scope: Scope = ANA, **fields: Any) -> PruneAnswer:
+    return await service.prune_plan(CALLER, PruneRequest.model_validate({"scope": scope, **fields}))
+
+
+async def apply(service: MemoryService, answer: PruneAnswer, scope: Scope = ANA) -> MutationAnswer:
+    marked = answer.plan.marked
+    request = ForgetRequest(
+        scope=scope,
+        handles=tuple(record.handle for record in marked),
+        revisions={r.handle.provider_record_id: r.revision for r in marked if r.revision},
+        binding_key=answer.binding_key,
+    )
+    return await service.forget(CALLER, request)
+
+
+def reasons(answer: PruneAnswer) -> set[tuple[str, str]]:
+    return {(one.record.text, one.reason.value) for one in answer.plan.candidates}
+
+
+async def texts(service: MemoryService, scope: Scope = ANA) -> set[str]:
+    page = await service.browse(CALLER, BrowseRequest(scope=scope, filter=Filter(kind="fact")))
+    return {record.text for record in page.records}
+
+
+def files_of(paths: Paths) -> dict[str, bytes]:
+    vault = paths.data / "bindings" / "local" / "default" / "vault"
+    return {
+        path.relative_to(vault).as_posix(): path.read_bytes()
+        for path in vault.rglob("*")
+        if path.is_file() and not path.name.startswith(".")
+    }
+
+
+def tables_of(paths: Paths, url: str) -> dict[str, list[str]]:
+    """Every row of the control plane's tables but the log's, as text."""
+    if url:
+        with psycopg.connect(url) as database:
+            names = database.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+            ).fetchall()
+            return {
+                name: sorted(repr(row) for row in database.execute(f'SELECT * FROM "{name}"'))
+                for (name,) in names
+                if name not in LOGGED
+            }
+    return sqlite_tables(paths.database)
+
+
+def sqlite_tables(path: Path) -> dict[str, list[str]]:
+    database = sqlite3.connect(path)
+    try:
+        names = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return {
+            name: sorted(repr(row) for row in database.execute(f'SELECT * FROM "{name}"'))
+            for (name,) in names
+            if name not in LOGGED
+        }
+    finally:
+        database.close()
+
+
+async def some_facts(service: MemoryService, scope: Scope = ANA, **fields: Any) -> None:
+    for text in ("Likes green tea", "likes green tea.", "Uses SQLite", "Green tea likes"):
+        await write(service, text, scope, **fields)
+    await write(service, "LIKES GREEN TEA", scope, pinned=True, **fields)
+
+
+@pytest.mark.parametrize("provider", ["vault", "facts"])
+async def test_plan_apply_undo_leaves_no_byte_changed(
+    service: MemoryService, paths: Paths, settings: Settings, provider: str
+) -> None:
+    if provider == "facts":
+        await service.add_binding(CALLER, "tables", "facts", {})
+        await service.set_target(CALLER, "company", "local", "tables")
+    await some_facts(service, topic="Taste")
+    await write(service, "Uses SQLite", APOLLO)
+    tables_file = paths.data / "bindings" / "local" / "tables" / "facts.sqlite3"
+
+    def state() -> tuple[Any, ...]:
+        held = sqlite_tables(tables_file) if provider == "facts" else {}
+        return files_of(paths), tables_of(paths, settings.database_url), held
+
+    before = state()
+    answer = await plan(service)
+    assert state() == before
+    applied = await apply(service, answer)
+    assert state() != before
+    assert await texts(service) == {"LIKES GREEN TEA", "Uses SQLite"}
+    assert len(applied.handles) == 3
+    undone = await service.undo(CALLER, applied.operation_id)
+    assert state() == before
+    await service.undo(CALLER, undone.operation_id)
+    assert await texts(service) == {"LIKES GREEN TEA", "Uses SQLite"}
+    await service.undo(CALLER)
+    assert state() == before
+
+
+async def test_applying_is_one_operation_that_carries_revisions(service: MemoryService) -> None:
+    await some_facts(service)
+    answer = await plan(service)
+    victim = answer.plan.marked[0]
+    await service.correct(
+        CALLER, CorrectRequest(scope=ANA, handle=victim.handle, text="Likes coffee now")
+    )
+    with pytest.raises(Conflict):
+        await apply(service, answer)
+    assert len(await texts(service)) == 5
+    applied = await apply(service, await plan(service))
+    log = await service.operations(CALLER, Filter(operation_type=OperationType.FORGET))
+    assert [operation.status for operation in log.operations] == ["ok", "conflict"]
+    assert log.operations[0].operation_id == applied.operation_id
+
+
+async def test_a_plan_is_an_operation_and_reads_nothing(service: MemoryService) -> None:
+    handle = await write(service, "Uses SQLite")
+    answer = await plan(service)
+    operation = await service.operation(CALLER, answer.operation_id)
+    assert (operation.operation_type, operation.request["for"]) == (OperationType.BROWSE, "prune")
+    stats = await service.retrieval_stats(CALLER, "default", [handle.provider_record_id])
+    assert stats == {}
+
+
+async def test_what_survived_is_not_taken_for_what_was_deleted(service: MemoryService) -> None:
+    await some_facts(service)
+    await apply(service, await plan(service))
+    again = await plan(service)
+    assert again.plan.marked == ()
+    assert Reason.FORGOTTEN_BEFORE.value not in {reason for _, reason in reasons(again)}
+
+
+async def test_what_an_undo_brought_back_was_not_deleted(service: MemoryService) -> None:
+    handles = tuple([await write(service, text) for text in ("Likes tea", "Uses SQLite")])
+    await service.forget(CALLER, ForgetRequest(scope=ANA, handles=handles))
+    await service.undo(CALLER)
+    assert (await plan(service)).plan.marked == ()
+
+
+async def test_what_an_agent_says_again_after_a_person_deleted_it(service: MemoryService) -> None:
+    handle = await write(service, "Likes tea")
+    await service.forget(CALLER, ForgetRequest(scope=ANA, handles=(handle,)))
+    await write(service, "likes TEA")
+    assert ("likes TEA", "forgotten_before") in reasons(await plan(service))
+    handle = await write(service, "Uses SQLite", APOLLO)
+    await service.forget(AGENT, ForgetRequest(scope=APOLLO, handles=(handle,)))
+    await write(service, "Uses SQLite", APOLLO)
+    assert reasons(await plan(service, APOLLO)) == {("Uses SQLite", "never_read")}
+
+
+async def test_only_delivered_contexts_make_a_fact_read(
+    service: MemoryService, clock: Clock
+) -> None:
+    await write(service, "Uses SQLite")
+    await service.context(CALLER, ContextRequest(scope=ANA))
+    assert reasons(await plan(service)) == {("Uses SQLite", "never_read")}
+    await service.context(CALLER, ContextRequest(scope=ANA, delivered=True))
+    assert reasons(await plan(service)) == set()
+    clock.now += timedelta(days=31)
+    assert reasons(await plan(service)) == {("Uses SQLite", "stale")}
+    assert reasons(await plan(service, rules=PruneRules(stale_days=40))) == set()
+
+
+async def test_a_newer_value_contradicts_and_pins_are_kept(service: MemoryService) -> None:
+    await write(service, "deploy: main", APOLLO)
+    await write(service, "deploy: release", APOLLO)
+    answer = await plan(service, APOLLO)
+    assert ("deploy: main", "contradicted") in reasons(answer)
+    assert [record.text for record in answer.plan.marked] == ["deploy: main"]
+    for record in answer.plan.marked:
+        await service.correct(
+            CALLER, CorrectRequest(scope=APOLLO, handle=record.handle, pinned=True)
+        )
+    assert (await plan(service, APOLLO)).plan.marked == ()
+
+
+async def test_only_the_scopes_own_records_are_looked_through(service: MemoryService) -> None:
+    both = Scope(company_id="local", subject_id="ana", project_id="apollo")
+    await write(service, "Ana reviews", both)
+    await write(service, "ana reviews.", both)
+    await write(service, "Ana reviews", Scope(company_id="local"))
+    assert reasons(await plan(service, ANA)) == set()
+    drive = await plan(service, APOLLO)
+    assert {item.record.scope.project_id for item in drive.plan.items} == {"apollo"}
+    assert len(drive.plan.marked) == 1
+    everything = await plan(service, Scope(company_id="local"))
+    assert len(everything.plan.items) == 3
+
+
+async def test_other_kinds_are_looked_through_where_asked(service: MemoryService) -> None:
+    for title in ("One", "Two"):
+        await write(service, "The same note", APOLLO, kind="note", title=title)
+    assert (await plan(service, APOLLO)).plan.items == ()
+    answer = await plan(service, APOLLO, kind=None)
+    assert len(answer.plan.marked) == 1
+
+
+@pytest.mark.slow
+async def test_hundreds_of_facts_are_pruned_and_brought_back(
+    paths: Paths, settings: Settings
+) -> None:
+    file = paths.data / "bindings" / "local" / "default" / "vault" / "users/ana/facts.md"
+    file.parent.mkdir(parents=True)
+    lines = [f"- Uses server {number // 2} for {number // 2}{'.' * (number % 2)}\n"
+             for number in range(200)]  # fmt: skip
+    file.write_text("# Facts\n\n" + "".join(lines))
+    service = await open_service(paths, settings)
+    try:
+        answer = await plan(service)
+        assert len(answer.plan.marked) == 100
+        before = files_of(paths)
+        applied = await apply(service, answer)
+        assert file.read_text().count("\n- ") == 100
+        await service.undo(CALLER, applied.operation_id)
+        assert files_of(paths) == before
+    finally:
+        await service.close()
