@@ -1,0 +1,138 @@
+"""The facts-http provider over this server: two machines' services that speak the endpoints."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from memtui.backends.facts_http import FactsHttpAdapter
+from memtui.config import find_paths, load_settings
+from memtui.contract import (
+    Adapter,
+    BrowseRequest,
+    Conflict,
+    CorrectRequest,
+    Denied,
+    Filter,
+    ForgetRequest,
+    Invalid,
+    OperationType,
+    Scope,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.service import Caller, MemoryService, open_service
+from tests.backends.facts_http import test_facts_http_conformance as conformance
+from tests.doors.http.conftest import DRIVE
+
+ANA = Scope(company_id="local", subject_id="ana")
+APOLLO = Scope(company_id="local", project_id=DRIVE)
+SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+
+
+@pytest.mark.slow
+class TestConformance(conformance.TestFactsHttp):
+    """Every check that a provider must pass, asked through the wire."""
+
+    @pytest.fixture(autouse=True)
+    async def _server(self, memories: MemoryService, caller: Caller, url: str) -> None:
+        self._url = url
+        self._token = (await memories.add_token(caller, "contract", "user:ana")).token
+
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        context = self.context(
+            tmp_path, url=self._url, token_secret="T", subject_id="ana", drives=["apollo", "gemini"]
+        )
+        return await FactsHttpAdapter.open(
+            context.model_copy(update={"secret": {"T": self._token}.get})
+        )
+
+
+@pytest.fixture
+async def client_service(
+    tmp_path: Path,
+    memories: MemoryService,
+    caller: Caller,
+    url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> AsyncIterator[MemoryService]:
+    """Another home, whose company is bound to the server."""
+    made = await memories.add_token(caller, "other machine", "user:ana")
+    monkeypatch.setenv("TOK", made.token)
+    paths = find_paths(tmp_path / "other")
+    service = await open_service(paths, load_settings(paths, principal="user:ana"))
+    config = {"url": url, "token_secret": "TOK", "subject_id": "ana", "drives": [DRIVE]}
+    await service.add_binding(caller, "hosted", "facts-http", config)
+    await service.set_target(caller, "company", "local", "hosted")
+    yield service
+    await service.close()
+
+
+async def texts(service: MemoryService, caller: Caller, scope: Scope) -> list[str]:
+    page = await service.browse(caller, BrowseRequest(scope=scope, filter=Filter(kind="fact")))
+    return sorted(record.text for record in page.records)
+
+
+def fact(text: str, scope: Scope) -> WriteRequest:
+    return WriteRequest(scope=scope, source=SOURCE, content=text, kind="fact")
+
+
+async def test_write_browse_correct_forget_undo(
+    client_service: MemoryService, memories: MemoryService, caller: Caller
+) -> None:
+    wrote = [
+        await client_service.write(caller, fact("Likes tea. 日本語", ANA)),
+        await client_service.write(caller, fact("Uses Go: always.", APOLLO)),
+    ]
+    for service in (client_service, memories):
+        assert await texts(service, caller, ANA) == ["Likes tea. 日本語"]
+        assert await texts(service, caller, APOLLO) == ["Uses Go: always."]
+    old = wrote[1].records[0]
+    change = CorrectRequest(
+        scope=APOLLO, handle=old.handle, text="Uses Rust.", revision=old.revision
+    )
+    corrected = await client_service.correct(caller, change)
+    assert await texts(memories, caller, APOLLO) == ["Uses Rust."]
+    handles = (wrote[0].handles[0], corrected.handles[0])
+    both = ANA.model_copy(update={"project_id": DRIVE})
+    forgot = await client_service.forget(caller, ForgetRequest(scope=both, handles=handles))
+    assert (len(forgot.handles), forgot.ghosts) == (2, ())
+    assert await texts(memories, caller, ANA) == await texts(memories, caller, APOLLO) == []
+    await client_service.undo(caller)
+    assert await texts(memories, caller, ANA) == ["Likes tea. 日本語"]
+    assert await texts(memories, caller, APOLLO) == ["Uses Rust."]
+
+
+async def test_each_call_is_an_operation_on_both_sides(
+    client_service: MemoryService, memories: MemoryService, caller: Caller
+) -> None:
+    await client_service.write(caller, fact("Once.", APOLLO))
+    for service, door in ((client_service, "test"), (memories, "http")):
+        chosen = Filter(operation_type=OperationType.WRITE)
+        (operation,) = (await service.operations(caller, chosen)).operations
+        assert (operation.principal, operation.door) == ("user:ana", door)
+        assert operation.request["content"] == "Once."
+
+
+async def test_refusals_come_through_as_they_were_meant(
+    client_service: MemoryService, memories: MemoryService, caller: Caller
+) -> None:
+    wrote = await client_service.write(caller, fact("Once.", APOLLO))
+    record = wrote.records[0]
+    stale = ForgetRequest(
+        scope=APOLLO,
+        handles=(record.handle,),
+        revisions={record.handle.provider_record_id: "another"},
+    )
+    with pytest.raises(Conflict):
+        await client_service.forget(caller, stale)
+    with pytest.raises(Invalid, match="200"):
+        await client_service.write(
+            caller.model_copy(update={"principal": "user:ana"}), fact("x" * 201, APOLLO)
+        )
+    await memories.remove_token(caller, "other machine")
+    with pytest.raises(Denied, match="token"):
+        await texts(client_service, caller, ANA)
