@@ -52,7 +52,7 @@ async def forget(
     """
     from memtui.contract import ForgetRequest, Invalid
 
-    ids = _ids(record_ids)
+    ids = ids_of(record_ids)
     if revision is not None and len(ids) != 1:
         raise Invalid("--revision goes with exactly one record id.")
     chosen = scope.scope(session)
@@ -71,7 +71,7 @@ async def forget(
     )
     answer = await session.service.forget(session.caller, request)
     session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
-    _tell_forgotten(session, answer)
+    tell_forgotten(session, answer)
     return 1 if answer.missing or answer.ghosts else 0
 
 
@@ -170,7 +170,8 @@ async def _dry_run(session: Session, ids: Sequence[str], scope: Scope, binding: 
     return 1 if missing else 0
 
 
-def _tell_forgotten(session: Session, answer: MutationAnswer) -> None:
+def tell_forgotten(session: Session, answer: MutationAnswer) -> None:
+    """Tell a person what is gone, what was not there, and how it comes back."""
     if session.out.as_json:
         return
     _say_each(session, answer.missing, "There was no record {}.")
@@ -188,7 +189,12 @@ def _say_each(session: Session, handles: Sequence[RecordHandle], sentence: str) 
         session.out.say(sentence.format(handle.provider_record_id))
 
 
-def _ids(given: Sequence[str]) -> list[str]:
+def ids_of(given: Sequence[str]) -> list[str]:
+    """Return the record ids that were given, each once; `-` reads them from stdin.
+
+    Raises:
+        Invalid: there is none.
+    """
     from memtui.contract import Invalid
 
     ids: list[str] = []

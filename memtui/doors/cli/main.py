@@ -67,6 +67,13 @@ def build_app() -> typer.Typer:
     add(app, "browse", "records:browse", "List what a binding stores, one page at a time.")
     add(app, "history", "records:history", "Show how a record came to be, newest first.")
     add(app, "undo", "forget:undo", "Take a change back.")
+    add(
+        app,
+        "context",
+        "context:context",
+        "Show what a model is told before a run, and its tokens and price.",
+    )
+    _add_facts(group(app, "facts", "What every prompt is told, one line each."))
     _add_bindings(group(app, "bindings", "Which memory serves whom."))
     log = group(app, "ops", "The operation log.")
     add(log, "list", "ops:list_operations", "List operations, newest first.")
@@ -75,9 +82,91 @@ def build_app() -> typer.Typer:
     owners = group(app, "companies", "Whose memory this is.")
     add(owners, "list", "companies:list_companies", "List the companies of this home.")
     add(owners, "add", "companies:add_company", "Add a company.")
+    people = group(app, "members", "Who may see, add and delete what.")
+    add(people, "list", "members:list_members", "List the company's members and their roles.")
+    add(
+        people,
+        "add",
+        "members:add_member",
+        "Give a person a role.",
+    )
+    add(people, "remove", "members:remove_member", "Take a person's role away.")
+    keys = group(app, "tokens", "What programs prove with who they are.")
+    add(
+        keys,
+        "list",
+        "tokens:list_tokens",
+        "List the company's bearer tokens.",
+    )
+    add(
+        keys,
+        "add",
+        "tokens:add_token",
+        "Make a bearer token and print it, this once.",
+    )
+    add(keys, "remove", "tokens:remove_token", "Revoke a bearer token.")
+    add(
+        app,
+        "stats",
+        "stats:stats",
+        "Show how facts are used, and by whom.",
+    )
+    add(
+        app,
+        "migrate",
+        "migrate:migrate",
+        "Move a binding's records into another, or prove that nothing was lost.",
+    )
+    add(app, "cutover", "migrate:cutover", "Let DST serve what SRC serves, or give it back.")
     add(app, "doctor", "doctor:doctor", "Check that everything works, and say what to do.")
+    add(app, "serve", "serve:serve", "Answer other programs over HTTP, with a token each.")
     add(app, "demo", "demo:demo", "Make a sample company, the same every time, and open it.")
     return app
+
+
+def _add_facts(facts: typer.Typer) -> None:
+    add(
+        facts,
+        "list",
+        "facts:list_facts",
+        "List facts: who added them, when, and what each costs.",
+    )
+    add(facts, "add", "facts:add_fact", "Add a fact and print its id.")
+    add(facts, "edit", "facts:edit_fact", "Change a fact's text.")
+    add(facts, "delete", "facts:delete_facts", "Delete facts; undo brings them back.")
+    add(
+        facts,
+        "clear",
+        "facts_change:clear_facts",
+        "Delete all facts of one user, project or agent.",
+    )
+    add(
+        facts,
+        "merge",
+        "facts_change:merge_facts",
+        "Keep one of several facts that say the same.",
+    )
+    add(
+        facts,
+        "pin",
+        "facts_change:pin_facts",
+        "Pin facts.",
+    )
+    add(facts, "unpin", "facts_change:unpin_facts", "Take the pin off facts.")
+    add(facts, "expire", "facts_change:expire_fact", "Let a fact expire.")
+    add(facts, "export", "facts_files:export_facts", "Write facts to a new file or to stdout.")
+    add(
+        facts,
+        "import",
+        "facts_files:import_facts",
+        "Add the facts of a file.",
+    )
+    add(
+        facts,
+        "prune",
+        "prune:prune_facts",
+        "Show which facts could go, and why; --apply lets them go.",
+    )
 
 
 def _add_bindings(served: typer.Typer) -> None:

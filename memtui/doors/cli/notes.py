@@ -59,7 +59,7 @@ async def note(
         WriteRequest,
         scope=scope.scope(session),
         source=source.reference(session),
-        content=_read_stdin() if text == "-" else text,
+        content=read_stdin() if text == "-" else text,
         binding_key=scope.binding,
         mode=WriteMode(mode),
         metadata=json_object(metadata, "--metadata"),
@@ -75,7 +75,7 @@ async def note(
     answer = await session.service.write(session.caller, request)
     session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
     if not session.out.as_json:
-        _tell_written(session, answer)
+        tell_written(session, answer)
 
 
 async def correct(
@@ -118,7 +118,7 @@ async def correct(
         scope=chosen,
         handle=await session.handle(record_id, chosen, scope.binding),
         binding_key=scope.binding,
-        text=_read_stdin() if text == "-" else text,
+        text=read_stdin() if text == "-" else text,
         revision=revision,
         pinned=pin,
         topic=topic,
@@ -127,7 +127,7 @@ async def correct(
     )
     if editor:
         return await _correct_in_editor(session, request)
-    _tell_corrected(session, await session.service.correct(session.caller, request))
+    tell_corrected(session, await session.service.correct(session.caller, request))
     return 0
 
 
@@ -148,11 +148,12 @@ async def _correct_in_editor(session: Session, request: CorrectRequest) -> int:
         changed = request.model_copy(
             update={"text": edited, "revision": request.revision or record.revision}
         )
-        _tell_corrected(session, await session.service.correct(session.caller, changed))
+        tell_corrected(session, await session.service.correct(session.caller, changed))
     return 0
 
 
-def _tell_written(session: Session, answer: MutationAnswer) -> None:
+def tell_written(session: Session, answer: MutationAnswer) -> None:
+    """Tell a person where a record is stored, and why there."""
     if not answer.handles:
         session.out.say(f"{answer.binding_key} took it and stores it on its own time.")
     _tell_redacted(session, answer)
@@ -162,7 +163,8 @@ def _tell_written(session: Session, answer: MutationAnswer) -> None:
     )
 
 
-def _tell_corrected(session: Session, answer: MutationAnswer) -> None:
+def tell_corrected(session: Session, answer: MutationAnswer) -> None:
+    """Print a correction's answer, and how it is taken back."""
     session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
     if not session.out.as_json:
         _tell_redacted(session, answer)
@@ -174,7 +176,12 @@ def _tell_redacted(session: Session, answer: MutationAnswer) -> None:
         session.out.say(f"Taken out before it was stored: {', '.join(answer.redacted)}.")
 
 
-def _read_stdin() -> str:
+def read_stdin() -> str:
+    """Return all of stdin.
+
+    Raises:
+        Invalid: it is not UTF-8.
+    """
     from memtui.contract import Invalid
 
     try:

@@ -37,6 +37,7 @@ OperationTypeName = Literal[
     "explain",
     "profile",
     "sync",
+    "context",
     "namespaces",
     "undo",
     "configure",

@@ -151,7 +151,7 @@ def choose_company(companies: list[CompanyView], wanted: str) -> CompanyView:
     raise Invalid(f"There is no company {wanted}; the companies are {known}.")
 
 
-def build(model: type[ModelT], **values: Any) -> ModelT:
+def build(model: type[ModelT], /, **values: Any) -> ModelT:
     """Make a request; a value that does not fit becomes one sentence.
 
     Raises:

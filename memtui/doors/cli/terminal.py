@@ -20,8 +20,8 @@ def open_app(invocation: Invocation) -> int:
 
 
 def require_terminal() -> None:
-    """Raise `Invalid` unless stdin and stdout are a terminal."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    """Raise `Invalid` unless input, output and errors are a terminal: it paints on stderr."""
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         from memtui.contract import Invalid
 
         raise Invalid("The terminal app needs a terminal; give a command, or see memtui --help.")

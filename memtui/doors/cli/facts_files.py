@@ -1,0 +1,228 @@
+"""`facts export` and `import`: to a file and back, once or ten times with the same result."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from memtui.doors.cli.fact_scope import FACT, FactScope, facts_of
+from memtui.doors.cli.output import Line as Shown
+from memtui.doors.cli.output import jsonable
+from memtui.doors.cli.session import Session, build
+
+if TYPE_CHECKING:
+    from memtui.contract import Scope
+    from memtui.doors.cli.facts_text import FileFact, Line
+
+FormatName = Literal["jsonl", "md"]
+
+
+async def export_facts(
+    session: Session,
+    scope: FactScope,
+    *,
+    to: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A new file, .jsonl or .md; stdout if left out."),
+    ] = None,
+    form: Annotated[
+        FormatName | None, typer.Option("--format", help="On stdout; a file's name tells its own.")
+    ] = None,
+) -> None:
+    """Write facts to a new file or to stdout.
+
+    JSON Lines keeps everything; markdown keeps the text and the topic.
+    """
+    from memtui.doors.cli.facts_text import JSONL, format_of, written
+
+    chosen = form or (format_of(to.name) if to else JSONL)
+    records = await facts_of(session, scope.scope(session), scope.binding)
+    if to is None and session.out.as_json:
+        session.out.document({"facts": jsonable(records), "count": len(records)})
+        return
+    content = written(records, chosen)
+    if to is None:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(_encoded(content))
+        sys.stdout.buffer.flush()
+        return
+    _write_new(to, _encoded(content))
+    session.out.answer({"path": str(to), "count": len(records)}, lambda: [str(to)])
+
+
+async def import_facts(
+    session: Session,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl or .md file.")],
+    scope: FactScope,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be added, and change nothing.")
+    ] = False,
+) -> int:
+    """Add the facts of a file.
+
+    A text that is there already is skipped, so that the same file can be imported again. Exit 1 if
+    a line was refused; what was added is said line by line.
+    """
+    from memtui.contract import MemtuiError
+    from memtui.doors.cli.facts_text import format_of, parsed
+
+    chosen, _ = scope.named(session)
+    lines = parsed(_read(file), format_of(file.name))
+    held = {record.text for record in await facts_of(session, chosen, scope.binding)}
+    report = _sort(lines, held, session)
+    if not dry_run:
+        wanted, report.added = report.added, []
+        try:
+            for line, fact in wanted:
+                await _add(session, chosen, scope.binding, line, fact=fact, report=report)
+        except MemtuiError:
+            session.out.say(
+                f"It stopped at line {line.number}, with {len(report.added)} of {len(wanted)} "
+                "added; importing the file again goes on from there."
+            )
+            raise
+    session.out.answer(report.document(dry_run=dry_run), lambda: report.lines(dry_run=dry_run))
+    return 1 if report.refused else 0
+
+
+@dataclass(slots=True)
+class _Report:
+    """What became of each line, in order."""
+
+    added: list[tuple[Line, FileFact]] = field(default_factory=list)
+    skipped: list[tuple[Line, str]] = field(default_factory=list)
+    refused: list[tuple[Line, str]] = field(default_factory=list)
+    operation_ids: list[str] = field(default_factory=list)
+
+    def document(self, *, dry_run: bool) -> dict[str, Any]:
+        return {
+            "dry_run": dry_run,
+            "added": [{"line": line.number, "text": fact.text} for line, fact in self.added],
+            "skipped": [_told(line, why) for line, why in self.skipped],
+            "refused": [_told(line, why) for line, why in self.refused],
+            "operation_ids": self.operation_ids,
+        }
+
+    def lines(self, *, dry_run: bool) -> Iterator[Shown]:
+        for line, fact in self.added:
+            yield f"{line.number}: {'would be added' if dry_run else 'added'}: {fact.text}"
+        for word, entries in (("skipped", self.skipped), ("refused", self.refused)):
+            for line, why in entries:
+                yield f"{line.number}: {word}: {why}"
+        skipped, refused = len(self.skipped), len(self.refused)
+        yield f"{len(self.added):,} added, {skipped:,} skipped, {refused:,} refused"
+
+
+def _told(line: Line, why: str) -> dict[str, Any]:
+    return {"line": line.number, "text": line.fact.text if line.fact else None, "why": why}
+
+
+def _sort(lines: Sequence[Line], held: set[str], session: Session) -> _Report:
+    """Say what is to become of each line, by the limits that the service keeps."""
+    from memtui.contract import Invalid
+    from memtui.service.facts import FactLimits, check_text
+    from memtui.service.redaction import redact
+
+    limits = FactLimits(
+        max_chars=session.settings.fact_max_chars, max_count=session.settings.fact_max_count
+    )
+    report, known = _Report(), set(held)
+    for line in lines:
+        if line.fact is None:
+            report.refused.append((line, line.why))
+            continue
+        text = redact(line.fact.text.strip(" \t"))[0]
+        if text in known:
+            report.skipped.append((line, "It is there already."))
+            continue
+        try:
+            check_text(text, limits)
+        except Invalid as error:
+            report.refused.append((line, str(error)))
+            continue
+        if not text:
+            report.refused.append((line, "It has no text."))
+        elif limits.max_count and len(known) >= limits.max_count:
+            report.refused.append((line, f"The scope may hold {limits.max_count:,} facts."))
+        else:
+            known.add(text)
+            report.added.append((line, line.fact))
+    return report
+
+
+async def _add(
+    session: Session,
+    scope: Scope,
+    binding: str | None,
+    line: Line,
+    *,
+    fact: FileFact,
+    report: _Report,
+) -> None:
+    """Write one fact; what the service finds unfit is refused, all else stops the import."""
+    from memtui.contract import Conflict, Invalid, SourceKind, SourceRef, WriteRequest
+
+    here = {"company_id": session.company.company_id}
+    source = fact.source or SourceRef(kind=SourceKind.MANUAL_NOTE, **here)
+    values = dict(fact) | {
+        "scope": scope,
+        "source": source.model_copy(update=here),
+        "content": fact.text,
+        "binding_key": binding,
+        "kind": FACT,
+        "created_by": fact.created_by or session.caller.principal,
+    }
+    del values["text"]
+    try:
+        answer = await session.service.write(session.caller, build(WriteRequest, **values))
+    except (Invalid, Conflict) as error:
+        report.refused.append((line, str(error)))
+    else:
+        report.added.append((line, fact))
+        report.operation_ids.append(answer.operation_id)
+
+
+def _read(path: Path) -> str:
+    from memtui.contract import Invalid
+
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise Invalid(f"{path} cannot be read ({error.strerror}).") from error
+    except UnicodeDecodeError as error:
+        raise Invalid(f"{path} is not UTF-8 text.") from error
+
+
+def _encoded(content: str) -> bytes:
+    from memtui.contract import Invalid
+
+    try:
+        return content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise Invalid("UTF-8 cannot carry one of the facts; export as JSON Lines.") from error
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    """Write a private file that was not there; half a one does not stay."""
+    import os
+
+    from memtui.contract import Invalid
+
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise Invalid(f"{path} is there already; name a new file.") from error
+    except OSError as error:
+        raise Invalid(f"{path} cannot be written ({error.strerror}).") from error
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise Invalid(f"{path} cannot be written ({error.strerror}).") from error

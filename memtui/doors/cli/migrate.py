@@ -1,0 +1,248 @@
+"""`migrate`: move a binding's records to another, prove it, and let that one serve."""
+
+from __future__ import annotations
+
+import sys
+from asyncio import CancelledError
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.doors.cli.complete import complete_binding, complete_name
+from memtui.doors.cli.output import Dim, Line
+from memtui.doors.cli.session import Session
+from memtui.doors.cli.tables import Column, table
+
+if TYPE_CHECKING:
+    from memtui.migration import Applied, Ends, Plan, Progress, Switched, Verified
+
+_Source = Annotated[
+    str,
+    typer.Argument(metavar="SRC", help="The binding to read.", autocompletion=complete_binding),
+]
+_Destination = Annotated[
+    str,
+    typer.Argument(
+        metavar="DST", help="The binding to move into.", autocompletion=complete_binding
+    ),
+]
+_COLUMNS = (
+    Column("scope", stretch=True),
+    Column("kind"),
+    Column("records", right=True),
+    Column("goes to"),
+)
+_SECONDS_A_LINE = 5.0
+
+
+async def migrate(
+    session: Session,
+    source: _Source,
+    destination: _Destination,
+    *,
+    sample: Annotated[
+        int | None,
+        typer.Option(min=1, help="With --verify: compare this many records, drawn at random."),
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, max=2**63, help="Draw the same sample as before.")
+    ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(help="Only this project's.", autocompletion=complete_name("project")),
+    ] = None,
+    agent: Annotated[
+        str | None, typer.Option(help="Only this agent's.", autocompletion=complete_name("agent"))
+    ] = None,
+    subject: Annotated[str | None, typer.Option(help="Only what is about this person.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+    ] = False,
+    apply: Annotated[bool, typer.Option("--apply", help="Move the records.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare both sides.")] = False,
+) -> int:
+    """Move a binding's records into another, or prove that nothing was lost.
+
+    Run --dry-run, --apply and --verify in this order. The source is only read. Stopped at any
+    moment and run again, --apply goes on and doubles nothing. Exit 1 if a record could not be
+    moved, or is not the same on both sides.
+    """
+    from memtui.contract import Invalid
+    from memtui.migration import Part, open_ends
+
+    if dry_run + apply + verify != 1:
+        raise Invalid("Say what to do: exactly one of --dry-run, --apply and --verify.")
+    if not verify and (sample is not None or seed is not None):
+        raise Invalid("--sample and --seed go with --verify.")
+    if seed is not None and sample is None:
+        raise Invalid("--seed goes with --sample.")
+    part = Part(project_id=project, agent_id=agent, subject_id=subject)
+    ends = await open_ends(session.service, session.caller, source, destination, part)
+    if dry_run:
+        return await _plan(session, ends)
+    if apply:
+        return await _apply(session, ends)
+    return await _verify(session, ends, sample, seed)
+
+
+async def cutover(
+    session: Session,
+    source: _Source,
+    destination: _Destination,
+    *,
+    back: Annotated[bool, typer.Option("--back", help="Give back what was switched.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Switch although both sides were not proven equal.")
+    ] = False,
+) -> None:
+    """Let DST serve what SRC serves, or give it back.
+
+    Refused unless `memtui migrate --verify` passed since the last --apply. No record is touched,
+    and what was written to DST meanwhile stays there.
+    """
+    from memtui.migration import open_ends, switch
+
+    ends = await open_ends(session.service, session.caller, source, destination)
+    done = await switch(ends, session.paths.data, back=back, force=force)
+    session.out.answer(done, lambda: _switched(done))
+
+
+async def _plan(session: Session, ends: Ends) -> int:
+    from memtui.migration import plan
+    from memtui.service.facts import FactLimits
+
+    limits = FactLimits(
+        max_chars=session.settings.fact_max_chars, max_count=session.settings.fact_max_count
+    )
+    found = await plan(ends, limits)
+    session.out.answer(found, lambda: _planned(found))
+    _tell_at_least(session, ends, at_least=found.source_at_least)
+    return 0
+
+
+async def _apply(session: Session, ends: Ends) -> int:
+    from memtui.migration import apply
+
+    ticker = _Ticker()
+    try:
+        done = await apply(ends, session.paths.data, ticker.progress)
+    except CancelledError:
+        ticker.end()
+        session.out.say("Stopped; the same command goes on where it was.")
+        raise
+    finally:
+        ticker.end()
+    session.out.answer(done, lambda: _applied(done))
+    _tell_at_least(session, ends, at_least=done.source_at_least)
+    return 1 if done.failed else 0
+
+
+async def _verify(session: Session, ends: Ends, sample: int | None, seed: int | None) -> int:
+    from memtui.migration import verify
+
+    ticker = _Ticker()
+    try:
+        found = await verify(ends, session.paths.data, sample=sample, seed=seed, report=ticker.read)
+    finally:
+        ticker.end()
+    document = {**found.model_dump(mode="json"), "passed": found.passed}
+    session.out.answer(document, lambda: _verified(found))
+    _tell_at_least(session, ends, at_least=found.source_at_least)
+    return 0 if found.passed else 1
+
+
+class _Ticker:
+    """One line on stderr that says how far it has come."""
+
+    def __init__(self) -> None:
+        from time import monotonic
+
+        self._clock: Callable[[], float] = monotonic
+        self._last = monotonic()
+        self._is_open = False
+
+    def progress(self, now: Progress) -> None:
+        """Show how far a migration has come."""
+        from memtui.widgets import format as shown
+
+        words = [shown.of_total(now.done, now.total), f"{now.rate:,.0f}/s"]
+        if now.seconds_left is not None:
+            words.append(f"{shown.duration(now.seconds_left * 1000)} left")
+        if now.failed:
+            words.append(f"{shown.count(now.failed)} failed")
+        self._show("  ".join(words))
+
+    def read(self, records: int) -> None:
+        """Show how many records were read."""
+        from memtui.widgets import format as shown
+
+        self._show(f"{shown.counted(records, 'record')} read")
+
+    def _show(self, line: str) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+            self._is_open = True
+        elif self._clock() - self._last >= _SECONDS_A_LINE:
+            sys.stderr.write(f"{line}\n")
+            self._last = self._clock()
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._is_open:
+            sys.stderr.write("\n")
+            self._is_open = False
+
+
+def _tell_at_least(session: Session, ends: Ends, *, at_least: bool) -> None:
+    if at_least:
+        session.out.say(
+            f"{ends.source.key} cannot be listed whole: what it does not list was left out."
+        )
+
+
+def _planned(found: Plan) -> Iterator[Line]:
+    from memtui.widgets import format as shown
+
+    rows = [
+        [one.scope, one.kind, shown.count(one.records), one.place or ""] for one in found.scopes
+    ]
+    yield from table(_COLUMNS, rows)
+    yield f"{shown.counted(found.records, 'record')} from {found.source} to {found.destination}"
+    for loss in found.losses:
+        fate = "carried in the metadata" if loss.carried else "lost"
+        yield f"{fate}: {loss.what} of {shown.counted(loss.records, 'record')}"
+    if found.redacted:
+        yield f"secrets taken out: {shown.counted(found.redacted, 'record')}"
+    if found.refused:
+        yield f"refused: {shown.counted(found.refused, 'record')}"
+    for refused in found.refusals:
+        yield Dim(f"  {refused.record_id}: {refused.reason}")
+
+
+def _applied(done: Applied) -> Iterator[Line]:
+    words = ("written", "replaced", "unchanged", "failed", "redacted")
+    yield "  ".join(f"{name} {getattr(done, name):,}" for name in words)
+    if done.carried:
+        yield f"carried in the metadata: {', '.join(done.carried).replace('_', ' ')}"
+    for failure in done.failures:
+        yield Dim(f"  {failure.record_id}: {failure.reason}")
+
+
+def _verified(found: Verified) -> Iterator[Line]:
+    words = ("checked", "matched", "missing", "different", "extra", "others")
+    yield "  ".join(f"{name} {getattr(found, name):,}" for name in words)
+    if found.sample is not None:
+        yield f"a sample of {found.sample:,} from {found.source_records:,}, --seed {found.seed}"
+    for one in found.mismatches:
+        names = " → ".join(name for name in (one.source_id, one.destination_id) if name)
+        fields = f": {', '.join(one.fields).replace('_', ' ')}" if one.fields else ""
+        yield f"{one.what}  {names}{fields}"
+
+
+def _switched(done: Switched) -> Iterator[Line]:
+    for target in done.targets:
+        yield f"{target.target_type} {target.target_id} is served by {done.served_by}"
+    for target in done.left:
+        yield f"{target.target_type} {target.target_id} is served by a third binding, and stays"

@@ -1,0 +1,201 @@
+"""`facts prune`: what a scope could do without, why, and away with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memtui.doors.cli.fact_scope import FACT, FactScope, revisions
+from memtui.doors.cli.forget import tell_forgotten
+from memtui.doors.cli.output import Dim, Line
+from memtui.doors.cli.session import Session, build
+
+if TYPE_CHECKING:
+    from memtui.contract import Scope
+    from memtui.pruning import PruneCandidate, PrunePlan, Reason
+    from memtui.service import MutationAnswer, PruneAnswer
+
+_NO_LIMIT = 2**31
+
+
+async def prune_facts(
+    session: Session,
+    scope: FactScope,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show the plan and change nothing; the default.")
+    ] = False,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Forget what the plan marks, as one operation.")
+    ] = False,
+    reason: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Mark these instead of what is suggested: exact_duplicate, near_duplicate, "
+            "expired, contradicted, forgotten_before, never_read, stale, too_long; may be repeated."
+        ),
+    ] = None,
+    stale_days: Annotated[
+        int, typer.Option(min=0, help="Days without a read after which a fact is stale.")
+    ] = 30,
+    kind: Annotated[str, typer.Option(help="The sort of record; all takes every one.")] = FACT,
+) -> int:
+    """Show which facts could go, and why; --apply lets them go.
+
+    Marked are those whose loss loses nothing (duplicates, expired, contradicted and once deleted
+    ones, none of them pinned), or those of the given reasons. undo brings back what was applied.
+    """
+    from memtui.contract import Invalid
+    from memtui.pruning import PruneRules
+    from memtui.service import PruneRequest
+
+    if dry_run and apply:
+        raise Invalid("Give --dry-run or --apply, not both.")
+    reasons = _reasons(reason or ())
+    chosen = scope.scope(session)
+    request = build(
+        PruneRequest,
+        scope=chosen,
+        kind=None if kind == "all" else kind,
+        rules=PruneRules(
+            stale_days=stale_days, max_characters=session.settings.fact_max_chars or _NO_LIMIT
+        ),
+        model=session.settings.context_model,
+        binding_key=scope.binding,
+    )
+    answer = await session.service.prune_plan(session.caller, request)
+    plan = answer.plan
+    if reasons:
+        plan = plan.mark_reasons(reasons)
+    applied = await _apply(session, chosen, answer, plan) if apply and plan.marked else None
+    document = _document(answer, plan) | _outcome(applied, dry_run=not apply)
+    session.out.answer(document, lambda: _lines(plan))
+    if not session.out.as_json:
+        _tell(session, plan, applied, dry_run=not apply)
+    return 1 if applied and (applied.missing or applied.ghosts) else 0
+
+
+def _reasons(names: Sequence[str]) -> list[Reason]:
+    from memtui.contract import Invalid
+    from memtui.pruning import Reason
+
+    try:
+        return [Reason(name) for name in names]
+    except ValueError as error:
+        raise Invalid(f"There is no such reason; it is one of {', '.join(Reason)}.") from error
+
+
+async def _apply(
+    session: Session, scope: Scope, answer: PruneAnswer, plan: PrunePlan
+) -> MutationAnswer:
+    from memtui.contract import ForgetRequest
+
+    request = ForgetRequest(
+        scope=scope,
+        handles=tuple(record.handle for record in plan.marked),
+        binding_key=answer.binding_key,
+        revisions=revisions(plan.marked),
+    )
+    return await session.service.forget(session.caller, request)
+
+
+def _document(answer: PruneAnswer, plan: PrunePlan) -> dict[str, Any]:
+    marked = {record.handle for record in plan.marked}
+    return {
+        "plan_operation_id": answer.operation_id,
+        "binding_key": answer.binding_key,
+        "records": len(plan.items),
+        "marked": len(marked),
+        "tokens_before": plan.tokens_before,
+        "tokens_after": plan.tokens_after,
+        "tokens_saved": plan.tokens_saved,
+        "candidates": [
+            {
+                "record_id": candidate.record.handle.provider_record_id,
+                "text": candidate.record.text,
+                "reason": candidate.reason,
+                "sentence": candidate.sentence,
+                "cluster_id": candidate.cluster_id,
+                "survivor_id": candidate.survivor and candidate.survivor.provider_record_id,
+                "tokens_saved": candidate.tokens_saved,
+                "suggested": candidate.suggested,
+                "marked": candidate.record.handle in marked,
+            }
+            for candidate in plan.candidates
+        ],
+        "clusters": _clusters(plan),
+        "diff": [
+            {
+                "sign": line.sign,
+                "record_id": line.handle.provider_record_id,
+                "text": line.text,
+                "tokens": line.tokens,
+                "why": line.why,
+            }
+            for line in plan.diff()
+        ],
+    }
+
+
+def _clusters(plan: PrunePlan) -> list[dict[str, Any]]:
+    """Return each group of records that say the same, with the one that stays."""
+    texts = {item.record.handle: item.record.text for item in plan.items}
+    found: dict[str, list[PruneCandidate]] = {}
+    for candidate in plan.candidates:
+        if candidate.cluster_id is not None:
+            found.setdefault(candidate.cluster_id, []).append(candidate)
+    return [
+        {
+            "cluster_id": cluster_id,
+            "survivor_id": members[0].survivor and members[0].survivor.provider_record_id,
+            "survivor_text": members[0].survivor and texts.get(members[0].survivor),
+            "duplicate_ids": [member.record.handle.provider_record_id for member in members],
+        }
+        for cluster_id, members in found.items()
+    ]
+
+
+def _outcome(applied: MutationAnswer | None, *, dry_run: bool) -> dict[str, Any]:
+    return {
+        "dry_run": dry_run,
+        "operation_id": applied and applied.operation_id,
+        "forgotten": [handle.provider_record_id for handle in applied.handles] if applied else [],
+        "missing": [handle.provider_record_id for handle in applied.missing] if applied else [],
+        "ghosts": [handle.provider_record_id for handle in applied.ghosts] if applied else [],
+    }
+
+
+def _lines(plan: PrunePlan) -> Iterator[Line]:
+    for line in plan.diff():
+        yield str(line)
+        yield Dim(
+            f"    {line.handle.provider_record_id}  {line.tokens} tokens  {line.why}".rstrip()
+        )
+    marked = {record.handle for record in plan.marked}
+    others = [one for one in plan.candidates if one.record.handle not in marked]
+    if others:
+        yield Dim("Not marked:")
+    for candidate in others:
+        yield f"? {candidate.record.text}"
+        yield Dim(
+            f"    {candidate.record.handle.provider_record_id}  {candidate.tokens_saved} tokens  "
+            f"{candidate.reason}: {candidate.sentence}"
+        )
+
+
+def _tell(
+    session: Session, plan: PrunePlan, applied: MutationAnswer | None, *, dry_run: bool
+) -> None:
+    from memtui.widgets import format as shown
+
+    count, all_of = shown.counted(len(plan.marked), "record"), shown.count(len(plan.items))
+    saved = f"{shown.count(plan.tokens_saved)} of {shown.count(plan.tokens_before)} tokens"
+    if not plan.marked:
+        session.out.say(f"Nothing of {all_of} is marked to go.")
+    elif dry_run:
+        session.out.say(f"{count} of {all_of} would go and save {saved}; --apply lets them go.")
+    elif applied is not None:
+        session.out.say(f"That saves {saved}.")
+        tell_forgotten(session, applied)

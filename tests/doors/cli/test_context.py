@@ -1,0 +1,92 @@
+"""`context`: the text, its tokens and its price, for a person, a program and a pipeline."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pytest
+
+from memtui.context import TokenCounter, assemble_memory_context
+from tests.doors.cli.conftest import Run
+from tests.doors.cli.test_facts import U, add
+
+BOTH = (*U, "--project", "D")
+
+
+@pytest.fixture
+def text(here: Run) -> str:
+    add(here, "Prefers concise replies")
+    add(here, "Uses SQLite", "--project", "D")
+    return assemble_memory_context(["Prefers concise replies"], ["Uses SQLite"])
+
+
+def test_the_document(here: Run, text: str) -> None:
+    found = here("context", *BOTH, "--model", "gpt-4o", "--json").document
+    assert found["text"] == text
+    assert found["tokens"] == TokenCounter("gpt-4o").tokens(text)
+    assert (found["budget"], found["over_budget"], found["exact"]) == (500, False, True)
+    assert [section["title"] for section in found["sections"]] == [
+        "About This User", "About This Workspace",
+    ]  # fmt: skip
+    (fact,) = found["sections"][0]["facts"]
+    assert (fact["text"], fact["tokens"] > 0) == ("Prefers concise replies", True)
+    assert Decimal(found["price"]["cost_usd"]) * 1000 == Decimal(
+        found["price"]["per_1000_requests_usd"]
+    )
+    assert isinstance(found["price"]["cost_usd"], str)
+    assert found["share"]["baseline"]["max_tokens"] == 19_000
+    assert found["left_out"] == found["warnings"] == []
+
+
+def test_text_alone_is_exact(here: Run, text: str) -> None:
+    assert here("context", *BOTH, "--text").out == text
+
+
+def test_a_person_sees_bars_cost_and_share(here: Run, text: str) -> None:
+    out = here("context", *BOTH).out
+    assert out.startswith(text.rstrip("\n"))
+    for part in ("░", "tokens of 500", "per 1,000 requests", "of a whole prompt", "estimated"):
+        assert part in out
+    assert "unpriced" in here("context", *BOTH, "--model", "nobody-has-it").out
+
+
+def test_check_fails_over_budget(here: Run, text: str) -> None:
+    ran = here("context", *BOTH, "--budget", "5", "--check")
+    assert ran.code == 1
+    assert len(ran.err.splitlines()) == 1
+    assert here("context", *BOTH, "--budget", "5", "--check", "--json").document["over_budget"]
+    assert here("context", *BOTH, "--budget", "5").code == 0
+    assert here("context", *BOTH, "--check").code == 0
+
+
+def test_the_settings_give_budget_and_model(
+    here: Run, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMTUI_CONTEXT_BUDGET", "7")
+    monkeypatch.setenv("MEMTUI_CONTEXT_MODEL", "gpt-4o")
+    found = here("context", *BOTH, "--json").document
+    assert (found["budget"], found["model"]) == (7, "gpt-4o")
+
+
+def test_only_a_delivered_one_counts_as_read(here: Run, text: str) -> None:
+    def never_read() -> int:
+        plan = here("facts", "prune", *U, "--json").document
+        return sum(one["reason"] == "never_read" for one in plan["candidates"])
+
+    here("context", *BOTH)
+    assert never_read() == 1
+    here("context", *BOTH, "--delivered")
+    assert never_read() == 0
+
+
+def test_what_is_cut_is_listed(here: Run, text: str) -> None:
+    limit = here("context", *BOTH, "--json").document["tokens"] - 1
+    cut = ("context", *BOTH, "--max-tokens", str(limit))
+    found = here(*cut, "--json").document
+    assert found["tokens"] <= limit
+    assert [left["text"] for left in found["left_out"]] == ["Uses SQLite"]
+    assert "left out of" in here(*cut).out
+
+
+def test_a_context_about_nobody_is_wrong_usage(here: Run) -> None:
+    assert here("context").code == 2

@@ -1,0 +1,168 @@
+"""`facts` over the real vault: add, list, edit, delete, clear, merge, pin, expire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.doors.cli.conftest import HOSTILE, Run, assert_harmless
+
+U = ("--subject", "U")
+
+
+def add(here: Run, text: str, *more: str) -> str:
+    ran = here("facts", "add", text, *(more or U))
+    assert ran.code == 0, ran.err
+    return ran.out.strip()
+
+
+def listed(here: Run, *scope: str) -> list[Any]:
+    return list(here("facts", "list", *(scope or U), "--json").document["facts"])
+
+
+def texts(here: Run, *scope: str) -> list[str]:
+    return [fact["text"] for fact in listed(here, *scope)]
+
+
+def test_a_fact_is_added_listed_edited_and_deleted(here: Run) -> None:
+    record_id = add(here, "Prefers tabs")
+    (fact,) = listed(here)
+    assert (fact["text"], fact["kind"], fact["scope"]["subject_id"]) == (
+        "Prefers tabs",
+        "fact",
+        "U",
+    )
+    assert fact["tokens"] > 0
+    assert fact["created_by"].startswith("user:")
+    assert "Prefers tabs" in here("facts", "list", *U).out
+    assert here("facts", "edit", record_id, "Prefers spaces", *U).code == 0
+    assert texts(here) == ["Prefers spaces"]
+    assert here("facts", "delete", record_id, *U).code == 2
+    deleted = here("facts", "delete", record_id, *U, "--yes")
+    assert (deleted.code, deleted.out.strip()) == (0, record_id)
+    assert texts(here) == []
+    assert here("undo").code == 0
+    assert texts(here) == ["Prefers spaces"]
+
+
+def test_a_fact_has_200_characters_at_most(here: Run) -> None:
+    assert add(here, "x" * 200)
+    for arguments in (["facts", "add", "x" * 201, *U], ["facts", "add", "two\nlines", *U]):
+        ran = here(*arguments)
+        assert (ran.code, ran.out) == (2, "")
+        assert len(ran.err.splitlines()) == 1
+    assert len(listed(here)) == 1
+
+
+def test_a_scope_holds_no_more_than_its_limit(here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEMTUI_FACT_MAX_COUNT", "2")
+    for number in range(2):
+        add(here, f"Fact {number}")
+    ran = here("facts", "add", "One more", *U)
+    assert (ran.code, "may hold 2" in ran.err) == (2, True)
+    assert here("facts", "add", "One more", "--project", "D").code == 0
+
+
+def test_whose_facts(here: Run) -> None:
+    add(here, "Of the user")
+    add(here, "Of the drive", "--project", "D")
+    add(here, "From the agent", "--project", "D", "--agent", "coding")
+    add(here, "Of the agent", "--agent", "coding")
+    assert texts(here, "--project", "D") == ["Of the drive", "From the agent"]
+    assert texts(here, "--agent", "coding") == ["Of the agent"]
+    assert len(here("facts", "list", "--json").document["facts"]) == 4
+    assert here("facts", "add", "x", *U, "--project", "D").code == 2
+    assert texts(here, *U, "user") == ["Of the user"]
+    assert texts(here, *U, "nothing") == []
+
+
+def test_a_note_is_no_fact(here: Run) -> None:
+    note = here("note", "a note", "--project", "D").out.strip()
+    for command in (["edit", note, "x"], ["delete", note, "--yes"], ["pin", note]):
+        ran = here("facts", *command, "--project", "D")
+        assert (ran.code, "is no fact" in ran.err) == (2, True)
+    assert here("facts", "edit", "missing", "x", *U).code == 1
+
+
+def test_pin_unpin_and_expire(here: Run) -> None:
+    record_id = add(here, "Prefers tabs")
+    assert here("facts", "pin", record_id, *U).code == 0
+    assert listed(here)[0]["pinned"]
+    assert "pinned" in here("facts", "list", *U).out
+    assert here("facts", "unpin", record_id, *U, "--json").document["changed"][0]["operation_id"]
+    assert not listed(here)[0]["pinned"]
+    assert here("facts", "expire", record_id, "30d", *U).code == 0
+    assert listed(here)[0]["expires_at"] is not None
+    assert here("facts", "expire", record_id, "soon", *U).code == 2
+
+
+def test_clear_wants_the_name(here: Run) -> None:
+    add(here, "One")
+    add(here, "Two")
+    add(here, "Of the drive", "--project", "D")
+    assert here("facts", "clear").code == 2
+    assert here("facts", "clear", *U).code == 2
+    assert here("facts", "clear", *U, "--yes", "V").code == 2
+    assert here("facts", "clear", *U, stdin=b"u\n", terminal=True).code == 2
+    assert len(listed(here)) == 2
+    assert here("facts", "clear", *U, stdin=b"U\n", terminal=True).code == 0
+    assert (texts(here), texts(here, "--project", "D")) == ([], ["Of the drive"])
+    assert here("undo").code == 0
+    assert texts(here) == ["One", "Two"]
+    cleared = here("facts", "clear", *U, "--yes", "U", "--json").document
+    assert len(cleared["handles"]) == 2
+    assert here("facts", "clear", *U, "--yes", "U", "--json").document == {"deleted": 0}
+
+
+def test_merge_keeps_one(here: Run) -> None:
+    first, second, third = (add(here, text) for text in ("Likes tea", "likes TEA", "Tea"))
+    merged = here("facts", "merge", first, second, third, *U, "--text", "Tea", "--json")
+    assert merged.code == 0
+    assert merged.document["deleted"] == [second, third]
+    assert len(merged.document["operation_ids"]) == 2
+    assert texts(here) == ["Tea"]
+    assert here("undo").code == 0
+    assert here("undo").code == 0
+    assert texts(here) == ["Likes tea", "likes TEA", "Tea"]
+
+
+def test_a_merge_that_is_refused_changes_nothing(here: Run) -> None:
+    first, second = add(here, "Likes tea"), add(here, "likes TEA")
+    assert here("facts", "merge", first, second, *U, "--text", "x" * 201).code == 2
+    assert texts(here) == ["Likes tea", "likes TEA"]
+    assert here("facts", "merge", first, first, *U).code == 2
+    assert here("facts", "merge", first, "missing", *U).code == 1
+
+
+def test_hostile_text_is_shown_and_kept(here: Run) -> None:
+    text = HOSTILE.replace("\x00", "")
+    add(here, text)
+    assert texts(here) == [text.strip()]
+    for command in (["facts", "list"], ["context"], ["facts", "prune", "--reason", "never_read"]):
+        assert_harmless(here(*command, *U).out)
+
+
+def test_prune_shows_and_applies(here: Run) -> None:
+    first, second = add(here, "Likes green tea"), add(here, "likes green tea.")
+    add(here, "likes 2 green teas")
+    for flags in ([], ["--dry-run"]):
+        plan = here("facts", "prune", *U, *flags, "--json").document
+        assert (plan["dry_run"], plan["marked"], plan["operation_id"]) == (True, 1, None)
+    (cluster,) = plan["clusters"]
+    assert {cluster["survivor_id"], *cluster["duplicate_ids"]} == {first, second}
+    assert plan["tokens_saved"] == plan["tokens_before"] - plan["tokens_after"] > 0
+    assert [line["sign"] for line in plan["diff"]] == ["-", " "]
+    assert {one["reason"] for one in plan["candidates"]} == {"exact_duplicate", "never_read"}
+    assert len(listed(here)) == 3
+    assert "- " in here("facts", "prune", *U).out
+    applied = here("facts", "prune", *U, "--apply")
+    assert "memtui undo" in applied.err
+    assert len(listed(here)) == 2
+    assert here("facts", "prune", *U, "--apply", "--json").document["operation_id"] is None
+    assert here("undo").code == 0
+    assert len(listed(here)) == 3
+    assert here("facts", "prune", *U, "--apply", "--dry-run").code == 2
+    assert here("facts", "prune", *U, "--reason", "ugly").code == 2
+    never = here("facts", "prune", *U, "--reason", "never_read", "--apply", "--json").document
+    assert len(never["forgotten"]) == 3

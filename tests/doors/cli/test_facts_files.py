@@ -1,0 +1,101 @@
+"""`facts export` and `import`: there and back, and nothing without a word."""
+
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+
+from tests.doors.cli.conftest import Run
+from tests.doors.cli.test_facts import U, add, listed, texts
+
+V = ("--subject", "V")
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "md"])
+def test_there_and_back_and_once_more(here: Run, tmp_path: Path, ending: str) -> None:
+    add(here, "Likes tea", *U, "--topic", "Taste", "--pin", "--tag", "a")
+    add(here, "Ünïcode “quoted” \\ | *stars*", *U)
+    file = tmp_path / f"facts.{ending}"
+    assert here("facts", "export", *U, "--to", str(file), "--json").document["count"] == 2
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    ran = here("facts", "import", str(file), *V, "--json")
+    assert (ran.code, len(ran.document["added"])) == (0, 2)
+    assert sorted(texts(here, *V)) == sorted(texts(here, *U))
+    kept = ("text", "topic", "pinned", "tags", "created_at", "created_by")
+    wanted = kept if ending == "jsonl" else kept[:2]
+    theirs, ours = (
+        sorted([json.dumps([fact[name] for name in wanted]) for fact in listed(here, *whose)])
+        for whose in (U, V)
+    )
+    assert theirs == ours
+    again = here("facts", "import", str(file), *V, "--json").document
+    assert (again["added"], len(again["skipped"]), again["refused"]) == ([], 2, [])
+    assert here("facts", "export", *U, "--to", str(file)).code == 2
+
+
+def test_every_line_is_accounted_for(here: Run, tmp_path: Path) -> None:
+    add(here, "Is there")
+    file = tmp_path / "in.jsonl"
+    lines = [
+        '{"text": "Good"}', "", '{"text": "Good"}', '{"text": "Is there"}', "no json", "[1]",
+        '{"text": 5}', '{"fact": "x"}', json.dumps({"text": "x" * 201}), '{"text": "a\\nb"}',
+        '{"text": "  "}', '{"text": "Also good"}',
+    ]  # fmt: skip
+    file.write_text("\n".join(lines))
+    plan = here("facts", "import", str(file), *U, "--dry-run", "--json")
+    assert texts(here) == ["Is there"]
+    ran = here("facts", "import", str(file), *U, "--json")
+    assert (plan.code, ran.code) == (1, 1)
+    for document in (plan.document, ran.document):
+        assert [entry["line"] for entry in document["added"]] == [1, 12]
+        assert [entry["line"] for entry in document["skipped"]] == [3, 4]
+        assert [entry["line"] for entry in document["refused"]] == [5, 6, 7, 8, 9, 10, 11]
+    assert texts(here) == ["Is there", "Good", "Also good"]
+
+
+def test_markdown_that_is_no_fact_is_said(here: Run, tmp_path: Path) -> None:
+    file = tmp_path / "in.md"
+    file.write_text("# Facts\n\nSome prose.\n\n- One\n## Taste\n* Two\n- Three\n  - with details\n")
+    ran = here("facts", "import", str(file), *U, "--json")
+    assert [entry["line"] for entry in ran.document["refused"]] == [3, 8]
+    assert {(fact["text"], fact["topic"]) for fact in listed(here)} == {
+        ("One", None), ("Two", "Taste"),
+    }  # fmt: skip
+
+
+def test_the_limit_holds_for_an_import(
+    here: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "in.md"
+    file.write_text("- One\n- Two\n- Three\n")
+    monkeypatch.setenv("MEMTUI_FACT_MAX_COUNT", "2")
+    ran = here("facts", "import", str(file), *U, "--json")
+    assert [entry["line"] for entry in ran.document["refused"]] == [3]
+    assert texts(here) == ["One", "Two"]
+
+
+def test_an_import_that_stops_says_where(here: Run, tmp_path: Path) -> None:
+    file = tmp_path / "in.md"
+    file.write_text("- One\n- Two\n")
+    assert here("bindings", "read-only", "default", "on").code == 0
+    ran = here("facts", "import", str(file), *U)
+    assert (ran.code, "stopped at line 1, with 0 of 2 added" in ran.err) == (4, True)
+
+
+def test_an_export_to_stdout(here: Run) -> None:
+    add(here, "Likes tea")
+    (line,) = here("facts", "export", *U).out.splitlines()
+    assert json.loads(line)["text"] == "Likes tea"
+    assert here("facts", "export", *U, "--format", "md").out == "# Facts\n\n- Likes tea\n"
+    assert here("facts", "export", *U, "--json").document["count"] == 1
+
+
+@pytest.mark.parametrize("name", ["in.txt", "missing.md", "folder.md", "bytes.jsonl"])
+def test_what_cannot_be_read_is_wrong_usage(here: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "folder.md").mkdir()
+    (tmp_path / "bytes.jsonl").write_bytes(b"\xff\xfe")
+    ran = here("facts", "import", str(tmp_path / name), *U)
+    assert (ran.code, len(ran.err.splitlines())) == (2, 1)

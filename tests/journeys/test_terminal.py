@@ -1,0 +1,144 @@
+"""A person at a real terminal: the program on a pty, its keys, and what the screen shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from tests.journeys.terminal import opened
+
+ENTER = "\r"
+ESCAPE = "\x1b"
+SAVE = "\x13"
+EMPTY = "No memories here yet."
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    wanted = ("PATH", "PYTHONPATH", "VIRTUAL_ENV")
+    return {name: os.environ[name] for name in wanted if name in os.environ}
+
+
+def asked(home: Path, *arguments: str) -> Any:
+    """Return what a command answers about the same home."""
+    done = subprocess.run(
+        [sys.executable, "-m", "memtui", *arguments, "--json"],
+        env={**os.environ, "MEMTUI_HOME": str(home / "memtui")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_write_find_edit_forget_and_take_back(tmp_path: Path, environment: dict[str, str]) -> None:
+    with opened(tmp_path, columns=120, rows=40, environment=environment) as terminal:
+        terminal.until("4 Records", EMPTY)
+        terminal.press("n")
+        terminal.until("New record in vault·default")
+        terminal.press("We deploy from the release branch", SAVE)
+        terminal.until("Written.", "1 of 1", gone="New record in")
+
+        terminal.press("3")
+        terminal.until("Ask your memories")
+        terminal.press("which branch do we deploy from", ENTER)
+        terminal.until("1 result for", "We deploy from the release branch", "o source")
+
+        terminal.press("4")
+        terminal.until("1× ")
+        terminal.press("e")
+        terminal.until("ctrl+s save")
+        terminal.press(" on Mondays", SAVE)
+        terminal.until("Changed.", "release branch on Mondays", gone="ctrl+s save")
+
+        terminal.press("d")
+        terminal.until("Forget 1 record from vault·default?")
+        terminal.press("d", ENTER, "y")
+        terminal.until("Forgot 1.", EMPTY)
+        terminal.press("u")
+        terminal.until("Took it back: 1 record.", "release branch on Mondays", gone=EMPTY)
+
+        terminal.press("2")
+        terminal.until("✓ undo", "✓ forget", "✓ correct", "✓ query", "✓ write")
+        terminal.press("q")
+        assert terminal.until_ended() == 0
+    [record] = asked(tmp_path, "browse")["records"]
+    assert record["text"] == "We deploy from the release branch on Mondays"
+
+
+def test_the_smallest_usual_terminal_shows_list_and_detail(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
+        terminal.until("No memories here yet.", "● ok")
+        first, tabs, filtered, *_, footer = terminal.lines
+        assert first.startswith(" Local")
+        assert first.endswith("vault·default  ● ok")
+        assert tabs.startswith("  1 Bindings    2 Operations    3 Query    4 Records")
+        assert filtered.startswith(" / agent:coding")
+        assert filtered.endswith("0 of 0")
+        assert footer.startswith(" e edit  space mark  d forget")
+        assert footer.endswith("? help")
+
+        terminal.press("n")
+        terminal.until("New record in")
+        terminal.press("漢字 and 🦊 stay \x1b[200~whole\x1b[201~", SAVE)
+        terminal.until("1 of 1", "Written.", gone="New record in")
+        assert terminal.text.count("漢字 and 🦊 stay whole") >= 2
+        assert "written" in terminal.text
+
+        terminal.press("/", "agent:nobody", ENTER)
+        terminal.until("No record matches.", "0 of 0")
+        terminal.press("\x0c")
+        terminal.until("1 of 1")
+        terminal.press("1")
+        terminal.until(
+            "this scope is served by default: company default",
+            "1 record",
+            "browse, correction, writable, sync, explain, history, namespaces,",
+        )
+        terminal.press("?")
+        terminal.until("Keys", "esc close")
+        terminal.press("q")
+        terminal.until("a add", gone="esc close")
+        terminal.press("q")
+        assert terminal.until_ended() == 0
+
+
+def test_a_redirected_stderr_is_refused_before_the_screen_goes_blank(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    said = tmp_path / "said"
+    command = f"exec {shlex.quote(sys.executable)} -m memtui 2>{shlex.quote(str(said))}"
+    home = {**environment, "MEMTUI_HOME": str(tmp_path / "memtui")}
+    child = pexpect.spawn("/bin/sh", ["-c", command], env=home, encoding="utf-8", timeout=60)
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 2
+    assert "needs a terminal" in said.read_text(encoding="utf-8")
+
+
+def test_a_signal_to_end_restores_the_terminal_and_keeps_the_session(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
+        terminal.until("No memories here yet.", "● ok")
+        terminal.press("1")
+        terminal.until("this scope is served by default")
+        terminal.child.kill(signal.SIGTERM)
+        assert terminal.until_ended() == 128 + signal.SIGTERM
+        for restored in ("\x1b[?1049l", "\x1b[?1000l", "\x1b[?25h"):
+            assert terminal.output.rfind(restored) > terminal.output.rfind("1 Bindings")
+    with opened(tmp_path, columns=80, rows=24, environment=environment) as terminal:
+        terminal.until("this scope is served by default")
