@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
+import signal
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
@@ -14,12 +16,13 @@ from textual.actions import ActionParseResult
 from textual.app import App
 from textual.dom import DOMNode
 
-from memtui.actions import ACTIONS, SCREENS
+from memtui.actions import ACTIONS
 from memtui.config import Paths, Settings
 from memtui.contract import Filter, Invalid, MemtuiError, Scope
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.bindings import BindingsScreen
 from memtui.screens.browser import open_in_browser
+from memtui.screens.budget import BudgetScreen
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.first_start import find_memories, is_first_start, offer
 from memtui.screens.help import Help, help_content
@@ -52,8 +55,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
 _SEEN_OPERATIONS = 1_000
+_FIRST_SCREEN = "records"
 _CLASSES: dict[str, type[MemtuiScreen]] = {
-    one.MODE: one for one in (BindingsScreen, OperationsScreen, QueryScreen, RecordsScreen)
+    one.MODE: one
+    for one in (BindingsScreen, OperationsScreen, QueryScreen, RecordsScreen, BudgetScreen)
 }
 
 
@@ -107,7 +112,7 @@ class MemtuiApp(App[None]):
             failed=self._failed,
         )
         wanted = screen or self.state.last_screen
-        self._first_screen = wanted if wanted in _CLASSES else SCREENS[-1].mode
+        self._first_screen = wanted if wanted in _CLASSES else _FIRST_SCREEN
         for mode in _CLASSES:
             self.add_mode(mode, partial(self._new_screen, mode))
         for theme in own_themes():
@@ -119,11 +124,24 @@ class MemtuiApp(App[None]):
 
     def on_mount(self) -> None:
         """Paint the first screen and begin to open the service."""
+        self._leave_on_signals()
         self.switch_mode(self._first_screen)
         if self.state.session_problem:
             toast(self, self.state.session_problem, severity="warning")
         self.state.open()
         self.set_interval(_HEALTH_SECONDS, self.state.check_health)
+
+    def _leave_on_signals(self) -> None:
+        """Leave as `q` does when asked to end, so that the terminal and the session stay whole."""
+        if self.is_headless:
+            return
+        loop = asyncio.get_running_loop()
+        for asked in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(asked, self._leave, 128 + asked)
+
+    def _leave(self, code: int) -> None:
+        self._remember()
+        self.exit(return_code=code)
 
     async def on_unmount(self) -> None:
         """Keep the session and close the service."""
@@ -211,8 +229,8 @@ class MemtuiApp(App[None]):
         """Show every key of this screen."""
         frame = self.frame
         if frame is not None and not isinstance(self.screen, Help):
-            content = help_content(frame.MODE, frame.shared.keymap, frame.why_disabled)
-            self.push_screen(Help("Keys", content))
+            mode, keymap, why = frame.MODE, frame.shared.keymap, frame.why_disabled
+            self.push_screen(Help("Keys", lambda width: help_content(mode, keymap, why, width)))
 
     def action_palette(self) -> None:
         """Show the command palette."""
@@ -293,8 +311,7 @@ class MemtuiApp(App[None]):
 
     async def action_quit(self) -> None:
         """Leave; the service brings the changes under way to their end first."""
-        self._remember()
-        self.exit()
+        self._leave(0)
 
     def _remember(self) -> None:
         if self.frame is not None:

@@ -16,7 +16,9 @@ from memtui.actions import (
 )
 from memtui.app import MemtuiApp
 from memtui.screens.bindings import BindingsScreen
+from memtui.screens.budget import BudgetScreen
 from memtui.screens.operations import OperationsScreen
+from memtui.screens.prune import PruneReview
 from memtui.screens.query import QueryScreen
 from memtui.screens.records import RecordsScreen
 from memtui.widgets.ask_line import AskLine
@@ -30,6 +32,8 @@ CARRIERS = {
     "operations": OperationsScreen,
     "query": QueryScreen,
     "records": RecordsScreen,
+    "budget": BudgetScreen,
+    "prune": PruneReview,
     "list": VirtualList,
     "filter": FilterLine,
     "ask": AskLine,
@@ -73,6 +77,7 @@ def test_numbers_keep_their_meaning() -> None:
         ("operations", 2),
         ("query", 3),
         ("records", 4),
+        ("budget", 5),
     }
     assert groups_on("records")[0] == "records"
     assert groups_on("records")[-1] == "app"

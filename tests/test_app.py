@@ -269,8 +269,8 @@ def test_a_keymap_that_does_not_fit_stops_the_start(paths: Paths) -> None:
     settings = load_settings(paths, keymap={"records.forgt": "x"})
     with pytest.raises(Invalid, match=r"did you mean records\.forget"):
         run_app(paths, settings)
-    with pytest.raises(Invalid, match="no screen 'budget'"):
-        MemtuiApp(paths, load_settings(paths), screen="budget")
+    with pytest.raises(Invalid, match="no screen 'nowhere'"):
+        MemtuiApp(paths, load_settings(paths), screen="nowhere")
 
 
 async def test_a_moved_key_works_and_its_old_one_does_not(paths: Paths) -> None:

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from memtui.actions.budget import BUDGET, PRUNE
 from memtui.actions.general import APP, ASK, FILTER, LIST, SCREENS
 from memtui.actions.model import Action, Need, ScreenTab
 from memtui.actions.screens import BINDINGS, OPERATIONS, QUERY, RECORDS
 
 __all__ = [
     "ACTIONS",
+    "DIALOG_GROUPS",
     "INPUT_GROUPS",
     "SCREENS",
     "Action",
@@ -34,6 +36,9 @@ __all__ = [
 INPUT_GROUPS = frozenset({"filter", "ask"})
 """Groups whose keys count only while their line has the focus; printable keys are text there."""
 
+DIALOG_GROUPS = frozenset({"prune"})
+"""Groups of what lies over a screen: while it does, only its keys and those of its list count."""
+
 ACTIONS: Mapping[str, Action] = {
     action.id: action
     for action in (
@@ -42,6 +47,8 @@ ACTIONS: Mapping[str, Action] = {
         *OPERATIONS,
         *QUERY,
         *RECORDS,
+        *BUDGET,
+        *PRUNE,
         *LIST,
         *FILTER,
         *ASK,
@@ -66,9 +73,12 @@ def groups_on(mode: str) -> tuple[str, ...]:
 
 
 def footer_actions(group: str, count: int = 6) -> list[Action]:
-    """Return the actions that the footer shows in rank order; a screen's end with `app.help`."""
+    """Return the actions that the footer shows in rank order; a screen's end with `app.help`.
+
+    Those of a line or of a dialog are its own alone.
+    """
     own = sorted((one for one in actions_of(group) if one.footer), key=lambda one: one.footer)
-    if group in INPUT_GROUPS:
+    if group in INPUT_GROUPS | DIALOG_GROUPS:
         return own
     shared = [ACTIONS[name] for name in ("app.filter", "app.scope")]
     return [*(*own, *shared)[: count - 1], ACTIONS["app.help"]]

@@ -9,6 +9,7 @@ SCREENS: tuple[ScreenTab, ...] = (
     ScreenTab("operations", 2, "Operations", "Ops", ("list", "filter")),
     ScreenTab("query", 3, "Query", "Query", ("list", "ask", "filter")),
     ScreenTab("records", 4, "Records", "Recs", ("list", "filter")),
+    ScreenTab("budget", 5, "Budget", "Budget", ("list", "filter")),
 )
 """The screens there are; a number keeps its meaning when another screen is added."""
 

@@ -22,6 +22,7 @@ class Need(StrEnum):
     FINDING = "No memories found on this machine are selected."
     TABLE = "This list has no columns."
     BINDING = "No binding is selected."
+    SCOPE = "Nobody is chosen; s chooses a user, project or agent."
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,6 +159,14 @@ RECORDS = (
         needs=CHANGE,
     ),
     Action(
+        "records.redo",
+        ("U",),
+        "redo",
+        "Do again what was just taken back.",
+        mutates=True,
+        needs=CHANGE,
+    ),
+    Action(
         "records.pin",
         ("p",),
         "pin",

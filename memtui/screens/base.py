@@ -44,6 +44,7 @@ from textual.widget import Widget
 
 from memtui.actions import ACTIONS, INPUT_GROUPS, Need, groups_on
 from memtui.contract import MemtuiError
+from memtui.filters import FIELDS
 from memtui.screens.keymap import footer_entries
 from memtui.screens.shared import Door, FilterChosen, Phase, Shared
 from memtui.screens.view import scope_view
@@ -63,6 +64,8 @@ class MemtuiScreen(Screen[None]):
     MODE: ClassVar[str]
     FILTERED: ClassVar[bool] = True
     """Whether the filter line narrows what this screen shows; without it there is none."""
+    UNFILTERED: ClassVar[frozenset[str]] = frozenset()
+    """Fields of the filter that say nothing about what this screen shows."""
     AUTO_FOCUS = ""
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
@@ -147,9 +150,19 @@ class MemtuiScreen(Screen[None]):
         return [action.id for action in ranked if action.group in groups]
 
     def show_count(self, text: str) -> None:
-        """Show how many there are, at the right end of the filter line."""
+        """Show how many there are, at the right end of the filter line.
+
+        A field of the filter that does not narrow this screen is named, or it would seem to.
+        """
+        chosen = self.shared.filter
+        idle = [
+            word
+            for word, field in FIELDS.items()
+            if field in self.UNFILTERED and getattr(chosen, field) is not None
+        ]
+        note = f"not by {', '.join(idle)}" if idle else ""
         for filter_line in self.query(FilterLine):
-            filter_line.count = text
+            filter_line.count = "  ".join(filter(None, [note, text]))
 
     def toast(
         self, message: str, *, severity: Literal["information", "warning", "error"] = "information"

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 from textual.reactive import reactive
-from textual.widgets import OptionList, Static
+from textual.widgets import OptionList
 
 from memtui.actions import Need
 from memtui.contract import Location, Problem
@@ -23,6 +23,7 @@ from memtui.screens.open_source import open_file
 from memtui.screens.shared import ConfigurationChanged, GoTo, Shared
 from memtui.widgets.background import Background
 from memtui.widgets.detail_pane import DetailPane
+from memtui.widgets.fitted import Fitted
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.option_rows import OptionRows
 
@@ -55,7 +56,7 @@ class BindingsScreen(MemtuiScreen):
         with Container(classes="split"):
             yield OptionRows(id="binding-tree")
             with DetailPane(classes="split-detail"):
-                yield Static(id="binding-detail")
+                yield Fitted(id="binding-detail")
 
     @property
     def _tree(self) -> OptionRows:
@@ -88,9 +89,7 @@ class BindingsScreen(MemtuiScreen):
         self._finding.latest(find_memories, self._show_findings, self.fail)
 
     def _show_findings(self, findings: tuple[Finding, ...]) -> None:
-        bound = {str(value) for one in self.view.bindings for value in one.config.values()}
-        fresh = tuple(one for one in findings if one.path not in bound)
-        self.view = replace(self.view, findings=fresh)
+        self.view = replace(self.view, findings=findings)
 
     def watch_view(self) -> None:
         """Draw the tree again with the cursor on the row it stood on."""
@@ -100,7 +99,7 @@ class BindingsScreen(MemtuiScreen):
         self._rows = rows_of(self.view)
         self._tree.show(
             [row_content(row, self.view, self.shared) for row in self._rows],
-            _place_of(stood, self._rows),
+            _place_of(stood, self._rows, self.view),
             passed={n for n, row in enumerate(self._rows) if not row.selectable},
         )
         self._draw_detail()
@@ -111,10 +110,6 @@ class BindingsScreen(MemtuiScreen):
         if now.resolution != before.resolution or now.scope != before.scope:
             self.watch_view()
 
-    def on_resize(self) -> None:
-        """Lay the detail out for the width there is now."""
-        self.call_after_refresh(self._draw_detail)
-
     @property
     def _row(self) -> Row | None:
         index = self._tree.highlighted
@@ -122,8 +117,9 @@ class BindingsScreen(MemtuiScreen):
 
     def _draw_detail(self) -> None:
         row = self._row or Row("company")
-        detail = self.query_one("#binding-detail", Static)
-        detail.update(row_detail(row, self.view, self.shared, detail.content_size.width))
+        view, shared = self.view, self.shared
+        detail = self.query_one("#binding-detail", Fitted)
+        detail.fit(lambda width: row_detail(row, view, shared, width))
         missing: dict[Need, str] = {Need.TABLE: ""}
         if row.binding is None:
             missing[Need.BINDING] = ""
@@ -140,7 +136,6 @@ class BindingsScreen(MemtuiScreen):
         event.stop()
         self.query_one(".split").add_class("-opened")
         self.query_one(DetailPane).focus()
-        self.call_after_refresh(self._draw_detail)
 
     def action_back(self) -> None:
         """Go back from the details to the tree."""
@@ -228,8 +223,11 @@ def _place(problem: Problem | None, finding: Finding | None) -> Location | None:
     return Location(path=finding.path) if finding is not None else None
 
 
-def _place_of(stood: Row | None, rows: list[Row]) -> int | None:
-    """Return where the cursor goes: to the row that stands for the same, else the first binding."""
+def _place_of(stood: Row | None, rows: list[Row], view: BindingsView) -> int | None:
+    """Return where the cursor goes: to the row that stands for the same, else the first binding.
+
+    A finding that was added stands as its binding.
+    """
     first = next((n for n, row in enumerate(rows) if row.sort == "binding"), None)
     if stood is None:
         return first
@@ -243,5 +241,6 @@ def _place_of(stood: Row | None, rows: list[Row]) -> int | None:
             row.finding.path if row.finding else None,
         )
 
-    wanted = identity(stood)
+    added = view.holder(stood.finding) if stood.finding else None
+    wanted = identity(Row("binding", added) if added else stood)
     return next((n for n, row in enumerate(rows) if identity(row) == wanted), first)

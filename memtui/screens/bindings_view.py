@@ -33,6 +33,18 @@ class BindingsView:
     findings: tuple[Finding, ...] | None = None
     """None while the search is under way."""
 
+    def holder(self, finding: Finding) -> BindingView | None:
+        """Return the binding through which a finding is read already."""
+        for binding in self.bindings:
+            if finding.path in map(str, binding.config.values()):
+                return binding
+        return None
+
+    @property
+    def unbound(self) -> tuple[Finding, ...]:
+        """The findings that no binding reads yet."""
+        return tuple(one for one in self.findings or () if self.holder(one) is None)
+
 
 @dataclass(frozen=True, slots=True)
 class Row:
@@ -59,7 +71,7 @@ def rows_of(view: BindingsView) -> list[Row]:
     for number, binding in enumerate(view.bindings, 1):
         rows.extend(_binding_rows(view, binding, last=number == len(view.bindings)))
     rows += [Row("space"), Row("title")]
-    rows.extend(Row("finding", finding=one) for one in view.findings or ())
+    rows.extend(Row("finding", finding=one) for one in view.unbound)
     return rows
 
 
@@ -144,7 +156,7 @@ def _below(row: Row, shared: Shared) -> Content:
 def _found_title(view: BindingsView) -> Content:
     if view.findings is None:
         return display("Found on this machine: looking …", style=DIM)
-    if not view.findings:
+    if not view.unbound:
         return display("No other memories were found on this machine.", style=DIM)
     head = display("Found on this machine", style=STRONG)
     return head + display("   a adds one as a read-only binding, after a yes", style=DIM)

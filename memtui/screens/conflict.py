@@ -29,6 +29,7 @@ class ConflictScreen(ModalScreen[Resolve]):
     """Show their version beside mine, under each other where the screen is narrow."""
 
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
     BINDINGS = [
         ("t", "take('THEIRS')", "keep theirs"),
         ("m", "take('MINE')", "put mine on top"),
@@ -71,9 +72,8 @@ class ConflictScreen(ModalScreen[Resolve]):
             display(whose, style=STRONG), display("against what you read", style=DIM), gap="  "
         )
         if text is None:
-            return lines([head, Content(""), display("no record", style=DIM)])
-        changed = lines(diff_lines(self._base.text, text))
-        return lines([head, Content(""), changed])
+            return lines([head, display("no record", style=DIM)])
+        return lines([head, *diff_lines(self._base.text, text)])
 
     def action_take(self, choice: str) -> None:
         """Answer with a choice."""

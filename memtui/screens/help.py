@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from textual.content import Content
 
-from memtui.actions import ACTIONS, SCREENS, Need, actions_of, groups_on, screen_tab
+from memtui.actions import ACTIONS, DIALOG_GROUPS, SCREENS, Need, actions_of, groups_on, screen_tab
 from memtui.screens.dialogs.sheet import Sheet
 from memtui.screens.keymap import Keymap
-from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, lines
+from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, lines
 
 _TITLES = {
+    "prune": "In the prune review",
     "list": "In the list",
     "filter": "In the filter line",
     "ask": "In the question",
@@ -24,19 +25,29 @@ def group_title(group: str) -> str:
     return _TITLES.get(group) or screen_tab(group).title
 
 
-def help_content(mode: str, keymap: Keymap, why_disabled: Callable[[str], str]) -> Content:
+def help_content(
+    mode: str, keymap: Keymap, why_disabled: Callable[[str], str], width: int = 0
+) -> Content:
     """Return all keys of a screen, group by group, each with its sentence."""
-    width = max(len(keymap.labels(name)) for name in ACTIONS) + 2
+    return group_help(groups_on(mode), keymap, why_disabled, width)
+
+
+def group_help(
+    groups: Iterable[str], keymap: Keymap, why_disabled: Callable[[str], str], width: int = 0
+) -> Content:
+    """Return all keys of some groups, wrapped to `width` cells; 0 does not wrap."""
+    lead = max(len(keymap.labels(name)) for name in ACTIONS) + 2
     blocks: list[Content] = []
-    for group in groups_on(mode):
+    for group in groups:
         blocks.append(display(group_title(group), style=STRONG))
         for action in actions_of(group):
-            keys = Content.styled(f"  {keymap.labels(action.id):<{width}}", f"bold {ACCENT}")
+            keys = Content.styled(f"  {keymap.labels(action.id):<{lead}}", f"bold {ACCENT}")
             reason = why_disabled(action.id)
             if reason == Need.TABLE.value:
                 continue
             said = display(action.description, style=DIM if reason else "")
-            blocks.append(keys + said + display(f"  ({reason})" if reason else "", style=WARN))
+            note = display(f"  ({reason})" if reason else "", style=WARN)
+            blocks.append(hanging(keys, said + note, width))
         blocks.append(Content(""))
     return lines(blocks[:-1])
 
@@ -61,7 +72,14 @@ def keys_document() -> str:
         "An unknown action, an unknown key, or one key for two actions of a screen is an error.",
         "This page is made from the registry of actions, `memtui/actions/`.",
     ]
-    for group in ["app", *(tab.mode for tab in SCREENS), "list", "filter", "ask"]:
+    for group in [
+        "app",
+        *(tab.mode for tab in SCREENS),
+        *sorted(DIALOG_GROUPS),
+        "list",
+        "filter",
+        "ask",
+    ]:
         parts += [
             "",
             f"## {group_title(group)}",

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from memtui.actions import (
     ACTIONS,
+    DIALOG_GROUPS,
     INPUT_GROUPS,
     SCREENS,
     Action,
@@ -55,6 +56,8 @@ def load_keymap(settings: Mapping[str, str]) -> Keymap:
     keymap = Keymap(moved)
     for tab in SCREENS:
         _refuse_clash(tab.title, keymap, [g for g in groups_on(tab.mode) if g not in INPUT_GROUPS])
+    for group in sorted(DIALOG_GROUPS):
+        _refuse_clash(f"the {group} review", keymap, [group, "list"])
     for group in sorted(INPUT_GROUPS):
         _refuse_clash(f"the {group} line", keymap, [group])
     return keymap

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container, Vertical
@@ -32,6 +33,7 @@ from memtui.widgets.ask_line import AskLine
 from memtui.widgets.background import Background
 from memtui.widgets.cards import explanation_content
 from memtui.widgets.detail_pane import DetailPane
+from memtui.widgets.fitted import Fitted
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.notice import Notice
 from memtui.widgets.option_rows import OptionRows
@@ -69,7 +71,7 @@ class QueryScreen(MemtuiScreen):
                 yield Notice(id="query-notice")
                 yield OptionRows(id="cards")
             with DetailPane(classes="split-detail"):
-                yield Static(id="query-detail")
+                yield Fitted(id="query-detail")
         yield Static(id="query-cost")
 
     def load(self) -> None:
@@ -161,17 +163,12 @@ class QueryScreen(MemtuiScreen):
         self._draw_around()
         self._draw_detail()
 
-    def on_resize(self) -> None:
-        """Lay the cards and the detail out for the width there is now."""
-        self.call_after_refresh(self._draw_again)
-
-    def _draw_again(self) -> None:
+    @on(OptionRows.WidthChanged)
+    def _draw_cards_again(self) -> None:
         self._draw_cards(self._index)
-        self._draw_detail()
 
     def _draw_cards(self, highlighted: int | None) -> None:
-        width = self._cards.scrollable_content_region.width - 2
-        self._cards.show(card_contents(self.view, self.shared, width), highlighted)
+        self._cards.show(card_contents(self.view, self.shared, self._cards.cells), highlighted)
 
     def _draw_around(self) -> None:
         self.query_one("#ask-options", Static).update(options_line(self.view, self.shared))
@@ -180,9 +177,9 @@ class QueryScreen(MemtuiScreen):
         self._draw_needs()
 
     def _draw_detail(self) -> None:
-        detail = self.query_one("#query-detail", Static)
-        width = detail.content_size.width
-        detail.update(detail_content(self.view, self.shared, self._index, width))
+        view, shared, index = self.view, self.shared, self._index
+        detail = self.query_one("#query-detail", Fitted)
+        detail.fit(lambda width: detail_content(view, shared, index, width))
         self._draw_needs()
 
     def _draw_needs(self) -> None:
@@ -221,7 +218,6 @@ class QueryScreen(MemtuiScreen):
         else:
             self.query_one(".split").add_class("-opened")
             self.query_one(DetailPane).focus()
-            self.call_after_refresh(self._draw_detail)
 
     def action_back(self) -> None:
         """Go back from the details to the results."""
@@ -300,5 +296,9 @@ class QueryScreen(MemtuiScreen):
     def _show_stages(self, answer: ExplainAnswer) -> None:
         shown = self.view.answer.snippets if self.view.answer else ()
         ranks = {one.handle.provider_record_id: rank for rank, one in enumerate(shown, 1)}
-        content = explanation_content(answer.explanation, ranks)
-        self.app.push_screen(Sheet(f"How “{self.view.question}” was answered", content))
+        self.app.push_screen(
+            Sheet(
+                f"How “{self.view.question}” was answered",
+                lambda width: explanation_content(answer.explanation, ranks, width),
+            )
+        )

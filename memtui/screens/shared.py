@@ -77,6 +77,12 @@ class Shared:
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     editor: str = ""
     """The editor of the settings; empty means $VISUAL, else $EDITOR, else vi."""
+    context_model: str = "claude-sonnet-4-5"
+    """The model of the settings, whose tokens and prices a context is counted in."""
+    context_budget: int = 500
+    """Tokens that a context should stay under, by the settings."""
+    fact_max_chars: int = 200
+    """How many characters a fact may have; 0 sets no limit."""
     zone: tzinfo | None = None
     """Where days and clock times are shown; None means the system's zone."""
 

@@ -64,6 +64,9 @@ class SharedState:
             keymap=load_keymap(settings.keymap),
             clock=clock,
             editor=settings.editor,
+            context_model=settings.context_model,
+            context_budget=settings.context_budget,
+            fact_max_chars=settings.fact_max_chars,
             zone=ZoneInfo(settings.timezone) if settings.timezone else None,
         )
 

@@ -13,7 +13,6 @@ from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, line, lines
 
-SHEET_WIDTH = 90
 """Cells that a sheet over the screen has for its text at most."""
 
 _TEXT_LIMIT = 240
@@ -149,9 +148,7 @@ def usage_cost(usage: Iterable[Usage]) -> str:
     return fmt.money(sum(priced[1:], priced[0]) if priced else None, unpriced=unpriced)
 
 
-def explanation_content(
-    explanation: Explanation, ranks: dict[str, int], *, width: int = SHEET_WIDTH
-) -> Content:
+def explanation_content(explanation: Explanation, ranks: dict[str, int], width: int) -> Content:
     """Return the stages of a retrieval and what each contributed to each result."""
     blocks: list[Content] = []
     for number, stage in enumerate(explanation.stages, 1):

@@ -36,6 +36,8 @@ class Column(Generic[R]):
     flexible: bool = False
     keep: int = 0
     """Where the width is short, columns with the lowest number go first."""
+    share: float = 0.0
+    """The part of the list, 0 to 1, that it gets before others are shown beside it."""
 
 
 def share_width(
@@ -49,7 +51,11 @@ def share_width(
 
     `wider` is what a person added to a column's width, or took off it.
     """
-    extra = wider or {}
+    extra = dict(wider or {})
+    for column in columns:
+        if column.share:
+            least = int(-(-width * column.share // 1))
+            extra[column.key] = max(extra.get(column.key, 0), least - column.width)
     shown = [column for column in columns if column.key not in hidden]
     room = width - GUTTER
     while len(shown) > 1 and _needed(shown, extra) > room:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import BindingType
@@ -15,7 +15,6 @@ from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from memtui.contract import OperationStatus, Record
-from memtui.service.answers import Change
 from memtui.store.operation import Operation, OperationHandle
 from memtui.widgets import format as fmt
 from memtui.widgets.detail_lines import (
@@ -35,6 +34,9 @@ from memtui.widgets.detail_lines import (
 from memtui.widgets.detail_pane import DetailPane
 from memtui.widgets.display import DIM, STRONG, WARN, display, line
 from memtui.widgets.keys import bindings_for
+
+if TYPE_CHECKING:
+    from memtui.service.answers import Change
 
 _TEXTS = ("query", "content", "text")
 _SAID_BELOW = frozenset({"record_ids", "content_chars", "content_sha256"})

@@ -8,10 +8,13 @@ from typing import ClassVar
 from textual.binding import BindingType
 from textual.content import Content
 from textual.events import Click
+from textual.message import Message
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
 from memtui.widgets.keys import bindings_for
+
+_ROW_PADDING = 2
 
 
 class OptionRows(OptionList):
@@ -23,8 +26,23 @@ class OptionRows(OptionList):
     ACTION_GROUP = "list"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
 
+    class WidthChanged(Message):
+        """Rows that are laid out for a width have to be given again."""
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id, compact=True, markup=False)
+        self._laid_out = 0
+
+    @property
+    def cells(self) -> int:
+        """Cells of a row's line."""
+        return max(0, self.scrollable_content_region.width - _ROW_PADDING)
+
+    def on_resize(self) -> None:
+        """Tell of another width."""
+        if self.cells != self._laid_out:
+            self._laid_out = self.cells
+            self.post_message(self.WidthChanged())
 
     def show(
         self,

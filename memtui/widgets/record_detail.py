@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
 from memtui.contract import Record, RecordVersion
-from memtui.service.answers import Change, HistoryAnswer, Provenance
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.detail_lines import (
@@ -29,6 +29,9 @@ from memtui.widgets.detail_lines import (
 )
 from memtui.widgets.detail_pane import DetailPane
 from memtui.widgets.display import DIM, STRONG, WARN, display, line
+
+if TYPE_CHECKING:
+    from memtui.service.answers import Change, HistoryAnswer, Provenance
 
 _SHOWN_RETRIEVALS = 5
 

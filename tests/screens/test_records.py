@@ -73,6 +73,40 @@ async def test_editing_in_place_writes_and_undo_brings_the_text_back(
     assert await stored(service, caller, record) == "main"
 
 
+async def test_a_field_of_the_filter_that_narrows_no_records_is_named(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one", "two"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        app.state.choose(filter_line="status:ok project:mech by:user:ana")
+        await until(pilot, lambda: "not by status, by" in screen_text(app))
+        await pilot.press("2")
+        await until(pilot, lambda: "✓ write" in screen_text(app))
+        assert "not by" not in screen_text(app)
+
+
+async def test_a_bulk_forget_is_taken_back_and_done_again(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one", "two", "three"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("A", "d")
+        await until(pilot, lambda: "Forget 3 records" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: texts(app) == [])
+        await pilot.press("u")
+        await until(pilot, lambda: len(texts(app)) == 3)
+        await pilot.press("U")
+        await until(pilot, lambda: texts(app) == [])
+        await pilot.press("u")
+        await until(pilot, lambda: len(texts(app)) == 3)
+        await pilot.press("U", "U")
+        await until(pilot, lambda: any("nothing to do again" in one for one in toasts(app)))
+        assert texts(app) == []
+
+
 async def test_leaving_a_changed_text_asks_first_and_an_unchanged_one_writes_nothing(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:

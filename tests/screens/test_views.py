@@ -161,6 +161,22 @@ def test_findings_are_offered_and_unusable_ones_say_so() -> None:
     assert offer((broken,), "1") == ""
 
 
+def test_a_finding_that_was_added_stands_as_its_binding() -> None:
+    found = Finding(
+        provider="vault",
+        key="k",
+        title="Notes",
+        path="/notes/b",
+        config={"path": "/notes/b"},
+        why="w",
+    )
+    before = BindingsView((binding("a"),), findings=(found,))
+    after = BindingsView((binding("a"), binding("b")), findings=(found,))
+    assert [row.finding for row in rows_of(before) if row.finding] == [found]
+    assert not any(row.finding for row in rows_of(after))
+    assert after.holder(found) == binding("b")
+
+
 def test_a_first_start_is_one_empty_binding() -> None:
     empty = health("b").model_copy(update={"health": Health(records=0)})
     assert is_first_start(shared(bindings=(binding("b"),), health=empty))
@@ -259,7 +275,7 @@ def test_hostile_text_is_harmless_in_every_view(text: str) -> None:
     assert_content_harmless(detail_content(view, shared(), 0, WIDTH))
     assert_content_harmless(title_line(view, shared()))
     stage = ExplainStage(name=text, detail=text, scores={text: 1.0})
-    assert_content_harmless(explanation_content(Explanation(stages=(stage,)), {}))
+    assert_content_harmless(explanation_content(Explanation(stages=(stage,)), {}, WIDTH))
 
     named = binding(text[:300], ("project", text[:300]))
     found = Finding(

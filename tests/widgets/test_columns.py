@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +34,17 @@ def test_the_columns_fill_the_width_and_the_least_kept_go_first(width: int) -> N
 def test_hidden_and_widened_columns() -> None:
     shown = share_width(COLUMNS, 80, hidden={"b"}, wider={"a": 4})
     assert [(column.key, cells) for column, cells in shown] == [("a", 10), ("c", 65)]
+
+
+@pytest.mark.parametrize("width", range(20, 201, 9))
+def test_a_column_with_a_share_gets_it_before_others_are_shown(width: int) -> None:
+    columns = [*COLUMNS[:2], replace(COLUMNS[2], share=0.5)]
+    shown = {column.key: cells for column, cells in share_width(columns, width)}
+    assert shown["c"] >= width // 2 or shown["c"] == width - GUTTER or shown["c"] == 20
+    assert list(shown) == [column.key for column in columns if column.key in shown]
+    if width >= 110:
+        assert shown["c"] >= width / 2
+        assert len(shown) == 3
 
 
 @given(st.text(), st.integers(0, 60), st.sampled_from(["left", "right"]))

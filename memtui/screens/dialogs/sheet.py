@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
@@ -10,10 +12,14 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from memtui.widgets.display import DIM, STRONG, display
+from memtui.widgets.fitted import Fitted
 
 
 class Sheet(ModalScreen[None]):
-    """Show a content that scrolls; `esc`, `q` and `?` close it, and so does a click beside it."""
+    """Show a content that scrolls, as it is or as it is drawn for a width in cells.
+
+    `esc`, `q` and `?` close it, and so does a click beside it.
+    """
 
     BINDINGS = [
         ("escape,q,question_mark,f1", "close", "close"),
@@ -25,7 +31,7 @@ class Sheet(ModalScreen[None]):
         ("G,end", "scroll(100000)", "bottom"),
     ]
 
-    def __init__(self, title: str, content: Content) -> None:
+    def __init__(self, title: str, content: Content | Callable[[int], Content]) -> None:
         super().__init__()
         self._title = title
         self._content = content
@@ -35,8 +41,14 @@ class Sheet(ModalScreen[None]):
         with Vertical(classes="dialog dialog-large"):
             yield Static(display(self._title, limit=200, style=STRONG), classes="dialog-title")
             with VerticalScroll(can_focus=False):
-                yield Static(self._content)
+                yield Fitted(id="sheet-text")
             yield Static(display("↑↓ scroll   esc close", style=DIM))
+
+    def on_mount(self) -> None:
+        """Lay the text out."""
+        content = self._content
+        draw = (lambda _: content) if isinstance(content, Content) else content
+        self.query_one(Fitted).fit(draw)
 
     def action_close(self) -> None:
         """Close the sheet."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from memtui.contract import MemtuiError, NotFound, Record, RecordHandle
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.shared import Door
-from memtui.service.answers import Change
 from memtui.store.operation import Operation
 from memtui.widgets.background import Background
 from memtui.widgets.operation_detail import OperationView
+
+if TYPE_CHECKING:
+    from memtui.service.answers import Change
 
 TEXTS_READ = 10
 """Records whose text is read when a person goes into the details."""

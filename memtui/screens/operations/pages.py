@@ -8,12 +8,14 @@ any page is one read away. With one, a page is reached from the nearest page who
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import Filter
-from memtui.service import Caller, MemoryService
 from memtui.store.operation import Operation
 from memtui.widgets.rows import PAGE_ROWS
+
+if TYPE_CHECKING:
+    from memtui.service import Caller, MemoryService
 
 SORTABLE = 5_000
 """Operations that are read whole to order them otherwise than by time."""

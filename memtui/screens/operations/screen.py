@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -23,7 +23,6 @@ from memtui.screens.operations.columns import asked, operation_columns
 from memtui.screens.operations.details import DetailFeed
 from memtui.screens.operations.feed import NEWEST_FIRST, LogFeed
 from memtui.screens.shared import FilterChosen, GoTo, Shared
-from memtui.service.answers import MutationAnswer, UndoCandidate
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
@@ -39,6 +38,9 @@ from memtui.widgets.list_messages import (
 from memtui.widgets.operation_detail import OperationDetail
 from memtui.widgets.virtual_list import VirtualList
 
+if TYPE_CHECKING:
+    from memtui.service.answers import MutationAnswer, UndoCandidate
+
 POLL_SECONDS = 2.0
 
 
@@ -46,6 +48,7 @@ class OperationsScreen(MemtuiScreen):
     """Every operation of the company, newest first and live."""
 
     MODE = "operations"
+    UNFILTERED = frozenset({"topic", "tag", "kind"})
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("operations")
 
     def __init__(self, shared: Shared) -> None:

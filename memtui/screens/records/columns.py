@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memtui.contract import Record
-from memtui.service.answers import RetrievalCount
 from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import record_words
+
+if TYPE_CHECKING:
+    from memtui.service.answers import RetrievalCount
 
 PROVIDER_SORTS = {"age": "updated_at", "size": "size", "text": "title"}
 """Columns by which the provider orders all it holds, and the field it does so by."""
@@ -45,6 +47,7 @@ def record_columns(now: Callable[[], datetime], known: Known) -> list[Column[Rec
             36,
             flexible=True,
             keep=100,
+            share=0.5,
         ),
     ]
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from memtui.contract import MemtuiError, Record
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.records.columns import record_key
 from memtui.screens.records.feed import RecordFeed
-from memtui.service.answers import HistoryAnswer, Provenance
 from memtui.widgets.background import Background
 from memtui.widgets.record_detail import RecordView
+
+if TYPE_CHECKING:
+    from memtui.service.answers import HistoryAnswer, Provenance
 
 
 class RecordDetails:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from memtui.contract import BrowseRequest, MemtuiError, Record, Unsupported
 from memtui.screens.base import MemtuiScreen
@@ -12,11 +13,13 @@ from memtui.screens.records.columns import (
     local_sort,
     record_key,
 )
-from memtui.service.answers import BrowseAnswer, RetrievalCount
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.rows import PAGE_ROWS, AppendedRows
 from memtui.widgets.virtual_list import VirtualList
+
+if TYPE_CHECKING:
+    from memtui.service.answers import BrowseAnswer, RetrievalCount
 
 _MOST_AT_ONCE = 1_000
 NEWEST_FIRST = ("age", True)
@@ -133,6 +136,11 @@ class RecordFeed:
         self._list.show(self.rows)
         self._screen.show_count("")
 
+    def recount(self) -> None:
+        """Read again how often the loaded records were returned; not an operation."""
+        if self.binding_key and self.rows.loaded:
+            self._count([record for _, record in self.rows.held()])
+
     def _count(self, records: Sequence[Record]) -> None:
         door, key = self._screen.door, self.binding_key
         ids = [record_key(record) for record in records]
@@ -168,6 +176,11 @@ class RecordFeed:
             self.rows.order(local_sort(column, self.known), descending=descending)
 
     # What an edit did, without asking the provider for the page again.
+
+    def binding_of(self, record: Record | None) -> str:
+        """Return the binding that the rows came from, which is that of new ones too."""
+        del record
+        return self.binding_key
 
     def changed(self, old_id: str, record: Record) -> None:
         """Put the record, as it is now, in its place; a new one goes to the top."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -24,7 +24,6 @@ from memtui.screens.records.edits import RecordEdits
 from memtui.screens.records.feed import NEWEST_FIRST, RecordFeed
 from memtui.screens.records.watching import Watch
 from memtui.screens.shared import FilterChosen, GoTo, Shared
-from memtui.service.answers import GetAnswer
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.keys import bindings_for
@@ -39,6 +38,9 @@ from memtui.widgets.list_messages import (
 from memtui.widgets.record_detail import RecordDetail
 from memtui.widgets.virtual_list import VirtualList
 
+if TYPE_CHECKING:
+    from memtui.service.answers import GetAnswer
+
 _SETTLE_SECONDS = 0.2
 """A jump from another screen may change the binding too: the second reading is the right one."""
 
@@ -47,6 +49,7 @@ class RecordsScreen(MemtuiScreen):
     """What the active binding holds."""
 
     MODE = "records"
+    UNFILTERED = frozenset({"operation_type", "status", "door", "principal"})
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("records")
 
     def __init__(self, shared: Shared) -> None:
@@ -78,6 +81,11 @@ class RecordsScreen(MemtuiScreen):
         self._feed.load()
         if self.shared.resolution is not None:
             self._watch.follow(self.shared.resolution.binding_key)
+
+    def on_screen_resume(self) -> None:
+        """Count again how often the records were returned: another screen may have asked."""
+        if self.shared.door is not None:
+            self._feed.recount()
 
     def select(self, name: str) -> None:
         """Put the cursor on a record, once it has come; one that no page holds is fetched."""
@@ -206,11 +214,15 @@ class RecordsScreen(MemtuiScreen):
 
     def action_forget(self) -> None:
         """Forget the marked records, else the one under the cursor."""
-        self._edits.forget(self._list.chosen)
+        self._edits.changes.forget(self._list.chosen)
 
     def action_undo(self) -> None:
         """Take the last change back."""
-        self._edits.undo()
+        self._edits.changes.undo()
+
+    def action_redo(self) -> None:
+        """Do again what was just taken back."""
+        self._edits.changes.redo()
 
     def action_pin(self) -> None:
         """Pin or unpin the record."""

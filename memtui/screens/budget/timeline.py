@@ -1,0 +1,160 @@
+"""How a context and its facts came to be, day by day."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+
+from memtui.contract import Scope
+from memtui.screens.facts.rows import Place
+from memtui.widgets.charts import Chart, Series
+from memtui.widgets.detail_lines import Line, heading, joined, labelled
+from memtui.widgets.display import DIM, WARN, display
+from memtui.widgets.format import count, counted
+
+if TYPE_CHECKING:
+    from memtui.screens.shared import Door
+    from memtui.service.metrics import FactDay, FactMetrics
+
+DAYS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What the log says of a context: its own assemblies, and what was done to its facts.
+
+    `company` is the whole company's, for what only makes sense over all of it.
+    """
+
+    contexts: FactMetrics
+    facts: tuple[FactMetrics, ...]
+    company: FactMetrics
+
+
+async def read_timeline(
+    door: Door, scope: Scope, places: Sequence[Place], now: datetime
+) -> Timeline:
+    """Read the last 60 days; nothing of it is an operation."""
+    since = now - timedelta(days=DAYS)
+
+    async def measured(scope: Scope | None) -> FactMetrics:
+        return await door.service.fact_metrics(door.caller, since, scope=scope)
+
+    contexts, company, *facts = await asyncio.gather(
+        measured(scope), measured(None), *(measured(place.scope) for place in places)
+    )
+    return Timeline(contexts, tuple(facts), company)
+
+
+def charts_of(timeline: Timeline, budget: int) -> tuple[Chart, ...]:
+    """Return the context's size, the facts that came and went, and who saved them."""
+    return (
+        Chart(
+            f"context size, {DAYS} days",
+            _days(timeline.contexts),
+            (
+                Series(
+                    "tokens",
+                    tuple(day.average_context_tokens for day in timeline.contexts.days),
+                    "accent",
+                    "●",
+                ),
+            ),
+            limit=float(budget),
+            nothing="No context of this scope was assembled yet; each look and each run counts.",
+        ),
+        Chart(
+            f"facts, {DAYS} days",
+            _days(timeline.contexts),
+            (
+                Series(
+                    "added", _summed(timeline, lambda day: day.facts_added), "ok", "█", bars=True
+                ),
+                Series(
+                    "deleted",
+                    _summed(timeline, lambda day: -day.facts_deleted),
+                    "bad",
+                    "▒",
+                    bars=True,
+                ),
+            ),
+            nothing="No fact came or went in these days; a adds one.",
+        ),
+        Chart(
+            f"saves, {DAYS} days",
+            _days(timeline.contexts),
+            (
+                Series(
+                    "user",
+                    _summed(timeline, lambda day: day.saves_by_ai + day.saves_by_user),
+                    "warn",
+                    "▒",
+                    bars=True,
+                ),
+                Series(
+                    "ai", _summed(timeline, lambda day: day.saves_by_ai), "accent", "█", bars=True
+                ),
+            ),
+            nothing="Nobody saved a fact in these days.",
+        ),
+    )
+
+
+def _days(metrics: FactMetrics) -> tuple[date, ...]:
+    return tuple(day.day for day in metrics.days)
+
+
+def _summed(timeline: Timeline, value: Callable[[FactDay], int]) -> tuple[float, ...]:
+    """Return the sum over all places for each day, in the days of the contexts."""
+    totals: dict[date, int] = {}
+    for metrics in timeline.facts:
+        for day in metrics.days:
+            totals[day.day] = totals.get(day.day, 0) + value(day)
+    return tuple(float(totals.get(day, 0)) for day in _days(timeline.contexts))
+
+
+def metrics_content(timeline: Timeline, width: int) -> Content:
+    """Return how well facts serve in the company and here, against their targets (seed 004 §8)."""
+    whole, here = timeline.company, timeline.contexts
+    adoption, deleted = whole.adoption, whole.share_deleted_by_hand
+    users = f"{whole.active_users_with_facts} of {counted(whole.active_users, 'active user')}"
+    saves = counted(whole.facts_saved, "save")
+    by_hand = f"{whole.deleted_by_hand_within_7_days} of {saves} by hand in 7 days"
+    over = here.contexts_over_budget / here.contexts if here.contexts else None
+    shares = (
+        ("adoption", adoption, f"{users} have facts, target {whole.adoption_target:.0%}",
+         adoption is not None and adoption < whole.adoption_target),
+        ("deleted", deleted, f"{by_hand}, at most {whole.share_deleted_target:.0%}",
+         deleted is not None and deleted > whole.share_deleted_target),
+        ("over", over, f"{here.contexts_over_budget} of {counted(here.contexts, 'context')} here",
+         bool(over)),
+    )  # fmt: skip
+    averages = (
+        ("a user", whole.average_facts_per_user, "facts", whole.facts_per_user_target),
+        ("a drive", whole.average_facts_per_active_drive, "facts", whole.facts_per_drive_target),
+        ("context", here.average_context_tokens, "tokens here", None),
+    )
+    block: list[Line] = [heading("how facts serve", f"the whole company, {DAYS} days")]
+    block += [
+        labelled(name, _share(value, words, missed=bad)) for name, value, words, bad in shares
+    ]
+    block += [labelled(name, _average(value, noun, aim)) for name, value, noun, aim in averages]
+    return joined([block], width)
+
+
+def _share(value: float | None, words: str, *, missed: bool) -> Content:
+    shown = "–" if value is None else f"{value:.0%}{' ▲' if missed else ''}"
+    return display(shown, style=WARN if missed else "") + display(f"  {words}", style=DIM)
+
+
+def _average(value: float | None, noun: str, target: tuple[int, int] | None) -> Content:
+    if value is None:
+        return display("–", style=DIM)
+    shown = count(round(value)) if value >= 100 else f"{value:.1f}"
+    aim = f"  target {target[0]} to {target[1]}" if target else ""
+    return display(f"{shown} {noun}") + display(aim, style=DIM)

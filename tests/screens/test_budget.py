@@ -1,0 +1,472 @@
+"""The budget on screen, over a real service and vault: look, add, edit, prune, take back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.widgets import Input, OptionList
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings
+from memtui.context import assemble_memory_context
+from memtui.contract import (
+    BrowseRequest,
+    CorrectRequest,
+    Filter,
+    ForgetRequest,
+    Record,
+    Scope,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.screens.budget import BudgetScreen, watching
+from memtui.screens.budget.charts_sheet import ChartsSheet
+from memtui.screens.conflict import ConflictScreen
+from memtui.screens.dialogs.choose import Choose
+from memtui.screens.dialogs.confirm import TypedConfirm
+from memtui.screens.dialogs.edit_text import EditText
+from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.facts.new_fact import WriteFact
+from memtui.screens.facts.rows import FactRow
+from memtui.screens.prune import PruneReview
+from memtui.screens.prune.review import Line
+from memtui.service import Caller, MemoryService
+from memtui.widgets.charts import Charts
+from memtui.widgets.virtual_list import VirtualList
+from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
+from tests.screens.piloting import running, toasts, until
+
+ANA = Scope(company_id="local", subject_id="ana")
+MECH = Scope(company_id="local", project_id="mech")
+BOTH = Scope(company_id="local", subject_id="ana", project_id="mech")
+AI = Caller(company_id="local", principal="agent:coding", door="test", acts_for="user:ana")
+
+
+async def remember(service: MemoryService, scope: Scope, *texts: str) -> list[Record]:
+    written: list[Record] = []
+    for text in texts:
+        answer = await service.write(
+            AI,
+            WriteRequest(
+                scope=scope,
+                source=SourceRef(kind=SourceKind.RUN, company_id="local", run_id="run-7"),
+                content=text,
+                kind="fact",
+            ),
+        )
+        written.extend(answer.records)
+    return written
+
+
+async def held(service: MemoryService, caller: Caller, scope: Scope) -> list[str]:
+    page = await service.browse(
+        caller, BrowseRequest(scope=scope, filter=Filter(kind="fact"), sort="created_at")
+    )
+    return [record.text for record in page.records]
+
+
+def listed(app: MemtuiApp) -> VirtualList[FactRow]:
+    assert app.frame is not None
+    found: VirtualList[FactRow] = app.frame.query_one("#fact-list", VirtualList)
+    return found
+
+
+def texts(app: MemtuiApp) -> list[str]:
+    return [row.text for _, row in listed(app).rows.held()]
+
+
+def reviewed(app: MemtuiApp) -> list[Line]:
+    found: VirtualList[Line] = app.screen.query_one("#prune-list", VirtualList)
+    return [row for _, row in found.rows.held()]
+
+
+@asynccontextmanager
+async def budget(
+    paths: Paths,
+    settings: Settings,
+    scope: Scope,
+    rows: int,
+    size: tuple[int, int] = (120, 40),
+) -> AsyncIterator[tuple[MemtuiApp, Any]]:
+    async with running(paths, settings, "budget", size) as (app, pilot):
+        app.state.choose_scope(scope)
+        await until(pilot, lambda: len(texts(app)) == rows)
+        await until(pilot, lambda: app.focused is not None)
+        yield app, pilot
+
+
+async def test_nobody_chosen_offers_whom_there_is(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    await remember(service, ANA, "Likes tea")
+    await remember(service, MECH, "Deploys from main")
+    async with running(paths, settings, "budget") as (app, pilot):
+        await until(pilot, lambda: "Whose context?" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.focused, OptionList))
+        assert "user     ana" in screen_text(app)
+        assert "project  mech" in screen_text(app)
+        await pilot.press("p")
+        await until(pilot, lambda: any("Nobody is chosen" in said for said in toasts(app)))
+        await pilot.press("enter")
+        await until(pilot, lambda: texts(app) == ["Likes tea"])
+        assert app.state.shared.scope.subject_id == "ana"
+
+
+async def test_an_empty_home_says_what_to_do(paths: Paths, settings: Settings) -> None:
+    async with running(paths, settings, "budget") as (app, pilot):
+        await until(pilot, lambda: "Whose context?" in screen_text(app))
+        assert "s takes a name that is not known yet" in screen_text(app)
+        app.state.choose_scope(ANA)
+        await until(pilot, lambda: "Nothing is remembered here." in screen_text(app))
+
+
+async def test_bars_price_share_and_the_text_that_the_model_sees(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    await remember(service, ANA, "Likes tea", "Writes Lua")
+    await remember(service, MECH, "Deploys from main")
+    async with budget(paths, settings, BOTH, 3) as (app, pilot):
+        await until(pilot, lambda: "/ 250" in screen_text(app))
+        shown = screen_text(app)
+        assert "user ana in workspace mech" in shown
+        assert "claude-sonnet-4-5 (estimated tokens" in shown
+        assert "a request · $" in shown
+        assert "2 facts" in shown
+        assert "of the prompt" in shown
+        assert isinstance(app.frame, BudgetScreen)
+        answer = app.frame.view.answer
+        assert answer is not None
+        assert answer.text == assemble_memory_context(
+            ["Likes tea", "Writes Lua"], ["Deploys from main"]
+        )
+        assert f"{answer.tokens} / 500" in shown
+        await pilot.press("t")
+        await until(pilot, lambda: "## About This Workspace" in screen_text(app))
+        assert "- Deploys from main" in screen_text(app)
+        await pilot.press("Y")
+        assert app.clipboard == answer.text
+        await pilot.press("d")
+        await until(pilot, lambda: "t goes back to the list of facts." in toasts(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: "## About This Workspace" not in screen_text(app))
+        await pilot.press("w")
+        await until(pilot, lambda: "Conversation history" in screen_text(app))
+        assert "Total with memory" in screen_text(app)
+
+
+async def test_model_and_budget_are_chosen_and_an_unknown_price_is_a_word(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    await remember(service, ANA, "Likes tea")
+    async with budget(paths, settings, ANA, 1) as (app, pilot):
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press(*"gpt-4o", "enter")
+        await until(pilot, lambda: "gpt-4o (exact tokens, o200k_base)" in screen_text(app))
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press(*"nobody-s-model", "enter")
+        await until(pilot, lambda: "unpriced: no price is known" in screen_text(app))
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        app.screen.query_one(Input).value = "many"
+        await pilot.press("enter")
+        await until(pilot, lambda: "'many' is no budget" in screen_text(app))
+        app.screen.query_one(Input).value = "5"
+        await pilot.press("enter")
+        await until(pilot, lambda: "/ 5 ▲" in screen_text(app))
+        await pilot.press("l")
+        await until(pilot, lambda: "its budget of 5; prune it." in screen_text(app))
+        await until(pilot, lambda: "Nothing was left out." in screen_text(app))
+
+
+async def test_a_fact_is_added_where_the_person_says_and_taken_back(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await remember(service, ANA, "Likes tea")
+    async with budget(paths, settings, BOTH, 1) as (app, pilot):
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, WriteFact))
+        app.screen.query_one(Input).value = "x" * 201
+        await pilot.press("enter")
+        await until(pilot, lambda: "at most 200 characters" in screen_text(app))
+        app.screen.query_one(Input).value = "Deploys from main"
+        await pilot.press("tab", "enter")
+        await until(pilot, lambda: texts(app) == ["Likes tea", "Deploys from main"])
+        assert await held(service, caller, MECH) == ["Deploys from main"]
+        await pilot.press("u")
+        await until(pilot, lambda: texts(app) == ["Likes tea"])
+        assert not any("Remembered: " in said for said in toasts(app))
+
+
+async def test_a_fact_that_is_refused_comes_back_with_its_text(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    await remember(service, ANA, "Likes tea")
+    full = settings.model_copy(update={"fact_max_count": 1})
+    async with budget(paths, full, ANA, 1) as (app, pilot):
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, WriteFact))
+        await pilot.press(*"lua", "enter")
+        await until(pilot, lambda: "and may hold 1" in screen_text(app))
+        assert app.screen.query_one(Input).value == "lua"
+
+
+async def test_edit_pin_expire_and_undo(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    await remember(service, ANA, "Likes tea")
+    async with budget(paths, settings, ANA, 1) as (app, pilot):
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: texts(app) == ["Likes teax"])
+        await pilot.press("u")
+        await until(pilot, lambda: texts(app) == ["Likes tea"])
+        await pilot.press("P")
+        await until(pilot, lambda: "⚑ Likes tea" in screen_text(app))
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press(*"30d", "enter")
+        await until(pilot, lambda: "(expires in 2" in screen_text(app))
+        assert not any("Remembered: " in said for said in toasts(app))
+
+
+async def test_an_edit_of_what_changed_meanwhile_is_a_conflict(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [record] = await remember(service, ANA, "Likes tea")
+    async with budget(paths, settings, ANA, 1) as (app, pilot):
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await service.correct(
+            caller, CorrectRequest(scope=ANA, handle=record.handle, text="Likes mate")
+        )
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
+        await pilot.press("t")
+        await until(pilot, lambda: texts(app) == ["Likes mate"])
+
+
+async def test_marked_facts_of_two_places_go_and_come_back_with_one_key(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await remember(service, ANA, "Likes tea", "Writes Lua")
+    await remember(service, MECH, "Deploys from main")
+    async with budget(paths, settings, BOTH, 3) as (app, pilot):
+        await pilot.press("A")
+        await until(pilot, lambda: "3 marked" in screen_text(app))
+        await pilot.press("d")
+        await until(pilot, lambda: "Forget 3 records from vault·default?" in screen_text(app))
+        await pilot.press("d")
+        await pilot.press("y")
+        await until(pilot, lambda: texts(app) == [])
+        assert await held(service, caller, ANA) == []
+        await pilot.press("u")
+        await until(pilot, lambda: len(texts(app)) == 3)
+        assert await held(service, caller, MECH) == ["Deploys from main"]
+
+
+async def test_clearing_needs_the_name_typed(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await remember(service, ANA, "Likes tea", "Writes Lua")
+    await remember(service, MECH, "Deploys from main")
+    async with budget(paths, settings, BOTH, 3) as (app, pilot):
+        await pilot.press("D")
+        await until(pilot, lambda: isinstance(app.screen, TypedConfirm))
+        assert "Forget all 2 facts of user ana" in screen_text(app)
+        await pilot.press(*"mech", "enter")
+        await until(pilot, lambda: "nothing was changed" in screen_text(app))
+        app.screen.query_one(Input).value = "ana"
+        await pilot.press("enter")
+        await until(pilot, lambda: texts(app) == ["Deploys from main"])
+        assert "Forgot 2. u brings them back." in toasts(app)
+        await pilot.press("u")
+        await until(pilot, lambda: len(texts(app)) == 3)
+
+
+async def test_merging_makes_one_and_one_key_takes_it_back(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await remember(service, ANA, "Likes tea", "Loves green tea")
+    async with budget(paths, settings, ANA, 2) as (app, pilot):
+        await pilot.press("M")
+        await until(pilot, lambda: any("two at least" in said for said in toasts(app)))
+        await pilot.press("A", "M")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press(*"Likes green", "enter")
+        await until(pilot, lambda: texts(app) == ["Likes green"])
+        await until(pilot, lambda: "Made one of 2 facts. u takes it back." in toasts(app))
+        await pilot.press("u")
+        await until(pilot, lambda: texts(app) == ["Likes tea", "Loves green tea"])
+    assert await held(service, caller, ANA) == ["Likes tea", "Loves green tea"]
+
+
+async def test_prune_review_apply_and_undo_leave_the_files_as_they_were(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    [first, *_] = await remember(
+        service, MECH, "Deploys from main", "deploys from main.", "Tests run in CI"
+    )
+    await remember(service, ANA, "Likes tea", "likes tea")
+    assert first.location is not None
+    file = Path(first.location.path)
+    before = file.read_bytes()
+    async with budget(paths, settings, BOTH, 5) as (app, pilot):
+        await until(pilot, lambda: "1 said twice" in screen_text(app))
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
+        await until(pilot, lambda: "2 marked" in screen_text(app))
+        assert "says exactly the same, 2 of 2 marked" in screen_text(app)
+        await pilot.press("space")
+        await until(pilot, lambda: "0 marked" in screen_text(app))
+        await pilot.press("space", "t")
+        await until(pilot, lambda: "what goes, and what stays" in screen_text(app))
+        await pilot.press("d")
+        await until(pilot, lambda: "Forget 2 facts, " in screen_text(app))
+        await pilot.press("d", "enter")
+        assert file.read_bytes() == before
+        await pilot.press("y")
+        await until(pilot, lambda: len(texts(app)) == 3)
+        await until(pilot, lambda: app.screen is app.frame)
+        assert any(said.startswith("Forgot 2, saved ") for said in toasts(app))
+        assert file.read_bytes() != before
+        await pilot.press("u")
+        await until(pilot, lambda: len(texts(app)) == 5)
+        assert file.read_bytes() == before
+        assert not any("Remembered: " in said for said in toasts(app))
+
+
+async def test_a_prune_of_what_changed_meanwhile_forgets_nothing(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    one, two = await remember(service, MECH, "Deploys from main", "deploys from main.")
+    async with budget(paths, settings, MECH, 2) as (app, pilot):
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
+        marked = next(row.record for row in reviewed(app) if row.sort == "goes" and row.record)
+        changed = one if marked.handle == one.handle else two
+        await service.correct(
+            caller, CorrectRequest(scope=MECH, handle=changed.handle, text="Deploys from release")
+        )
+        await pilot.press("d", "y")
+        await until(pilot, lambda: len(toasts(app)) > 0)
+        await until(pilot, lambda: "0 marked" in screen_text(app))
+        assert "Deploys from release" in await held(service, caller, MECH)
+        assert len(await held(service, caller, MECH)) == 2
+
+
+async def test_a_cluster_is_merged_from_the_review(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await remember(service, MECH, "Deploys from main", "deploys from main.")
+    async with budget(paths, settings, MECH, 2) as (app, pilot):
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
+        await pilot.press("j", "j", "M")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, PruneReview) and len(texts(app)) == 1)
+    assert len(await held(service, caller, MECH)) == 1
+
+
+async def test_a_fact_from_elsewhere_is_told_once_for_all_that_come_together(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(watching, "POLL_SECONDS", 0.05)
+    [first] = await remember(service, ANA, "Likes tea")
+    async with budget(paths, settings, ANA, 1) as (app, pilot):
+        await remember(service, ANA, "Writes [bold]Lua[/] \x1b[31m")
+        await until(pilot, lambda: "Remembered: Writes [bold]Lua[/] ␛[31m" in toasts(app))
+        await remember(service, ANA, "Has a cat", "Has a dog")
+        await until(pilot, lambda: len(texts(app)) == 4)
+        assert sum("Remembered: " in said for said in toasts(app)) == 1
+        await service.forget(caller, ForgetRequest(scope=ANA, handles=(first.handle,)))
+        await until(pilot, lambda: len(texts(app)) == 3)
+        assert_harmless(screen_text(app))
+
+
+async def test_a_read_only_binding_says_why(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await remember(service, ANA, "Likes tea", "likes tea")
+    await service.update_binding(caller, "default", read_only=True)
+    async with budget(paths, settings, ANA, 2) as (app, pilot):
+        await pilot.press("d")
+        await until(pilot, lambda: "The binding default is read-only." in toasts(app))
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
+        await pilot.press("d")
+        await until(pilot, lambda: toasts(app).count("The binding default is read-only.") == 2)
+        assert isinstance(app.screen, PruneReview)
+
+
+async def test_charts_are_drawn_small_and_large(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    await remember(service, ANA, "Likes tea")
+    async with budget(paths, settings, ANA, 1) as (app, pilot):
+        await until(pilot, lambda: "context size, 60 days" in screen_text(app))
+        assert "█ added" in screen_text(app)
+        await pilot.press("c")
+        await until(pilot, lambda: isinstance(app.screen, ChartsSheet))
+        await until(pilot, lambda: "how facts serve" in screen_text(app))
+        assert "adoption" in screen_text(app)
+        await pilot.press("j")
+        await until(
+            pilot, lambda: str(app.screen.query_one(Charts).content).startswith("facts, 60 days")
+        )
+        await pilot.press("escape", "f")
+        await until(pilot, lambda: "memtui facts export --subject ana" in screen_text(app))
+
+
+async def test_filter_sort_and_the_way_to_records(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    await remember(service, ANA, "Likes tea", "Writes Lua and a great deal of Python")
+    async with budget(paths, settings, ANA, 2) as (app, pilot):
+        await pilot.press("S")
+        await until(pilot, lambda: texts(app)[0].startswith("Writes"))
+        await pilot.press("I")
+        await until(pilot, lambda: texts(app)[0] == "Likes tea")
+        await pilot.press("slash", *"lua", "enter")
+        await until(pilot, lambda: len(texts(app)) == 1)
+        assert "1 of 2" in screen_text(app)
+        await pilot.press("R")
+        await until(pilot, lambda: app.frame is not None and app.frame.MODE == "records")
+
+
+@pytest.mark.parametrize("size", [(50, 20), (80, 24), (120, 40), (200, 60)])
+async def test_hostile_facts_are_shown_and_never_obeyed(
+    paths: Paths, settings: Settings, service: MemoryService, size: tuple[int, int]
+) -> None:
+    hostile = [
+        text
+        for text in HOSTILE
+        if len(text.splitlines()) == 1 and len(text) <= 200 and "\ud800" not in text
+    ]
+    await remember(service, ANA, *hostile)
+    async with budget(paths, settings, ANA, len(hostile), size) as (app, pilot):
+        for _ in hostile:
+            assert_harmless(screen_text(app))
+            await pilot.press("j")
+        for keys in (
+            ("t",),
+            ("escape", "enter"),
+            ("escape", "A", "M"),
+            ("escape", "p"),
+            ("A", "t"),
+        ):
+            await pilot.press(*keys)
+            await pilot.pause()
+            assert_harmless(screen_text(app))

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from memtui.context import SectionKind, TokenCounter, assemble, section_of_records
+from memtui.contract import Filter, Invalid, Record, RecordHandle, Scope
+from memtui.screens.budget.offers import Offer, offers_of
+from memtui.screens.facts.columns import by_words, fact_columns, sort_key
+from memtui.screens.facts.detail import FactView, fact_content
+from memtui.screens.facts.expiry import parse_expiry
+from memtui.screens.facts.rows import FactRow, narrowed, place_of_section, places_of, rows_of
+from memtui.widgets.columns import fit_cell
+from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless
+
+NOW = datetime(2026, 3, 9, 12, tzinfo=UTC)
+
+
+def record(text: str, **changes: object) -> Record:
+    values: dict[str, object] = {
+        "handle": RecordHandle(provider_key="vault", provider_record_id=text[:40] or "x"),
+        "text": text,
+        "scope": Scope(company_id="local", subject_id="ana"),
+        "kind": "fact",
+        "created_at": NOW - timedelta(days=1),
+        "created_by": "agent:coding",
+    }
+    return Record.model_validate(values | changes)
+
+
+def rows(*records: Record) -> list[FactRow]:
+    section = section_of_records(SectionKind.USER, records, now=NOW)
+    return rows_of(assemble([section], counter=TokenCounter("gpt-4o")))
+
+
+def test_rows_stand_as_the_model_reads_them_and_what_it_lacks_comes_last() -> None:
+    gone = record("old", expires_at=NOW - timedelta(hours=1))
+    found = rows(gone, record("b"), record("a", pinned=True))
+    assert [row.text for row in found] == ["a", "b", "old"]
+    assert [row.tokens for row in found] == [3, 3, None]
+    assert found[2].left_out.startswith("It expired on")
+    assert len({row.key for row in found}) == 3
+
+
+def test_a_filter_line_narrows_the_facts() -> None:
+    found = rows(record("likes tea"), record("likes Lua", created_by="user:mei", created_at=NOW))
+    assert [row.text for row in narrowed(found, Filter(text="LIKES lua"))] == ["likes Lua"]
+    assert [row.text for row in narrowed(found, Filter(principal="user:mei"))] == ["likes Lua"]
+    assert [row.text for row in narrowed(found, Filter(since=NOW))] == ["likes Lua"]
+    assert [row.text for row in narrowed(found, Filter(until=NOW))] == ["likes tea"]
+    assert narrowed(found, Filter(kind="note")) == []
+
+
+def test_places_follow_the_scope_and_each_section_has_one() -> None:
+    scope = Scope(company_id="local", subject_id="ana", project_id="mech", run_id="7")
+    places = places_of(scope)
+    assert [place.label for place in places] == ["user ana", "workspace mech"]
+    assert all(place.scope.run_id is None for place in places)
+    workspace = place_of_section(SectionKind.WORKSPACE, places)
+    assert workspace is not None
+    assert workspace.scope == Scope(company_id="local", project_id="mech")
+    assert place_of_section(SectionKind.IDENTITY, places) is None
+    assert places_of(Scope(company_id="local", run_id="7")) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("30d", NOW + timedelta(days=30)),
+        (" 6h ", NOW + timedelta(hours=6)),
+        ("2026-04-01", datetime(2026, 4, 1, tzinfo=UTC)),
+        ("2026-03-09T14:30+01:00", datetime(2026, 3, 9, 13, 30, tzinfo=UTC)),
+    ],
+)
+def test_an_expiry_is_a_span_or_a_date_ahead(text: str, moment: datetime) -> None:
+    assert parse_expiry(text, now=NOW, zone=UTC) == moment
+
+
+@pytest.mark.parametrize("text", ["", "soon", "2026-01-01", "0d", "99999y", "-3d", "\x1b[31m"])
+def test_what_is_no_time_ahead_is_refused(text: str) -> None:
+    with pytest.raises(Invalid):
+        parse_expiry(text, now=NOW, zone=UTC)
+
+
+def test_who_made_a_fact_is_told_in_a_word() -> None:
+    assert by_words("agent:coding") == "ai coding"
+    assert by_words("user:ana") == "ana"
+    assert by_words(None) == "–"
+
+
+def test_offers_come_from_log_and_binding_and_extend_the_scope() -> None:
+    seen = [Scope(company_id="c", subject_id="ana"), Scope(company_id="c", project_id="p")]
+    found = offers_of(seen, [])
+    assert found == [Offer("user", "subject_id", "ana"), Offer("project", "project_id", "p")]
+    assert found[1].applied_to(seen[0]) == Scope(company_id="c", subject_id="ana", project_id="p")
+
+
+@pytest.mark.parametrize("text", [text[:5_000] for text in HOSTILE if "\ud800" not in text])
+def test_hostile_facts_are_harmless_in_list_and_detail(text: str) -> None:
+    [row] = rows(record(text, created_by=text))
+    for column in fact_columns(lambda: NOW, {}):
+        assert_harmless(fit_cell(column.cell(row).text, column.width, column.align))
+        assert sort_key(column.key, {})(row) is not None
+    place = places_of(Scope(company_id="c", subject_id=text))[0]
+    assert_content_harmless(fact_content(FactView(row, NOW, UTC, place), 60))

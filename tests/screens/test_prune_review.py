@@ -1,0 +1,160 @@
+"""What the prune review shows and marks, without an app."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from memtui.contract import Record, RecordHandle, Scope
+from memtui.pruning import Reason, Retrieval, find_candidates, make_plan
+from memtui.screens.facts.rows import Place
+from memtui.screens.prune.columns import diff_columns, reason_words, review_columns
+from memtui.screens.prune.review import Part, Review, Sort
+from memtui.widgets.columns import fit_cell
+from tests.screens.hostile import HOSTILE, assert_harmless
+
+NOW = datetime(2026, 3, 9, 12, tzinfo=UTC)
+SCOPE = Scope(company_id="local", project_id="mech")
+
+
+def fact(name: str, text: str, **changes: object) -> Record:
+    values: dict[str, object] = {
+        "handle": RecordHandle(provider_key="vault", provider_record_id=name),
+        "text": text,
+        "scope": SCOPE,
+        "kind": "fact",
+        "created_at": NOW - timedelta(days=1),
+    }
+    return Record.model_validate(values | changes)
+
+
+def review(*facts: Record, read: tuple[str, ...] = ()) -> Review:
+    retrievals = {
+        one.handle: Retrieval(count=1, last_at=NOW)
+        for one in facts
+        if one.handle.provider_record_id in read
+    }
+    found = find_candidates(facts, now=NOW, tokens_of=len, retrievals=retrievals)
+    place = Place("workspace", "mech", SCOPE, "default")
+    return Review((Part(place, make_plan(facts, found, tokens_of=len)),))
+
+
+DUPLICATES = (
+    fact("a", "Deploy from main", created_at=NOW),
+    fact("b", "deploy from main."),
+    fact("c", "Deploy from MAIN"),
+    fact("d", "Nobody asked for this"),
+)
+
+
+def named(found: Review) -> list[tuple[str, str, bool]]:
+    return [(one.sort.value, one.text, found.is_marked(one)) for one in found.lines]
+
+
+def marked(found: Review) -> list[str]:
+    return [record.text for record in found.marked]
+
+
+def test_candidates_stand_under_their_surest_reason_with_what_stays() -> None:
+    found = review(*DUPLICATES, read=("a",))
+    assert named(found) == [
+        ("reason", "says exactly the same", True),
+        ("stays", "Deploy from main", False),
+        ("goes", "deploy from main.", True),
+        ("goes", "Deploy from MAIN", True),
+        ("reason", "never read", False),
+        ("goes", "Nobody asked for this", False),
+    ]
+    assert reason_words(found.lines[0], found) == "says exactly the same, 2 of 2 marked"
+
+
+def test_a_candidate_and_a_whole_reason_turn() -> None:
+    found = review(*DUPLICATES, read=("a",))
+    exact, stays, goes, _, never, _ = found.lines
+    found.turn(goes)
+    assert marked(found) == ["Deploy from MAIN"]
+    assert found.chosen(exact.reason) == (1, 2)
+    found.turn(exact)
+    found.turn(never)
+    assert len(marked(found)) == 3
+    found.turn(exact)
+    found.turn(stays)
+    assert marked(found) == ["Nobody asked for this"]
+    found.mark_suggested()
+    assert marked(found) == ["deploy from main.", "Deploy from MAIN"]
+
+
+def test_the_sums_follow_the_marks() -> None:
+    found = review(*DUPLICATES, read=("a",))
+    assert found.before == sum(len(one.text) for one in DUPLICATES)
+    assert found.saved == len("deploy from main.") + len("Deploy from MAIN")
+    found.mark_none()
+    assert found.saved == 0
+
+
+def test_a_pinned_fact_is_only_marked_by_itself() -> None:
+    pinned = fact("d", "Nobody asked for this", pinned=True)
+    found = review(*DUPLICATES[:3], pinned, read=("a",))
+    found.mark_all()
+    assert pinned not in found.marked
+    found.turn(found.lines[4])
+    assert pinned not in found.marked
+    found.turn(next(one for one in found.lines if one.record == pinned))
+    assert pinned in found.marked
+
+
+def test_marking_all_that_say_the_same_is_warned_of() -> None:
+    found = review(*DUPLICATES)
+    assert found.lost == 0
+    found.mark_all()
+    assert found.lost == 2
+
+
+def test_marks_are_kept_only_on_what_is_as_it_was() -> None:
+    before = review(*DUPLICATES, read=("a",))
+    after = review(DUPLICATES[0], fact("b", "deploy from main.", revision="2"), *DUPLICATES[2:])
+    after.mark_as(before.marked)
+    assert marked(after) == ["Deploy from MAIN"]
+
+
+def test_the_diff_shows_what_goes_and_what_stays() -> None:
+    found = review(*DUPLICATES, read=("a",))
+    assert [(one.sort.value, one.text) for one in found.diff()] == [
+        ("goes", "deploy from main."),
+        ("stays", "Deploy from main"),
+        ("goes", "Deploy from MAIN"),
+    ]
+    found.mark_none()
+    assert found.diff() == []
+
+
+def test_a_cluster_is_found_whole() -> None:
+    found = review(*DUPLICATES)
+    cluster = next(one.cluster for one in found.lines if one.cluster)
+    assert {one.text for one in found.cluster(cluster)} == {
+        "Deploy from main",
+        "deploy from main.",
+        "Deploy from MAIN",
+    }
+    assert found.cluster("") == []
+
+
+def test_every_reason_has_words() -> None:
+    expired = fact("e", "old", expires_at=NOW - timedelta(days=1))
+    long = fact("f", "x" * 201)
+    lines = review(expired, long).lines
+    assert {one.reason for one in lines if one.sort is Sort.REASON} == {
+        Reason.EXPIRED,
+        Reason.NEVER_READ,
+    }
+    assert any("201 characters" in one.sentence for one in lines)
+
+
+def test_hostile_facts_are_harmless() -> None:
+    hostile = [fact(str(n), text[:5_000]) for n, text in enumerate(HOSTILE)]
+    found = review(*hostile, *(fact(f"{n}x", one.text) for n, one in enumerate(hostile)))
+    listed = review_columns(lambda: found)
+    for columns, lines in ((listed, found.lines), (diff_columns(), found.diff())):
+        assert lines
+        for line in lines:
+            for column in columns:
+                assert_harmless(fit_cell(column.cell(line).text, column.width))
