@@ -1,0 +1,167 @@
+"""What a migrated record carries in its metadata: where it comes from, and what it was there.
+
+A destination may have no field for something, such as an expiry. The passport then keeps it, and
+whoever reads the record through `unpack` sees it as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pydantic import ConfigDict, ValidationError
+
+from memtui.contract import Json, Model, Record, WriteRequest
+from memtui.migration.state import FIELDS, as_json, digest_of, identity_of, prints_of
+from memtui.service import owner_of
+from memtui.service.mutations import redact_write
+from memtui.service.undo import as_write
+
+KEY = "memtui_migrated_from"
+
+
+class Passport(Model):
+    """Where a record was migrated from."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    binding: str
+    record_id: str
+    """Its id in that binding."""
+    revision: str | None = None
+    """Its revision there when it was migrated."""
+    identity: str
+    """The hash of binding and id, which no redaction changes."""
+    state: str
+    """The hash of the record as it was migrated."""
+    origin_id: str
+    """The id that it had first, however often it moved since."""
+    kept: str = "{}"
+    """JSON: the fields that the destination cannot hold."""
+    added: tuple[str, ...] = ()
+    """The metadata that the destination adds of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A record as it was where it came from first."""
+
+    record: Record
+    prints: bytes
+    passport: Passport | None = None
+    redacted: tuple[str, ...] = ()
+    """Labels of the secrets that a migration takes out of it."""
+    ends: datetime | None = None
+    """When it expires, where its provider does not know."""
+
+    @property
+    def record_id(self) -> str:
+        """The record's id in the binding that holds it."""
+        return self.record.handle.provider_record_id
+
+    @property
+    def digest(self) -> str:
+        """The hash of the whole."""
+        return digest_of(self.prints)
+
+
+def unpack(record: Record) -> Parcel:
+    """Return a record without its passport, and with the fields that this one keeps."""
+    passport = _passport(record)
+    if passport is None:
+        return Parcel(record, prints_of(record))
+    own = {
+        name: value
+        for name, value in record.metadata.items()
+        if name != KEY and name not in passport.added
+    }
+    kept = _kept(passport)
+    try:
+        whole = Record.model_validate({**dict(record), "metadata": own, **kept})
+    except ValidationError:
+        return Parcel(record, prints_of(record))
+    same_company = whole.scope.company_id == record.scope.company_id
+    if not same_company or owner_of(whole.scope) != owner_of(record.scope):
+        # Anybody can write metadata, and nobody may move a record to another owner by it.
+        whole = whole.model_copy(update={"scope": record.scope})
+    ends = whole.expires_at if "expires_at" in kept else None
+    return Parcel(whole, prints_of(whole), passport, ends=ends)
+
+
+def unpack_clean(record: Record) -> Parcel:
+    """Return a record as `unpack` does, without the secrets that may not leave (seed 001)."""
+    parcel = unpack(record)
+    if not parcel.record.text:
+        return parcel
+    clean, labels = redact_write(as_write(parcel.record, None))
+    if not labels:
+        return parcel
+    changed = parcel.record.model_copy(
+        update={
+            "text": clean.content,
+            "source": clean.source if parcel.record.source else None,
+            **{name: getattr(clean, name) for name in ("title", "kind", "topic", "tags")},
+            "metadata": clean.metadata,
+        }
+    )
+    return Parcel(changed, prints_of(changed), parcel.passport, labels, parcel.ends)
+
+
+def living(records: Iterable[Record], read: Callable[[Record], Parcel]) -> list[Parcel]:
+    """Return records as `read` gives them, without those that should have expired."""
+    now = datetime.now(UTC)
+    return [parcel for parcel in map(read, records) if parcel.ends is None or parcel.ends > now]
+
+
+def pack(
+    parcel: Parcel, source_key: str, destination_key: str, lost: Iterable[str], added: Iterable[str]
+) -> WriteRequest:
+    """Return the write that stores a record in another binding, its passport in the metadata.
+
+    `lost` are the fields that the destination cannot hold, `added` the metadata it adds.
+    """
+    record = parcel.record
+    unsent = {name for name in _FILLED if not getattr(record, name)}
+    held = as_json(record)
+    kept = {name: held[name] for name in FIELDS if name in {*lost, *unsent} and name != "text"}
+    origin_id = parcel.passport.origin_id if parcel.passport else parcel.record_id
+    passport = Passport(
+        binding=source_key,
+        record_id=parcel.record_id,
+        revision=record.revision,
+        identity=identity_of(source_key, parcel.record_id),
+        state=parcel.digest,
+        origin_id=origin_id,
+        kept=json.dumps(kept, sort_keys=True),
+        added=tuple(sorted(set(added) - record.metadata.keys())),
+    )
+    request = as_write(record, destination_key)
+    stamp = passport.model_dump(mode="json", exclude_defaults=True)
+    update: Json = {"record_id": origin_id, "metadata": {**record.metadata, KEY: stamp}}
+    update |= {name: value for name, value in _WITHOUT.items() if name in kept}
+    return request.model_copy(update=update)
+
+
+_FILLED = ("source", "created_at", "created_by")
+"""What a write fills in where it is not given."""
+_WITHOUT: Json = {"expires_at": None, "pinned": False, "valid_from": None}
+"""What is not asked of a destination that cannot do it."""
+
+
+def _passport(record: Record) -> Passport | None:
+    try:
+        return Passport.model_validate(record.metadata[KEY])
+    except (KeyError, ValidationError):
+        return None
+
+
+def _kept(passport: Passport) -> Json:
+    try:
+        kept = json.loads(passport.kept)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(kept, dict):
+        return {}
+    return {name: value for name, value in kept.items() if name in FIELDS and name != "text"}

@@ -1,0 +1,176 @@
+"""Say what a migration would do, without writing anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from memtui.contract import BrowseRequest, Invalid, Model, Record
+from memtui.migration.ends import Ends
+from memtui.migration.passport import Parcel, living, unpack_clean
+from memtui.migration.places import label_of, place_for, refusal
+from memtui.service.facts import FACT, FactLimits
+
+_LISTED = 1_000
+_COUNTED = 10_000
+
+
+class ScopeCount(Model):
+    """The records of one owner and kind, and where they go."""
+
+    scope: str
+    """`company`, `project p`, `subject s`, `agent a`."""
+    kind: str
+    records: int
+    place: str | None = None
+    """The destination's folder, namespace or owner; None where it cannot be said before."""
+
+
+class Loss(Model):
+    """What the destination does not keep as the source has it."""
+
+    what: str
+    records: int
+    carried: bool
+    """True: it travels in the metadata, and a migration back restores it."""
+
+
+class Refusal(Model):
+    """A record that the destination will not take."""
+
+    record_id: str
+    reason: str
+
+
+class Plan(Model):
+    """What a migration would do."""
+
+    source: str
+    destination: str
+    records: int
+    source_at_least: bool = False
+    destination_records: int | None = None
+    """How many the destination holds already, where it knows."""
+    scopes: tuple[ScopeCount, ...] = ()
+    """At most ten thousand."""
+    losses: tuple[Loss, ...] = ()
+    refused: int = 0
+    refusals: tuple[Refusal, ...] = ()
+    """The first thousand."""
+    redacted: int = 0
+    """Records that hold a secret, which will be taken out."""
+
+
+@dataclass(slots=True)
+class _Survey:
+    ends: Ends
+    limits: FactLimits
+    records: int = 0
+    scopes: Counter[tuple[str, str, str | None]] = field(default_factory=Counter)
+    facts: Counter[str] = field(default_factory=Counter)
+    has: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
+    refusals: list[Refusal] = field(default_factory=list)
+    redacted: int = 0
+
+    def add(self, parcel: Parcel) -> None:
+        record = parcel.record
+        self.records += 1
+        self.redacted += bool(parcel.redacted)
+        self._count_fields(record)
+        label = label_of(record.scope)
+        key = (label, record.kind, self._place(record))
+        if key in self.scopes or len(self.scopes) < _COUNTED:
+            self.scopes[key] += 1
+        reason = refusal(self.ends, record, self.limits) or self._too_many(record, label)
+        if reason is not None:
+            self.refused += 1
+            if len(self.refusals) < _LISTED:
+                self.refusals.append(Refusal(record_id=parcel.record_id, reason=reason))
+
+    def _place(self, record: Record) -> str | None:
+        try:
+            return place_for(self.ends.destination, record.scope)
+        except Invalid:
+            return None
+
+    def _too_many(self, record: Record, label: str) -> str | None:
+        most = self.limits.max_count
+        if record.kind != FACT or not most or not label.startswith(("project ", "subject ")):
+            return None
+        self.facts[label] += 1
+        if self.facts[label] <= most:
+            return None
+        return f"The {label} may hold {most} facts; prune some, or raise fact_max_count."
+
+    def _count_fields(self, record: Record) -> None:
+        for name in ("expires_at", "valid_from", "valid_to", "summary"):
+            self.has[name] += getattr(record, name) is not None
+        self.has["pinned"] += record.pinned
+        self.has["kind"] += record.kind != FACT
+        self.has["title"] += record.title is not None
+
+
+def _losses(ends: Ends, survey: _Survey) -> tuple[Loss, ...]:
+    source, destination = ends.source.capabilities, ends.destination.capabilities
+    has, total = survey.has, survey.records
+    only_facts = ends.destination.provider_key in {"facts", "facts-http"}
+    found = (
+        Loss(what="expiry", records=0 if destination.expiry else has["expires_at"], carried=True),
+        Loss(what="pin", records=0 if destination.pin else has["pinned"], carried=True),
+        Loss(
+            what="begin of validity",
+            records=0 if destination.validity else has["valid_from"],
+            carried=True,
+        ),
+        Loss(what="end of validity", records=has["valid_to"], carried=False),
+        Loss(what="kind", records=has["kind"] if only_facts else 0, carried=True),
+        Loss(what="title", records=has["title"] if only_facts else 0, carried=True),
+        Loss(what="id", records=0 if destination.keeps_ids else total, carried=True),
+        Loss(what="summary", records=has["summary"], carried=False),
+        Loss(what="time of the last change", records=total, carried=False),
+        Loss(what="history", records=total if source.history else 0, carried=False),
+    )
+    return tuple(loss for loss in found if loss.records)
+
+
+async def plan(
+    ends: Ends, limits: FactLimits, report: Callable[[int], None] = lambda _read: None
+) -> Plan:
+    """Read the source and say what would happen; nothing but pages is asked of either side.
+
+    `limits` are those that the service holds facts to.
+    """
+    survey, at_least = _Survey(ends, limits), False
+
+    def add(records: tuple[Record, ...]) -> None:
+        for parcel in living(records, unpack_clean):
+            survey.add(parcel)
+
+    async for page in ends.pages(ends.source):
+        await asyncio.to_thread(add, page.records)
+        at_least |= page.at_least
+        report(survey.records)
+    asked = BrowseRequest(
+        scope=ends.scope, binding_key=ends.destination.key, filter=ends.part.filter, limit=1
+    )
+    there = await ends.service.browse(ends.caller, asked)
+    return Plan(
+        source=ends.source.key,
+        destination=ends.destination.key,
+        records=survey.records,
+        source_at_least=at_least,
+        destination_records=there.total,
+        scopes=tuple(
+            ScopeCount(scope=scope, kind=kind, place=place, records=count)
+            for (scope, kind, place), count in sorted(
+                survey.scopes.items(), key=lambda item: (*item[0][:2], item[0][2] or "")
+            )
+        ),
+        losses=_losses(ends, survey),
+        refused=survey.refused,
+        refusals=tuple(survey.refusals),
+        redacted=survey.redacted,
+    )

@@ -1,0 +1,84 @@
+"""Targets are switched only after a proof, and come back."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from memtui.config import Paths
+from memtui.contract import Conflict, Scope, WriteRequest
+from memtui.migration import apply, switch, verify
+from memtui.service import Caller, MemoryService
+from tests.migration.conftest import ends_of, fill, held, requests
+
+
+async def serving(service: MemoryService, caller: Caller, **ids: str) -> str:
+    return (await service.resolve(caller, Scope(company_id="local", **ids))).binding_key
+
+
+async def test_a_switch_waits_for_a_proof_and_goes_back(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await fill(service, caller, "default", 20)
+    await service.set_target(caller, "project", "p1", "default")
+    await service.set_target(caller, "agent", "x", "lossy")
+    with pytest.raises(Conflict, match="--verify"):
+        await switch(await ends_of(service, caller, "default", "memory"), paths.data)
+    await apply(await ends_of(service, caller, "default", "memory"), paths.data)
+    with pytest.raises(Conflict, match="--verify"):
+        await switch(await ends_of(service, caller, "default", "memory"), paths.data)
+    part = await ends_of(service, caller, "default", "memory", project_id="p1")
+    assert (await verify(part, paths.data)).passed
+    with pytest.raises(Conflict, match="--verify"):
+        await switch(await ends_of(service, caller, "default", "memory"), paths.data)
+    assert (await verify(await ends_of(service, caller, "default", "memory"), paths.data)).passed
+    done = await switch(await ends_of(service, caller, "default", "memory"), paths.data)
+    assert {one.target_type for one in done.targets} == {"company", "project"}
+    assert await serving(service, caller) == "memory"
+    assert await serving(service, caller, project_id="p1") == "memory"
+    assert await serving(service, caller, agent_id="x") == "lossy"
+    assert len(await held(service, caller, "default")) == 20
+    with pytest.raises(Conflict, match="serves nothing"):
+        await switch(await ends_of(service, caller, "default", "memory"), paths.data)
+    await service.set_target(caller, "project", "p1", "second")
+    back = await switch(await ends_of(service, caller, "default", "memory"), paths.data, back=True)
+    assert [one.target_type for one in back.targets] == ["company"]
+    assert [one.target_type for one in back.left] == ["project"]
+    assert await serving(service, caller) == "default"
+    assert await serving(service, caller, project_id="p1") == "second"
+    with pytest.raises(Conflict, match="nothing to give back"):
+        await switch(await ends_of(service, caller, "default", "memory"), paths.data, back=True)
+
+
+async def test_a_failed_proof_and_a_new_run_take_the_leave_away(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await fill(service, caller, "default", 5)
+    ends = await ends_of(service, caller, "default", "memory")
+    await apply(ends, paths.data)
+    assert (await verify(ends, paths.data, sample=3, seed=1)).passed
+    more: WriteRequest = requests(9)[8]
+    await service.write(caller, more.model_copy(update={"binding_key": "default"}))
+    assert not (await verify(ends, paths.data)).passed
+    with pytest.raises(Conflict, match="--verify"):
+        await switch(ends, paths.data)
+    await apply(ends, paths.data)
+    with pytest.raises(Conflict, match="--verify"):
+        await switch(ends, paths.data)
+    await switch(ends, paths.data, force=True)
+    assert await serving(service, caller) == "memory"
+
+
+async def test_the_state_is_private_and_a_broken_one_tells_nothing(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    ends = await ends_of(service, caller, "default", "memory")
+    await verify(ends, paths.data)
+    folder = paths.data / "migrations" / "local"
+    [file] = folder.glob("*.json")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    file.write_bytes(b"\xff{")
+    with pytest.raises(Conflict, match="--verify"):
+        await switch(ends, paths.data)

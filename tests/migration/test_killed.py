@@ -1,0 +1,56 @@
+"""A migration killed at any moment and run again: identical, and nothing twice."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from memtui.config import Paths
+from memtui.migration import verify
+from memtui.service import Caller, MemoryService
+from tests.migration.conftest import ends_of, fill, states
+
+pytestmark = pytest.mark.slow
+
+KILLS = 8
+RECORDS = 300
+
+
+async def test_killed_at_random_moments(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await fill(service, caller, "default", RECORDS)
+    before = await states(service, caller, "default")
+    chance = random.Random(11)
+    cut = 0
+    for _ in range(KILLS):
+        process = _start(paths)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(chance.uniform(0.02, 0.6))
+        process.send_signal(signal.SIGKILL)
+        cut += "done" not in process.communicate()[0]
+    assert cut > KILLS // 2
+    last = _start(paths)
+    output, errors = last.communicate(timeout=120)
+    assert last.returncode == 0, errors
+    assert output.split()[-1] == "0"
+    await service.sync(caller, "second")
+    assert await states(service, caller, "second") == before
+    found = await verify(await ends_of(service, caller, "default", "second"), paths.data)
+    assert found.passed
+    assert (found.matched, found.others) == (RECORDS, 0)
+
+
+def _start(paths: Paths) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.migration.mover", str(paths.data), "default", "second"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )

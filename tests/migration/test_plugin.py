@@ -1,0 +1,54 @@
+"""Through a memory plugin and back, over a real socket: the reference server's own behaviour."""
+
+from __future__ import annotations
+
+import pytest
+
+from memtui.config import Paths
+from memtui.migration import apply, plan, verify
+from memtui.service import Caller, MemoryService
+from memtui.service.facts import FactLimits
+from tests.backends.plugin_v1.servers.loopback import serve, talk
+from tests.backends.plugin_v1.servers.reference import Reference
+from tests.migration.conftest import ends_of, fill, states
+
+pytestmark = pytest.mark.slow
+
+
+async def test_vault_to_plugin_to_vault_is_identical(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await fill(service, caller, "default", 60)
+    before = await states(service, caller, "default")
+    async with serve(talk(Reference())) as url:
+        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
+        there = await ends_of(service, caller, "default", "plugin")
+        places = {one.scope: one.place for one in (await plan(there, FactLimits())).scopes}
+        assert places["project p1"] == "workspace:p1"
+        assert places["company"] == "org:local"
+        done = await apply(there, paths.data)
+        assert (done.written, done.failures) == (60, ())
+        assert await states(service, caller, "plugin") == before
+        assert (await apply(there, paths.data)).unchanged == 60
+        assert (await verify(there, paths.data)).passed
+        back = await ends_of(service, caller, "plugin", "second")
+        assert (await apply(back, paths.data)).written == 60
+        assert (await verify(back, paths.data)).passed
+    assert await states(service, caller, "second") == before
+
+
+async def test_a_namespace_of_more_than_one_list_is_verified_whole(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    """The plugin lists at most a hundred memories a search, and no cursor leads further."""
+    await fill(service, caller, "default", 450)
+    async with serve(talk(Reference())) as url:
+        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
+        ends = await ends_of(service, caller, "default", "plugin")
+        done = await apply(ends, paths.data)
+        assert (done.written, done.failures) == (450, ())
+        again = await apply(ends, paths.data)
+        assert (again.written + again.replaced + again.unchanged, again.failures) == (450, ())
+        found = await verify(ends, paths.data)
+        assert found.mismatches == ()
+        assert found.matched == 450
