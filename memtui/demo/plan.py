@@ -82,6 +82,11 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
+class Hydrate:
+    """Hand a model its context before a run."""
+
+
+@dataclass(frozen=True, slots=True)
 class Edit:
     """Read a record and correct it: add a sentence, or set tags or the pin."""
 
@@ -135,6 +140,7 @@ Action = (
     | Explain
     | Open
     | Look
+    | Hydrate
     | Edit
     | Race
     | Drop

@@ -28,6 +28,7 @@ from memtui.demo.plan import (
     Drop,
     Edit,
     Explain,
+    Hydrate,
     Look,
     Open,
     Race,
@@ -39,7 +40,7 @@ from memtui.demo.plan import (
     Write,
     is_hosted,
 )
-from memtui.service import Caller, MemoryService, MutationAnswer
+from memtui.service import Caller, ContextRequest, MemoryService, MutationAnswer
 
 _TYPICAL_MS: dict[type[Action], float] = {Ask: 9, Look: 14, Open: 1.5, Write: 11, Explain: 13}
 _OTHER_MS, _HOSTED_MS, _LOST_MS = 8.0, 170.0, 10_000.0
@@ -94,7 +95,7 @@ class Player:
 
     async def _do(self, step: Step, caller: Caller) -> None:
         match step.action:
-            case Ask() | Explain() | Open() | Look() | Trace():
+            case Ask() | Explain() | Open() | Look() | Hydrate() | Trace():
                 await self._read(step, caller, step.action)
             case Write() | Edit() | Drop() | TakeBack():
                 answer = await self._change(step, caller, step.action)
@@ -106,7 +107,7 @@ class Player:
                 await self._configure(caller, step.action)
 
     async def _read(
-        self, step: Step, caller: Caller, action: Ask | Explain | Open | Look | Trace
+        self, step: Step, caller: Caller, action: Ask | Explain | Open | Look | Hydrate | Trace
     ) -> None:
         scope, service = step.scope, self._service
         match action:
@@ -127,6 +128,8 @@ class Player:
             case Look():
                 look = BrowseRequest(scope=scope, sort=action.sort, limit=action.limit)
                 await service.browse(caller, look)
+            case Hydrate():
+                await service.context(caller, ContextRequest(scope=scope, delivered=True))
             case Trace():
                 if action.name not in self._gone:
                     await service.history(caller, self._named(action.name), scope)

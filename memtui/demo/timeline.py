@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 
 from memtui.contract import Scope, WriteMode
 from memtui.demo.bindings import bindings
+from memtui.demo.calendar import at
 from memtui.demo.chance import seeded
 from memtui.demo.content import load
 from memtui.demo.mishaps import BALANCE, OUTAGES, RUNBOOK, Mishaps
 from memtui.demo.plan import (
     Ask,
+    Hydrate,
     Shelf,
     Shelves,
     Step,
@@ -49,6 +52,7 @@ def timeline() -> tuple[Step, ...]:
         if (note.title or note.text).startswith(start)
     }
     steps.extend(Mishaps(content.company.id, names).steps())
+    steps.extend(_hydrations(content.company.id))
     steps.append(_last(content.company.id))
     steps.sort(key=lambda step: step.ago, reverse=True)
     return tuple(_settled(step) for step in steps)
@@ -62,6 +66,14 @@ def _settled(step: Step) -> Step:
     if isinstance(action, Write) and step.door == "hook":
         action = replace(action, mode=WriteMode.SUMMARIZE)
     return replace(step, action=action, may_fail=step.may_fail or _in_trouble(step))
+
+
+def _hydrations(company: str) -> Iterator[Step]:
+    """Two people who work with an agent: what it is told before a run, every other day."""
+    for day in range(1, 60, 2):
+        for hour, person, project in ((9.2, "ana", "mech-fighters"), (10.6, "bo", "infra")):
+            scope = Scope(company_id=company, project_id=project, subject_id=person)
+            yield Step(at(day, hour), "agent:coding", "hook", scope, Hydrate())
 
 
 def _last(company: str) -> Step:
