@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 INTERFACES = {"textual", "rich", "typer", "starlette", "fastapi", "uvicorn"}
 HEAVY = {"duckdb", "alembic", "keyring", "watchfiles", "httpx", "yaml", "tenacity", "filelock"}
 BELOW = ["contract", "visible", "filters", "config", "testing", "store", "backends", "service",
-         "actions", "demo", "analytics", "context", "pruning"]  # fmt: skip
+         "actions", "demo", "migration", "analytics", "context", "pruning"]  # fmt: skip
 
 
 def imported(statement: str) -> set[str]:
@@ -57,6 +57,11 @@ def test_nothing_below_the_screens_loads_an_interface(package: str) -> None:
 @pytest.mark.parametrize("module", ["memtui.contract", "memtui.config", "memtui.service"])
 def test_what_is_heavy_waits_until_it_is_used(module: str) -> None:
     assert imported(f"import {module}") & HEAVY == set()
+
+
+def test_the_terminal_app_paints_before_it_loads_the_database() -> None:
+    late = HEAVY | {"sqlmodel", "sqlalchemy", "plotext", "textual_plotext", "genai_prices"}
+    assert imported("import memtui.app") & late == set()
 
 
 def test_the_contract_alone_needs_only_pydantic() -> None:
