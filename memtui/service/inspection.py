@@ -21,6 +21,7 @@ from memtui.store import intents, journal, log, retrieval
 from memtui.store.operation import Operation, OperationPage
 
 _SHOWN_RETRIEVALS = 20
+_CONTEXT = "the context of a run"
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -79,7 +80,7 @@ def provenance(core: Core, caller: Caller, binding_key: str, handle: RecordHandl
                 at=row.started_at,
                 rank=row.rank,
                 score=row.score,
-                query=str(row.request.get("query", "")),
+                query=str(row.request.get("query", _CONTEXT)),
                 principal=row.principal,
             )
             for row in rows
