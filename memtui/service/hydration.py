@@ -106,7 +106,8 @@ async def context(core: Core, caller: Caller, request: ContextRequest) -> Contex
             "sections": {section.kind: section.tokens for section in assembled.sections},
         }
     cost = await asyncio.to_thread(price, request.model, assembled.tokens, at=core.clock())
-    return ContextAnswer(
+    # Its parts were just checked; checking ten thousand facts again would hold up the event loop.
+    return ContextAnswer.model_construct(
         **dict(assembled),
         operation_id=entry.operation_id,
         model=request.model,

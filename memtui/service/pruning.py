@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from memtui.context import TokenCounter, fact_tokens
 from memtui.contract import Model, OperationType, Record, Scope
 from memtui.pruning import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
+from memtui.pruning.static_vectors import static_vectors
 from memtui.service import inspection
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection
@@ -81,5 +82,6 @@ def _plan(
         retrievals=retrievals,
         forgotten=forgotten,
         rules=request.rules,
+        vectors=static_vectors(),
     )
     return make_plan(records, candidates, tokens_of=tokens_of)
