@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
 
 from memtui.contract import OperationStatus, Record
 from memtui.store.operation import Operation, OperationHandle
@@ -33,7 +31,7 @@ from memtui.widgets.detail_lines import (
 )
 from memtui.widgets.detail_pane import DetailPane
 from memtui.widgets.display import DIM, STRONG, WARN, display, line
-from memtui.widgets.keys import bindings_for
+from memtui.widgets.option_rows import OptionRows
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change
@@ -175,33 +173,6 @@ def handle_lines(handle: OperationHandle, record: Record | str | None) -> Conten
     return Content("\n").join([line(rank, score, text, ghost, gap="  "), under])
 
 
-class HandleList(OptionList):
-    """The records of an operation, to step through."""
-
-    ACTION_GROUP = "list"
-    BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
-
-    def action_down(self) -> None:
-        """Move to the next record."""
-        self.action_cursor_down()
-
-    def action_up(self) -> None:
-        """Move to the record before."""
-        self.action_cursor_up()
-
-    def action_top(self) -> None:
-        """Move to the first record."""
-        self.action_first()
-
-    def action_bottom(self) -> None:
-        """Move to the last record."""
-        self.action_last()
-
-    def action_open(self) -> None:
-        """Choose the record under the cursor."""
-        self.action_select()
-
-
 class OperationDetail(DetailPane):
     """Shows an `OperationView`; `show` draws another, keeping the place in the handles."""
 
@@ -220,15 +191,15 @@ class OperationDetail(DetailPane):
         """Lay out head, handles and foot."""
         yield Static(id="operation-head")
         yield Static(id="operation-handles-title")
-        yield HandleList(id="operation-handles", markup=False)
+        yield OptionRows(id="operation-handles")
         yield Static(id="operation-foot")
 
     @property
     def handle(self) -> OperationHandle | None:
         """The handle under the cursor, while the handles have the focus."""
         handles = self._handles
-        place = self.query_one(HandleList).highlighted
-        if place is None or not self.query_one(HandleList).has_focus:
+        place = self.query_one(OptionRows).highlighted
+        if place is None or not self.query_one(OptionRows).has_focus:
             return None
         return handles[place] if place < len(handles) else None
 
@@ -241,7 +212,7 @@ class OperationDetail(DetailPane):
         before, self._view = self._view, view
         same = before and view and before.operation.operation_id == view.operation.operation_id
         title = self.query_one("#operation-handles-title", Static)
-        handles = self.query_one(HandleList)
+        handles = self.query_one(OptionRows)
         place = handles.highlighted if same else None
         if view is None:
             self.query_one("#operation-head", Static).update("")
@@ -250,12 +221,9 @@ class OperationDetail(DetailPane):
             self.query_one("#operation-head", Static).update(head(view, self._cells))
             self.query_one("#operation-foot", Static).update(foot(view, self._cells))
             title.update(heading(handles_title(view.operation)))
-        handles.set_options(
-            Option(handle_lines(handle, view.records.get(handle.provider_record_id)))
-            for handle in self._handles
-            if view is not None
-        )
-        handles.highlighted = place
+        records = view.records if view else {}
+        rows = [handle_lines(one, records.get(one.provider_record_id)) for one in self._handles]
+        handles.show(rows, place)
         handles.display = title.display = bool(self._handles)
         if not same:
             self.scroll_home(animate=False)
@@ -266,7 +234,7 @@ class OperationDetail(DetailPane):
 
     def enter(self) -> None:
         """Take the focus, the handles first."""
-        handles = self.query_one(HandleList)
+        handles = self.query_one(OptionRows)
         if self._handles:
             handles.focus()
             handles.highlighted = handles.highlighted or 0

@@ -10,7 +10,7 @@ from memtui.contract import Filter, ForgetRequest, OperationType, QueryRequest, 
 from memtui.screens.operations.pages import LogPages
 from memtui.service import Caller, MemoryService
 from memtui.store.operation import Operation
-from memtui.widgets.operation_detail import HandleList
+from memtui.widgets.option_rows import OptionRows
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, until, write_notes
@@ -60,7 +60,7 @@ async def test_reading_texts_waits_for_enter_because_each_read_is_logged(
         assert (await service.operations(caller)).total == before
         await pilot.press("enter")
         await until(pilot, lambda: "ISS-31 comment 1" in screen_text(app))
-        assert isinstance(app.focused, HandleList)
+        assert isinstance(app.focused, OptionRows)
         await pilot.press("escape")
         assert listed(app).has_focus
 
