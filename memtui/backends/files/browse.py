@@ -117,10 +117,6 @@ def _read_cursor(cursor: str, sort: str) -> _Key:
     return value, record_id
 
 
-def _folded(title: str | None) -> str | None:
-    return None if title is None else title[:_TITLE_LIMIT].casefold()
-
-
 def _moment(value: datetime | None) -> str | None:
     return None if value is None else value.isoformat(timespec="microseconds")
 
