@@ -23,6 +23,8 @@ from memtui.contract import Invalid, Model
 
 ENV_PREFIX = "MEMTUI_"
 _HOME_VARIABLE = "MEMTUI_HOME"
+_LOCALTIME = Path("/etc/localtime")
+_ZONE_FILE = Path("/etc/timezone")
 
 
 def make_private(folder: Path) -> None:
@@ -53,9 +55,24 @@ class Paths(Model):
         return self.data / "session.json"
 
     @property
+    def views_file(self) -> Path:
+        """The looks at the operation log that a person gave a name."""
+        return self.data / "views.json"
+
+    @property
+    def queries_file(self) -> Path:
+        """The SQL statements that a person gave a name."""
+        return self.data / "queries.json"
+
+    @property
     def log_file(self) -> Path:
         """The log of unexpected errors and of degraded providers."""
         return self.data / "memtui.log"
+
+    @property
+    def archive(self) -> Path:
+        """The folder of the operations that were sealed, one folder a company in it."""
+        return self.data / "archive"
 
     def binding_dir(self, binding_id: str) -> Path:
         """The private folder of one binding."""
@@ -97,6 +114,33 @@ def find_paths(home: Path | None = None) -> Paths:
         data=platformdirs.user_data_path("memtui", appauthor=False),
         config=platformdirs.user_config_path("memtui", appauthor=False),
     )
+
+
+def system_zone() -> str | None:
+    """Return the IANA name of the system's time zone; None where the system does not say it."""
+    if (wish := os.environ.get("TZ")) is not None:
+        return _zone_name(wish.removeprefix(":") or "UTC")
+    try:
+        if found := _zone_name(str(_LOCALTIME.resolve())):
+            return found
+        return _zone_name(_ZONE_FILE.read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _zone_name(text: str) -> str | None:
+    """Return the zone that a name, or a path in the system's folder of zones, stands for."""
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+    if text.startswith("/"):
+        parts = text.split("/")
+        roots = [place for place, part in enumerate(parts) if part.startswith("zoneinfo")]
+        text = "/".join(parts[roots[-1] + 1 :]) if roots else ""
+        text = text.removeprefix("posix/")
+    try:
+        return ZoneInfo(text).key if text else None
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
 
 
 def _default_principal() -> str:
@@ -145,15 +189,26 @@ class Settings(BaseSettings):
     """The model whose tokens and prices the context is counted in."""
     score_threshold: Annotated[float, Field(ge=0, le=1)] = 0.5
     """From this score on a returned record counts as a hit where no better sign exists."""
+    score_thresholds: dict[str, Annotated[float, Field(ge=0, le=1)]] = {}
+    """The same for single bindings, by key: `research-kb = 0.7` under `[score_thresholds]`."""
+    archive_url: str = ""
+    """An object store that gets a copy of what is sealed, as a URL that fsspec knows."""
+    hot_days: Annotated[int, Field(ge=0)] = 90
+    """How many days of operations stay in the database when the log is sealed."""
     keymap: dict[str, str] = {}
     """Action id to keys, comma separated: `records.forget = "d,delete"` under `[keymap]`."""
+
+    @property
+    def zone_name(self) -> str | None:
+        """The IANA name of the zone in use; None where it is not set and the system has none."""
+        return self.timezone or system_zone()
 
     _from_file: ClassVar[dict[str, Any]] = {}
     """What the settings file holds; `load_settings` puts it here for one subclass a load."""
 
-    @field_validator("keymap", mode="before")
+    @field_validator("keymap", "score_thresholds", mode="before")
     @classmethod
-    def _flat_keymap(cls, value: Any) -> Any:
+    def _flat(cls, value: Any) -> Any:
         return dict(_dotted(value)) if isinstance(value, dict) else value
 
     @field_validator("timezone")

@@ -24,9 +24,16 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    model_validator,
+)
 
 Json = dict[str, Any]
 """A JSON object."""
@@ -34,10 +41,17 @@ Json = dict[str, Any]
 UtcDatetime = Annotated[AwareDatetime, AfterValidator(lambda value: value.astimezone(UTC))]
 """A timezone-aware moment, kept in UTC."""
 
+_MOST_USD = 9_000_000
+
+
+def _without_zeros(value: Decimal) -> Decimal:
+    return Decimal(format(value.normalize(), "f"))
+
+
 Usd = Annotated[
     Decimal,
-    Field(ge=0, le=9_000_000, decimal_places=12),
-    AfterValidator(lambda value: Decimal(format(value.normalize(), "f"))),
+    Field(ge=0, le=_MOST_USD, decimal_places=12),
+    AfterValidator(_without_zeros),
 ]
 """US dollars, up to nine million, to a millionth of a millionth, without trailing zeros."""
 
@@ -192,6 +206,8 @@ class Capabilities(Model):
     explain: bool = False
     history: bool = False
     namespaces: bool = False
+    namespace_changes: bool = False
+    """Namespaces can be made, given an expiry, browsed one by one, and removed."""
     restore: bool = False
     """`snapshot` and `restore` put a record back exactly as it was, id included."""
     keeps_ids: bool = False
@@ -310,12 +326,47 @@ class Snapshot(Model):
     state: Json = {}
 
 
+class Measure(StrEnum):
+    """What of an operation can be compared with a number."""
+
+    COST = "cost"
+    """US dollars of its priced usage; one without a price is neither above nor below anything."""
+    LATENCY = "latency"
+    """Milliseconds."""
+    TOKENS = "tokens"
+    """Input, output and embedding tokens together."""
+    RESULTS = "results"
+    """Records returned or touched."""
+    SCORE = "score"
+    """The best score of the records returned; where none has a score, it compares with nothing."""
+
+
+class Comparison(Model):
+    """An operation's measure against a number."""
+
+    measure: Measure
+    sign: Literal["<", "<=", "=", ">=", ">"]
+    value: Annotated[
+        Decimal,
+        Field(ge=-(10**15), le=10**15, decimal_places=12, allow_inf_nan=False),
+        AfterValidator(_without_zeros),
+    ]
+
+    @model_validator(mode="after")
+    def _fits_the_measure(self) -> Self:
+        if self.measure in {Measure.TOKENS, Measure.RESULTS} and self.value % 1:
+            raise ValueError(f"{self.measure} are whole numbers")
+        if self.measure is Measure.COST and abs(self.value) > _MOST_USD:
+            raise ValueError(f"cost goes up to {_MOST_USD:,} dollars")
+        return self
+
+
 class Filter(Model):
     """The one filter of every screen and command; unset fields do not narrow.
 
     Records honour the scope, source, time (`created_at`), topic, tag, kind and text fields;
     operations honour the scope, source, time (`started_at`), type, status, binding, door,
-    principal and text fields.
+    principal and text fields and the comparisons.
     """
 
     agent_id: str | None = None
@@ -338,6 +389,8 @@ class Filter(Model):
     binding_key: str | None = None
     door: str | None = None
     principal: str | None = None
+    comparisons: tuple[Comparison, ...] = ()
+    """All of them must hold."""
 
 
 class WriteRequest(Model):
@@ -452,6 +505,8 @@ class BrowseRequest(Model):
     cursor: str | None = None
     """From the page before; opaque."""
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
+    namespace: str | None = None
+    """Only what lies in this one; capability `namespace_changes`."""
 
 
 class BrowsePage(Model):
@@ -617,6 +672,22 @@ class Adapter(ABC):
     async def namespaces(self) -> Sequence[Namespace]:
         """List the provider's partitions; capability `namespaces`."""
         raise Unsupported(f"The provider {self.key} has no namespaces.")
+
+    async def create_namespace(
+        self, name: str, *, expires_at: datetime | None = None, metadata: Json | None = None
+    ) -> Namespace:
+        """Make a namespace, or replace one whole; capability `namespace_changes`."""
+        raise Unsupported(f"The provider {self.key} makes no namespaces.")
+
+    async def patch_namespace(
+        self, name: str, *, expires_at: datetime | None = None, metadata: Json | None = None
+    ) -> Namespace:
+        """Set a namespace's expiry, or its metadata whole; capability `namespace_changes`."""
+        raise Unsupported(f"The provider {self.key} changes no namespaces.")
+
+    async def delete_namespace(self, name: str) -> None:
+        """Remove a namespace and what is in it, beyond recall; capability `namespace_changes`."""
+        raise Unsupported(f"The provider {self.key} removes no namespaces.")
 
     async def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
         """Return each record's whole state, in order; capability `restore`."""

@@ -1,4 +1,4 @@
-"""The filter line: `agent:coding type:write since:7d words` to a `Filter` and back."""
+"""The filter line: `agent:coding type:write since:7d cost>0.01 words` to a `Filter` and back."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import difflib
 import re
 import shlex
 from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
 
 from pydantic import ValidationError
 
-from memtui.contract import Filter, Invalid
+from memtui.contract import Comparison, Filter, Invalid, Measure
 
 FIELDS: dict[str, str] = {
     "agent": "agent_id",
@@ -31,9 +32,23 @@ FIELDS: dict[str, str] = {
 }
 """The words before a colon, and the `Filter` field each one sets."""
 
+MEASURES: dict[str, Measure] = {one.value: one for one in Measure} | {"took": Measure.LATENCY}
+"""The words before `<`, `<=`, `=`, `>=` or `>`, and what each one compares with a number."""
+
 _TERM = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 _FIELD = re.compile(r"([a-z]+):(.*)", re.DOTALL)
-_SPAN = re.compile(r"(\d{1,6})(s|min|h|d|w|m|y)")
+_COMPARED = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.*)", re.DOTALL)
+_AMOUNT = re.compile(r"\$?(-?(?:\d{1,20}(?:\.\d{0,20})?|\.\d{1,20}))(ms|s|min|h)?")
+_EXAMPLES = {
+    Measure.COST: "cost>0.01",
+    Measure.LATENCY: "latency>200 or took>2s",
+    Measure.TOKENS: "tokens>1000",
+    Measure.RESULTS: "results=0",
+    Measure.SCORE: "score<0.3",
+}
+_MILLISECONDS = {None: 1, "ms": 1, "s": 1_000, "min": 60_000, "h": 3_600_000}
+_CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?")
+_SPAN = re.compile(r"(\d{1,6}) ?(s|min|h|d|w|m|y)(?: ago)?")
 _SPAN_UNITS = {
     "s": timedelta(seconds=1),
     "min": timedelta(minutes=1),
@@ -50,7 +65,8 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
     """Parse a filter line; terms that are no field become the text to search.
 
     A value with spaces is quoted: `project:"mech fighters"`. A quoted word is never a field, nor is
-    a URL, nor a word that ends in a colon and names no field.
+    a URL, nor a word that ends in a colon and names no field. `cost>0.01` compares (`MEASURES`);
+    a duration is in milliseconds or has a unit: `latency>200`, `took>2s`.
 
     Raises:
         Invalid: an unknown field, a bad value, or an unclosed quote.
@@ -59,7 +75,11 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
         raise Invalid("The filter has an unclosed quote; close it or take it out.")
     values: dict[str, object] = {}
     words: list[str] = []
+    compared: dict[Comparison, None] = {}
     for term in _TERM.findall(line):
+        if (comparison := _comparison(term)) is not None:
+            compared[comparison] = None
+            continue
         match = _FIELD.fullmatch(term)
         if match is None or _is_word(*match.groups()):
             words.append(_unquoted(term))
@@ -76,7 +96,33 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
             parse_when(value, now=now, zone=zone) if field in {"since", "until"} else value
         )
     values["text"] = " ".join(" ".join(words).split()) or None
-    return build_filter(**values)
+    return build_filter(**values, comparisons=tuple(compared))
+
+
+def _comparison(term: str) -> Comparison | None:
+    """Return what a term compares; None for a term of another sort."""
+    match = _COMPARED.fullmatch(term)
+    if match is None:
+        return None
+    name, sign, written = match[1], match[2], _unquoted(match[3])
+    amount = _AMOUNT.fullmatch(written)
+    if name not in MEASURES:
+        near = difflib.get_close_matches(name, MEASURES, n=1, cutoff=0.75)
+        if near and amount is not None:
+            raise Invalid(f"Nothing is called {name} to compare; did you mean {near[0]}{sign}?")
+        return None
+    measure = MEASURES[name]
+    if amount is None or (amount[2] and measure is not Measure.LATENCY):
+        raise Invalid(
+            f"{name}{sign} needs a number, such as {_EXAMPLES[measure]}; "
+            "in quotes it is searched for as a word."
+        )
+    value = Decimal(amount[1]) * _MILLISECONDS[amount[2]]
+    try:
+        return Comparison.model_validate({"measure": measure, "sign": sign, "value": value})
+    except ValidationError as error:
+        why = error.errors()[0]["msg"].removeprefix("Value error, ")
+        raise Invalid(f"The filter {name}{sign}{written} does not fit: {why}.") from error
 
 
 def _is_word(name: str, value: str) -> bool:
@@ -117,6 +163,7 @@ def format_filter(chosen: Filter) -> str:
             continue
         shown = value.isoformat() if isinstance(value, datetime) else str(value)
         terms.append(f"{word}:{shlex.quote(shown)}")
+    terms.extend(f"{one.measure}{one.sign}{one.value:f}" for one in chosen.comparisons)
     terms.extend(_quoted_word(word) for word in (chosen.text or "").split())
     return " ".join(terms)
 
@@ -124,13 +171,16 @@ def format_filter(chosen: Filter) -> str:
 def _quoted_word(word: str) -> str:
     quoted = shlex.quote(word)
     field = _FIELD.fullmatch(quoted)
-    return quoted if field is None or _is_word(*field.groups()) else f"'{word}'"
+    if _COMPARED.fullmatch(quoted) or (field is not None and not _is_word(*field.groups())):
+        return f"'{word}'"
+    return quoted
 
 
 def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
     """Parse a moment: a span back from `now` (`90s 30min 6h 7d 2w 3m 1y`), a date, or ISO 8601.
 
     A date or a clock time without an offset is in `zone`; `today` and `yesterday` start there.
+    A clock time alone (`14:30`) is the last one that has been.
 
     Raises:
         Invalid: the text is none of these.
@@ -141,11 +191,22 @@ def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
         if text in _DAYS_BACK:
             today = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
             return (today - _DAYS_BACK[text]).astimezone(UTC)
+        if clock := _CLOCK.fullmatch(text):
+            return _last(clock, now.astimezone(zone))
         moment = datetime.fromisoformat(text)
         return (moment if moment.tzinfo else moment.replace(tzinfo=zone)).astimezone(UTC)
     except OverflowError as error:
         raise Invalid(f"{text} lies outside of the calendar; give a nearer time.") from error
     except ValueError as error:
         raise Invalid(
-            f"{text!r} is no time; give 7d, 6h, today, 2026-03-01 or 2026-03-01T14:30."
+            f"{text!r} is no time; give 7d, 6h, today, 14:30, 2026-03-01 or 2026-03-01T14:30."
         ) from error
+
+
+def _last(clock: re.Match[str], now: datetime) -> datetime:
+    """Return when a clock of the zone of `now` last showed a time."""
+    hour, minute, second = (int(part or 0) for part in clock.groups())
+    shown = now.replace(hour=hour, minute=minute, second=second, microsecond=0, fold=0)
+    if shown.astimezone(UTC) > now.astimezone(UTC):
+        shown -= timedelta(days=1)
+    return shown.astimezone(UTC)

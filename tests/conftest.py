@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,6 +13,12 @@ from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.service import Caller, MemoryService, open_service
 
 pytest_plugins = ["tests.databases"]
+
+
+def pytest_configure() -> None:
+    """Let ctrl+c reach what tests start: a shell's background jobs begin with it ignored."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

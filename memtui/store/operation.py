@@ -15,6 +15,9 @@ from memtui.contract import (
     UtcDatetime,
 )
 
+ASKED = ("query", "content", "text", "record_id")
+"""Where a request has what it was about: the first of these that is a text."""
+
 
 class OperationHandle(Model):
     """A record that an operation returned or touched, ranked from 1."""

@@ -14,16 +14,23 @@ _OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 _HANDLES = HandleRow.__table__  # type: ignore[attr-defined]
 _ID_CHUNK = 500
 
-_READS = (OperationType.QUERY, OperationType.CONTEXT)
+READS = (OperationType.QUERY, OperationType.CONTEXT)
 """A record is read when a query returns it, or when a model gets it in its context."""
 
 
 def retrievals(
-    connection: Connection, company_id: str, binding_key: str, record_id: str, limit: int
+    connection: Connection,
+    company_id: str,
+    binding_key: str,
+    record_id: str,
+    limit: int,
+    *,
+    above: int = 0,
 ) -> tuple[int, list[Any]]:
-    """Return how many queries returned a record, and the newest of them with rank and score."""
+    """Return how many reads above a `seq` returned a record, and the newest with rank and score."""
     returned = (
-        *_touched(company_id, binding_key, _READS),
+        _HANDLES.c.seq > above,
+        *_touched(company_id, binding_key, READS),
         _HANDLES.c.provider_record_id == record_id,
     )
     total = connection.execute(select(func.count()).select_from(_HANDLES).where(*returned))
@@ -46,9 +53,14 @@ def retrievals(
 
 
 def retrieval_counts(
-    connection: Connection, company_id: str, binding_key: str, record_ids: Sequence[str]
+    connection: Connection,
+    company_id: str,
+    binding_key: str,
+    record_ids: Sequence[str],
+    *,
+    above: int = 0,
 ) -> list[Any]:
-    """Return (record id, number of queries, newest `seq`) of the records that were ever read."""
+    """Return (record id, number of reads, newest `seq`) of the records read above a `seq`."""
     found: list[Any] = []
     for start in range(0, len(record_ids), _ID_CHUNK):
         statement = (
@@ -58,7 +70,8 @@ def retrieval_counts(
                 func.max(_HANDLES.c.seq).label("seq"),
             )
             .where(
-                *_touched(company_id, binding_key, _READS),
+                _HANDLES.c.seq > above,
+                *_touched(company_id, binding_key, READS),
                 _HANDLES.c.provider_record_id.in_(record_ids[start : start + _ID_CHUNK]),
             )
             .group_by(_HANDLES.c.provider_record_id)

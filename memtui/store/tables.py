@@ -206,12 +206,16 @@ class IntentRow(SQLModel, table=True):
 
 
 class JournalRow(SQLModel, table=True):
-    """A record before and after a mutation, as snapshots. `after` NULL: nobody saw it."""
+    """A record before and after a mutation, as snapshots. `after` NULL: nobody saw it.
+
+    What undoing needs of the operation stands here too: the operation itself may be sealed away.
+    """
 
     __tablename__: ClassVar[str] = "memory_undo_journal"
     __table_args__ = (
         Index("memory_undo_journal_record", "company_id", "binding_key", "provider_record_id"),
         Index("memory_undo_journal_seq", "company_id", "seq"),
+        Index("memory_undo_journal_undoes", "company_id", "undoes"),
     )
 
     company_id: str = _text(primary_key=True)
@@ -223,6 +227,11 @@ class JournalRow(SQLModel, table=True):
     provider_record_id: str = _text()
     before: dict[str, Any] = _json()
     after: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
+    operation_type: str = _text()
+    status: str = _text()
+    principal: str = _text()
+    started_at: datetime = _moment()
+    undoes: str | None = _optional_text()
 
 
 class HandleLinkRow(SQLModel, table=True):
@@ -263,3 +272,49 @@ class TokenRow(SQLModel, table=True):
     acts_for: str | None = _optional_text()
     """The person on whose behalf an agent acts."""
     created_at: datetime = _moment()
+
+
+class SpendingLimitRow(SQLModel, table=True):
+    """What a company, an agent, a project or a binding should not spend more than in a period."""
+
+    __tablename__: ClassVar[str] = "memory_spending_limits"
+
+    company_id: str = _text(primary_key=True)
+    target_type: str = _text(primary_key=True)
+    target_id: str = _text(primary_key=True)
+    measure: str = _text(primary_key=True)
+    period: str = _text(primary_key=True)
+    amount: int = _number()
+    """Tokens, or units of 1e-12 dollars where the measure is US dollars."""
+
+
+class NamespaceRow(SQLModel, table=True):
+    """A namespace of a binding that is served as a memory plugin (seed 001)."""
+
+    __tablename__: ClassVar[str] = "memory_namespaces"
+
+    company_id: str = _text(primary_key=True)
+    binding_id: str = _text(primary_key=True)
+    name: str = _text(primary_key=True)
+    kind: str = _text()
+    expires_at: datetime | None = Field(default=None, sa_type=UtcMicroseconds)
+    attributes: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
+    """What the contract calls `metadata`; NULL: none was given."""
+    created_at: datetime = _moment()
+
+
+class PluginIdRow(SQLModel, table=True):
+    """The id under which a record is known to a memory plugin's clients."""
+
+    __tablename__: ClassVar[str] = "memory_plugin_ids"
+    __table_args__ = (
+        Index("memory_plugin_ids_record", "company_id", "binding_id", "record_id", unique=True),
+    )
+
+    company_id: str = _text(primary_key=True)
+    binding_id: str = _text(primary_key=True)
+    memory_id: str = _text(primary_key=True)
+    record_id: str = _text()
+    namespace: str = _text()
+    mark: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
+    """What the record's own metadata would hold, where the provider keeps none."""

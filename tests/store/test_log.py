@@ -62,7 +62,7 @@ def read(
     company: str = "acme",
     chosen: Filter | None = None,
     limit: int = 1000,
-    **how: int | None,
+    **how: int,
 ):
     with database.read() as connection:
         return log.page(connection, company, chosen or Filter(), limit=limit, **how)

@@ -1,0 +1,76 @@
+"""What a served memory plugin keeps beside its provider: namespaces, and the ids of memories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select
+
+from memtui.store.tables import NamespaceRow, PluginIdRow
+
+_NAMESPACES = NamespaceRow.__table__  # type: ignore[attr-defined]
+_IDS = PluginIdRow.__table__  # type: ignore[attr-defined]
+
+Binding = tuple[str, str]
+"""A company's id and a binding's."""
+
+
+def namespaces(connection: Connection, of: Binding) -> list[NamespaceRow]:
+    """Return a binding's namespaces, by name."""
+    rows = connection.execute(
+        select(_NAMESPACES).where(_own_namespace(of)).order_by(_NAMESPACES.c.name)
+    )
+    return [NamespaceRow(**row._mapping) for row in rows]  # noqa: SLF001 — SQLAlchemy's public name
+
+
+def namespaces_named(
+    connection: Connection, of: Binding, names: Sequence[str]
+) -> dict[str, NamespaceRow]:
+    """Return those of the named namespaces that there are."""
+    rows = connection.execute(
+        select(_NAMESPACES).where(_own_namespace(of), _NAMESPACES.c.name.in_(names))
+    )
+    return {row.name: NamespaceRow(**row._mapping) for row in rows}  # noqa: SLF001
+
+
+def set_namespace(connection: Connection, row: NamespaceRow) -> None:
+    """Put a namespace in the place of the one of its name."""
+    remove_namespace(connection, (row.company_id, row.binding_id), row.name)
+    connection.execute(insert(_NAMESPACES), row.model_dump())
+
+
+def remove_namespace(connection: Connection, of: Binding, name: str) -> bool:
+    """Remove a namespace, not its memories; returns whether there was one."""
+    removed = connection.execute(
+        delete(_NAMESPACES).where(_own_namespace(of), _NAMESPACES.c.name == name)
+    )
+    return removed.rowcount > 0
+
+
+def known_ids(
+    connection: Connection,
+    of: Binding,
+    *,
+    memory_ids: Sequence[str] = (),
+    record_ids: Sequence[str] = (),
+) -> list[PluginIdRow]:
+    """Return what is known of memories by their own ids or their records'."""
+    wanted = or_(_IDS.c.memory_id.in_(memory_ids), _IDS.c.record_id.in_(record_ids))
+    rows = connection.execute(select(_IDS).where(_own_id(of), wanted))
+    return [PluginIdRow(**row._mapping) for row in rows]  # noqa: SLF001
+
+
+def set_ids(connection: Connection, of: Binding, rows: Sequence[PluginIdRow]) -> None:
+    """Note memories, in place of what was known of the same ids and the same records."""
+    for row in rows:
+        same = or_(_IDS.c.memory_id == row.memory_id, _IDS.c.record_id == row.record_id)
+        connection.execute(delete(_IDS).where(_own_id(of), same))
+        connection.execute(insert(_IDS), row.model_dump())
+
+
+def _own_namespace(of: Binding) -> ColumnElement[bool]:
+    return and_(_NAMESPACES.c.company_id == of[0], _NAMESPACES.c.binding_id == of[1])
+
+
+def _own_id(of: Binding) -> ColumnElement[bool]:
+    return and_(_IDS.c.company_id == of[0], _IDS.c.binding_id == of[1])

@@ -1,0 +1,167 @@
+"""Spending limits in the tables, and exact sums of what was spent."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import create_engine
+
+from memtui.contract import Scope, Usage
+from memtui.store import bindings, limits, log
+from memtui.store.database import Database
+from memtui.store.operation import OperationDraft
+from memtui.store.schema import HEAD, MIGRATIONS, current_revision
+from memtui.store.tables import SpendingLimitRow
+from tests.analytics.logs import HOSTILE
+
+START = datetime(2026, 3, 1, tzinfo=UTC)
+_companies = itertools.count()
+
+
+@pytest.fixture
+def database(tmp_path: Path, database_url: str) -> Iterator[Database]:
+    opened = Database.open(tmp_path / "memtui.db", database_url)
+    yield opened
+    opened.close()
+
+
+def row(amount: int, **changes: str) -> SpendingLimitRow:
+    place = {
+        "company_id": "acme",
+        "target_type": "agent",
+        "target_id": "coding",
+        "measure": "usd",
+        "period": "day",
+    }
+    return SpendingLimitRow(amount=amount, **(place | changes))
+
+
+def test_a_limit_replaces_the_one_in_its_place(database: Database) -> None:
+    others = [
+        row(2, target_id=HOSTILE),
+        row(3, measure="tokens"),
+        row(4, period="month"),
+        row(5, company_id="other"),
+    ]
+    with database.write() as connection:
+        for one in (row(1), *others, row(2**63 - 1)):
+            limits.set_spending_limit(connection, one)
+        found = limits.spending_limits(connection, "acme")
+        assert sorted(one.amount for one in found) == [2, 3, 4, 2**63 - 1]
+        assert HOSTILE in {one.target_id for one in found}
+        removed = limits.remove_spending_limits(
+            connection, "acme", "agent", "coding", measure="usd", period="month"
+        )
+        assert [one.amount for one in removed] == [4]
+        removed = limits.remove_spending_limits(connection, "acme", "agent", "coding")
+        assert {one.amount for one in removed} == {3, 2**63 - 1}
+        assert limits.remove_spending_limits(connection, "acme", "agent", "coding") == []
+        assert [one.amount for one in limits.spending_limits(connection, "other")] == [5]
+
+
+tokens = st.sampled_from([0, 1, 999_999_999, 10**9, 2**63 - 1]) | st.integers(0, 5_000)
+dollars = st.none() | st.builds(
+    lambda pico: Decimal(pico).scaleb(-12),
+    st.sampled_from([0, 1, 10**9, 9 * 10**18]) | st.integers(0, 10**13),
+)
+usages = st.builds(
+    Usage,
+    provider=st.just("mem0"),
+    input_tokens=tokens,
+    output_tokens=tokens,
+    embedding_tokens=tokens,
+    cost_usd=dollars,
+)
+spendings = st.tuples(
+    st.sampled_from([None, "coding", HOSTILE]),
+    st.sampled_from([None, "p"]),
+    st.sampled_from([None, "default"]),
+    st.integers(-2, 12).map(lambda hours: START + timedelta(hours=hours)),
+    st.lists(usages, max_size=3),
+)
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(log_of=st.lists(spendings, max_size=8))
+def test_the_sums_are_exact(database: Database, log_of) -> None:
+    company = f"company-{next(_companies)}"
+    until = START + timedelta(hours=10)
+    sums: dict[str, Counter[object]] = {
+        "tokens": Counter(),
+        "pico": Counter(),
+        "unpriced": Counter(),
+    }
+    with database.write(durable=False) as connection:
+        for number, (agent, project, binding, at, used) in enumerate(log_of):
+            for owner in (company, f"{company}-other"):
+                log.append(
+                    connection,
+                    OperationDraft(
+                        operation_id=f"{owner}-{number}",
+                        operation_type="query",
+                        status="error",
+                        scope=Scope(company_id=owner, agent_id=agent, project_id=project),
+                        binding_key=binding,
+                        principal="user:ana",
+                        door="test",
+                        usage=tuple(used),
+                        started_at=at,
+                        latency_ms=0,
+                    ),
+                )
+            if START <= at < until:
+                key = (agent, project, binding)
+                for one in used:
+                    read_and_written = one.input_tokens + one.output_tokens
+                    sums["tokens"][key] += read_and_written + one.embedding_tokens
+                    sums["pico"][key] += int((one.cost_usd or Decimal(0)) * 10**12)
+                    sums["unpriced"][key] += one.cost_usd is None
+        last = limits.last_seq(connection, company)
+        assert last == len(log_of)
+        found = list(limits.spent(connection, company, START, until, after=0, last=last))
+        begun = [sum(one.tokens for one in found)]
+        for after, end in itertools.pairwise([0, last // 2, last]):
+            parts = limits.spent(connection, company, START, until, after=after, last=end)
+            begun.append(sum(one.tokens for one in parts))
+        assert begun[0] == begun[1] + begun[2]
+    keys = [(one.agent_id, one.project_id, one.binding_key) for one in found]
+    assert len(set(keys)) == len(keys)
+    assert set(keys) == set(sums["tokens"])
+    for key, one in zip(keys, found, strict=True):
+        expected = (sums["tokens"][key], sums["pico"][key], sums["unpriced"][key])
+        assert (one.tokens, one.cost_pico, one.unpriced_count) == expected
+
+
+def test_a_database_from_before_limits_keeps_what_it_holds(tmp_path: Path) -> None:
+    path = tmp_path / "memtui.db"
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    engine = create_engine(f"sqlite:///{path}")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0002")
+        connection.exec_driver_sql(
+            "INSERT INTO memory_companies VALUES ('acme', 'Acme', 0, '{}', 1772323200000000)"
+        )
+    engine.dispose()
+    database = Database.open(path)
+    with database.write() as connection:
+        assert current_revision(connection) == HEAD
+        assert [one.name for one in bindings.companies(connection)] == ["Acme"]
+        limits.set_spending_limit(connection, row(7))
+        assert [one.amount for one in limits.spending_limits(connection, "acme")] == [7]
+    database.close()
