@@ -1,0 +1,125 @@
+"""DuckDB in memory: the one way in which this package runs it."""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memtui.contract import Unavailable
+
+if TYPE_CHECKING:
+    import duckdb
+
+MEMORY_MB = 160
+"""What DuckDB may use; beyond it spills to a private folder."""
+
+
+class Engine:
+    """One DuckDB in memory that downloads nothing, with a private folder to spill to.
+
+    It starts when its connection is first asked for. Blocking.
+    """
+
+    def __init__(
+        self, *, memory_mb: int = MEMORY_MB, zone: str = "UTC", only: Path | None = None
+    ) -> None:
+        """Set it up.
+
+        Args:
+            memory_mb: What it may use of memory; as much as eight times that may be spilled.
+            zone: The IANA name of the time zone that days are cut in.
+            only: Lock it: this folder is all it can open, and no setting changes any more.
+        """
+        self._memory_mb = memory_mb
+        self._zone = zone
+        self._only = only
+        self._lock = threading.Lock()
+        self._spill: tempfile.TemporaryDirectory[str] | None = None
+        self._connection: duckdb.DuckDBPyConnection | None = None
+
+    @property
+    def connection(self) -> duckdb.DuckDBPyConnection:
+        """The first connection, for one thread's use at a time."""
+        with self._lock:
+            if self._connection is None:
+                self._connection = self._start()
+            return self._connection
+
+    def _start(self) -> duckdb.DuckDBPyConnection:
+        import duckdb
+
+        self._spill = tempfile.TemporaryDirectory(prefix="memtui-")
+        connection = duckdb.connect(
+            ":memory:",
+            config={
+                "autoinstall_known_extensions": False,
+                "autoload_known_extensions": False,
+                "python_enable_replacements": False,
+                "memory_limit": f"{self._memory_mb}MB",
+                "temp_directory": self._spill.name,
+                "max_temp_directory_size": f"{8 * self._memory_mb}MB",
+            },
+        )
+        connection.execute(f"SET GLOBAL TimeZone = {quoted(self._zone)}")
+        if self._only is not None:
+            connection.execute(f"SET allowed_directories = [{quoted(self._only)}]")
+            connection.execute("SET enable_external_access = false")
+            connection.execute("SET lock_configuration = true")
+        return connection
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """Return a connection to the same memory for one thread's use."""
+        return self.connection.cursor()
+
+    def close(self) -> None:
+        """Free the memory and the spilled files."""
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            if self._spill is not None:
+                self._spill.cleanup()
+            self._connection = self._spill = None
+
+
+@contextmanager
+def opened(*, memory_mb: int = MEMORY_MB) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A DuckDB for as long as the block."""
+    engine = Engine(memory_mb=memory_mb)
+    try:
+        with guarded():
+            yield engine.connection
+    finally:
+        engine.close()
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Turn what DuckDB and the file system raise into the contract's error."""
+    import duckdb
+
+    try:
+        yield
+    except duckdb.Error as error:
+        raise Unavailable(
+            f"The operation log could not be read ({first_line(error)}); check the disk, "
+            "and the archive with memtui archive verify."
+        ) from error
+    except OSError as error:
+        raise Unavailable(
+            f"The archive could not be read or written ({error.strerror}); check its disk and "
+            "permissions."
+        ) from error
+
+
+def first_line(error: Exception) -> str:
+    """Return what an error says first."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def quoted(text: object) -> str:
+    """Return a text as an SQL literal, of DuckDB, SQLite and PostgreSQL alike."""
+    return "'" + str(text).replace("'", "''") + "'"

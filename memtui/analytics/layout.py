@@ -1,0 +1,175 @@
+"""Where a company's sealed operations lie, and the manifest that says which they are.
+
+    <data>/archive/<company>/manifest.json
+    <data>/archive/<company>/<first seq>-<last seq>/operations.parquet, usage.parquet,
+        handles.parquet
+
+What the manifest does not name is not sealed, whatever lies in the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from memtui.contract import Model, Unavailable, UtcDatetime
+from memtui.store.digest import GENESIS
+
+TABLES = ("operations", "usage", "handles")
+"""The files of a segment."""
+
+_READABLE = re.compile(r"[^A-Za-z0-9_-]")
+_CHUNK = 1 << 20
+
+
+class SegmentFile(Model):
+    """One Parquet file of a segment."""
+
+    sha256: str
+    rows: int
+    bytes: int
+
+
+class Segment(Model):
+    """Consecutive operations in immutable files."""
+
+    first_seq: int
+    last_seq: int
+    previous_digest: str
+    """The digest that the first operation is chained to."""
+    first_digest: str
+    last_digest: str
+    started_from: UtcDatetime
+    """The earliest `started_at` of its operations; `started_to` is the latest."""
+    started_to: UtcDatetime
+    sealed_at: UtcDatetime
+    files: dict[str, SegmentFile]
+    """By table name."""
+
+    @property
+    def name(self) -> str:
+        """Its folder's name."""
+        return f"{self.first_seq:012d}-{self.last_seq:012d}"
+
+    @property
+    def count(self) -> int:
+        """How many operations it holds."""
+        return self.last_seq - self.first_seq + 1
+
+    @property
+    def bytes(self) -> int:
+        """How large its files are together."""
+        return sum(file.bytes for file in self.files.values())
+
+
+class Manifest(Model):
+    """The sealed operations of a company: numbers 1 to `sealed_through`, without a gap."""
+
+    version: int = 1
+    company_id: str
+    segments: tuple[Segment, ...] = ()
+
+    @property
+    def sealed_through(self) -> int:
+        """The highest sealed `seq`, 0 where nothing is sealed. Above it, the hot table counts."""
+        return self.segments[-1].last_seq if self.segments else 0
+
+    @property
+    def last_digest(self) -> str:
+        """The digest that the first operation of the hot table is chained to."""
+        return self.segments[-1].last_digest if self.segments else GENESIS
+
+    def holding(self, first: int, last: int) -> tuple[Segment, ...]:
+        """Return the segments with any of these numbers, both ends included."""
+        return tuple(s for s in self.segments if s.first_seq <= last and s.last_seq >= first)
+
+
+class Folder:
+    """The archive folder of one company; any text can be a company's id."""
+
+    def __init__(self, root: Path, company_id: str) -> None:
+        readable = _READABLE.sub("_", company_id)[:40]
+        exact = hashlib.sha256(company_id.encode(errors="surrogatepass")).hexdigest()[:16]
+        self.path = root / f"{readable}-{exact}"
+        self.company_id = company_id
+
+    @property
+    def manifest_file(self) -> Path:
+        """The manifest."""
+        return self.path / "manifest.json"
+
+    @property
+    def lock_file(self) -> Path:
+        """Held while the folder is changed."""
+        return self.path / ".lock"
+
+    def segment(self, segment: Segment) -> Path:
+        """Return the folder of a segment."""
+        return self.path / segment.name
+
+    def file(self, segment: Segment, table: str) -> Path:
+        """Return one file of a segment."""
+        return self.path / segment.name / f"{table}.parquet"
+
+    def create(self) -> None:
+        """Create the folder with mode 0700."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.path.parent.chmod(0o700)
+        self.path.chmod(0o700)
+
+    def read(self) -> Manifest:
+        """Read the manifest.
+
+        Raises:
+            Unavailable: it is damaged, or another company's.
+        """
+        try:
+            text = self.manifest_file.read_text(encoding="utf-8")
+            manifest = Manifest.model_validate(json.loads(text))
+        except FileNotFoundError:
+            return Manifest(company_id=self.company_id)
+        except (OSError, ValueError, ValidationError) as error:
+            raise Unavailable(
+                f"The archive's manifest {self.manifest_file} cannot be read; "
+                "restore it from a backup."
+            ) from error
+        if manifest.company_id != self.company_id or manifest.version != 1:
+            raise Unavailable(
+                f"The archive's manifest {self.manifest_file} is of another company or of a newer "
+                "memtui; restore the right one or upgrade memtui."
+            )
+        return manifest
+
+    def write(self, manifest: Manifest) -> None:
+        """Put the manifest in place of the one before, whole and durable."""
+        fresh = self.path / ".manifest.json"
+        document = json.dumps(manifest.model_dump(mode="json"), indent=1)
+        with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+            file.write(document)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self.manifest_file)
+        sync_folder(self.path)
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file in hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,138 @@
+"""A copy of the sealed log in an object store, by any URL that fsspec knows (`s3://bucket/log`).
+
+The archive folder of this machine is what is read. The store has the same folders and files; what
+its manifest does not name does not count. Sealing copies there, and another machine fetches.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pydantic import ValidationError
+
+from memtui.analytics.layout import TABLES, Folder, Manifest, Segment, sha256_of, sync_folder
+from memtui.analytics.recovery import locked
+from memtui.contract import Conflict, Invalid, MemtuiError, Unavailable
+
+_NEW = ".new-"
+
+
+class ObjectStore:
+    """The archive in an object store. Blocking."""
+
+    def __init__(self, url: str) -> None:
+        """Connect to it.
+
+        Raises:
+            Invalid: fsspec or the driver of this kind of store is not installed, or there is none.
+        """
+        try:
+            import fsspec
+        except ModuleNotFoundError as error:
+            raise Invalid('An object store needs fsspec: pip install "memtui[archive]".') from error
+        self._url = url
+        try:
+            self._files, self._root = fsspec.core.url_to_fs(url)
+        except (ImportError, ValueError) as error:
+            raise Invalid(f"archive_url {url} cannot be used: {error}.") from error
+
+    def keep(self, folder: Folder) -> tuple[Segment, ...]:
+        """Copy the segments that the store lacks, then name them; returns them.
+
+        Raises:
+            Conflict: the store holds another log, or more than this machine.
+            Unavailable: the store cannot be reached or written.
+        """
+        manifest = folder.read()
+        with _explained(self._url):
+            there = self._manifest(folder)
+            _refuse_other(there, manifest)
+            missing = manifest.segments[len(there.segments) :]
+            for segment in missing:
+                self._upload(folder, segment)
+            if missing:
+                self._files.pipe_file(
+                    self._place(folder, folder.manifest_file.name),
+                    manifest.model_dump_json().encode(),
+                )
+        return missing
+
+    def fetch(self, folder: Folder) -> tuple[Segment, ...]:
+        """Bring the segments that this machine lacks here, each proved by its SHA-256.
+
+        Raises:
+            Conflict: the store holds another log, or less than this machine.
+            Unavailable: the store cannot be reached, or a file in it is damaged.
+        """
+        folder.create()
+        with locked(folder), _explained(self._url):
+            manifest = folder.read()
+            there = self._manifest(folder)
+            _refuse_other(manifest, there)
+            missing = there.segments[len(manifest.segments) :]
+            for segment in missing:
+                self._download(folder, segment)
+                manifest = manifest.model_copy(update={"segments": (*manifest.segments, segment)})
+                folder.write(manifest)
+        return missing
+
+    def _manifest(self, folder: Folder) -> Manifest:
+        try:
+            text = self._files.cat_file(self._place(folder, folder.manifest_file.name))
+            found = Manifest.model_validate(json.loads(text))
+        except FileNotFoundError:
+            return Manifest(company_id=folder.company_id)
+        except (ValueError, ValidationError) as error:
+            raise Unavailable(f"The manifest in {self._url} cannot be read.") from error
+        if found.company_id != folder.company_id or found.version != 1:
+            raise Conflict(f"{self._url} holds the log of another company or a newer memtui.")
+        return found
+
+    def _upload(self, folder: Folder, segment: Segment) -> None:
+        for table in TABLES:
+            target = self._place(folder, segment.name, f"{table}.parquet")
+            self._files.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
+            self._files.put_file(str(folder.file(segment, table)), target)
+            if self._files.size(target) != segment.files[table].bytes:
+                raise Unavailable(f"{target} did not arrive whole in {self._url}; try again.")
+
+    def _download(self, folder: Folder, segment: Segment) -> None:
+        work = folder.path / f"{_NEW}{segment.first_seq}-{segment.last_seq}"
+        work.mkdir(mode=0o700, exist_ok=True)
+        for table in TABLES:
+            source = self._place(folder, segment.name, f"{table}.parquet")
+            path = work / f"{table}.parquet"
+            self._files.get_file(source, str(path))
+            path.chmod(0o600)
+            if sha256_of(path) != segment.files[table].sha256:
+                raise Unavailable(f"{source} in {self._url} was changed; nothing of it is used.")
+        sync_folder(work)
+        work.rename(folder.segment(segment))
+        sync_folder(folder.path)
+
+    def _place(self, folder: Folder, *parts: str) -> str:
+        return "/".join((self._root.rstrip("/"), folder.path.name, *parts))
+
+
+def _refuse_other(shorter: Manifest, longer: Manifest) -> None:
+    if longer.segments[: len(shorter.segments)] != shorter.segments:
+        raise Conflict(
+            f"What is sealed of {shorter.company_id} here and in the object store differs; fetch "
+            "into an empty archive folder, or name another archive_url."
+        )
+
+
+@contextmanager
+def _explained(url: str) -> Iterator[None]:
+    """Turn what a store's driver raises, which can be anything, into the contract's error."""
+    try:
+        yield
+    except MemtuiError:
+        raise
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise Unavailable(
+            f"The object store {url} failed ({reason}); nothing was removed here, try again."
+        ) from error

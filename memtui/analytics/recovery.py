@@ -1,0 +1,190 @@
+"""What a killed seal left behind, and what the hot tables and the archive hold between them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import delete, func, select
+
+from memtui.analytics.columns import load_raw
+from memtui.analytics.engine import opened, quoted
+from memtui.analytics.layout import Folder, Manifest, Segment, sha256_of
+from memtui.analytics.source import open_source
+from memtui.contract import Conflict, Unavailable
+from memtui.store.database import Database
+from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
+
+_MEMORY_MB = 512
+_HOT: dict[str, Any] = {
+    "handles": HandleRow.__table__,  # type: ignore[attr-defined]
+    "usage": UsageRow.__table__,  # type: ignore[attr-defined]
+    "operations": OperationRow.__table__,  # type: ignore[attr-defined]
+}
+_HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
+_UNFINISHED = re.compile(r"\.new-\d+-\d+")
+_SEGMENT = re.compile(r"(\d{12,})-\d{12,}")
+
+
+class LogEnds(NamedTuple):
+    """The newest number of a log, and the oldest one in its hot table (None: empty)."""
+
+    head: int
+    hot_first: int | None
+
+
+def log_ends(database: Database, company_id: str) -> LogEnds:
+    """Return where a company's log ends and where its hot table begins. Blocking."""
+    hot = _HOT["operations"]
+    with database.read() as connection:
+        head = connection.execute(
+            select(_HEADS.c.seq).where(_HEADS.c.company_id == company_id)
+        ).scalar()
+        first = connection.execute(
+            select(func.min(hot.c.seq)).where(hot.c.company_id == company_id)
+        ).scalar()
+    return LogEnds(head or 0, first)
+
+
+def refuse_gap(manifest: Manifest, ends: LogEnds) -> None:
+    """Make sure that the archive and the hot table are of one log and hold all of it.
+
+    Raises:
+        Unavailable: they do not.
+    """
+    sealed = manifest.sealed_through
+    if ends.head < sealed:
+        raise Unavailable(
+            f"The archive of {manifest.company_id} ends at operation {sealed} and its database at "
+            f"{ends.head}; restore the database that the archive belongs to."
+        )
+    hot_first = ends.head + 1 if ends.hot_first is None else ends.hot_first
+    if hot_first > sealed + 1:
+        raise Unavailable(
+            f"Operations {sealed + 1} to {hot_first - 1} of {manifest.company_id} are neither in "
+            "the database nor in the archive; `memtui archive fetch` brings what other machines "
+            "sealed, or bring the archive folder that holds them here."
+        )
+
+
+def recover(database: Database, root: Path, company_id: str) -> int:
+    """Clear away what a seal that was killed left; returns how many hot rows were. Blocking.
+
+    Does nothing while another process seals.
+
+    Raises:
+        Conflict: what is left in the hot table is not what was sealed.
+        Unavailable: the database or the archive cannot be read, or the archive is ahead of it.
+    """
+    folder = Folder(root, company_id)
+    if not folder.path.exists():
+        return 0
+    try:
+        with locked(folder):
+            return recover_locked(database, folder)
+    except Busy:
+        return 0
+
+
+class Busy(Conflict):
+    """Another process holds the folder."""
+
+
+@contextmanager
+def locked(folder: Folder) -> Iterator[None]:
+    """Hold the folder for as long as the block; raises `Busy` where another process does."""
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(folder.lock_file, timeout=0, mode=0o600):
+            yield
+    except Timeout as error:
+        raise Busy(
+            f"Another memtui is sealing the log of {folder.company_id}; try again when it is done."
+        ) from error
+
+
+def remove_hot(
+    database: Database,
+    company_id: str,
+    segment: Segment,
+    step: Callable[[str], None] = lambda _name: None,
+) -> None:
+    """Remove a segment's rows from the hot tables in one transaction; all of them, or none.
+
+    Raises:
+        Conflict: there are not as many as the segment has.
+    """
+    with database.write() as connection:
+        for table, hot in _HOT.items():
+            gone = connection.execute(
+                delete(hot).where(
+                    hot.c.company_id == company_id,
+                    hot.c.seq.between(segment.first_seq, segment.last_seq),
+                )
+            ).rowcount
+            step("removing")
+            if gone != segment.files[table].rows:
+                raise Conflict(
+                    f"The operation log of {company_id} changed while it was sealed; nothing was "
+                    "removed from it, check it with memtui audit verify."
+                )
+
+
+def recover_locked(database: Database, folder: Folder) -> int:
+    """Do what `recover` does, in a folder that the caller holds."""
+    manifest = folder.read()
+    ends = log_ends(database, folder.company_id)
+    _remove_unnamed(folder, manifest, ends)
+    refuse_gap(manifest, ends)
+    removed = 0
+    for segment in manifest.segments:
+        if ends.hot_first is not None and segment.last_seq >= ends.hot_first:
+            _refuse_difference(database, folder, segment)
+            remove_hot(database, folder.company_id, segment)
+            removed += segment.count
+    return removed
+
+
+def _remove_unnamed(folder: Folder, manifest: Manifest, ends: LogEnds) -> None:
+    """Remove files that never counted: their operations are all still in the hot table."""
+    named = {segment.name for segment in manifest.segments}
+    for path in folder.path.iterdir():
+        if path.is_symlink() or not path.is_dir() or path.name in named:
+            continue
+        if _UNFINISHED.fullmatch(path.name):
+            shutil.rmtree(path)
+        elif found := _SEGMENT.fullmatch(path.name):
+            if ends.hot_first is None or int(found[1]) < ends.hot_first:
+                raise Unavailable(
+                    f"The manifest of {folder.path} does not name {path.name}, whose operations "
+                    "are nowhere else; restore the manifest from a backup."
+                )
+            shutil.rmtree(path)
+
+
+def _refuse_difference(database: Database, folder: Folder, segment: Segment) -> None:
+    """Make sure that the hot rows are in the files before they are removed."""
+    for table, file in segment.files.items():
+        path = folder.file(segment, table)
+        if not path.is_file() or sha256_of(path) != file.sha256:
+            raise Unavailable(
+                f"The archive's file {path} is missing or damaged; restore it from a backup."
+            )
+    with opened(memory_mb=_MEMORY_MB) as duck:
+        with open_source(database) as source:
+            load_raw(duck, source, folder.company_id, segment.first_seq, segment.last_seq)
+        sealed = quoted(folder.file(segment, "operations"))
+        different = duck.execute(
+            f"SELECT 1 FROM raw_operations FULL JOIN read_parquet({sealed}) sealed "
+            "USING (seq, digest) WHERE raw_operations.seq IS NULL OR sealed.seq IS NULL LIMIT 1"
+        ).fetchone()
+    if different is not None:
+        raise Conflict(
+            f"Operations {segment.first_seq} to {segment.last_seq} of {folder.company_id} differ "
+            "between the database and the archive; compare both with memtui audit verify."
+        )

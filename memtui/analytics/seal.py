@@ -1,0 +1,217 @@
+"""Move the oldest operations of the hot tables into immutable Parquet segments.
+
+The manifest decides where an operation is: up to `sealed_through` in the archive, above it in the
+hot tables. Files are made first, the manifest names them next, the hot rows go last; so a crash
+leaves either files that no manifest names or hot rows that do not count, and `recover` removes
+both. The undo journal, the intents and the head of the log stay in the database.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import func, select
+
+from memtui.analytics.columns import SELECTS, load_raw
+from memtui.analytics.engine import opened, quoted
+from memtui.analytics.layout import (
+    TABLES,
+    Folder,
+    Manifest,
+    Segment,
+    SegmentFile,
+    sha256_of,
+    sync_folder,
+)
+from memtui.analytics.recovery import locked, log_ends, recover_locked, remove_hot
+from memtui.analytics.source import open_source
+from memtui.contract import Conflict, Model
+from memtui.store.columns import UtcMicroseconds
+from memtui.store.database import Database
+from memtui.store.tables import OperationRow
+
+SEGMENT_ROWS = 250_000
+"""The most operations in one segment: they are removed from the hot table in one transaction."""
+
+_ROW_GROUP = 16_384
+_MEMORY_MB = 512
+_NEW = ".new-"
+_OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
+
+Step = Callable[[str], None]
+"""Told each step of a seal as it is reached: written, renamed, named, removing, removed."""
+
+
+class SealReport(Model):
+    """What a seal moved."""
+
+    operations: int
+    segments: tuple[Segment, ...] = ()
+    sealed_through: int
+
+
+def seal(
+    database: Database,
+    root: Path,
+    company_id: str,
+    *,
+    before: datetime | None = None,
+    now: datetime | None = None,
+    segment_rows: int = SEGMENT_ROWS,
+    step: Step = lambda _name: None,
+) -> SealReport:
+    """Seal the operations that began before a moment, all of them when it is None. Blocking.
+
+    What is sealed is always the beginning of the log: an operation that began earlier but stands
+    behind one that began later waits with it.
+
+    Args:
+        database: The control plane's.
+        root: The archive folder of all companies.
+        company_id: Whose log.
+        before: The begin of the hot window, UTC.
+        now: What to note as the time of sealing, UTC; None is this moment.
+        segment_rows: The most operations in one segment.
+        step: Called at every step; a test stops there.
+
+    Raises:
+        Conflict: another process seals this log, or its chain is broken.
+        Unavailable: the database or the archive cannot be read or written.
+    """
+    folder = Folder(root, company_id)
+    folder.create()
+    with locked(folder):
+        recover_locked(database, folder)
+        manifest = folder.read()
+        last = _last_to_seal(database, company_id, before)
+        fresh: list[Segment] = []
+        while manifest.sealed_through < last:
+            first = manifest.sealed_through + 1
+            end = min(last, first + segment_rows - 1)
+            work = folder.path / f"{_NEW}{first}-{end}"
+            segment = _write(database, work, manifest, (first, end), now or datetime.now(UTC))
+            step("written")
+            work.rename(folder.segment(segment))
+            sync_folder(folder.path)
+            step("renamed")
+            manifest = manifest.model_copy(update={"segments": (*manifest.segments, segment)})
+            folder.write(manifest)
+            step("named")
+            remove_hot(database, company_id, segment, step)
+            step("removed")
+            fresh.append(segment)
+    return SealReport(
+        operations=sum(segment.count for segment in fresh),
+        segments=tuple(fresh),
+        sealed_through=manifest.sealed_through,
+    )
+
+
+def _last_to_seal(database: Database, company_id: str, before: datetime | None) -> int:
+    head = log_ends(database, company_id).head
+    if before is None:
+        return head
+    column = _OPERATIONS.c
+    with database.read() as connection:
+        kept = connection.execute(
+            select(func.min(column.seq)).where(
+                column.company_id == company_id, column.started_at >= before
+            )
+        ).scalar()
+    return head if kept is None else kept - 1
+
+
+def _write(
+    database: Database, work: Path, manifest: Manifest, span: tuple[int, int], now: datetime
+) -> Segment:
+    with opened(memory_mb=_MEMORY_MB) as duck:
+        with open_source(database) as source:
+            load_raw(duck, source, manifest.company_id, *span)
+        return write_files(duck, work, manifest, span, now)
+
+
+def write_files(
+    duck: Any, work: Path, manifest: Manifest, span: tuple[int, int], now: datetime
+) -> Segment:
+    """Write the rows that arrived (`memtui.analytics.columns.RAW`) to durable files in `work`.
+
+    Args:
+        duck: A DuckDB that holds them.
+        work: The folder to make; it becomes the segment's.
+        manifest: What is sealed already.
+        span: Their first and last numbers.
+        now: What to note as the time of sealing, UTC.
+
+    Raises:
+        Conflict: they do not continue the chain.
+    """
+    work.mkdir(mode=0o700)
+    for table in TABLES:
+        path = work / f"{table}.parquet"
+        duck.execute(
+            f"COPY ({SELECTS[table]}) TO {quoted(path)} "
+            f"(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP})"
+        )
+        _make_durable(path)
+    segment = _describe(duck, work, manifest, span, now)
+    sync_folder(work)
+    return segment
+
+
+def _make_durable(path: Path) -> None:
+    path.chmod(0o600)
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+
+
+def _describe(
+    duck: Any, work: Path, manifest: Manifest, span: tuple[int, int], now: datetime
+) -> Segment:
+    """Read the files back and check that they continue the chain."""
+    first, last = span
+    operations = quoted(work / "operations.parquet")
+    rows, low, high, links, started_from, started_to = duck.execute(
+        f"""
+        SELECT count(*), min(seq), max(seq), count(*) FILTER (linked),
+            epoch_us(min(started_at)), epoch_us(max(started_at))
+        FROM (SELECT *, previous_digest = lag(digest) OVER (ORDER BY seq) AS linked
+            FROM read_parquet({operations}))
+        """
+    ).fetchone()
+    ends = duck.execute(
+        f"SELECT previous_digest, digest FROM read_parquet({operations}) "
+        f"WHERE seq IN ({first}, {last}) ORDER BY seq"
+    ).fetchall()
+    wanted = last - first + 1
+    whole = (rows, low, high, links) == (wanted, first, last, wanted - 1)
+    if not whole or ends[0][0] != manifest.last_digest:
+        raise Conflict(
+            f"The operation log of {manifest.company_id} is broken between {first} and {last} and "
+            "was not sealed; find the place with memtui audit verify."
+        )
+    return Segment(
+        first_seq=first,
+        last_seq=last,
+        previous_digest=ends[0][0],
+        first_digest=ends[0][1],
+        last_digest=ends[-1][1],
+        started_from=_moment(started_from),
+        started_to=_moment(started_to),
+        sealed_at=now,
+        files={table: _describe_file(duck, work / f"{table}.parquet") for table in TABLES},
+    )
+
+
+def _describe_file(duck: Any, path: Path) -> SegmentFile:
+    [rows] = duck.execute(f"SELECT count(*) FROM read_parquet({quoted(path)})").fetchone()
+    return SegmentFile(sha256=sha256_of(path), rows=rows, bytes=path.stat().st_size)
+
+
+def _moment(microseconds: int) -> datetime:
+    found = UtcMicroseconds().process_result_value(microseconds, None)  # type: ignore[arg-type]
+    assert found is not None  # noqa: S101 — an operation always has one
+    return found

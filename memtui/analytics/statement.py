@@ -1,0 +1,146 @@
+"""Whether a person's SQL statement only reads the documented views; checked on its syntax tree.
+
+The tables, table functions and kinds of statement that are let through are listed; scalar
+functions are many and harmless but for those listed as refused. DuckDB's own locks stand behind
+this check (see `memtui.analytics.engine.Engine`), so that no single mistake opens a file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from memtui.contract import Denied, Invalid
+
+LONGEST = 20_000
+"""Characters; far longer statements overflow DuckDB's planner before any limit stops it."""
+
+TABLE_FUNCTIONS = frozenset({"generate_series", "json_each", "json_tree", "range", "unnest"})
+"""What may stand in FROM besides the views."""
+
+_UNREADABLE = re.compile("[\x00\ud800-\udfff]")
+_NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
+_REFUSED_FUNCTIONS = frozenset(
+    {
+        "combine",
+        "create_sort_key",
+        "current_setting",
+        "currval",
+        "finalize",
+        "getenv",
+        "getvariable",
+        "index_key",
+        "invoke",
+        "json_execute_serialized_sql",
+        "json_serialize_plan",
+        "nextval",
+        "parse_duckdb_log_message",
+        "setseed",
+        "setval",
+        "sleep_ms",
+        "to_aggregate_state",
+        "write_log",
+    }
+)
+_REFUSED_PREFIXES = ("__internal", "has_", "inet_", "pg_", "read_")
+_UNBOUNDED = frozenset(
+    {"array_resize", "format", "list_resize", "lpad", "printf", "repeat", "rpad"}
+)
+"""They make gigabytes in one step, which neither the memory limit nor a cancel stops."""
+
+_PERMITTED = frozenset({"pg_typeof", "pg_size_pretty"})
+
+
+def check_statement(connection: Any, sql: str, views: frozenset[str]) -> None:
+    """Make sure that `sql` is one statement that only reads `views`.
+
+    Args:
+        connection: A DuckDB connection, for its parser.
+        sql: The statement.
+        views: The names that may be read.
+
+    Raises:
+        Invalid: it is no statement that DuckDB understands, or too long or deeply nested.
+        Denied: it is more than one statement, or does more than read the views.
+    """
+    if len(sql) > LONGEST:
+        raise Invalid(f"The statement is longer than {LONGEST:,} characters; shorten it.")
+    if _UNREADABLE.search(sql):
+        raise Invalid("The statement has a NUL or half a character in it; take it out.")
+    try:
+        row = connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+        tree = json.loads(row[0])
+        _refuse_unreadable(tree)
+        nodes = list(_nodes(tree))
+    except RecursionError as error:
+        raise Invalid("The statement is nested too deeply; simplify it.") from error
+    _refuse_more_than_reading(nodes)
+    _refuse_other_tables(nodes, views)
+    _refuse_functions(nodes)
+
+
+def _refuse_unreadable(tree: dict[str, Any]) -> None:
+    if tree["error"]:
+        if tree["error_type"] == "not implemented":
+            raise Denied("Only a statement that reads is allowed here: SELECT, WITH or DESCRIBE.")
+        message = str(tree["error_message"]).splitlines()[0]
+        raise Invalid(f"The statement cannot be read: {message.rstrip('.')}.")
+    if not tree["statements"]:
+        raise Invalid("There is no statement; write one such as SELECT * FROM operations.")
+    if len(tree["statements"]) > 1:
+        raise Denied("Only one statement at a time is allowed here; run them one by one.")
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    waiting = [tree]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            yield value
+            waiting.extend(value.values())
+        elif isinstance(value, list):
+            waiting.extend(value)
+
+
+def _refuse_more_than_reading(nodes: list[dict[str, Any]]) -> None:
+    for node in nodes:
+        kind = str(node.get("type"))
+        if kind.endswith("_NODE") and kind not in _NODES:
+            raise Denied("A statement here only reads: it may not change anything, not in WITH.")
+        if kind == "SHOW_REF" and node.get("query") is None:
+            raise Denied("SHOW is not allowed here; use DESCRIBE with the name of a view.")
+
+
+def _refuse_other_tables(nodes: list[dict[str, Any]], views: frozenset[str]) -> None:
+    own = {
+        str(entry["key"]).lower()
+        for node in nodes
+        if isinstance(node.get("cte_map"), dict)
+        for entry in node["cte_map"]["map"]
+    }
+    own |= {str(node["cte_name"]).lower() for node in nodes if "cte_name" in node}
+    for node in nodes:
+        if node.get("type") != "BASE_TABLE":
+            continue
+        path = node["qualified_name"]["path"]
+        if len(path) != 1 or str(path[0]).lower() not in views | own:
+            raise Denied(
+                f"There is no {'.'.join(map(str, path))} to read here, only the views "
+                f"{', '.join(sorted(views))}."
+            )
+
+
+def _refuse_functions(nodes: list[dict[str, Any]]) -> None:
+    for node in nodes:
+        if node.get("type") == "TABLE_FUNCTION":
+            name = str(node["function"]["function_name"]).lower()
+            if name not in TABLE_FUNCTIONS:
+                raise Denied(f"The function {name} is not allowed in a statement here.")
+        elif "function_name" in node:
+            name = str(node["function_name"]).lower()
+            if name in _PERMITTED:
+                continue
+            if name in _REFUSED_FUNCTIONS | _UNBOUNDED or name.startswith(_REFUSED_PREFIXES):
+                raise Denied(f"The function {name} is not allowed in a statement here.")

@@ -1,0 +1,83 @@
+"""Operation logs to seal, read and count: plain ones and hostile ones."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from memtui.contract import Filter, Scope, SourceRef, Usage
+from memtui.store import log
+from memtui.store.database import Database
+from memtui.store.operation import Operation, OperationDraft, OperationHandle
+
+NOW = datetime(2026, 3, 9, 12, 0, 0, 123456, tzinfo=UTC)
+HOSTILE = "é\x00\ud800\ue000'; DROP TABLE x; --\x1b[2J"
+
+
+def draft(number: int, company: str = "acme", **changes: object) -> OperationDraft:
+    chance = random.Random(number)
+    kind = chance.choice(["query", "query", "write", "correct", "get", "forget"])
+    usage = tuple(
+        Usage(
+            provider=chance.choice(["openai", "mem0"]),
+            model=chance.choice([None, "small", "large"]),
+            input_tokens=chance.randrange(1000),
+            output_tokens=chance.randrange(100),
+            embedding_tokens=chance.randrange(500),
+            cost_usd=chance.choice([None, Decimal(chance.randrange(10**12)).scaleb(-12)]),
+            latency_ms=chance.choice([None, chance.random() * 100]),
+            details={"n": number, "x": chance.choice([None, HOSTILE])},
+        )
+        for _ in range(chance.randrange(3))
+    )
+    handles = tuple(
+        OperationHandle(
+            rank=rank,
+            provider_key="mem0",
+            provider_record_id=f"r{chance.randrange(30)}",
+            score=chance.choice([None, chance.random()]) if kind == "query" else None,
+        )
+        for rank in range(1, chance.randrange(5))
+    )
+    values: dict[str, object] = {
+        "operation_id": f"{company}-{number:05}",
+        "operation_type": kind,
+        "status": chance.choice(["ok", "ok", "ok", "error", "denied"]),
+        "scope": Scope(
+            company_id=company,
+            agent_id=chance.choice([None, "coding", "reviewer"]),
+            project_id=chance.choice([None, "p", HOSTILE]),
+            run_id=chance.choice([None, "run-1", "run-2"]),
+        ),
+        "source": chance.choice(
+            [None, SourceRef(kind="issue", company_id=company, issue_id="ISS-1")]
+        ),
+        "binding_key": chance.choice([None, "default", "mem0"]),
+        "principal": chance.choice(["user:ana", "agent:bob"]),
+        "door": "test",
+        "request": {"query": chance.choice(["deploy branch", "РАЗВЁРТЫВАНИЕ", HOSTILE])},
+        "result_count": len(handles),
+        "handles": handles,
+        "usage": usage,
+        "started_at": NOW + timedelta(seconds=number * 61),
+        "latency_ms": chance.choice([0.0, 1.5, chance.random() * 4000]),
+    }
+    return OperationDraft.model_validate(values | changes)
+
+
+def append(database: Database, drafts: Sequence[OperationDraft]) -> None:
+    with database.write(durable=False) as connection:
+        for one in drafts:
+            log.append(connection, one)
+
+
+def fill(database: Database, count: int, company: str = "acme", start: int = 1) -> None:
+    append(database, [draft(number, company) for number in range(start, start + count)])
+
+
+def hot(database: Database, company: str = "acme") -> tuple[Operation, ...]:
+    """Return the operations of the hot table, oldest first."""
+    with database.read() as connection:
+        return log.page(connection, company, Filter(), limit=100_000).operations[::-1]

@@ -1,0 +1,203 @@
+from __future__ import annotations
+
+import shutil
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memtui.analytics.buckets import Bucket
+from memtui.analytics.dashboard import Dashboard
+from memtui.analytics.figures import Figures, Group, HitSign
+from memtui.analytics.layout import Folder
+from memtui.analytics.partials import LATENCY_ERROR
+from memtui.analytics.recovery import recover
+from memtui.analytics.seal import seal
+from memtui.analytics.stats import Rollups
+from memtui.contract import Filter, Invalid
+from memtui.store.database import Database
+from tests.analytics.logs import NOW, append, draft, fill
+
+THRESHOLDS = {"mem0": 0.8}
+
+
+@pytest.fixture
+def database_url() -> str:
+    """SQLite: the figures stand on the rows that the tests of reading check on both."""
+    return ""
+
+
+def same(painted: Figures, exact: Figures, *, latency: bool = True) -> None:
+    names = set(Figures.model_fields) - {"latency_ms"}
+    assert {name: getattr(painted, name) for name in names} == {
+        name: getattr(exact, name) for name in names
+    }
+    if latency:
+        for share in ("p50", "p95", "p99"):
+            assert getattr(painted.latency_ms, share) == pytest.approx(
+                getattr(exact.latency_ms, share), rel=LATENCY_ERROR * 1.0001
+            )
+
+
+def same_groups(
+    painted: tuple[Group, ...], exact: tuple[Group, ...], *, latency: bool = True
+) -> None:
+    assert [(group.keys, group.begins, group.ends) for group in painted] == [
+        (group.keys, group.begins, group.ends) for group in exact
+    ]
+    for ours, theirs in zip(painted, exact, strict=True):
+        same(ours, theirs, latency=latency)
+
+
+def check(rollups: Rollups, sign: HitSign, bucket: Bucket = Bucket.DAY) -> Dashboard:
+    painted = rollups.dashboard(bucket, hit_sign=sign)
+    exact = rollups.stats(hit_sign=sign, bucket=bucket)
+    same(painted.stats, exact)
+    same_groups(painted.stats.bindings, exact.bindings)
+    same_groups(painted.stats.groups, exact.groups)
+    same_groups(painted.types, rollups.stats(hit_sign=sign, by=["type"]).groups, latency=False)
+    spent = rollups.stats(by=["provider"], bucket=bucket).groups
+    assert [
+        (group.begins, group.keys, group.cost_usd, group.input_tokens, group.unpriced_count)
+        for group in painted.spending
+    ] == [
+        (group.begins, group.keys, group.cost_usd, group.input_tokens, group.unpriced_count)
+        for group in spent
+        if group.usage_count
+    ]
+    return painted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sign", "zone"), [(HitSign.USED, "America/Sao_Paulo"), (HitSign.SCORE, "UTC")]
+)
+def test_the_dashboard_equals_the_figures_at_every_stage_of_sealing(
+    database: Database, root: Path, sign: HitSign, zone: str
+) -> None:
+    rollups = Rollups(database, root, "acme", zone=zone, thresholds=THRESHOLDS)
+    append(database, [draft(n, started_at=NOW + timedelta(hours=5 * n)) for n in range(1, 201)])
+    for through, bucket in ((0, Bucket.DAY), (40, Bucket.WEEK), (130, Bucket.DAY)):
+        cut = NOW + timedelta(hours=5 * (through + 1))
+        seal(database, root, "acme", before=cut, segment_rows=35)
+        assert check(rollups, sign, bucket).stats.hit_count > 0
+    seal(database, root, "acme", segment_rows=35)
+    for bucket in (Bucket.DAY, Bucket.WEEK, Bucket.MONTH):
+        assert check(rollups, sign, bucket).stats.hit_count > 0
+    rollups.close()
+
+
+def test_what_was_kept_is_used_and_can_be_deleted(database: Database, root: Path) -> None:
+    fill(database, 100)
+    seal(database, root, "acme", segment_rows=30)
+    rollups = Rollups(database, root, "acme")
+    rollups.prepare()
+    folder = Folder(root, "acme").path
+    [kept] = folder.glob("daily-*/*")
+    before = {path: path.stat().st_mtime_ns for path in kept.iterdir()}
+    check(rollups, HitSign.USED)
+    recover(database, root, "acme")
+    assert {path: path.stat().st_mtime_ns for path in kept.iterdir()} == before
+    assert all(path.stat().st_mode & 0o077 == 0 for path in (kept, *kept.iterdir()))
+    shutil.rmtree(kept.parent)
+    check(rollups, HitSign.USED)
+    assert kept.is_dir()
+    rollups.close()
+
+
+def test_another_threshold_is_another_dashboard(database: Database, root: Path) -> None:
+    fill(database, 100)
+    seal(database, root, "acme")
+    hits = []
+    for threshold in (0.1, 0.9):
+        rollups = Rollups(database, root, "acme", score_threshold=threshold)
+        hits.append(check(rollups, HitSign.SCORE).stats.hit_count)
+        rollups.close()
+    assert hits[0] > hits[1]
+
+
+def test_an_opening_counts_for_a_query_that_was_sealed_before_it(
+    database: Database, root: Path
+) -> None:
+    handle = {"rank": 1, "provider_key": "x", "provider_record_id": "r"}
+    opening: dict[str, Any] = {
+        "operation_type": "get",
+        "status": "ok",
+        "handles": [handle],
+        "binding_key": "b",
+    }
+    query = opening | {"operation_type": "query"}
+    rollups = Rollups(database, root, "acme")
+    append(database, [draft(1, **query), draft(2, **query)])
+    seal(database, root, "acme")
+    assert rollups.dashboard(hit_sign=HitSign.USED).stats.hit_count == 0
+    append(database, [draft(3, **opening)])
+    assert check(rollups, HitSign.USED).stats.hit_count == 2
+    seal(database, root, "acme")
+    append(database, [draft(4, **opening), draft(5, **query)])
+    assert check(rollups, HitSign.USED).stats.hit_count == 2
+    seal(database, root, "acme")
+    late = NOW + timedelta(seconds=61 * 5, hours=25)
+    append(database, [draft(6, **opening | {"started_at": late})])
+    assert check(rollups, HitSign.USED).stats.hit_count == 2
+    rollups.close()
+
+
+def test_days_can_be_chosen(database: Database, root: Path) -> None:
+    append(database, [draft(n, started_at=NOW + timedelta(hours=7 * n)) for n in range(1, 60)])
+    seal(database, root, "acme", before=NOW + timedelta(days=9))
+    rollups = Rollups(database, root, "acme", zone="Europe/Berlin")
+    painted = rollups.dashboard(since=date(2026, 3, 12), until=date(2026, 3, 20))
+    exact = rollups.stats(
+        Filter(since="2026-03-11T23:00:00Z", until="2026-03-19T23:00:00Z"), bucket=Bucket.DAY
+    )
+    same(painted.stats, exact)
+    same_groups(painted.stats.groups, exact.groups)
+    rollups.close()
+
+
+def test_an_empty_log_and_an_hour(database: Database, root: Path) -> None:
+    rollups = Rollups(database, root, "acme")
+    painted = rollups.dashboard()
+    assert (painted.stats.operation_count, painted.types, painted.spending) == (0, (), ())
+    assert painted.stats.latency_ms.p50 is None
+    with pytest.raises(Invalid, match="days, weeks and months"):
+        rollups.dashboard(Bucket.HOUR)
+    rollups.close()
+
+
+@pytest.mark.slow
+@settings(max_examples=5, deadline=None)
+@given(
+    numbers=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 70)), max_size=25),
+    cuts=st.lists(st.integers(0, 70), max_size=3).map(sorted),
+    sign=st.sampled_from(HitSign),
+)
+def test_random_logs(
+    tmp_path_factory: pytest.TempPathFactory,
+    empty_database: Path,
+    numbers: list[tuple[int, int]],
+    cuts: list[int],
+    sign: HitSign,
+) -> None:
+    home = tmp_path_factory.mktemp("random")
+    shutil.copy(empty_database, home)
+    database = Database.open(home / "memtui.db")
+    rollups = Rollups(database, home / "archive", "acme", thresholds=THRESHOLDS)
+    append(
+        database,
+        [
+            draft(number, operation_id=f"o{place}", started_at=NOW + timedelta(hours=hour))
+            for place, (number, hour) in enumerate(numbers)
+        ],
+    )
+    for cut in cuts:
+        before = NOW + timedelta(hours=cut)
+        seal(database, home / "archive", "acme", before=before, segment_rows=5)
+        check(rollups, sign)
+    check(rollups, sign)
+    rollups.close()
+    database.close()

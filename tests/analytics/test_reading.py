@@ -1,0 +1,454 @@
+from __future__ import annotations
+
+import operator as op
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memtui.analytics.conditions import SORTS
+from memtui.analytics.reading import Interrupted, OperationLog, Stop
+from memtui.analytics.seal import seal
+from memtui.analytics.sealed import Archive
+from memtui.contract import Comparison, Filter, Invalid, Measure, Unavailable, Usage
+from memtui.service.whole_log import WholeLog
+from memtui.store import log
+from memtui.store.database import Database
+from memtui.store.digest import is_intact
+from memtui.store.operation import Operation
+from memtui.widgets.detail_lines import actor
+from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
+
+COUNT = 120
+
+
+@pytest.fixture
+def operations(database: Database, root: Path) -> Iterator[OperationLog]:
+    opened = OperationLog(database, root, "acme")
+    yield opened
+    opened.close()
+
+
+def seqs(found: tuple[Operation, ...] | list[Operation]) -> list[int]:
+    return [operation.seq for operation in found]
+
+
+def test_what_is_read_is_what_was_written_sealed_or_not(
+    database: Database, root: Path, operations: OperationLog
+) -> None:
+    fill(database, COUNT)
+    written = hot(database)
+    for through in (0, 70, COUNT):
+        cut = NOW + timedelta(seconds=61 * (through + 1))
+        seal(database, root, "acme", before=cut, segment_rows=30)
+        for chosen in (None, Filter(since=NOW)):
+            view = operations.open(chosen, "seq")
+            assert view.window(0, 1000) == written
+            view.close()
+    assert all(is_intact(operation) for operation in operations.open().window(0, COUNT))
+
+
+def test_windows_of_the_whole_log_are_newest_first(
+    database: Database, root: Path, operations: OperationLog
+) -> None:
+    fill(database, COUNT)
+    seal(database, root, "acme", before=NOW + timedelta(seconds=61 * 71), segment_rows=30)
+    view = operations.open()
+    assert view.count == COUNT
+    assert seqs(view.window(0, 5)) == [120, 119, 118, 117, 116]
+    assert seqs(view.window(48, 4)) == [72, 71, 70, 69]
+    assert seqs(view.window(118, 10)) == [2, 1]
+    assert view.window(120, 10) == ()
+    assert operations.open(sort="seq").window(0, 2)[1].seq == 2
+
+
+FILTERS = [
+    Filter(agent_id="coding"),
+    Filter(project_id=HOSTILE),
+    Filter(issue_id="ISS-1"),
+    Filter(run_id="run-1"),
+    Filter(source_kind="issue"),
+    Filter(operation_type="query", status="ok"),
+    Filter(binding_key="mem0", principal="user:ana", door="test"),
+    Filter(since=NOW + timedelta(seconds=61 * 40), until=NOW + timedelta(seconds=61 * 90)),
+    Filter(text="DEPLOY branch"),
+    Filter(text="развёртывание"),
+    Filter(text="drop %"),
+    Filter(subject_id="'; --"),
+]
+
+
+@pytest.mark.slow
+def test_a_filter_finds_the_same_as_in_the_hot_table(
+    database: Database, root: Path, operations: OperationLog
+) -> None:
+    fill(database, COUNT)
+    with database.read() as connection:
+        expected = [
+            log.page(connection, "acme", chosen, limit=1000).operations for chosen in FILTERS
+        ]
+    assert sum(map(len, expected)) > COUNT
+    for through in (0, 70, COUNT):
+        cut = NOW + timedelta(seconds=61 * (through + 1))
+        seal(database, root, "acme", before=cut, segment_rows=30)
+        for chosen, found in zip(FILTERS, expected, strict=True):
+            view = operations.open(chosen)
+            assert (view.count, view.window(0, 1000)) == (len(found), found), chosen
+            assert view.window(3, 4) == found[3:7]
+            assert view.tail(60) == tuple(o for o in found[::-1] if o.seq > 60)
+            view.close()
+
+
+def _placed(name: str, operation: Operation) -> tuple[Any, int]:
+    return _value(operation, name), operation.seq
+
+
+def _value(operation: Operation, name: str) -> object:
+    sums = {
+        part: sum(getattr(usage, part) for usage in operation.usage)
+        for part in ("input_tokens", "output_tokens", "embedding_tokens")
+    }
+    scores = [handle.score for handle in operation.handles if handle.score is not None]
+    source_kind = operation.source.kind if operation.source else None
+    derived = {
+        **sums,
+        "tokens": sum(sums.values()),
+        "best_score": max(scores, default=None),
+        "source_kind": source_kind,
+        "actor": actor(operation),
+        "what": operation.request["query"].lower(),
+    }
+    if name in derived:
+        return derived[name]
+    return getattr(operation.scope if hasattr(operation.scope, name) else operation, name)
+
+
+@pytest.mark.slow
+def test_every_column_sorts(database: Database, root: Path, operations: OperationLog) -> None:
+    fill(database, COUNT)
+    written = hot(database)
+    seal(database, root, "acme", before=NOW + timedelta(seconds=61 * 71), segment_rows=30)
+    for name in SORTS:
+        valued = [o for o in written if _value(o, name) is not None]
+        bare = [o for o in written if _value(o, name) is None]
+        for sign in ("", "-"):
+            valued.sort(key=partial(_placed, name), reverse=sign == "-")
+            bare.sort(key=lambda o: o.seq, reverse=sign == "-")
+            view = operations.open(Filter(door="test"), sign + name)
+            assert seqs(view.window(0, 1000)) == seqs(valued + bare), sign + name
+            view.close()
+
+
+def test_a_column_that_is_none_cannot_sort(operations: OperationLog) -> None:
+    with pytest.raises(Invalid, match="cannot be sorted by seq; DROP"):
+        operations.open(sort="seq; DROP")
+
+
+def test_a_view_stands_still_and_its_tail_goes_on(
+    database: Database, root: Path, operations: OperationLog
+) -> None:
+    fill(database, 20)
+    whole, filtered = operations.open(), operations.open(Filter(door="test"))
+    fill(database, 5, start=21)
+    assert (whole.count, filtered.count) == (20, 20)
+    for view in (whole, filtered):
+        assert seqs(view.tail(20)) == [21, 22, 23, 24, 25]
+        assert seqs(view.window(0, 2)) == [20, 19]
+    seal(database, root, "acme")
+    fill(database, 2, start=26)
+    for view in (whole, filtered):
+        assert seqs(view.window(0, 100)) == list(range(20, 0, -1))
+        assert seqs(view.tail(20)) == list(range(21, 28))
+        assert view.tail(27) == ()
+
+
+def test_an_empty_log_has_an_empty_view(operations: OperationLog) -> None:
+    for chosen in (None, Filter(text="x")):
+        view = operations.open(chosen)
+        assert (view.count, view.window(0, 10), view.tail(0)) == (0, (), ())
+
+
+def test_another_companys_operations_are_not_seen(
+    database: Database, root: Path, operations: OperationLog, whole_log: WholeLog
+) -> None:
+    fill(database, 10)
+    fill(database, 7, "other")
+    seal(database, root, "other")
+    assert operations.open(Filter(door="test")).count == 10
+    assert not whole_log.by_id("acme", "other-00003")
+
+
+@pytest.fixture
+def whole_log(database: Database, root: Path) -> Iterator[WholeLog]:
+    opened = WholeLog(database, Archive(root))
+    yield opened
+    opened.close()
+
+
+def test_by_id_finds_sealed_and_hot(database: Database, root: Path, whole_log: WholeLog) -> None:
+    fill(database, 10)
+    seal(database, root, "acme")
+    fill(database, 10, start=11)
+    for wanted, expected in [
+        ("acme-00003", [3]),
+        ("acme-00013", [13]),
+        ("4", [4]),
+        ("14", [14]),
+        ("acme-0001", [10, 11]),
+        ("none", []),
+        ("", []),
+        ("99", []),
+    ]:
+        found = sorted(seqs(tuple(whole_log.by_id("acme", wanted))))
+        assert len(found) == len(expected), wanted
+        assert wanted == "acme-0001" or found == expected
+
+
+def test_a_missing_file_is_one_sentence(
+    database: Database, root: Path, operations: OperationLog
+) -> None:
+    fill(database, 10)
+    seal(database, root, "acme")
+    next(root.rglob("operations.parquet")).unlink()
+    for ask in (operations.open().window, lambda *_: operations.open(Filter(text="x"))):
+        with pytest.raises(Unavailable, match="memtui archive verify") as caught:
+            ask(0, 10)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_stopped_opening_leaves_nothing_behind(
+    database: Database, root: Path, operations: OperationLog
+) -> None:
+    fill(database, 20)
+    seal(database, root, "acme", before=NOW + timedelta(seconds=61 * 11))
+    for sort in ("-seq", "latency_ms"):
+        stop = Stop()
+        stop.stop()
+        with pytest.raises(Interrupted):
+            operations.open(Filter(door="test"), sort, stop=stop)
+        assert operations.open(Filter(door="test"), sort).count == 20
+
+
+def test_a_stop_reaches_a_question_that_runs(operations: OperationLog) -> None:
+    stop = Stop()
+
+    def keep_stopping() -> None:
+        while not finished.wait(0.01):
+            stop.stop()
+
+    def ask_for_ever() -> None:
+        with operations.cursor() as cursor, stop.reaching(cursor):
+            stopper.start()
+            cursor.execute("SELECT count(*) FROM range(100000000000) a, range(100000) b").fetchall()
+
+    finished = threading.Event()
+    stopper = threading.Thread(target=keep_stopping)
+    try:
+        with pytest.raises(Interrupted):
+            ask_for_ever()
+    finally:
+        finished.set()
+        stopper.join()
+    assert operations.open().count == 0
+
+
+def _place(found: list[Operation], moment: datetime) -> int:
+    """What `View.position` promises, in so many words."""
+    begun = [one for one in found if one.started_at <= moment]
+    if not begun:
+        return found.index(min(found, key=lambda one: one.seq))
+    return found.index(max(begun, key=lambda one: (one.started_at, one.seq)))
+
+
+@pytest.mark.slow
+def test_a_moment_has_its_place_in_every_view(
+    database: Database, root: Path, operations: OperationLog
+) -> None:
+    chance = random.Random(5)
+    late = [
+        draft(n, started_at=NOW + timedelta(minutes=n - chance.choice([0, 0, 7])))
+        for n in range(1, 61)
+    ]
+    append(database, late)
+    moments = [NOW + timedelta(minutes=m) for m in (-90, 0, 7, 29.5, 30, 33, 59, 60, 90)]
+    for through in (0, 31, 60):
+        seal(database, root, "acme", before=NOW + timedelta(minutes=through), segment_rows=9)
+        for chosen in (None, Filter(agent_id="coding"), Filter(agent_id="nobody")):
+            for sort in ("seq", "-seq", "-latency_ms"):
+                view = operations.open(chosen, sort)
+                found = list(view.window(0, 100))
+                for moment in moments:
+                    expected = _place(found, moment) if found else 0
+                    assert view.position(moment) == expected, (through, chosen, sort, moment)
+                view.close()
+
+
+_HOT_ONLY = """
+import sys
+from pathlib import Path
+from memtui.analytics.reading import OperationLog
+from memtui.contract import Filter
+from memtui.store.database import Database
+home = Path(sys.argv[1])
+database = Database.open(home / "memtui.db")
+operations = OperationLog(database, home / "archive", "acme")
+view = operations.open()
+assert [one.seq for one in view.window(0, 30)] == list(range(90, 60, -1))
+assert view.tail(88)[0].seq == 89
+assert OperationLog(database, home / "none", "nobody").open(Filter(text="x")).count == 0
+assert "duckdb" not in sys.modules, "too early"
+assert view.window(30, 1)[0].seq == 60
+assert "duckdb" in sys.modules
+"""
+
+
+def test_what_is_hot_is_read_without_duckdb(sealed_home: Path, tmp_path: Path) -> None:
+    home = shutil.copytree(sealed_home, tmp_path / "home")
+    ran = subprocess.run(
+        [sys.executable, "-c", _HOT_ONLY, str(home)], capture_output=True, text=True, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+
+
+comparisons = st.lists(
+    st.builds(
+        Comparison,
+        measure=st.just(Measure.COST),
+        sign=st.sampled_from(["<", "<=", "=", ">=", ">"]),
+        value=st.sampled_from([Decimal(0), Decimal("0.5"), Decimal(-1), Decimal(9_000_000)])
+        | st.decimals(0, 2, places=12),
+    )
+    | st.builds(
+        Comparison,
+        measure=st.sampled_from([Measure.LATENCY, Measure.SCORE]),
+        sign=st.sampled_from(["<", "<=", "=", ">=", ">"]),
+        value=st.sampled_from([Decimal(0), Decimal("1.5"), Decimal("0.1")])
+        | st.decimals(0, 4000, places=2),
+    )
+    | st.builds(
+        Comparison,
+        measure=st.sampled_from([Measure.TOKENS, Measure.RESULTS]),
+        sign=st.sampled_from(["<", "<=", "=", ">=", ">"]),
+        value=st.integers(-1, 3000).map(Decimal) | st.sampled_from([Decimal(0), Decimal(10**15)]),
+    ),
+    min_size=1,
+    max_size=2,
+)
+
+
+def _measured(operation: Operation, measure: Measure) -> Any:
+    names = {
+        Measure.COST: "cost_usd",
+        Measure.LATENCY: "latency_ms",
+        Measure.TOKENS: "tokens",
+        Measure.RESULTS: "result_count",
+        Measure.SCORE: "best_score",
+    }
+    return _value(operation, names[measure])
+
+
+_COMPARE = {"<": op.lt, "<=": op.le, "=": op.eq, ">=": op.ge, ">": op.gt}
+
+
+def _holds(operation: Operation, comparison: Comparison) -> bool:
+    measured = _measured(operation, comparison.measure)
+    value = float(comparison.value) if isinstance(measured, float) else comparison.value
+    return measured is not None and bool(_COMPARE[comparison.sign](measured, value))
+
+
+@pytest.mark.slow
+def test_comparisons_hold_the_same_hot_and_sealed(database: Database, root: Path) -> None:
+    rich = Usage(provider="p", input_tokens=2**62, output_tokens=2**62, cost_usd=Decimal(9_000_000))
+    for company in ("hot", "sealed"):
+        fill(database, COUNT, company)
+        append(database, [draft(COUNT + 1, company, usage=(rich, rich))])
+    written = hot(database, "hot")
+    seal(database, root, "sealed", segment_rows=50)
+    halves = [OperationLog(database, root, company) for company in ("hot", "sealed")]
+
+    @settings(max_examples=60, deadline=None)
+    @given(comparisons)
+    def compare(chosen: list[Comparison]) -> None:
+        expected = [o.seq for o in written if all(_holds(o, one) for one in chosen)]
+        for half in halves:
+            view = half.open(Filter(comparisons=chosen), "seq")
+            assert seqs(view.window(0, 1000)) == expected
+            view.close()
+
+    try:
+        compare()
+    finally:
+        for half in halves:
+            half.close()
+
+
+@pytest.mark.slow
+def test_reading_and_sealing_at_once_shows_every_operation_once(
+    database: Database, root: Path, operations: OperationLog
+) -> None:
+    fill(database, 200)
+
+    def keep_sealing() -> None:
+        for through in range(10, 201, 10):
+            cut = NOW + timedelta(seconds=61 * (through + 1))
+            seal(database, root, "acme", before=cut)
+
+    with ThreadPoolExecutor(1) as pool:
+        sealing = pool.submit(keep_sealing)
+        while not sealing.done():
+            _read_all(operations)
+        sealing.result()
+    assert hot(database) == ()
+
+
+def _read_all(operations: OperationLog) -> None:
+    for chosen in (None, Filter(door="test")):
+        view = operations.open(chosen, "seq")
+        assert seqs(view.window(0, 300)) == list(range(1, 201))
+        view.close()
+
+
+foreign = st.text(alphabet=st.characters(codec=None, exclude_categories=()), max_size=20)
+
+
+@pytest.mark.slow
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    texts=st.lists(foreign, min_size=3, max_size=3),
+    cost=st.none() | st.decimals(0, 1000, places=12, allow_nan=False),
+    latency=st.floats(0, 1e6, allow_nan=False),
+    micros=st.integers(0, 10**15),
+)
+def test_sealing_alters_nothing(
+    database: Database, root: Path, texts: list[str], cost: Decimal, latency: float, micros: int
+) -> None:
+    operations = OperationLog(database, root, "acme")
+    last = operations.open().count
+    one = draft(
+        last + 1,
+        request={"query": texts[0], "nested": [texts[1], None, 1.25]},
+        error_message=texts[1],
+        source={"kind": "run", "company_id": "acme", "run_id": texts[2], "external_ref": texts[0]},
+        usage=[{"provider": texts[2], "cost_usd": cost, "details": {"k": texts[0]}}],
+        latency_ms=latency,
+        started_at=NOW + timedelta(microseconds=micros),
+    )
+    append(database, [one])
+    [written] = hot(database)
+    seal(database, root, "acme")
+    assert operations.open().window(0, 1) == (written,)
+    operations.close()

@@ -1,0 +1,258 @@
+from __future__ import annotations
+
+import json
+import signal
+import stat
+import subprocess
+import sys
+from datetime import timedelta
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from memtui.analytics import archive
+from memtui.analytics.layout import Folder
+from memtui.analytics.recovery import locked, recover
+from memtui.analytics.seal import seal
+from memtui.contract import Conflict, Unavailable
+from memtui.store.database import Database
+from tests.analytics.logs import NOW, fill, hot
+
+TABLES = ("memory_operations", "memory_usage", "memory_operation_handles")
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest) -> str:
+    """SQLite, but for a test that is marked to run on both."""
+    chosen = getattr(request, "param", "sqlite")
+    return "" if chosen == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
+ON_BOTH = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
+
+
+def hot_counts(database: Database, company: str = "acme") -> list[int]:
+    with database.read() as connection:
+        return [
+            connection.exec_driver_sql(
+                f"SELECT count(*) FROM {table} WHERE company_id = '{company}'"
+            ).scalar_one()
+            for table in TABLES
+        ]
+
+
+def sealed(root: Path, column: str = "seq", table: str = "operations") -> list[int]:
+    folder = Folder(root, "acme")
+    with duckdb.connect() as duck:
+        return [
+            value
+            for segment in folder.read().segments
+            for (value,) in duck.execute(
+                f"SELECT {column} FROM read_parquet('{folder.file(segment, table)}')"
+            ).fetchall()
+        ]
+
+
+@ON_BOTH
+def test_sealed_rows_leave_the_hot_table_and_no_one_elses_do(
+    database: Database, root: Path
+) -> None:
+    fill(database, 50)
+    fill(database, 5, "other")
+    before, of_other = hot_counts(database), hot_counts(database, "other")
+    report = seal(database, root, "acme", segment_rows=20)
+    assert (report.operations, report.sealed_through) == (50, 50)
+    assert [segment.count for segment in report.segments] == [20, 20, 10]
+    assert hot_counts(database) == [0, 0, 0]
+    assert hot_counts(database, "other") == of_other
+    counted = [len(sealed(root, table=table)) for table in ("operations", "usage", "handles")]
+    assert counted == before
+    assert archive.verify(root, "acme").problems == ()
+    assert archive.ls(root, "other").segments == ()
+
+
+@ON_BOTH
+def test_only_what_is_older_than_the_cut_is_sealed(database: Database, root: Path) -> None:
+    fill(database, 30)
+    cut = NOW + timedelta(seconds=61 * 11)
+    assert seal(database, root, "acme", before=cut).sealed_through == 10
+    assert seal(database, root, "acme", before=cut).operations == 0
+    assert [operation.seq for operation in hot(database)] == list(range(11, 31))
+
+
+def test_the_log_goes_on_where_it_was_sealed(database: Database, root: Path) -> None:
+    fill(database, 10)
+    seal(database, root, "acme")
+    fill(database, 10, start=11)
+    assert [operation.seq for operation in hot(database)] == list(range(11, 21))
+    seal(database, root, "acme")
+    assert archive.verify(root, "acme").problems == ()
+    assert sealed(root) == list(range(1, 21))
+
+
+def test_files_and_folders_are_private(database: Database, root: Path) -> None:
+    fill(database, 3)
+    seal(database, root, "acme")
+    for path in [root, *root.rglob("*")]:
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+@pytest.mark.parametrize("company", ["../../etc", "a/b", "é\x00", "x" * 200, "'; --"])
+def test_any_company_id_has_a_folder_of_its_own(
+    database: Database, root: Path, company: str
+) -> None:
+    fill(database, 3, company)
+    seal(database, root, company)
+    assert archive.verify(root, company).operations == 3
+    assert [path.parent for path in root.glob("*/manifest.json")] == [Folder(root, company).path]
+    assert hot(database, company) == ()
+
+
+STOPS = [
+    ("sqlite", "written", 1),
+    ("sqlite", "renamed", 1),
+    ("sqlite", "named", 1),
+    ("sqlite", "removing", 2),
+    ("sqlite", "removed", 1),
+    ("sqlite", "renamed", 2),
+    ("postgresql", "named", 2),
+    ("postgresql", "removing", 5),
+]
+"""Where it is killed: a step, at which time that it comes. Three "removing" are one segment's."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("database_url", "stop", "nth"), STOPS, indirect=["database_url"])
+def test_a_kill_leaves_each_operation_in_one_place(
+    tmp_path: Path, database: Database, database_url: str, root: Path, stop: str, nth: int
+) -> None:
+    fill(database, 50)
+    counts = hot_counts(database)
+    path = tmp_path / "a home?#%" / "memtui.db"
+    killed = subprocess.run(
+        [sys.executable, "-m", "tests.analytics.sealer", path, database_url, root, stop, str(nth)],
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    through = Folder(root, "acme").read().sealed_through
+    assert sorted({*sealed(root), *(o.seq for o in hot(database) if o.seq > through)}) == list(
+        range(1, 51)
+    )
+    recover(database, root, "acme")
+    assert sealed(root) + [operation.seq for operation in hot(database)] == list(range(1, 51))
+    everywhere = [
+        count + len(sealed(root, table=table))
+        for table, count in zip(
+            ("operations", "usage", "handles"), hot_counts(database), strict=True
+        )
+    ]
+    assert everywhere == counts
+    assert {path.name for path in Folder(root, "acme").path.iterdir() if path.is_dir()} == {
+        segment.name for segment in Folder(root, "acme").read().segments
+    }
+    assert seal(database, root, "acme").sealed_through == 50
+    assert sealed(root) == list(range(1, 51))
+    assert archive.verify(root, "acme").problems == ()
+
+
+@ON_BOTH
+def test_recovery_never_removes_what_differs(database: Database, root: Path) -> None:
+    fill(database, 10)
+
+    def stop(name: str) -> None:
+        if name == "named":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        seal(database, root, "acme", step=stop)
+    with database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM memory_usage")
+    with pytest.raises(Conflict, match="nothing was removed"):
+        recover(database, root, "acme")
+    assert len(hot(database)) == 10
+    [segment] = Folder(root, "acme").read().segments
+    Folder(root, "acme").file(segment, "usage").write_bytes(b"x")
+    with pytest.raises(Unavailable, match="missing or damaged"):
+        recover(database, root, "acme")
+    assert len(hot(database)) == 10
+
+
+def test_a_lost_manifest_costs_no_sealed_operation(database: Database, root: Path) -> None:
+    fill(database, 10)
+    seal(database, root, "acme")
+    manifest = Folder(root, "acme").manifest_file
+    kept = manifest.read_text()
+    manifest.unlink()
+    for attempt in (recover, seal):
+        with pytest.raises(Unavailable, match="restore the manifest"):
+            attempt(database, root, "acme")
+    manifest.write_text(kept)
+    assert archive.verify(root, "acme").problems == ()
+
+
+def test_an_archive_elsewhere_is_missed(database: Database, root: Path) -> None:
+    fill(database, 10)
+    seal(database, root, "acme")
+    with pytest.raises(Unavailable, match="Operations 1 to 10 of acme are neither"):
+        seal(database, root.parent / "empty", "acme")
+
+
+def test_an_older_database_is_refused(tmp_path: Path, database: Database, root: Path) -> None:
+    fill(database, 10)
+    seal(database, root, "acme")
+    old = Database.open(tmp_path / "old.db")
+    fill(old, 4)
+    with pytest.raises(Unavailable, match="restore the database"):
+        recover(old, root, "acme")
+    assert len(hot(old)) == 4
+    old.close()
+
+
+def test_a_broken_log_is_not_sealed(database: Database, root: Path) -> None:
+    fill(database, 10)
+    with database.write() as connection:
+        connection.exec_driver_sql("DELETE FROM memory_operations WHERE seq = 5")
+    with pytest.raises(Conflict, match="broken between 1 and 10"):
+        seal(database, root, "acme")
+    assert len(hot(database)) == 9
+
+
+def test_two_cannot_seal_at_once(database: Database, root: Path) -> None:
+    fill(database, 3)
+    seal(database, root, "acme")
+    with locked(Folder(root, "acme")):
+        with pytest.raises(Conflict, match="Another memtui is sealing"):
+            seal(database, root, "acme")
+        assert recover(database, root, "acme") == 0
+
+
+@pytest.mark.parametrize("table", ["operations", "usage", "handles"])
+@pytest.mark.usefixtures("sealed_log")
+def test_verify_names_a_changed_and_a_missing_file(root: Path, table: str) -> None:
+    folder = Folder(root, "acme")
+    path = folder.file(folder.read().segments[1], table)
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + b"\x00")
+    assert archive.verify(root, "acme").problems == (
+        f"The file {path} was changed after it was sealed.",
+    )
+    path.unlink()
+    assert archive.verify(root, "acme").problems == (f"The file {path} is missing.",)
+
+
+@pytest.mark.usefixtures("sealed_log")
+def test_verify_names_a_removed_segment_and_a_broken_link(root: Path) -> None:
+    folder = Folder(root, "acme")
+    whole = json.loads(folder.manifest_file.read_text())
+    short = {**whole, "segments": [whole["segments"][0], whole["segments"][2]]}
+    folder.manifest_file.write_text(json.dumps(short))
+    [problem] = archive.verify(root, "acme").problems
+    assert problem.endswith("000000000041-000000000060 does not continue the one before it.")
+
+
+@pytest.mark.usefixtures("sealed_log")
+def test_a_damaged_manifest_is_one_sentence(root: Path) -> None:
+    Folder(root, "acme").manifest_file.write_text("{")
+    with pytest.raises(Unavailable, match="cannot be read"):
+        archive.ls(root, "acme")
