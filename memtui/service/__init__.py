@@ -21,11 +21,22 @@ from memtui.service.answers import (
     UndoCandidate,
 )
 from memtui.service.hydration import ContextAnswer, ContextRequest
+from memtui.service.importing import ForeignOperation, ImportCount
+from memtui.service.limits import (
+    LimitMeasure,
+    LimitPeriod,
+    LimitState,
+    LimitTarget,
+    SpendingLimit,
+    SpendingStatus,
+)
 from memtui.service.membership import NewToken, TokenView
 from memtui.service.memory import MemoryService, open_service
 from memtui.service.metrics import FactDay, FactMetrics
+from memtui.service.namespaces import NamespaceDeleted
 from memtui.service.owning import own_filter, owned, owner_of
 from memtui.service.permissions import Membership, Role
+from memtui.service.plugin_ledger import KeptNamespace, MemoryName, PluginLedger
 from memtui.service.pruning import PruneAnswer, PruneRequest
 from memtui.store.operation import Operation, OperationHandle, OperationPage
 
@@ -42,15 +53,25 @@ __all__ = [
     "ExplainAnswer",
     "FactDay",
     "FactMetrics",
+    "ForeignOperation",
     "GetAnswer",
     "HistoryAnswer",
+    "ImportCount",
+    "KeptNamespace",
+    "LimitMeasure",
+    "LimitPeriod",
+    "LimitState",
+    "LimitTarget",
     "Membership",
+    "MemoryName",
     "MemoryService",
     "MutationAnswer",
+    "NamespaceDeleted",
     "NewToken",
     "Operation",
     "OperationHandle",
     "OperationPage",
+    "PluginLedger",
     "Provenance",
     "PruneAnswer",
     "PruneRequest",
@@ -59,6 +80,8 @@ __all__ = [
     "Retrieval",
     "RetrievalCount",
     "Role",
+    "SpendingLimit",
+    "SpendingStatus",
     "TargetView",
     "TokenView",
     "UndoCandidate",

@@ -14,6 +14,7 @@ from memtui.service.facts import FactLimits
 from memtui.service.permissions import action_of, held_by, person_of, refusal
 from memtui.service.providers import Providers
 from memtui.service.recorder import Entry, Recorder
+from memtui.service.whole_log import WholeLog
 from memtui.store import bindings, members
 from memtui.store.database import Database
 from memtui.store.routing import BY_KEY, Route, route
@@ -36,6 +37,7 @@ class Core:
     """The parts that every operation needs."""
 
     database: Database
+    log: WholeLog
     providers: Providers
     connections: Connections
     recorder: Recorder
@@ -119,6 +121,7 @@ class Core:
         _hold(entry, routed.held)
         binding = routed.binding
         entry.binding, entry.binding_reason = binding, routed.reason
+        entry.held = None if routed.held is None else held_by(routed.held, entry.caller)
         if entry.operation_type.mutates:
             self._refuse_read_only(entry.caller.company_id, routed)
         connection = await self.open(binding, company_read_only=routed.company_read_only)

@@ -17,7 +17,7 @@ from memtui.service.answers import (
 from memtui.service.core import Core
 from memtui.service.reads import change_of
 from memtui.service.undo import one
-from memtui.store import intents, journal, log, retrieval
+from memtui.store import intents, journal
 from memtui.store.operation import Operation, OperationPage
 
 _SHOWN_RETRIEVALS = 20
@@ -35,16 +35,12 @@ def operations(
     after: int | None,
 ) -> OperationPage:
     """Return one page of the caller's log. Blocking."""
-    with core.database.read() as database:
-        return log.page(
-            database, caller.company_id, chosen, limit=limit, before=before, after=after
-        )
+    return core.log.page(caller.company_id, chosen, limit=limit, before=before, after=after)
 
 
 def operation(core: Core, caller: Caller, operation_id: str) -> Operation:
     """Return the operation that an id, its beginning or a `seq` names. Blocking."""
-    with core.database.read() as database:
-        return one(log.by_id(database, caller.company_id, operation_id), operation_id)
+    return one(core.log.by_id(caller.company_id, operation_id), operation_id)
 
 
 def changes_of(core: Core, caller: Caller, operation_id: str) -> tuple[Change, ...]:
@@ -58,11 +54,8 @@ def changes_of(core: Core, caller: Caller, operation_id: str) -> tuple[Change, .
 def provenance(core: Core, caller: Caller, binding_key: str, handle: RecordHandle) -> Provenance:
     """Return who wrote and changed a record, and which queries returned it. Blocking."""
     place = caller.company_id, binding_key, handle.provider_record_id
-    with core.database.read() as database:
-        mutations = log.by_ids(
-            database, caller.company_id, retrieval.mutations_of_record(database, *place)
-        )
-        count, rows = retrieval.retrievals(database, *place, _SHOWN_RETRIEVALS)
+    mutations = core.log.by_ids(caller.company_id, core.log.mutations_of_record(*place))
+    count, rows = core.log.retrievals(*place, _SHOWN_RETRIEVALS)
     writes = [
         mutation
         for mutation in mutations
@@ -97,21 +90,12 @@ def retrieval_stats(
     """
     if not record_ids:
         return {}
-    with core.database.read() as database:
-        counts = retrieval.retrieval_counts(database, caller.company_id, binding_key, record_ids)
-        last = {
-            (row.provider_record_id, row.seq): row
-            for row in retrieval.newest_ranks(
-                database, caller.company_id, sorted({row.seq for row in counts})
-            )
-        }
+    counts = core.log.retrieval_counts(caller.company_id, binding_key, record_ids)
     return {
-        row.provider_record_id: RetrievalCount(
-            count=row.times,
-            last_at=last[row.provider_record_id, row.seq].started_at,
-            last_rank=last[row.provider_record_id, row.seq].rank,
+        record_id: RetrievalCount(
+            count=reads.times, last_at=reads.last_at, last_rank=reads.last_rank
         )
-        for row in counts
+        for record_id, reads in counts.items()
     }
 
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection
 
 from memtui.contract import Denied, Invalid, Model, NotFound, Scope, UtcDatetime
-from memtui.service import administration
 from memtui.service.answers import Caller
+from memtui.service.configuring import configured, write
 from memtui.service.core import Core
 from memtui.service.owning import owner_scope
 from memtui.service.permissions import Action, Membership, Role, held_by, membership, refusal
@@ -55,7 +55,7 @@ async def set_member(core: Core, caller: Caller, member: Membership) -> None:
         Denied: the caller may not change the settings.
     """
     asked = {"set_member": member.principal, "role": member.role, "project_id": member.project_id}
-    async with administration.configured(core, caller, asked):
+    async with configured(core, caller, asked):
         if member.principal.startswith(AGENT_PREFIX):
             raise Invalid("An agent acts for a person and is no member; add the person.")
         known = await members(core, caller)
@@ -72,7 +72,7 @@ async def set_member(core: Core, caller: Caller, member: Membership) -> None:
             role=member.role,
             subject_id=member.subject_id,
         )
-        await administration.write(core, lambda database: table.set_member(database, row))
+        await write(core, lambda database: table.set_member(database, row))
 
 
 async def remove_member(core: Core, caller: Caller, principal: str, project_id: str | None) -> None:
@@ -83,14 +83,14 @@ async def remove_member(core: Core, caller: Caller, principal: str, project_id: 
         Invalid: it is the last owner.
     """
     asked = {"remove_member": principal, "project_id": project_id}
-    async with administration.configured(core, caller, asked):
+    async with configured(core, caller, asked):
         known = await members(core, caller)
         left = _without(known, principal, project_id)
         if len(left) == len(known):
             raise NotFound(f"{principal} has no such role; `memtui members list` shows the roles.")
         if left and not _owners(left):
             raise Invalid(f"{principal} is the last owner; make somebody else one first.")
-        await administration.write(
+        await write(
             core,
             lambda database: table.remove_member(
                 database, caller.company_id, principal, project_id or ""
@@ -129,7 +129,7 @@ async def add_token(
         Conflict: the label is taken.
     """
     asked = {"add_token": label, "principal": principal, "acts_for": acts_for}
-    async with administration.configured(core, caller, asked):
+    async with configured(core, caller, asked):
         if not label.strip() or not principal.strip():
             raise Invalid("A token needs a label and a principal.")
         secret = f"memtui_{secrets.token_urlsafe(32)}"
@@ -141,7 +141,7 @@ async def add_token(
             acts_for=acts_for,
             created_at=core.clock(),
         )
-        await administration.write(core, lambda database: table.add_token(database, row))
+        await write(core, lambda database: table.add_token(database, row))
     return NewToken(**dict(_token_view(row)), token=secret)
 
 
@@ -151,13 +151,13 @@ async def remove_token(core: Core, caller: Caller, label: str) -> None:
     Raises:
         NotFound: there is none of this label.
     """
-    async with administration.configured(core, caller, {"remove_token": label}):
+    async with configured(core, caller, {"remove_token": label}):
 
         def remove(database: Connection) -> None:
             if not table.remove_token(database, caller.company_id, label):
                 raise NotFound(f"There is no token {label}; `memtui tokens list` shows them.")
 
-        await administration.write(core, remove)
+        await write(core, remove)
 
 
 async def authenticate(core: Core, secret: str, door: str) -> Caller:

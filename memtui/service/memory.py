@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, tzinfo
+from decimal import Decimal
 from time import perf_counter
 from typing import Any, TypeVar
 
+from memtui.analytics.sealed import Archive
 from memtui.config import Paths, Settings
 from memtui.contract import (
     Adapter,
@@ -30,17 +32,22 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import (
-    administration,
+    bindings,
+    companies,
     hydration,
+    importing,
     inspection,
+    limits,
     membership,
     metrics,
     mutations,
+    namespaces,
     outcome,
     pruning,
     reads,
     undo,
 )
+from memtui.service.analysis import Analysis
 from memtui.service.answers import (
     BindingHealth,
     BindingView,
@@ -62,13 +69,26 @@ from memtui.service.connections import Connections
 from memtui.service.core import Core
 from memtui.service.facts import FactLimits
 from memtui.service.hydration import ContextAnswer, ContextRequest
+from memtui.service.importing import ForeignOperation, ImportCount
+from memtui.service.limits import (
+    NEAR,
+    LimitMeasure,
+    LimitPeriod,
+    LimitTarget,
+    SpendingLimit,
+    SpendingStatus,
+)
 from memtui.service.membership import NewToken, TokenView
 from memtui.service.metrics import FactMetrics
+from memtui.service.namespaces import NamespaceDeleted
 from memtui.service.permissions import Membership
+from memtui.service.plugin_ledger import PluginLedger
 from memtui.service.providers import Providers
 from memtui.service.pruning import PruneAnswer, PruneRequest
 from memtui.service.recorder import Recorder
 from memtui.service.resilience import unexpected
+from memtui.service.spending import Spending
+from memtui.service.whole_log import WholeLog
 from memtui.store.database import Database
 from memtui.store.operation import Operation, OperationPage
 
@@ -110,8 +130,10 @@ async def open_service(
     database = await asyncio.to_thread(_open_database, paths, settings)
     recorder = Recorder(database, paths.data / "sessions", clock=clock, timer=timer, new_id=new_id)
     registry = Providers(providers)
+    archive = Archive(paths.archive)
     core = Core(
         database=database,
+        log=WholeLog(database, archive),
         providers=registry,
         connections=Connections(
             registry,
@@ -128,9 +150,18 @@ async def open_service(
             max_chars=settings.fact_max_chars, max_count=settings.fact_max_count
         ),
     )
-    service = MemoryService(core)
+    analysis = Analysis(
+        core,
+        paths.archive,
+        archive_url=settings.archive_url,
+        hot_days=settings.hot_days,
+        score_threshold=settings.score_threshold,
+        score_thresholds=settings.score_thresholds,
+    )
+    service = MemoryService(core, analysis)
     try:
         await asyncio.to_thread(recorder.recover)
+        await analysis.recover()
         if first_company and not settings.read_only and not await service.companies():
             with suppress(Conflict):  # another process that starts for the first time was faster
                 await _make_first_company(service, settings)
@@ -160,8 +191,13 @@ class MemoryService:
     contract's errors.
     """
 
-    def __init__(self, core: Core) -> None:
+    def __init__(self, core: Core, analysis: Analysis) -> None:
         self._core = core
+        self.analysis = analysis
+        """What is asked of the whole operation log, sealed operations included."""
+        self._spending = Spending(core, analysis)
+        self.plugin = PluginLedger(core)
+        """What serving a binding as a memory plugin keeps beside its provider."""
         self._mutating: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
@@ -170,6 +206,8 @@ class MemoryService:
             await asyncio.wait(self._mutating)
         await self._core.connections.close()
         await self._core.recorder.close()
+        await self.analysis.close()
+        await asyncio.to_thread(self._core.log.close)
         await asyncio.to_thread(self._core.database.close)
 
     @property
@@ -183,11 +221,11 @@ class MemoryService:
 
     async def companies(self) -> list[CompanyView]:
         """Return every company, the oldest first."""
-        return await administration.companies(self._core)
+        return await companies.companies(self._core)
 
     async def company(self, company_id: str) -> CompanyView:
         """Return one company; raises `NotFound`."""
-        return await administration.company(self._core, company_id)
+        return await companies.company(self._core, company_id)
 
     async def add_company(
         self,
@@ -199,14 +237,14 @@ class MemoryService:
     ) -> CompanyView:
         """Add the company that `caller.company_id` names."""
         return await self._to_its_end(
-            administration.add_company(
+            companies.add_company(
                 self._core, caller, name, link_templates=link_templates or {}, read_only=read_only
             )
         )
 
     async def bindings(self, caller: Caller) -> list[BindingView]:
         """Return the company's bindings, the oldest first."""
-        return await administration.bindings(self._core, caller)
+        return await bindings.bindings(self._core, caller)
 
     async def add_binding(
         self,
@@ -220,7 +258,7 @@ class MemoryService:
     ) -> BindingView:
         """Add a binding to a provider; raises `Invalid`, `Unavailable`, `Conflict`."""
         return await self._to_its_end(
-            administration.add_binding(
+            bindings.add_binding(
                 self._core,
                 caller,
                 key,
@@ -242,26 +280,22 @@ class MemoryService:
     ) -> BindingView:
         """Change a binding; what is None stays."""
         return await self._to_its_end(
-            administration.update_binding(
+            bindings.update_binding(
                 self._core, caller, key, enabled=enabled, read_only=read_only, config=config
             )
         )
 
     async def remove_binding(self, caller: Caller, key: str) -> None:
         """Remove a binding; the memories stay where they are."""
-        await self._to_its_end(administration.remove_binding(self._core, caller, key))
+        await self._to_its_end(bindings.remove_binding(self._core, caller, key))
 
     async def set_target(self, caller: Caller, target_type: str, target_id: str, key: str) -> None:
         """Let a binding serve the `company`, a `project` or an `agent`."""
-        await self._to_its_end(
-            administration.set_target(self._core, caller, target_type, target_id, key)
-        )
+        await self._to_its_end(bindings.set_target(self._core, caller, target_type, target_id, key))
 
     async def clear_target(self, caller: Caller, target_type: str, target_id: str) -> None:
         """Let a project or an agent fall back to the next rule."""
-        await self._to_its_end(
-            administration.clear_target(self._core, caller, target_type, target_id)
-        )
+        await self._to_its_end(bindings.clear_target(self._core, caller, target_type, target_id))
 
     async def resolve(
         self, caller: Caller, scope: Scope, binding_key: str | None = None
@@ -276,7 +310,7 @@ class MemoryService:
 
     async def health(self, caller: Caller, key: str) -> BindingHealth:
         """Ask a binding's provider how it is. Not an operation."""
-        return await administration.health(self._core, caller, key)
+        return await bindings.health(self._core, caller, key)
 
     async def query(self, caller: Caller, request: QueryRequest) -> QueryAnswer:
         """Find what is relevant to a text."""
@@ -316,7 +350,31 @@ class MemoryService:
         self, caller: Caller, binding_key: str | None = None
     ) -> tuple[Namespace, ...]:
         """List the partitions of a provider."""
-        return await reads.namespaces(self._core, caller, binding_key)
+        return await namespaces.known(self._core, caller, binding_key)
+
+    async def put_namespace(
+        self,
+        caller: Caller,
+        binding_key: str,
+        name: str,
+        *,
+        expires_at: datetime | None = None,
+    ) -> Namespace:
+        """Make a namespace, or set the expiry of one; None takes the expiry away."""
+        return await self._to_its_end(
+            namespaces.put(self._core, caller, binding_key, name, expires_at)
+        )
+
+    async def delete_namespace(
+        self, caller: Caller, binding_key: str, name: str, *, unseen: bool = False
+    ) -> NamespaceDeleted:
+        """Forget what a namespace holds, which can be undone, and remove it.
+
+        `unseen`: also where it holds more than can be listed, which then cannot be undone.
+        """
+        return await self._to_its_end(
+            namespaces.delete(self._core, caller, binding_key, name, unseen=unseen)
+        )
 
     async def context(self, caller: Caller, request: ContextRequest) -> ContextAnswer:
         """Assemble what a model will see before a run, with its tokens and its price."""
@@ -375,6 +433,69 @@ class MemoryService:
     async def authenticate(self, token: str, door: str) -> Caller:
         """Return the caller that a bearer token stands for; raises `Denied`."""
         return await membership.authenticate(self._core, token, door)
+
+    async def import_operations(
+        self,
+        caller: Caller,
+        company_id: str,
+        operations: Iterable[ForeignOperation],
+        *,
+        name: str,
+        asked: Json,
+        dry_run: bool = False,
+        report: Callable[[int], None] | None = None,
+    ) -> ImportCount:
+        """Append another system's operations to a company of their own (`importing`)."""
+        return await importing.import_operations(
+            self._core,
+            caller,
+            company_id,
+            operations,
+            name=name,
+            asked=asked,
+            dry_run=dry_run,
+            report=report,
+        )
+
+    async def spending_limits(self, caller: Caller) -> list[SpendingLimit]:
+        """Return the company's spending limits."""
+        return await limits.spending_limits(self._core, caller)
+
+    async def set_spending_limit(self, caller: Caller, limit: SpendingLimit) -> SpendingLimit:
+        """Set a limit, in place of the one of the same target, measure and period."""
+        return await self._to_its_end(limits.set_spending_limit(self._core, caller, limit))
+
+    async def remove_spending_limits(
+        self,
+        caller: Caller,
+        target_type: LimitTarget,
+        target_id: str,
+        *,
+        measure: LimitMeasure | None = None,
+        period: LimitPeriod | None = None,
+    ) -> list[SpendingLimit]:
+        """Remove a target's limits, of every measure and period where these are None."""
+        return await self._to_its_end(
+            limits.remove_spending_limits(
+                self._core, caller, target_type, target_id, measure=measure, period=period
+            )
+        )
+
+    async def check_spending(
+        self,
+        caller: Caller,
+        *,
+        at: date | None = None,
+        zone: tzinfo | None = None,
+        near: Decimal = NEAR,
+    ) -> list[SpendingStatus]:
+        """Return each limit with what was spent in its period of a day. Not an operation.
+
+        `at` None is today, `zone` None the system's; `near` is the share that counts as near.
+        """
+        return await limits.check_spending(
+            self._core, self._spending, caller, at=at, zone=zone, near=near
+        )
 
     async def write(self, caller: Caller, request: WriteRequest) -> MutationAnswer:
         """Store a record, its secrets taken out."""

@@ -1,8 +1,7 @@
 """How well facts serve (seed 004 §8), counted from the operation log and the undo journal.
 
 What is counted went through memtui: a fact that another program put into a store is not known
-here, and one that only expired was deleted by nobody and still counts as held. Operations that were
-sealed into the archive are no longer counted. Days are UTC.
+here, and one that only expired was deleted by nobody and still counts as held. Days are UTC.
 
 * *User* and *drive*: a subject and a project. A fact belongs to its project, else to its user.
 * *Active*: named by the scope of at least one successful operation in the window, whatever it did.
@@ -126,9 +125,10 @@ def fact_metrics(
     with core.database.read() as database:
         counts = _Counts(start, end)
         counts.take(_matching(store.fact_steps(database, company_id, end), wanted), company_id)
-        users = store.active(database, company_id, chosen, "subject_id")
-        drives = store.active(database, company_id, chosen, "project_id")
-        contexts = store.contexts_by_day(database, company_id, chosen)
+    users, drives = (
+        core.log.active(company_id, chosen, field) for field in ("subject_id", "project_id")
+    )
+    contexts = core.log.contexts_by_day(company_id, chosen)
     return FactMetrics(
         since=start,
         until=end,

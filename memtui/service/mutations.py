@@ -7,7 +7,6 @@ call the provider, read back, and log the outcome with every record before and a
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -32,20 +31,20 @@ from memtui.service import facts, membership
 from memtui.service.answers import Caller, MutationAnswer
 from memtui.service.connections import Connection
 from memtui.service.core import Core
+from memtui.service.perimeter import excerpt, for_caller, without_prefix
 from memtui.service.reads import answered, as_handle, find, moved, ranked
 from memtui.service.redaction import redact_json
 from memtui.store.journal import Step
 from memtui.store.operation import OperationHandle
 
-_LOGGED_CHARS = 2_000
 _LOGGED_IDS = 1_000
 
 
 async def write(core: Core, caller: Caller, request: WriteRequest) -> MutationAnswer:
     """Store a record."""
-    clean, labels = redact_write(request)
+    clean, labels = redact_write(_unwrapped(caller, request))
     asked: Json = {
-        **_excerpt(clean.content),
+        **excerpt(clean.content, request.scope),
         "mode": clean.mode,
         "kind": clean.kind,
         "topic": clean.topic,
@@ -84,16 +83,18 @@ async def write(core: Core, caller: Caller, request: WriteRequest) -> MutationAn
     return MutationAnswer(
         **answered(entry, connection),
         handles=reply.records,
-        records=tuple(step.record for step in after if step.record),
+        records=for_caller(caller, [step.record for step in after if step.record]),
         redacted=labels,
     )
 
 
 async def correct(core: Core, caller: Caller, request: CorrectRequest) -> MutationAnswer:
     """Change one record, based on the revision the caller read."""
+    if caller.by_ai and request.text is not None:
+        request = request.model_copy(update={"text": without_prefix(request.text)})
     clean, labels = _redact_correct(request)
     asked: Json = {
-        **(_excerpt(clean.text) if clean.text is not None else {}),
+        **(excerpt(clean.text, request.scope) if clean.text is not None else {}),
         "record_id": clean.handle.provider_record_id,
         "revision": clean.revision,
         "pinned": clean.pinned,
@@ -134,7 +135,9 @@ async def correct(core: Core, caller: Caller, request: CorrectRequest) -> Mutati
     return MutationAnswer(
         **answered(entry, connection),
         handles=(new,),
-        records=tuple(step.record for step in after if step.record and step.handle == new),
+        records=for_caller(
+            caller, [step.record for step in after if step.record and step.handle == new]
+        ),
         ghosts=tuple(step.handle for step in after if step.record and step.handle != new),
         redacted=labels,
         linked=entry.links,
@@ -242,6 +245,12 @@ async def _take_moved(
     return found | {handle: at[moved_to] for handle, moved_to in new.items()}
 
 
+def _unwrapped(caller: Caller, request: WriteRequest) -> WriteRequest:
+    if not caller.by_ai:
+        return request
+    return request.model_copy(update={"content": without_prefix(request.content)})
+
+
 def redact_write(request: WriteRequest) -> tuple[WriteRequest, tuple[str, ...]]:
     """Take the secrets out of everything that a write carries."""
     free = request.model_dump(
@@ -263,15 +272,6 @@ def _redact_correct(request: CorrectRequest) -> tuple[CorrectRequest, tuple[str,
 def _refuse_empty(text: str) -> None:
     if not text.strip():
         raise Invalid("A memory needs some text; forget it instead of emptying it.")
-
-
-def _excerpt(text: str) -> Json:
-    encoded = text.encode("utf-8", "surrogatepass")
-    return {
-        "content": text[:_LOGGED_CHARS],
-        "content_chars": len(text),
-        "content_sha256": hashlib.sha256(encoded).hexdigest(),
-    }
 
 
 def _set_only(asked: Json) -> Json:

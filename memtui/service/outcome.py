@@ -20,8 +20,9 @@ from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.core import Core
 from memtui.service.mutations import take
+from memtui.service.perimeter import sha256_of
 from memtui.service.undo import state_of
-from memtui.store import journal, retrieval
+from memtui.store import journal
 from memtui.store.operation import Operation
 
 _SEARCHED_WORDS = 8
@@ -68,9 +69,10 @@ def _compare(asked: Operation, before: Sequence[Snapshot], now: Sequence[Snapsho
 
 async def _look_for_written(core: Core, connection: Connection, asked: Operation) -> str:
     content = str(asked.request.get("content", ""))
-    if not content or not connection.adapter.capabilities.browse:
+    digest = asked.request.get("content_sha256")
+    if not digest or not connection.adapter.capabilities.browse:
         return "The provider does not show it, so memtui cannot tell whether it happened."
-    words = " ".join(content.split()[:_SEARCHED_WORDS])
+    words = " ".join(content.split()[:_SEARCHED_WORDS]) or None
     cursor: str | None = None
     while True:
         request = BrowseRequest(
@@ -82,7 +84,8 @@ async def _look_for_written(core: Core, connection: Connection, asked: Operation
         )
         page = await connection.read(partial(connection.adapter.browse, request))
         for record in page.records:
-            if record.text.startswith(content) and await _is_new(core, asked, record.handle):
+            same = sha256_of(record.text) == digest or (content and record.text.startswith(content))
+            if same and await _is_new(core, asked, record.handle):
                 return f"It happened: the text is stored as {record.handle.provider_record_id}."
         cursor = page.next_cursor
         if cursor is None:
@@ -94,17 +97,13 @@ async def _look_for_written(core: Core, connection: Connection, asked: Operation
 
 async def _is_new(core: Core, asked: Operation, handle: RecordHandle) -> bool:
     """Tell whether no other operation has written or changed the record."""
-
-    def read() -> bool:
-        with core.database.read() as database:
-            return not retrieval.mutations_of_record(
-                database,
-                asked.scope.company_id,
-                asked.binding_key or "",
-                handle.provider_record_id,
-            )
-
-    return await asyncio.to_thread(read)
+    found = await asyncio.to_thread(
+        core.log.mutations_of_record,
+        asked.scope.company_id,
+        asked.binding_key or "",
+        handle.provider_record_id,
+    )
+    return not found
 
 
 def _records(count: int) -> str:

@@ -1,4 +1,4 @@
-"""Operations that change nothing: query, explain, get, browse, history, namespaces."""
+"""Operations that change nothing: query, explain, get, browse, history."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from memtui.contract import (
     Filter,
     Invalid,
     Json,
-    Namespace,
     NotFound,
     OperationType,
     QueryRequest,
@@ -32,9 +31,10 @@ from memtui.service.answers import (
 )
 from memtui.service.connections import Connection
 from memtui.service.core import Core
+from memtui.service.perimeter import for_caller, readable
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact, redact_json
-from memtui.store import journal, log
+from memtui.store import journal
 from memtui.store.operation import Operation, OperationHandle
 
 _LOGGED_CHARS = 4_000
@@ -50,12 +50,13 @@ async def query(core: Core, caller: Caller, request: QueryRequest) -> QueryAnswe
         connection = await core.connect(entry, request.binding_key)
         routed = clean.model_copy(update={"binding_key": connection.binding.key})
         bundle = await connection.read(lambda: connection.adapter.query(routed))
-        entry.handles = ranked(bundle.snippets)
-        entry.result_count = len(bundle.snippets)
+        snippets = readable(bundle.snippets, request.scope, entry.held)
+        entry.handles, entry.result_count = ranked(snippets), len(snippets)
+        _note_withheld(entry, len(bundle.snippets) - len(snippets))
         entry.usage, entry.capped = bundle.usage, bundle.capped
     return QueryAnswer(
         **answered(entry, connection),
-        snippets=bundle.snippets,
+        snippets=for_caller(caller, snippets),
         profile_summary=bundle.profile_summary,
         capped=bundle.capped,
     )
@@ -82,8 +83,11 @@ async def get(
     async with core.recorder.recorded(OperationType.GET, caller, scope, request) as entry:
         connection = await core.connect(entry, binding_key)
         record = await find(core, connection, asked, scope)
+        if not readable([record], scope, entry.held):
+            raise _not_there(connection, record.handle)
         entry.handles, entry.result_count, entry.source = ranked([record]), 1, record.source
-    return GetAnswer(**answered(entry, connection), record=record)
+    [received] = for_caller(caller, [record])
+    return GetAnswer(**answered(entry, connection), record=received)
 
 
 async def browse(core: Core, caller: Caller, request: BrowseRequest) -> BrowseAnswer:
@@ -91,23 +95,26 @@ async def browse(core: Core, caller: Caller, request: BrowseRequest) -> BrowseAn
     words = request.filter.text
     narrowed = request.filter.model_copy(update={"text": words and redact(words)[0]})
     asked: Json = {
-        "filter": request.filter.model_dump(mode="json", exclude_none=True),
+        "filter": request.filter.model_dump(mode="json", exclude_defaults=True),
         "sort": request.sort,
         "limit": request.limit,
         "cursor": request.cursor,
     }
     recording = core.recorder.recorded(OperationType.BROWSE, caller, request.scope, asked)
     async with recording as entry:
-        connection = await core.connect(entry, request.binding_key, needs="browse")
+        needs = "browse" if request.namespace is None else "namespace_changes"
+        connection = await core.connect(entry, request.binding_key, needs=needs)
         routed = request.model_copy(
             update={"binding_key": connection.binding.key, "filter": narrowed}
         )
         page = await connection.read(lambda: connection.adapter.browse(routed))
-        entry.result_count, entry.usage = len(page.records), page.usage
+        records = readable(page.records, request.scope, entry.held)
+        entry.result_count, entry.usage = len(records), page.usage
+        _note_withheld(entry, len(page.records) - len(records))
         entry.capped = page.at_least
     return BrowseAnswer(
         **answered(entry, connection),
-        records=page.records,
+        records=for_caller(caller, records),
         next_cursor=page.next_cursor,
         total=page.total,
         at_least=page.at_least,
@@ -135,18 +142,11 @@ async def history(
         entry.source = entry.source or next((source for source in sources if source), None)
         entry.handles, entry.result_count = ranked([handle]), len(changes) + len(versions)
     return HistoryAnswer(
-        **answered(entry, connection), handle=handle, changes=changes, versions=versions
+        **answered(entry, connection),
+        handle=handle,
+        changes=tuple(_received(caller, change) for change in changes),
+        versions=versions,
     )
-
-
-async def namespaces(core: Core, caller: Caller, binding_key: str | None) -> tuple[Namespace, ...]:
-    """List the partitions of a provider."""
-    scope = Scope(company_id=caller.company_id)
-    async with core.recorder.recorded(OperationType.NAMESPACES, caller, scope, {}) as entry:
-        connection = await core.connect(entry, binding_key, needs="namespaces")
-        found = tuple(await connection.read(connection.adapter.namespaces))
-        entry.result_count = len(found)
-    return found
 
 
 async def everything(connection: Connection, scope: Scope, chosen: Filter) -> list[Record]:
@@ -184,11 +184,21 @@ async def find(
         if new is not None:
             record = await connection.read(lambda: connection.adapter.get(new, scope))
     if record is None:
-        raise NotFound(
-            f"There is no record {handle.provider_record_id} in {connection.binding.key} "
-            "for this scope; `memtui browse` lists those there are."
-        )
+        raise _not_there(connection, handle)
     return record
+
+
+def _not_there(connection: Connection, handle: RecordHandle) -> NotFound:
+    return NotFound(
+        f"There is no record {handle.provider_record_id} in {connection.binding.key} "
+        "for this scope; `memtui browse` lists those there are."
+    )
+
+
+def _note_withheld(entry: Entry, count: int) -> None:
+    """Let the log say that the provider returned more than the caller may read."""
+    if count:
+        entry.request = {**entry.request, "withheld": count}
 
 
 def as_handle(connection: Connection, asked: RecordHandle | str) -> RecordHandle:
@@ -275,10 +285,18 @@ def _changes(
             ).items():
                 known = steps.get(operation_id)
                 steps[operation_id] = _moved_in(known, step) if known else step
-        operations = log.by_ids(database, company_id, list(steps))
+    operations = core.log.by_ids(company_id, list(steps))
     return ids, tuple(
         change_of(operation, steps[operation.operation_id]) for operation in operations
     )
+
+
+def _received(caller: Caller, change: Change) -> Change:
+    before, after = (
+        for_caller(caller, [record])[0] if record else None
+        for record in (change.before, change.after)
+    )
+    return change.model_copy(update={"before": before, "after": after})
 
 
 def _moved_in(old: journal.Step, new: journal.Step) -> journal.Step:

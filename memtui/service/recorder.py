@@ -25,6 +25,7 @@ from memtui.contract import (
 )
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection
+from memtui.service.permissions import Membership
 from memtui.service.redaction import redact, redact_json
 from memtui.service.sessions import Sessions
 from memtui.store import intents, journal, log
@@ -53,6 +54,8 @@ class Entry:
     source: SourceRef | None = None
     binding: BindingRow | None = None
     binding_reason: str | None = None
+    held: Sequence[Membership] | None = None
+    """The roles that count for the caller; None: the company has no members."""
     status: OperationStatus = OperationStatus.OK
     error: BaseException | None = None
     result_count: int = 0

@@ -28,7 +28,7 @@ from memtui.service.core import Core
 from memtui.service.mutations import aligned, take
 from memtui.service.reads import answered, ranked
 from memtui.service.recorder import Entry
-from memtui.store import journal, log
+from memtui.store import journal
 from memtui.store.journal import Step
 from memtui.store.operation import Operation
 
@@ -76,7 +76,7 @@ def candidates(core: Core, caller: Caller, limit: int) -> list[UndoCandidate]:
     """Return the newest mutations that can be taken back. Blocking."""
     with core.database.read() as database:
         found = dict(journal.undoable(database, caller.company_id, limit))
-        operations = log.by_ids(database, caller.company_id, list(found))
+    operations = core.log.by_ids(caller.company_id, list(found))
     return [
         UndoCandidate(operation=operation, records=found[operation.operation_id])
         for operation in operations
@@ -85,13 +85,14 @@ def candidates(core: Core, caller: Caller, limit: int) -> list[UndoCandidate]:
 
 def _pick(core: Core, caller: Caller, operation_id: str | None) -> tuple[Operation, list[Step]]:
     company_id = caller.company_id
-    with core.database.read() as database:
-        if operation_id is None:
+    if operation_id is None:
+        with core.database.read() as database:
             newest = journal.undoable(database, company_id, 1)
-            if not newest:
-                raise NotFound("There is nothing to undo.")
-            operation_id = newest[0][0]
-        operation = one(log.by_id(database, company_id, operation_id), operation_id)
+        if not newest:
+            raise NotFound("There is nothing to undo.")
+        operation_id = newest[0][0]
+    operation = one(core.log.by_id(company_id, operation_id), operation_id)
+    with core.database.read() as database:
         steps = journal.steps(database, company_id, operation.operation_id)
         undone_by = journal.undone_by(database, company_id, operation.operation_id)
     if operation.status is OperationStatus.UNKNOWN:

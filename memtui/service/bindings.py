@@ -1,94 +1,34 @@
-"""Companies and bindings: what there is, and changing it. Every change is an operation."""
+"""Bindings and whom they serve: what there is, and changing it."""
 
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 from memtui.contract import (
     Capabilities,
     Conflict,
-    Denied,
     Health,
     Invalid,
     Json,
     MemtuiError,
     NotFound,
-    OperationType,
-    Scope,
 )
+from memtui.service import companies
 from memtui.service.answers import (
     BindingHealth,
     BindingView,
     Caller,
-    CompanyView,
     TargetView,
 )
+from memtui.service.configuring import check_key, configured, write
 from memtui.service.core import Core
-from memtui.service.recorder import Entry
 from memtui.service.redaction import redact_config
 from memtui.store import bindings as table
-from memtui.store import log
-from memtui.store.tables import BindingRow, CompanyRow, TargetRow
+from memtui.store.tables import BindingRow, TargetRow
 
-_KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 _TARGET_TYPES = ("company", "project", "agent")
 _LATENCIES = 60
-
-
-async def companies(core: Core) -> list[CompanyView]:
-    """Return every company, the oldest first."""
-
-    def read() -> list[CompanyView]:
-        with core.database.read() as database:
-            return [_company_view(row) for row in table.companies(database)]
-
-    return await asyncio.to_thread(read)
-
-
-async def company(core: Core, company_id: str) -> CompanyView:
-    """Return one company.
-
-    Raises:
-        NotFound: there is none of this id.
-    """
-    return _company_view(await _company(core, company_id))
-
-
-async def _company(core: Core, company_id: str) -> CompanyRow:
-    def read() -> CompanyRow:
-        with core.database.read() as database:
-            row = table.company(database, company_id)
-            if row is None:
-                known = ", ".join(found.company_id for found in table.companies(database))
-                raise NotFound(f"There is no company {company_id}; there are: {known or 'none'}.")
-            return row
-
-    return await asyncio.to_thread(read)
-
-
-async def add_company(
-    core: Core, caller: Caller, name: str, *, link_templates: dict[str, str], read_only: bool
-) -> CompanyView:
-    """Add the company that the caller names as its own.
-
-    Raises:
-        Invalid: the id is no slug.
-        Conflict: there is one of this id.
-    """
-    row = CompanyRow(
-        company_id=_check_key(caller.company_id, "company id"),
-        name=name,
-        read_only=read_only,
-        link_templates=link_templates,
-        created_at=core.clock(),
-    )
-    async with configured(core, caller, {"add_company": caller.company_id}):
-        await write(core, lambda database: table.add_company(database, row))
-    return _company_view(row)
 
 
 async def bindings(core: Core, caller: Caller) -> list[BindingView]:
@@ -122,12 +62,12 @@ async def add_binding(
     """
     asked = {"add_binding": key, "provider": provider_key, "read_only": read_only}
     async with configured(core, caller, asked) as entry:
-        await company(core, caller.company_id)
+        await companies.find(core, caller.company_id)
         await _refuse_taken(core, caller, key)
         row = BindingRow(
             binding_id=f"{caller.company_id}/{key}",
             company_id=caller.company_id,
-            key=_check_key(key, "binding key"),
+            key=check_key(key, "binding key"),
             provider_key=provider_key,
             config=_check_config(core, provider_key, config),
             capabilities={},
@@ -232,44 +172,20 @@ async def health(core: Core, caller: Caller, key: str) -> BindingHealth:
         found = Health(status="down", message="disabled")
     else:
         try:
-            own = await _company(core, caller.company_id)
+            own = await companies.find(core, caller.company_id)
             connection = await core.open(row, company_read_only=own.read_only)
             found = await connection.read(connection.adapter.health)
         except MemtuiError as error:
             found = Health(status="down", message=str(error))
 
-    def latencies() -> tuple[float, ...]:
-        with core.database.read() as database:
-            return tuple(log.latencies(database, row.company_id, key, _LATENCIES))
-
+    latencies = await asyncio.to_thread(core.log.latencies, row.company_id, key, _LATENCIES)
     return BindingHealth(
         key=key,
         health=found,
         checked_at=core.clock(),
-        latencies_ms=await asyncio.to_thread(latencies),
+        latencies_ms=tuple(latencies),
         breaker_open=breaker.is_open,
     )
-
-
-@asynccontextmanager
-async def configured(core: Core, caller: Caller, asked: Json) -> AsyncIterator[Entry]:
-    """Record a change of the settings, and refuse it to who may not make it."""
-    scope = Scope(company_id=caller.company_id)
-    async with core.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
-        if core.read_only:
-            raise Denied("memtui runs read-only; start it without --read-only to change anything.")
-        await core.authorise(entry)
-        yield entry
-
-
-async def write(core: Core, change: Callable[[Any], object]) -> None:
-    """Change the control plane's own tables in one transaction."""
-
-    def run() -> None:
-        with core.database.write() as database:
-            change(database)
-
-    await asyncio.to_thread(run)
 
 
 async def _refuse_taken(core: Core, caller: Caller, key: str) -> None:
@@ -302,15 +218,6 @@ def _check_config(core: Core, provider_key: str, config: Json) -> Json:
     return core.connections.check_config(provider_key, config)
 
 
-def _check_key(key: str, what: str) -> str:
-    if not _KEY.fullmatch(key):
-        raise Invalid(
-            f"{key!r} is no {what}; take 1 to 63 lower-case letters, digits, dots, dashes "
-            "or underscores."
-        )
-    return key
-
-
 def _check_target(target_type: str) -> str:
     if target_type not in _TARGET_TYPES:
         raise Invalid(f"{target_type!r} is no target; it is one of {', '.join(_TARGET_TYPES)}.")
@@ -323,15 +230,6 @@ def _target_id(caller: Caller, target_type: str, target_id: str) -> str:
     if not 0 < len(target_id) <= 200 or not target_id.isprintable():
         raise Invalid(f"The id of the {target_type} must be 1 to 200 printable characters.")
     return target_id
-
-
-def _company_view(row: CompanyRow) -> CompanyView:
-    return CompanyView(
-        company_id=row.company_id,
-        name=row.name,
-        read_only=row.read_only,
-        link_templates=row.link_templates,
-    )
 
 
 def _binding_view(row: BindingRow, targets: list[TargetRow]) -> BindingView:

@@ -1,0 +1,389 @@
+"""What is asked of the whole operation log: views, figures, SQL, the archive and its proof."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, TypeVar
+
+from memtui.contract import Filter, Invalid
+from memtui.service.answers import Caller
+from memtui.service.configuring import configured
+from memtui.service.core import Core
+from memtui.store.database import Database
+from memtui.store.operation import Operation
+
+if TYPE_CHECKING:
+    from memtui.analytics.archive import ArchiveCheck
+    from memtui.analytics.audit import AuditCheck
+    from memtui.analytics.buckets import Bucket
+    from memtui.analytics.dashboard import Dashboard
+    from memtui.analytics.export import ExportFormat
+    from memtui.analytics.figures import HitSign, Stats
+    from memtui.analytics.layout import Folder, Manifest, Segment
+    from memtui.analytics.objects import ObjectStore
+    from memtui.analytics.reading import OperationLog, View
+    from memtui.analytics.seal import SealReport
+    from memtui.analytics.sql import SqlAnswer, SqlConsole
+    from memtui.analytics.stats import Rollups
+
+K = TypeVar("K")
+T = TypeVar("T")
+
+SQL_SECONDS = 60.0
+SQL_ROWS = 10_000
+
+
+class LogView:
+    """The operations that a filter let through when the view was opened, in the order asked for."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self._view.count
+
+    @property
+    def last(self) -> int:
+        """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
+        return self._view.last
+
+    async def window(self, start: int, n: int) -> tuple[Operation, ...]:
+        """Return up to `n` of them from position `start` on, counted from 0."""
+        return await asyncio.to_thread(self._view.window, start, n)
+
+    async def position(self, moment: datetime) -> int:
+        """Return where the operation stands that was the last to begin by a moment.
+
+        Where all of them began later it is the place of the log's oldest.
+        """
+        return await asyncio.to_thread(self._view.position, moment)
+
+    async def tail(self, after: int) -> tuple[Operation, ...]:
+        """Return what was appended above `seq` `after` and fits the filter, oldest first."""
+        return await asyncio.to_thread(self._view.tail, after)
+
+    async def close(self) -> None:
+        """Let go of what the view holds."""
+        await asyncio.to_thread(self._view.close)
+
+
+class Analysis:
+    """Questions about a company's operations, hot and sealed alike. None of them is an operation.
+
+    DuckDB starts with the first question that needs it and stays until `close`.
+    """
+
+    def __init__(
+        self,
+        core: Core,
+        archive: Path,
+        *,
+        archive_url: str,
+        hot_days: int,
+        score_threshold: float,
+        score_thresholds: Mapping[str, float],
+    ) -> None:
+        """Set it up.
+
+        Args:
+            core: The service's parts.
+            archive: The folder of all companies' sealed operations.
+            archive_url: The object store that gets a copy of it; empty is none.
+            hot_days: How long operations stay in the database when the log is sealed.
+            score_threshold: From this score on a returned record counts as a hit.
+            score_thresholds: The same for single bindings, by key.
+        """
+        self._core = core
+        self._archive = archive
+        self._archive_url = archive_url
+        self._hot_days = hot_days
+        self._threshold = score_threshold
+        self._thresholds = score_thresholds
+        self._logs: dict[str, OperationLog] = {}
+        self._rollups: dict[tuple[str, str], Rollups] = {}
+        self._consoles: dict[tuple[str, str], SqlConsole] = {}
+
+    @property
+    def database(self) -> Database:
+        """The control plane's."""
+        return self._core.database
+
+    @property
+    def archive_folder(self) -> Path:
+        """Where sealed operations lie."""
+        return self._archive
+
+    async def recover(self) -> None:
+        """Finish or take back what a dead process left of a seal, for every company."""
+        if not await asyncio.to_thread(self._archive.is_dir):
+            return
+        from memtui.analytics import recovery
+        from memtui.store import bindings
+
+        def recover() -> None:
+            with self._core.database.read() as database:
+                companies = [row.company_id for row in bindings.companies(database)]
+            for company_id in companies:
+                recovery.recover(self._core.database, self._archive, company_id)
+
+        await asyncio.to_thread(recover)
+
+    async def open_log(
+        self, caller: Caller, chosen: Filter | None = None, sort: str = "-seq"
+    ) -> LogView:
+        """Open a view of the log; cancelling the task that waits for it stops the work.
+
+        Args:
+            caller: Whose company's log.
+            chosen: What to let through; None is everything.
+            sort: A name of `memtui.analytics.conditions.SORTS`, `-` in front for descending.
+
+        Raises:
+            Invalid: operations cannot be sorted so.
+            Unavailable: the log cannot be read.
+        """
+        from memtui.analytics.reading import Stop
+
+        log, stop = self._log(caller), Stop()
+        opening = asyncio.ensure_future(
+            asyncio.to_thread(lambda: log.open(chosen, sort, stop=stop))
+        )
+        try:
+            return LogView(await asyncio.shield(opening))
+        except asyncio.CancelledError:
+            stop.stop()
+            opening.add_done_callback(_let_go)
+            raise
+
+    async def stats(
+        self,
+        caller: Caller,
+        chosen: Filter | None = None,
+        *,
+        by: Sequence[str] = (),
+        bucket: Bucket | None = None,
+        hit_sign: HitSign | None = None,
+        zone: str = "UTC",
+    ) -> Stats:
+        """Return the exact figures of what a filter lets through (`Rollups.stats`)."""
+        rollups = self._figures(caller, zone)
+        return await asyncio.to_thread(
+            lambda: rollups.stats(chosen, by=by, bucket=bucket, hit_sign=hit_sign)
+        )
+
+    async def dashboard(
+        self,
+        caller: Caller,
+        bucket: Bucket,
+        *,
+        since: date | None = None,
+        until: date | None = None,
+        hit_sign: HitSign | None = None,
+        zone: str = "UTC",
+    ) -> Dashboard:
+        """Return the figures of whole days from what was added up before (`Rollups.dashboard`)."""
+        rollups = self._figures(caller, zone)
+        return await asyncio.to_thread(
+            lambda: rollups.dashboard(bucket, since=since, until=until, hit_sign=hit_sign)
+        )
+
+    async def sql(
+        self,
+        caller: Caller,
+        statement: str,
+        *,
+        zone: str = "UTC",
+        time_limit_s: float = SQL_SECONDS,
+        max_rows: int = SQL_ROWS,
+    ) -> SqlAnswer:
+        """Run one statement that reads the company's views (`SqlConsole.run`)."""
+        from memtui.analytics.sql import SqlConsole
+
+        console = _kept(
+            self._consoles,
+            (caller.company_id, zone),
+            lambda: SqlConsole(self._core.database, self._archive, caller.company_id, zone=zone),
+        )
+        return await asyncio.to_thread(
+            lambda: console.run(statement, time_limit_s=time_limit_s, max_rows=max_rows)
+        )
+
+    def cancel_sql(self, caller: Caller) -> None:
+        """Stop the company's statements that run; each of them raises `Invalid`."""
+        for (company_id, _), console in tuple(self._consoles.items()):
+            if company_id == caller.company_id:
+                console.cancel()
+
+    async def segments(self, caller: Caller) -> Manifest:
+        """Return what is sealed, oldest first."""
+        from memtui.analytics import archive
+
+        return await asyncio.to_thread(archive.ls, self._archive, caller.company_id)
+
+    async def seal(
+        self, caller: Caller, *, everything: bool = False, before: datetime | None = None
+    ) -> SealReport:
+        """Move what is older than the hot window into the archive. Recorded as a configuration.
+
+        Args:
+            caller: Whose log.
+            everything: Leave nothing in the database.
+            before: Move what began before this moment instead.
+
+        Raises:
+            Conflict: another process seals this log, its chain is broken, or the object store
+                holds another one.
+            Denied: the caller may not, or memtui is read-only.
+            Unavailable: it was sealed here, but not copied to the object store.
+        """
+        from memtui.analytics import seal
+
+        now = self._core.clock()
+        hot_from = before or now - timedelta(days=self._hot_days)
+        limit = None if everything else hot_from
+        asked = {"seal": "everything" if limit is None else limit.isoformat()}
+        async with configured(self._core, caller, asked):
+            done = await asyncio.to_thread(
+                lambda: seal.seal(
+                    self._core.database, self._archive, caller.company_id, before=limit, now=now
+                )
+            )
+            if self._archive_url:
+                await asyncio.to_thread(self._store().keep, self._folder(caller))
+        return done
+
+    async def fetch(self, caller: Caller) -> tuple[Segment, ...]:
+        """Bring what other machines sealed here, out of the object store.
+
+        Raises:
+            Conflict: the store holds another log, or less than this machine.
+            Denied: the caller may not, or memtui is read-only.
+            Invalid: no object store is set, or it cannot be used.
+            Unavailable: the store cannot be reached, or a file in it is damaged.
+        """
+        async with configured(self._core, caller, {"fetch": self._archive_url}):
+            return await asyncio.to_thread(self._store().fetch, self._folder(caller))
+
+    async def prepare(self, caller: Caller, *, zone: str = "UTC") -> None:
+        """Make the dashboard's figures of what is sealed, so that its first painting is quick."""
+        await asyncio.to_thread(self._figures(caller, zone).prepare)
+
+    async def verify_archive(self, caller: Caller) -> ArchiveCheck:
+        """Check the sealed files against their manifest."""
+        from memtui.analytics import archive
+
+        return await asyncio.to_thread(archive.verify, self._archive, caller.company_id)
+
+    async def verify_chain(self, caller: Caller) -> AuditCheck:
+        """Check the digest of every operation and its place in the chain."""
+        from memtui.analytics import audit
+
+        return await asyncio.to_thread(
+            audit.verify, self._core.database, self._archive, caller.company_id
+        )
+
+    async def export_proof(self, caller: Caller, target: Path) -> int:
+        """Write every operation with its digest, for anybody to verify (`docs/audit.md`)."""
+        from memtui.analytics import audit
+
+        return await asyncio.to_thread(
+            audit.export, self._core.database, self._archive, caller.company_id, target
+        )
+
+    async def export(
+        self,
+        caller: Caller,
+        target: Path | IO[bytes],
+        form: ExportFormat,
+        chosen: Filter | None = None,
+        *,
+        force: bool = False,
+    ) -> int:
+        """Write what a filter lets through to a file or an open stream (`Exporter`).
+
+        In order of `seq`; returns how many. Cancelled, it leaves no file behind.
+        """
+        from memtui.analytics.export import Exporter
+
+        exporter = Exporter(self._core.database, self._archive, caller.company_id)
+
+        def export() -> int:
+            try:
+                if isinstance(target, Path):
+                    return exporter.to_file(target, form, chosen, force=force)
+                return exporter.to_stream(target, form, chosen)
+            finally:
+                exporter.close()
+
+        try:
+            return await asyncio.to_thread(export)
+        except asyncio.CancelledError:
+            exporter.stop()
+            raise
+
+    def _store(self) -> ObjectStore:
+        from memtui.analytics.objects import ObjectStore
+
+        if not self._archive_url:
+            raise Invalid("No object store is set; give its URL in the setting archive_url.")
+        return ObjectStore(self._archive_url)
+
+    def _folder(self, caller: Caller) -> Folder:
+        from memtui.analytics.layout import Folder
+
+        return Folder(self._archive, caller.company_id)
+
+    async def close(self) -> None:
+        """Free what DuckDB holds."""
+
+        def close() -> None:
+            for log in self._logs.values():
+                log.close()
+            for rollups in self._rollups.values():
+                rollups.close()
+            for console in self._consoles.values():
+                console.close()
+
+        await asyncio.to_thread(close)
+
+    def _log(self, caller: Caller) -> OperationLog:
+        from memtui.analytics.reading import OperationLog
+
+        return _kept(
+            self._logs,
+            caller.company_id,
+            lambda: OperationLog(self._core.database, self._archive, caller.company_id),
+        )
+
+    def _figures(self, caller: Caller, zone: str) -> Rollups:
+        from memtui.analytics.stats import Rollups
+
+        return _kept(
+            self._rollups,
+            (caller.company_id, zone),
+            lambda: Rollups(
+                self._core.database,
+                self._archive,
+                caller.company_id,
+                zone=zone,
+                score_threshold=self._threshold,
+                thresholds=self._thresholds,
+            ),
+        )
+
+
+def _let_go(opening: asyncio.Future[View]) -> None:
+    """Close a view that nobody waits for any more, if it came to be."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
+def _kept(held: dict[K, T], key: K, make: Callable[[], T]) -> T:
+    if key not in held:
+        held[key] = make()
+    return held[key]

@@ -1,0 +1,307 @@
+"""Spending limits: what a company, agent, project or binding should not spend more than.
+
+A limit warns: no operation is refused because one is passed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from decimal import Decimal
+from enum import StrEnum
+
+from sqlalchemy import Connection
+
+from memtui.contract import Invalid, Model, NotFound, UtcDatetime
+from memtui.service.answers import Caller
+from memtui.service.configuring import configured, write
+from memtui.service.core import Core
+from memtui.service.spending import Spending
+from memtui.store import bindings
+from memtui.store import limits as table
+from memtui.store.limits import Spent
+from memtui.store.tables import SpendingLimitRow
+
+NEAR = Decimal("0.8")
+"""From this share of a limit on it is near."""
+
+_MOST_USD = 9_000_000
+_MOST_TOKENS = 2**63 - 1
+_PICO = Decimal("1e-12")
+
+
+class LimitTarget(StrEnum):
+    """Whose spending is limited: the whole company's, or that of one of its parts."""
+
+    COMPANY = "company"
+    AGENT = "agent"
+    PROJECT = "project"
+    BINDING = "binding"
+
+
+class LimitMeasure(StrEnum):
+    """What is counted: US dollars, or input, output and embedding tokens together."""
+
+    USD = "usd"
+    TOKENS = "tokens"
+
+
+class LimitPeriod(StrEnum):
+    """A day or a month of a time zone."""
+
+    DAY = "day"
+    MONTH = "month"
+
+
+class LimitState(StrEnum):
+    """How far spending is: `NEAR` is close to the limit or at it, `PASSED` is more than it."""
+
+    OK = "ok"
+    NEAR = "near"
+    PASSED = "passed"
+
+
+class SpendingLimit(Model):
+    """How much a target should spend at most in each period."""
+
+    target_type: LimitTarget
+    target_id: str
+    """The agent's or project's id, the binding's key, or the company's id."""
+    measure: LimitMeasure
+    amount: Decimal | int
+    """US dollars as a decimal number, tokens as a whole one."""
+    period: LimitPeriod
+
+
+class SpendingStatus(SpendingLimit):
+    """A limit, and what was spent in one of its periods."""
+
+    since: UtcDatetime
+    """When the period begins; `until` is when the next one does."""
+    until: UtcDatetime
+    spent: Decimal | int
+    """What is known, exactly; the least that it can be where `unpriced_count` is not 0."""
+    unpriced_count: int = 0
+    """Calls that a limit in dollars should count and that have no price."""
+    share: float
+    """`spent` as a share of `amount`."""
+    state: LimitState
+
+
+async def spending_limits(core: Core, caller: Caller) -> list[SpendingLimit]:
+    """Return the company's limits."""
+
+    def read() -> list[SpendingLimit]:
+        with core.database.read() as database:
+            return list(map(_limit, table.spending_limits(database, caller.company_id)))
+
+    return await asyncio.to_thread(read)
+
+
+async def set_spending_limit(core: Core, caller: Caller, limit: SpendingLimit) -> SpendingLimit:
+    """Set a limit, in place of the one that has the same target, measure and period.
+
+    Raises:
+        Invalid: the target has no id, or the amount does not fit its measure.
+        NotFound: there is no such binding.
+    """
+    asked = {"set_spending_limit": limit.model_dump(mode="json")}
+    async with configured(core, caller, asked):
+        row = SpendingLimitRow(
+            company_id=caller.company_id,
+            target_type=limit.target_type,
+            target_id=_target_id(caller, limit.target_type, limit.target_id),
+            measure=limit.measure,
+            period=limit.period,
+            amount=_amount(limit),
+        )
+
+        def change(database: Connection) -> None:
+            if limit.target_type is LimitTarget.BINDING:
+                _find_binding(database, caller, row.target_id)
+            table.set_spending_limit(database, row)
+
+        await write(core, change)
+    return _limit(row)
+
+
+async def remove_spending_limits(
+    core: Core,
+    caller: Caller,
+    target_type: LimitTarget,
+    target_id: str,
+    *,
+    measure: LimitMeasure | None,
+    period: LimitPeriod | None,
+) -> list[SpendingLimit]:
+    """Remove a target's limits, of every measure and period where these are None; return them.
+
+    Raises:
+        NotFound: the target has no such limit.
+    """
+    asked = {
+        "remove_spending_limits": target_type,
+        "target_id": target_id,
+        "measure": measure,
+        "period": period,
+    }
+    async with configured(core, caller, asked):
+        place = target_type, _target_id(caller, target_type, target_id)
+
+        def remove() -> list[SpendingLimitRow]:
+            with core.database.write() as database:
+                return table.remove_spending_limits(
+                    database, caller.company_id, *place, measure=measure, period=period
+                )
+
+        removed = await asyncio.to_thread(remove)
+        if not removed:
+            raise NotFound(
+                f"The {target_type} {place[1]} has no such limit; "
+                "`memtui budget list` shows those there are."
+            )
+    return list(map(_limit, removed))
+
+
+async def check_spending(
+    core: Core,
+    spending: Spending,
+    caller: Caller,
+    *,
+    at: date | None,
+    zone: tzinfo | None,
+    near: Decimal,
+) -> list[SpendingStatus]:
+    """Return each limit with what was spent in its period that a local day is in.
+
+    Args:
+        core: The service's parts.
+        spending: Who adds up.
+        caller: Whose company.
+        at: The day; None is today.
+        zone: Where days begin; None is the system's zone.
+        near: From this share of a limit on it is near.
+
+    Raises:
+        Invalid: the day is at an end of the calendar.
+        Unavailable: the log cannot be read.
+    """
+    limits = await spending_limits(core, caller)
+    day = at or core.clock().astimezone(zone).date()
+    spans = {limit.period: span(limit.period, day, zone) for limit in limits}
+    spent = {period: await spending.between(caller, *within) for period, within in spans.items()}
+    return [_status(limit, spans[limit.period], spent[limit.period], near) for limit in limits]
+
+
+def span(period: LimitPeriod, day: date, zone: tzinfo | None) -> tuple[datetime, datetime]:
+    """Return when the period of a local day begins and when the next one does, in UTC.
+
+    Args:
+        period: Which one.
+        day: The day that it holds.
+        zone: Where days begin; None is the system's zone.
+
+    Raises:
+        Invalid: the day is at an end of the calendar.
+    """
+    try:
+        first = day if period is LimitPeriod.DAY else day.replace(day=1)
+        length = timedelta(days=1 if period is LimitPeriod.DAY else 32)
+        after = first + length
+        if period is LimitPeriod.MONTH:
+            after = after.replace(day=1)
+        return _begin(first, zone), _begin(after, zone)
+    except (OverflowError, ValueError) as error:
+        raise Invalid(f"{day} lies at an end of the calendar; give a nearer day.") from error
+
+
+def _begin(day: date, zone: tzinfo | None) -> datetime:
+    """The first moment of a day; where midnight is skipped, the moment it is skipped at."""
+    return datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
+
+
+def _status(
+    limit: SpendingLimit,
+    within: tuple[datetime, datetime],
+    spent: Sequence[Spent],
+    near: Decimal,
+) -> SpendingStatus:
+    own = [one for one in spent if _is_of(one, limit)]
+    in_dollars = limit.measure is LimitMeasure.USD
+    total: Decimal | int = sum(one.tokens for one in own)
+    if in_dollars:
+        total = _dollars(sum(one.cost_pico for one in own))
+    if total > limit.amount:
+        state = LimitState.PASSED
+    else:
+        state = LimitState.NEAR if total >= limit.amount * near else LimitState.OK
+    return SpendingStatus(
+        **dict(limit),
+        since=within[0],
+        until=within[1],
+        spent=total,
+        unpriced_count=sum(one.unpriced_count for one in own) if in_dollars else 0,
+        share=float(Decimal(total) / Decimal(limit.amount)),
+        state=state,
+    )
+
+
+def _is_of(spent: Spent, limit: SpendingLimit) -> bool:
+    match limit.target_type:
+        case LimitTarget.AGENT:
+            return spent.agent_id == limit.target_id
+        case LimitTarget.PROJECT:
+            return spent.project_id == limit.target_id
+        case LimitTarget.BINDING:
+            return spent.binding_key == limit.target_id
+        case LimitTarget.COMPANY:
+            return True
+
+
+def _limit(row: SpendingLimitRow) -> SpendingLimit:
+    measure = LimitMeasure(row.measure)
+    return SpendingLimit(
+        target_type=LimitTarget(row.target_type),
+        target_id=row.target_id,
+        measure=measure,
+        amount=_dollars(row.amount) if measure is LimitMeasure.USD else row.amount,
+        period=LimitPeriod(row.period),
+    )
+
+
+def _dollars(pico: int) -> Decimal:
+    """Return dollars without zeros at the end."""
+    return Decimal(format(Decimal(pico).scaleb(-12).normalize(), "f"))
+
+
+def _amount(limit: SpendingLimit) -> int:
+    """Return the amount as it is stored: tokens, or units of 1e-12 dollars."""
+    amount = limit.amount
+    if limit.measure is LimitMeasure.TOKENS:
+        if amount != int(amount) or not 0 < amount <= _MOST_TOKENS:
+            raise Invalid("A limit in tokens is a whole number of them, at least 1.")
+        return int(amount)
+    dollars = Decimal(amount)
+    if not 0 < dollars <= _MOST_USD or dollars != dollars.quantize(_PICO):
+        raise Invalid(
+            f"A limit in dollars is more than 0 and at most {_MOST_USD:,}, "
+            "with up to 12 digits after the point."
+        )
+    return int(dollars.scaleb(12))
+
+
+def _target_id(caller: Caller, target_type: LimitTarget, target_id: str) -> str:
+    if target_type is LimitTarget.COMPANY:
+        if target_id not in ("", caller.company_id):
+            raise Invalid(f"The company's limits are those of {caller.company_id}; name no other.")
+        return caller.company_id
+    if not 0 < len(target_id) <= 200 or not target_id.isprintable():
+        raise Invalid(f"The id of the {target_type} must be 1 to 200 printable characters.")
+    return target_id
+
+
+def _find_binding(database: Connection, caller: Caller, key: str) -> None:
+    if bindings.binding(database, caller.company_id, key) is None:
+        known = ", ".join(row.key for row in bindings.bindings(database, caller.company_id))
+        raise NotFound(f"There is no binding {key}; there are: {known or 'none'}.")

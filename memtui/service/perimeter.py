@@ -1,0 +1,91 @@
+"""The control plane's duties around every provider (seed 001).
+
+Secrets are taken out by `memtui.service.redaction`. Here: a caller gets only what it may read, a
+company-wide ("org") memory reaches an agent with a prefix that says that it is no instruction of
+its own, and a write of one is audited by its SHA-256, without its content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from typing import TypeVar
+
+from memtui.contract import Json, Record, Scope
+from memtui.service.answers import Caller
+from memtui.service.permissions import Action, Membership, refusal
+from memtui.visible import visible
+
+R = TypeVar("R", bound=Record)
+
+_LOGGED_CHARS = 2_000
+_PREFIX = re.compile(r"(?:\[MEMORY id=[^\]\n]* scope=ORG ns=[^\]\n]*\]: )+")
+_UNSAFE = re.compile(r"[\s\[\]]")
+
+
+def is_org(scope: Scope) -> bool:
+    """Whether a scope is the whole company's."""
+    return not (scope.project_id or scope.agent_id or scope.subject_id)
+
+
+def readable(
+    records: Sequence[R], asked: Scope, held: Sequence[Membership] | None
+) -> tuple[R, ...]:
+    """Return the records that somebody with these memberships may read.
+
+    Another company's are nobody's. The company's own, and an agent type's, are every member's.
+
+    Args:
+        records: What the provider returned.
+        asked: The scope that was asked for.
+        held: The memberships; None: the company has no members, and everybody reads everything.
+    """
+    return tuple(record for record in records if _may_read(record.scope, asked, held))
+
+
+def _may_read(scope: Scope, asked: Scope, held: Sequence[Membership] | None) -> bool:
+    if scope.company_id != asked.company_id:
+        return False
+    if held is None or not (scope.project_id or scope.subject_id):
+        return True
+    # What a project holds about a user is the project's (`memtui.service.owning`).
+    owner = scope.model_copy(update={"subject_id": None}) if scope.project_id else scope
+    return refusal(held, Action.VIEW, owner) is None
+
+
+def for_caller(caller: Caller, records: Sequence[R]) -> tuple[R, ...]:
+    """Return records as a caller gets them: an agent gets company-wide ones with the prefix."""
+    if not caller.by_ai:
+        return tuple(records)
+    return tuple(_prefixed(record) if is_org(record.scope) else record for record in records)
+
+
+def _prefixed(record: R) -> R:
+    identity = record.handle.provider_record_id
+    namespace, _, name = identity.rpartition("/")
+    if not namespace.startswith("org:"):
+        namespace, name = f"org:{record.scope.company_id}", identity
+    safe_id, safe_namespace = (_UNSAFE.sub("_", visible(part)) for part in (name, namespace))
+    prefix = f"[MEMORY id={safe_id} scope=ORG ns={safe_namespace}]: "
+    return record.model_copy(update={"text": prefix + without_prefix(record.text)})
+
+
+def without_prefix(text: str) -> str:
+    """Return a text without the prefix: an agent may write back what it was given."""
+    return _PREFIX.sub("", text, count=1) if text.startswith("[MEMORY ") else text
+
+
+def excerpt(text: str, scope: Scope) -> Json:
+    """Return what the log keeps of a text that is written; of an org memory, no part of it."""
+    kept = {} if is_org(scope) else {"content": text[:_LOGGED_CHARS]}
+    return {
+        **kept,
+        "content_chars": len(text),
+        "content_sha256": sha256_of(text),
+    }
+
+
+def sha256_of(text: str) -> str:
+    """Return the SHA-256 of a text's UTF-8, as hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

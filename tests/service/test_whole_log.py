@@ -1,0 +1,74 @@
+"""What the service answers is the same however much of the log is sealed."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+
+import pytest
+
+from memtui.analytics.seal import seal
+from memtui.config import Paths, load_settings
+from memtui.contract import (
+    Filter,
+    NotFound,
+    OperationType,
+)
+from memtui.service import MemoryService, open_service
+from tests.service.scenario import ANA, SCOPE, START, play, told
+
+
+class Clock:
+    now = START
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(hours=1)
+        return self.now
+
+
+@pytest.fixture
+async def service(paths: Paths, database_url: str) -> AsyncIterator[MemoryService]:
+    settings = load_settings(paths, database_url=database_url)
+    opened = await open_service(paths, settings, clock=Clock())
+    yield opened
+    await opened.close()
+
+
+async def test_every_answer_is_the_same_however_much_is_sealed(
+    service: MemoryService, paths: Paths
+) -> None:
+    kept = await play(service)
+    before = await told(service, kept)
+    assert before["retrieval"]
+    assert before["metrics"].contexts == 2
+    for part in (3, 6, 9):
+        moment = (await service.operation(ANA, str(part + 1))).started_at
+        database = service.analysis.database
+        report = seal(database, paths.archive, "local", before=moment)
+        assert report.sealed_through == part
+        after = await told(service, kept)
+        for name, answer in before.items():
+            assert after[name] == answer, f"{name}, {part} sealed"
+
+
+async def test_what_is_sealed_can_be_taken_back(service: MemoryService) -> None:
+    kept = await play(service)
+    forget = (await service.operations(ANA, Filter(operation_type=OperationType.FORGET))).operations
+    await service.analysis.seal(ANA, everything=True)
+    answer = await service.undo(ANA, forget[0].operation_id)
+    assert answer.records[0].text == "A note of {operations} and 'quotes'"
+    history = await service.history(ANA, kept[1], SCOPE)
+    assert [change.operation.operation_type for change in history.changes] == ["correct", "write"]
+    await service.analysis.seal(ANA, everything=True)
+    undone = await service.undoable(ANA)
+    assert forget[0].operation_id not in [one.operation.operation_id for one in undone]
+    redone = await service.undo(ANA, answer.operation_id)
+    assert redone.undoes == answer.operation_id
+
+
+async def test_what_nobody_logged_is_not_found_in_the_archive(service: MemoryService) -> None:
+    await play(service)
+    await service.analysis.seal(ANA, everything=True)
+    for asked in ("nothing-like-this", "99999", "' OR true --"):
+        with pytest.raises(NotFound):
+            await service.operation(ANA, asked)
