@@ -54,6 +54,7 @@ class Abilities:
             writable=not read_only,
             explain=True,
             namespaces=True,
+            namespace_changes=not read_only,
             restore=exact,
             keeps_ids=exact,
             expiry=self.has("ttl"),

@@ -52,10 +52,11 @@ NOTES = "plugin.sqlite3"
 class PluginAdapter(Adapter):
     """A client of any memory plugin. The wire has neither a lookup by id nor a cursor.
 
-    What follows from that: `get` and the handles of queries work by searching, so a record that is
-    not among a namespace's newest 100, nor found by words it was seen with, is `NotFound` with a
-    sentence that says so; lists of larger namespaces are "at least". Opening succeeds while the
-    plugin is down, with the capabilities last known; calls raise `Unavailable` until it is back.
+    A server of memtui's own has both, and lists `memtui.ids` and `memtui.cursor`. What follows
+    elsewhere: `get` and the handles of queries work by searching, so a record that is not among a
+    namespace's newest 100, nor found by words it was seen with, is `NotFound` with a sentence that
+    says so; lists of larger namespaces are "at least". Opening succeeds while the plugin is down,
+    with the capabilities last known; calls raise `Unavailable` until it is back.
 
     A plugin says nothing of cost: usage is unpriced unless the binding's config says `free`.
     """

@@ -15,8 +15,13 @@ _FROM_WORK = ("issue_id", "run_id")
 
 
 async def browse(plugin: Plugin, lister: Lister, request: BrowseRequest) -> BrowsePage:
-    """Return a page. `at_least` unless everything in the scope's namespaces was within reach."""
+    """Return a page of the scope's namespaces, or of that one of them which is asked for.
+
+    `at_least` unless everything in them was within reach.
+    """
     names = await _names(plugin, request.scope, request.filter)
+    if request.namespace is not None:
+        names = tuple(name for name in names if name == request.namespace)
     listing = await lister.list(names, request.filter.text, fresh=request.cursor is None)
     return await asyncio.to_thread(_page, plugin, listing, request)
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from typing import NoReturn
 from urllib.parse import quote
@@ -15,10 +16,14 @@ from memtui.contract import Denied, Invalid, Json, NotFound, Unavailable, Unsupp
 from .config import PluginConfig
 from .transport import Reply, Transport, parsed
 from .wire import (
+    CURSOR,
+    IDS,
+    MOST_ROWS,
     HealthReply,
     NamespaceReply,
     Row,
     as_object,
+    read_cursor,
     read_health,
     read_namespace,
     read_rows,
@@ -64,7 +69,11 @@ class PluginClient:
         if not 200 <= reply.status < 400:
             raise Unavailable(f"The plugin's health answered {reply.status}: {_said(reply)}.")
         self._check(reply, sent=False)
-        return read_health(await parsed(reply, sent=False))
+        found = read_health(await parsed(reply, sent=False))
+        if found.capabilities is None:
+            return found
+        own = {word for word in (CURSOR, IDS) if word in reply.extensions}
+        return replace(found, capabilities=found.capabilities | own)
 
     async def put_namespace(
         self, name: str, kind: str, expires_at: datetime | None = None, metadata: Json | None = None
@@ -113,6 +122,26 @@ class PluginClient:
         reply = await self._transport.read("POST", "/v1/search", body)
         self._check(reply, sent=False)
         return read_rows(await parsed(reply, sent=False))
+
+    async def by_ids(self, namespaces: Sequence[str], ids: Sequence[str]) -> tuple[list[Row], int]:
+        """Return the memories of these ids, at most 100; extension `memtui.ids`."""
+        body: Json = {"namespaces": list(namespaces), "ids": list(ids), "limit": MOST_ROWS}
+        reply = await self._transport.read("POST", "/v1/search", body)
+        self._check(reply, sent=False)
+        return read_rows(await parsed(reply, sent=False))
+
+    async def page(
+        self, namespaces: Sequence[str], cursor: str
+    ) -> tuple[list[Row], int, str | None]:
+        """Return the rows of a page, the unreadable ones' number, and where the list goes on.
+
+        Extension `memtui.cursor`; the cursor of the first page is empty.
+        """
+        body: Json = {"namespaces": list(namespaces), "cursor": cursor, "limit": MOST_ROWS}
+        reply = await self._transport.read("POST", "/v1/search", body)
+        self._check(reply, sent=False)
+        answer = await parsed(reply, sent=False)
+        return *read_rows(answer), read_cursor(answer)
 
     async def forget(self, identity: str, namespace: str) -> bool:
         """Remove a memory; False where the namespace holds none of this id.

@@ -1,9 +1,10 @@
 """List what a plugin holds, 100 memories a search: by namespace, by kind, then by word.
 
-The wire has no cursor. A namespace or kind that answers with fewer than 100 is known whole. Of a
-larger one as much is found as the binding's `max_searches` and `search_seconds` allow: the words of
-memories seen before, then the words of those found, commonest first, each search another 100. Such
-a list is never called complete.
+A plugin that lists the extension `memtui.cursor` is read to its end. The contract has no cursor:
+there a namespace or kind that answers with fewer than 100 is known whole. Of a larger one as much
+is found as the binding's `max_searches` and `search_seconds` allow: the words of memories seen
+before, then the words of those found, commonest first, each search another 100. Such a list is
+never called complete.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from time import monotonic
 from .lookup import holds_strange_kinds, keyed
 from .plugin import Hits, Plugin, together
 from .records import Place
-from .wire import KINDS, Row
+from .wire import CURSOR, KINDS, Row
 from .words import plain_words
 
 _BATCH = 8
@@ -64,6 +65,9 @@ class _Walk:
         self._until = monotonic() + plugin.config.search_seconds
 
     async def walk(self, names: Sequence[str], text: str | None) -> Listing:
+        if self._plugin.abilities.has(CURSOR):
+            await self._to_the_end(names)
+            return self._listing
         if not any(await self._search([(names, None, None)])):
             return self._listing
         capped = await self._search([([name], None, None) for name in names])
@@ -79,6 +83,18 @@ class _Walk:
                 self._listing.complete = False
                 await self._by_words(name, kind)
         return self._listing
+
+    async def _to_the_end(self, names: Sequence[str]) -> None:
+        """Read page after page, as long as they bring anything."""
+        cursor: str | None = "" if names else None
+        fruitless = 0
+        while cursor is not None and fruitless < _FRUITLESS:
+            before = len(self._listing.rows)
+            hits, cursor = await self._plugin.page(names, cursor)
+            self._listing.rows |= keyed(hits)
+            self._listing.complete &= not hits.unreadable
+            fruitless = 0 if len(self._listing.rows) > before else fruitless + 1
+        self._listing.complete &= cursor is None
 
     async def _by_words(self, name: str, kind: str) -> None:
         noted = await asyncio.to_thread(self._plugin.notebook.seen, name, max(0, self._left))

@@ -1,4 +1,4 @@
-"""Find memories by id on a wire that has no such call.
+"""Find memories by id on a wire that has no such call, unless it lists the extension `memtui.ids`.
 
 A namespace of fewer than 100 memories is read whole, so an id that is not in it does not exist.
 In a larger one the newest 100, the newest 100 of each kind, and a search by the words that the
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from .plugin import Hits, Plugin, together
-from .records import Place
-from .wire import KINDS, Row
+from .records import Place, is_uuid
+from .wire import IDS, KINDS, Row
 from .words import telling_words
 
 
@@ -36,6 +36,8 @@ async def find_all(
 ) -> list[Found]:
     """Return, in order, the memory at one of the places of each list."""
     names = list(dict.fromkeys(place[0] for places in wanted for place in places))
+    if plugin.abilities.has(IDS):
+        return await _by_ids(plugin, wanted, names)
     rows, whole = await _newest(plugin, names)
 
     def missing() -> list[Place]:
@@ -54,6 +56,16 @@ async def find_all(
         if is_whole and not holds_strange_kinds(rows, name):
             whole.add(name)
     return [_found(places, rows, whole) for places in wanted]
+
+
+async def _by_ids(
+    plugin: Plugin, wanted: Sequence[Sequence[Place]], names: Sequence[str]
+) -> list[Found]:
+    """Return the memories of these ids; one that is no UUID names none of our servers'."""
+    ids = dict.fromkeys(place[1] for places in wanted for place in places if is_uuid(place[1]))
+    hits = await plugin.by_ids(names, list(ids))
+    rows = keyed(hits)
+    return [_found(places, rows, set() if hits.unreadable else set(names)) for places in wanted]
 
 
 def _found(places: Sequence[Place], rows: dict[Place, Row], whole: set[str]) -> Found:

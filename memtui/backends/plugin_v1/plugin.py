@@ -127,10 +127,15 @@ class Plugin:
             details_seen=self.abilities.details_seen if details is None else details,
         )
 
+    @staticmethod
+    def is_company_wide(scope: Scope) -> bool:
+        """Whether a scope sees every namespace that is known."""
+        return all(getattr(scope, name) is None for name in _SCOPE_IDS)
+
     async def readable(self, scope: Scope) -> tuple[str, ...]:
         """Return the namespaces of a scope, the nearest first; the company's are all known ones."""
         names = self.namespaces.readable(scope, wider=self.config.read_wider)
-        if any(getattr(scope, name) is not None for name in _SCOPE_IDS):
+        if not self.is_company_wide(scope):
             return names
         met = await asyncio.to_thread(self.notebook.namespaces)
         return tuple(dict.fromkeys((*names, *self.config.namespaces, *met)))
@@ -153,6 +158,29 @@ class Plugin:
             )
         except NotFound:
             return await self._each_alone(namespaces, query, kinds, limit, embedding)
+        hits = await self._cleaned(rows, unreadable, namespaces, kinds)
+        return replace(hits, capped=len(rows) + unreadable == limit)
+
+    async def by_ids(self, namespaces: Sequence[str], ids: Sequence[str]) -> Hits:
+        """Return the memories of these ids; extension `memtui.ids`."""
+        found = Hits()
+        for start in range(0, len(ids), MOST_ROWS):
+            part = await self.client.by_ids(namespaces, ids[start : start + MOST_ROWS])
+            found = found.joined(await self._cleaned(*part, namespaces))
+        return found
+
+    async def page(self, namespaces: Sequence[str], cursor: str) -> tuple[Hits, str | None]:
+        """Return a page and where the list goes on; extension `memtui.cursor`."""
+        rows, unreadable, more = await self.client.page(namespaces, cursor)
+        return await self._cleaned(rows, unreadable, namespaces), more
+
+    async def _cleaned(
+        self,
+        rows: Sequence[Row],
+        unreadable: int,
+        namespaces: Sequence[str],
+        kinds: Sequence[str] | None = None,
+    ) -> Hits:
         asked, now = set(namespaces), self.now()
         wanted = [
             row for row in rows if row.namespace in asked and (not kinds or row.kind in kinds)
@@ -161,7 +189,6 @@ class Plugin:
         await self.remember(kept)
         return Hits(
             rows=kept,
-            capped=len(rows) + unreadable == limit,
             expired=len(wanted) - len(kept),
             strangers=len(rows) - len(wanted),
             unreadable=unreadable,

@@ -25,6 +25,11 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NOT_ADDRESSABLE = {".", ".."}
 
 
+def is_uuid(text: str) -> bool:
+    """Whether a text is a UUID as we write them."""
+    return _UUID.fullmatch(text) is not None
+
+
 def wire_id(namespace: str, given: str) -> str:
     """Return the UUID that a caller's own id is stored under."""
     if _UUID.fullmatch(given):

@@ -51,7 +51,9 @@ async def restore(plugin: Plugin, snapshots: Sequence[Snapshot], scope: Scope) -
                 f"memtui could not see whether there was a record "
                 f"{one.handle.provider_record_id} before, so it cannot be put back."
             )
-        if row is not None and row.namespace not in readable:
+        # A company's namespace that was removed is known no more, and comes back with its rows.
+        known = row is None or row.namespace in readable or plugin.is_company_wide(scope)
+        if row is not None and not known:
             raise NotFound(f"The namespace {row.namespace} is not of this scope.")
     gone = [
         places(one.handle.provider_record_id, readable)

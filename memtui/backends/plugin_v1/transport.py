@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from memtui.contract import Invalid, Json, Unavailable
 
 from .config import PluginConfig
+from .wire import EXTENSIONS
 
 if TYPE_CHECKING:
     import httpx
@@ -25,10 +26,11 @@ _CONNECTIONS = 16
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A status and the body's bytes."""
+    """A status and the body's bytes, and which extensions of memtui's own the server lists."""
 
     status: int
     body: bytes
+    extensions: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -118,7 +120,9 @@ class Transport:
                     "not read; turn compression off between the two.",
                     sent=True,
                 )
-            return Reply(response.status_code, await self._body(response))
+            listed = response.headers.get(EXTENSIONS, "")
+            body = await self._body(response)
+            return Reply(response.status_code, body, tuple(listed.split()))
 
     async def _body(self, response: httpx.Response) -> bytes:
         parts = bytearray()

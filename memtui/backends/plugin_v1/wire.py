@@ -19,6 +19,12 @@ KINDS = ("fact", "summary", "checkpoint")
 SOURCES = ("agent", "runtime", "user")
 MOST_ROWS = 100
 """The most rows that the contract lets a search return."""
+EXTENSIONS = "memtui-extensions"
+"""The header of a health reply in which memtui's own server lists what it can do besides."""
+CURSOR = "memtui.cursor"
+"""The extension of listing page by page past that limit."""
+IDS = "memtui.ids"
+"""The extension of searching by memories' ids."""
 _EPOCH_MS = 100_000_000_000
 """From here on a number is milliseconds since 1970, below it seconds."""
 
@@ -142,6 +148,12 @@ def read_rows(answer: object) -> tuple[list[Row], int]:
     if listed and not rows:
         raise Unavailable("The plugin answered a search with memories that cannot be read.")
     return rows, len(listed) - len(rows)
+
+
+def read_cursor(answer: object) -> str | None:
+    """Return where a list goes on, None at its end. Raises `Unavailable`."""
+    found = as_object(answer, "a search").get("next_cursor")
+    return found if isinstance(found, str) and found else None
 
 
 def _row(found: object) -> Row | None:

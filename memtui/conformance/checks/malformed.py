@@ -1,0 +1,259 @@
+"""Malformed input: refused or stored whole, never a failure of the server, never a silence."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from memtui.conformance.check import Section
+from memtui.conformance.probe import Probe, memory, word
+from memtui.conformance.wire import JSON_TYPE, encoded, memory_path, namespace_path
+from memtui.contract import Json
+
+from .sources import CONTRACT, WRITE
+
+_DEEP = 20_000
+"""So many brackets within each other break a reader that recurses."""
+_LONG = 100_000
+
+check = Section()
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One malformed request."""
+
+    method: str
+    path: str
+    body: bytes
+    must_refuse: bool = False
+    """It is the caller's mistake beyond doubt: success is as wrong as a failure."""
+    content_type: str | None = JSON_TYPE
+
+
+@check(CONTRACT, alone=True)
+async def malformed_json(probe: Probe) -> None:
+    """A body that is no JSON is refused by every endpoint."""
+    bodies = (b"{", b"nonsense", b'{"kind": }', b"{'kind': 'custom'}", b'{"kind": "\xff\xfe"}')
+    await _all(probe, await _everywhere(probe, bodies))
+
+
+@check(CONTRACT, alone=True)
+async def malformed_shapes(probe: Probe) -> None:
+    """A body that is JSON and no object is refused by every endpoint."""
+    bodies = (b"[]", b'"text"', b"17", b"true", b"[{}]")
+    await _all(probe, await _everywhere(probe, bodies))
+
+
+@check(WRITE, alone=True)
+async def malformed_types(probe: Probe) -> None:
+    """A required field of the wrong type is refused, an optional one no error of the server."""
+    space = await probe.space()
+    wrong: list[object] = [17, True, ["x"], {"a": 1}]
+    required = [
+        memory("x") | {name: one} for name in ("content", "kind", "source") for one in wrong
+    ]
+    optional: list[Json] = [
+        {"pin": "yes"}, {"pin": 7}, {"propagation": [1]}, {"propagation": "x"},
+        {"embedding": "x"}, {"embedding": ["a"]}, {"embedding": {}}, {"expires_at": 5},
+        {"expires_at": {}}, {"id": 17}, {"id": ["x"]},
+    ]  # fmt: skip
+    cases = [_post(space, body, must_refuse=True) for body in required]
+    cases += [_post(space, memory("x") | more) for more in optional]
+    names: list[object] = ["x", 17, {}, [17], [None]]
+    cases += [_search({"namespaces": one}, must_refuse=True) for one in names]
+    searches: list[Json] = [
+        {"limit": "10"}, {"limit": 1.5}, {"limit": []}, {"kinds": "fact"}, {"kinds": [5]},
+        {"kinds": ["dream"]}, {"query": 5}, {"query": []}, {"embedding": "x"}, {"embedding": []},
+    ]  # fmt: skip
+    cases += [_search({"namespaces": [space], **more}) for more in searches]
+    spaces: list[Json] = [{"metadata": "x"}, {"metadata": [1]}, {"expires_at": 5}]
+    cases += [_put(probe, {"kind": "custom", **more}) for more in spaces]
+    await _all(probe, cases)
+
+
+@check(WRITE, "ttl", alone=True)
+async def malformed_dates(probe: Probe) -> None:
+    """An expires_at that is no moment is refused, not dropped."""
+    space = await probe.space()
+    bad = ("tomorrow", "2031-13-45T00:00:00Z", "2031-02-30T25:61:00Z", "12/31/2031")
+    doubtful = ("", "2031-01-01", "2031-01-01T00:00:00", "9999999-01-01T00:00:00Z", "0000-00-00")
+    cases = []
+    for text in (*bad, *doubtful):
+        must_refuse = text in bad
+        cases += [
+            _post(space, memory("x", expires_at=text), must_refuse=must_refuse),
+            _put(probe, {"kind": "custom", "expires_at": text}, must_refuse=must_refuse),
+        ]
+    await _all(probe, cases)
+
+
+@check(WRITE, alone=True)
+async def malformed_nul(probe: Probe) -> None:
+    """A NUL is stored as it is or refused, and never a failure of the server."""
+    space = await probe.space()
+    content = "before\0after"
+    reply = await probe.post(space, memory(content))
+    if reply.is_ok:
+        held = (await probe.stored(space, str(reply.fields.get("id")))).get("content")
+        if held != content:
+            probe.fail("Content with a NUL came back changed.")
+    cases = [
+        _post(space, memory("x", propagation={"a\0b": "c\0d"})),
+        _search({"namespaces": [space], "query": "a\0b"}),
+        _search({"namespaces": [f"{space}\0"]}),
+        _put(probe, {"kind": "custom", "metadata": {"a": "\0"}}),
+        _Case(
+            "DELETE",
+            memory_path("\0"),
+            encoded({"requested_by_namespace": space}),
+            must_refuse=True,
+        ),
+    ]
+    reply.expect(200, 201, 400, 413, 422, when="to a NUL in content")
+    await _all(probe, cases)
+
+
+@check(WRITE, alone=True)
+async def malformed_surrogates(probe: Probe) -> None:
+    r"""Half a character, as \ud800, is refused or replaced, and never a failure of the server."""
+    space = await probe.space()
+    bodies: list[Json] = [memory("a\ud800b"), memory("x", propagation={"\udfff": "\ud800"})]
+    cases = [_Case("POST", _memories(space), _escaped(body)) for body in bodies]
+    query = {"namespaces": [space], "query": "\udc00"}
+    await _all(probe, [*cases, _Case("POST", "/v1/search", _escaped(query))])
+
+
+@check(WRITE, alone=True)
+async def malformed_depth(probe: Probe) -> None:
+    """JSON that is nested very deep is refused or stored, and never a failure of the server."""
+    space = await probe.space()
+    deep = b"[" * _DEEP + b"]" * _DEEP
+    objects = b'{"a":' * _DEEP + b"1" + b"}" * _DEEP
+    start = encoded(memory("x"))[:-1]
+    bodies = [
+        start + b', "propagation": {"a": ' + deep + b"}}",
+        start + b', "more": ' + objects + b"}",
+    ]
+    cases = [_Case("POST", _memories(space), body) for body in (*bodies, deep)]
+    await _all(probe, [*cases, _Case("POST", "/v1/search", b"[" * _DEEP, must_refuse=True)])
+
+
+@check(WRITE, alone=True)
+async def malformed_huge(probe: Probe) -> None:
+    """Very long names, numbers, queries and lists are never a failure of the server."""
+    space = await probe.space()
+    start = encoded(memory("x"))[:-1]
+    number = b"9" * 5_000
+    cases = [
+        _Case("POST", _memories(space), start + b', "propagation": {"n": ' + number + b"}}"),
+        _Case("POST", _memories(space), start + b', "propagation": {"n": 1e999}}'),
+        _Case(
+            "POST",
+            "/v1/search",
+            b'{"namespaces": ["custom:x"], "limit": ' + number + b"}",
+            must_refuse=True,
+        ),
+        _post(space, memory("x", propagation={"k" * _LONG: 1})),
+        _post(space, memory("x", id="a" * _LONG)),
+        _post(space, memory("x", kind="k" * _LONG)),
+        _search({"namespaces": [space], "query": "word " * (_LONG // 5)}),
+        _search({"namespaces": [f"custom:{word()}-{number}" for number in range(5_000)]}),
+        _search({"namespaces": ["custom:" + "x" * _LONG]}),
+        _post(space, memory("x", embedding=[0.5] * 20_000)),
+    ]
+    await _all(probe, cases)
+
+
+@check(CONTRACT, alone=True)
+async def malformed_content_type(probe: Probe) -> None:
+    """JSON under another content type, or under none, is taken or refused."""
+    space = await probe.space()
+    body = encoded(memory("x"))
+    kinds = (
+        "text/plain",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data",
+        "no/such",
+        None,
+    )
+    await _all(probe, [_Case("POST", _memories(space), body, content_type=kind) for kind in kinds])
+
+
+@check(CONTRACT, alone=True)
+async def malformed_paths(probe: Probe) -> None:
+    """A path with a slash, dots or a NUL in a name is refused."""
+    own = word()
+    body = encoded({"kind": "custom"})
+    names = (f"custom:{own}/x", f"custom:{own}\0", f"../{own}", f" {own}")
+    for name in names:
+        probe.spaces.add(name)
+        probe.spaces.refused(name)
+    await _all(
+        probe, [_Case("PUT", namespace_path(name), body, must_refuse=True) for name in names]
+    )
+
+
+@check(CONTRACT, alone=True)
+async def recovery(probe: Probe) -> None:
+    """After malformed input the server still stores, finds and forgets."""
+    await probe.alive()
+    space = await probe.space()
+    reply = await probe.post(space, b'{"content": "broken off')
+    if reply.is_ok:
+        reply.fail("A body that breaks off was taken.")
+    identity = await probe.write(space, "still here")
+    await probe.stored(space, identity)
+    (await probe.forget(identity, space)).expect_ok()
+    if (await probe.search(space)).rows:
+        probe.fail("A memory that was forgotten is still found.")
+
+
+async def _all(probe: Probe, cases: Iterable[_Case]) -> None:
+    """Send every case. Raises `Failed` for a 5xx, a silence, or success where it must not be."""
+    for case in cases:
+        reply = await probe.call(case.method, case.path, case.body, case.content_type)
+        if case.must_refuse and not reply.is_refusal:
+            reply.fail(f"Answered {reply.status} to malformed input; a refusal (4xx) is due.")
+        if not (reply.is_ok or reply.is_refusal):
+            reply.fail(f"Answered {reply.status} to malformed input.")
+    await probe.alive()
+
+
+async def _everywhere(probe: Probe, bodies: Iterable[bytes]) -> list[_Case]:
+    """Return each body for every endpoint that takes one."""
+    space = await probe.space()
+    identity = await probe.write(space, "stays")
+    endpoints = (
+        ("PUT", namespace_path(space)),
+        ("PATCH", namespace_path(space)),
+        ("POST", _memories(space)),
+        ("POST", "/v1/search"),
+        ("DELETE", memory_path(identity)),
+    )
+    return [
+        _Case(method, path, body, must_refuse=True) for body in bodies for method, path in endpoints
+    ]
+
+
+def _memories(space: str) -> str:
+    return f"{namespace_path(space)}/memories"
+
+
+def _post(space: str, body: Json, *, must_refuse: bool = False) -> _Case:
+    return _Case("POST", _memories(space), encoded(body), must_refuse=must_refuse)
+
+
+def _search(body: Json, *, must_refuse: bool = False) -> _Case:
+    return _Case("POST", "/v1/search", encoded(body), must_refuse=must_refuse)
+
+
+def _put(probe: Probe, body: Json, *, must_refuse: bool = False) -> _Case:
+    name = probe.name()
+    probe.spaces.add(name)
+    return _Case("PUT", namespace_path(name), encoded(body), must_refuse=must_refuse)
+
+
+def _escaped(body: Json) -> bytes:
+    return json.dumps(body).encode()

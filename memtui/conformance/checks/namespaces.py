@@ -1,0 +1,213 @@
+"""Namespaces: made and replaced by PUT, changed by PATCH, removed with all that is in them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from urllib.parse import quote
+
+from memtui.conformance.check import Section
+from memtui.conformance.probe import Probe, hours, memory, quoted, word
+from memtui.conformance.wire import Reply, namespace_path
+from memtui.contract import Json
+
+from .sources import DELETE, IMPLEMENT, PATCH, PUT
+
+_KINDS = ("workspace", "team", "org", "custom")
+_SECOND = timedelta(seconds=1)
+
+check = Section()
+
+
+@check(PUT)
+async def namespace_shape(probe: Probe) -> None:
+    """PUT answers 200 with the namespace: its name, its kind and when it was created."""
+    name = probe.name()
+    reply = (await probe.put(name, {"kind": "custom"})).expect(200)
+    for field, wanted in {"name": name, "kind": "custom"}.items():
+        if reply.fields.get(field) != wanted:
+            reply.fail(f"{field} is {quoted(reply.fields.get(field))}; {quoted(wanted)} is due.")
+    reply.moment("created_at")
+
+
+@check(PUT)
+async def namespace_kinds(probe: Probe) -> None:
+    """A namespace can be of the kind workspace, team, org or custom."""
+    for kind in _KINDS:
+        reply = (await probe.put(probe.name(kind), {"kind": kind})).expect_ok()
+        if reply.fields.get("kind") != kind:
+            reply.fail(f"The kind {kind} came back as {quoted(reply.fields.get('kind'))}.")
+
+
+@check(PUT)
+async def namespace_kind_unknown(probe: Probe) -> None:
+    """PUT of an unknown kind, or of none, is 400."""
+    (await probe.put(probe.name(), {"kind": "galaxy"})).expect(400, when="to an unknown kind")
+    (await probe.put(probe.name(), {})).expect(400, when="to a namespace without a kind")
+
+
+@check(PUT)
+async def namespace_name(probe: Probe) -> None:
+    """A name may hold letters, digits and _ : . - and is the same percent-encoded."""
+    name = f"{probe.name()}:A.b_c-9:Z"
+    reply = (await probe.put(name, {"kind": "custom"})).expect_ok()
+    if reply.fields.get("name") != name:
+        reply.fail(f"The name came back as {quoted(reply.fields.get('name'))}.")
+    identity = await probe.write(name, "one")
+    path = f"/v1/namespaces/{quote(name, safe='').replace('-', '%2D')}/memories"
+    (await probe.call("POST", path, memory("two"))).expect_ok()
+    found = await probe.search(name)
+    if identity not in found.ids or len(found.rows) != 2:
+        found.fail("The name with : as %3A is another namespace.")
+
+
+@check(PUT)
+async def namespace_name_malformed(probe: Probe) -> None:
+    """A name without a prefix and a colon, with other characters or over 256 long is 400."""
+    own = word()
+    for name in (own, f"{own}:", f"Custom:{own}", f"custom:{own} b", f"custom:{own}ü"):
+        (await probe.put(name, {"kind": "custom"})).expect(400, 404, when="to a malformed name")
+    long = f"{probe.name()}{'x' * 256}"
+    (await probe.put(long, {"kind": "custom"})).expect(400, 404, 414, when="to a name too long")
+
+
+@check(IMPLEMENT)
+async def namespace_put_idempotent(probe: Probe) -> None:
+    """PUT of a namespace that exists is 200, and leaves its memories and created_at alone."""
+    name = probe.name()
+    first = (await probe.put(name, {"kind": "custom"})).expect_ok()
+    identity = await probe.write(name, "kept")
+    again = (await probe.put(name, {"kind": "custom"})).expect(200, when="to the same PUT again")
+    _same_creation(first, again)
+    await probe.stored(name, identity)
+
+
+@check(PUT)
+async def namespace_put_replaces(probe: Probe) -> None:
+    """PUT replaces kind and metadata whole: what it leaves out is cleared."""
+    name = probe.name()
+    first = await probe.put(name, {"kind": "custom", "metadata": {"a": 1, "b": {"c": [2]}}})
+    _has_metadata(first.expect_ok(), {"a": 1, "b": {"c": [2]}})
+    second = (await probe.put(name, {"kind": "team", "metadata": {"d": "é"}})).expect_ok()
+    _has_metadata(second, {"d": "é"})
+    if second.fields.get("kind") != "team":
+        second.fail(f"The kind is still {quoted(second.fields.get('kind'))}.")
+    third = (await probe.put(name, {"kind": "team"})).expect_ok()
+    _has_metadata(third, {})
+    _same_creation(first, third)
+
+
+@check(PUT, "ttl")
+async def namespace_put_expiry(probe: Probe) -> None:
+    """PUT sets a namespace's expires_at, replaces it, and clears it where it is left out."""
+    name = probe.name()
+    for moment in (hours(1), hours(2)):
+        body = {"kind": "custom", "expires_at": moment.isoformat()}
+        _expires((await probe.put(name, body)).expect_ok(), moment)
+    last = (await probe.put(name, {"kind": "custom"})).expect_ok()
+    if last.fields.get("expires_at"):
+        last.fail("A PUT without expires_at left the old one in place.")
+
+
+@check(PATCH, "ttl")
+async def namespace_patch_expiry(probe: Probe) -> None:
+    """PATCH of expires_at sets it, and leaves metadata, kind and created_at alone."""
+    name, moment = probe.name(), hours(3)
+    first = (await probe.put(name, {"kind": "custom", "metadata": {"a": 1}})).expect_ok()
+    reply = await _patch(probe, name, {"expires_at": moment.isoformat()})
+    _expires(reply.expect(200), moment)
+    _has_metadata(reply, {"a": 1})
+    _same_creation(first, reply)
+    _same_name_and_kind(reply, name)
+
+
+@check(PATCH)
+async def namespace_patch_metadata(probe: Probe) -> None:
+    """PATCH of metadata sets it, and leaves the rest alone."""
+    name, moment = probe.name(), hours(3)
+    has_ttl = "ttl" in probe.capabilities
+    expiry = {"expires_at": moment.isoformat()} if has_ttl else {}
+    first = await probe.put(name, {"kind": "custom", "metadata": {"a": 1}, **expiry})
+    reply = (await _patch(probe, name, {"metadata": {"b": 2}})).expect(200)
+    held = reply.fields.get("metadata")
+    if not isinstance(held, dict) or held.get("b") != 2:
+        reply.fail(f"metadata is {quoted(held)}; b is missing.")
+    if has_ttl:
+        _expires(reply, moment)
+    _same_creation(first.expect_ok(), reply)
+    _same_name_and_kind(reply, name)
+    if "a" in held:
+        probe.remark = "PATCH merges metadata; the reference server replaces it."
+
+
+@check(PATCH)
+async def namespace_patch_empty(probe: Probe) -> None:
+    """PATCH with nothing to set is 400."""
+    (await _patch(probe, await probe.space(), {})).expect(400, when="to an empty PATCH")
+
+
+@check(PATCH)
+async def namespace_patch_unknown(probe: Probe) -> None:
+    """PATCH of an unknown namespace is 404, and makes none."""
+    name = probe.name()
+    probe.spaces.add(name)
+    reply = await _patch(probe, name, {"metadata": {"a": 1}})
+    reply.expect(404, when="to an unknown namespace")
+    again = await _patch(probe, name, {"metadata": {"a": 1}})
+    again.expect(404, when="the second time, as if the first had made it")
+
+
+@check(DELETE)
+async def namespace_delete(probe: Probe) -> None:
+    """DELETE of a namespace is 204, and 404 from then on."""
+    name = await probe.space()
+    (await probe.call("DELETE", namespace_path(name))).expect(204)
+    (await probe.call("DELETE", namespace_path(name))).expect(404, when="to a second DELETE")
+
+
+@check(DELETE)
+async def namespace_delete_cascades(probe: Probe) -> None:
+    """DELETE of a namespace removes every memory in it and none elsewhere."""
+    name, other = await probe.space(), await probe.space()
+    await probe.fill(name, ["one", "two", "three"])
+    kept = await probe.write(other, "kept")
+    (await probe.call("DELETE", namespace_path(name))).expect_ok()
+    (await probe.put(name, {"kind": "custom"})).expect_ok()
+    found = await probe.search(name)
+    if found.rows:
+        found.fail(f"{len(found.rows)} memories outlived their namespace.")
+    await probe.stored(other, kept)
+
+
+@check(DELETE)
+async def namespace_delete_final(probe: Probe) -> None:
+    """A write to a namespace that was removed is 404."""
+    name = await probe.space()
+    (await probe.call("DELETE", namespace_path(name))).expect_ok()
+    reply = await probe.post(name, memory("too late"))
+    reply.expect(404, when="to a write after the DELETE")
+
+
+async def _patch(probe: Probe, name: str, body: Json) -> Reply:
+    return await probe.call("PATCH", namespace_path(name), body)
+
+
+def _has_metadata(reply: Reply, wanted: Json) -> None:
+    held = reply.fields.get("metadata")
+    if (held or {}) != wanted:
+        reply.fail(f"metadata is {quoted(held)}; {quoted(wanted)} is due.")
+
+
+def _expires(reply: Reply, wanted: datetime) -> None:
+    held = reply.moment("expires_at")
+    if abs(held - wanted) > _SECOND:
+        reply.fail(f"expires_at is {held.isoformat()}; {wanted.isoformat()} is due.")
+
+
+def _same_creation(first: Reply, later: Reply) -> None:
+    if first.moment("created_at") != later.moment("created_at"):
+        later.fail("created_at moved.")
+
+
+def _same_name_and_kind(reply: Reply, name: str) -> None:
+    if (reply.fields.get("name"), reply.fields.get("kind")) != (name, "custom"):
+        reply.fail("The name or the kind changed.")

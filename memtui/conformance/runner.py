@@ -1,0 +1,233 @@
+"""Run the checks against a server: those that may run side by side, then the others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from time import perf_counter
+
+from memtui.contract import Invalid, Unavailable
+
+from .check import Check
+from .checks import CHECKS
+from .probe import Probe
+from .report import CheckResult, Outcome, Report, ServerSeen
+from .spaces import Spaces
+from .wire import Failed, NoReply, Reply, Wire, checked_url, readable
+
+OnResult = Callable[[CheckResult], None]
+OnLeftovers = Callable[[tuple[str, ...]], None]
+
+TIMEOUT_S = 5.0
+"""How long one request may take unless told otherwise."""
+TTL_S = 1.5
+"""How far ahead an expiry lies that the checks wait for, unless told otherwise."""
+_SIDE_BY_SIDE = 6
+_TIMEOUTS_A_CHECK = 6
+_LEAST_SECONDS_A_CHECK = 30.0
+_TRIES = 5
+_BETWEEN_TRIES_S = 0.2
+_AFTERWARDS = "recovery"
+"""The check that judges what is left of the server, and runs whatever happened."""
+_SETTLE_S = 0.3
+"""After a stop: until requests that were under way are through, so that nothing is made later."""
+
+
+async def run_conformance(
+    base_url: str,
+    *,
+    uds: Path | None = None,
+    only: Sequence[str] | None = None,
+    on_result: OnResult | None = None,
+    on_leftovers: OnLeftovers | None = None,
+    timeout_s: float = TIMEOUT_S,
+    ttl_s: float = TTL_S,
+) -> Report:
+    """Check a running server against the memory plugin contract v1.
+
+    It works in namespaces of its own and removes them, also when it is cancelled; what cannot be
+    removed goes to `on_leftovers` and into the report. `only` names checks, or several by
+    how their names begin (`search`); `on_result` is told each result as it comes, in any order. The
+    clocks of both sides must agree to about `ttl_s` seconds.
+
+    Raises:
+        Invalid: the address is none, or `only` names no check.
+        Unavailable: the server cannot be reached, or its health says that it cannot serve.
+    """
+    chosen = choose_checks(only)
+    started = perf_counter()
+    async with Wire(checked_url(base_url), uds, timeout_s) as wire:
+        server = await _greet(wire, str(uds or base_url))
+        spaces = Spaces(wire)
+        run = _Run(wire, spaces, frozenset(server.capabilities), ttl_s, on_result)
+        try:
+            results = await run.all(chosen)
+        except asyncio.CancelledError:
+            await asyncio.sleep(_SETTLE_S)
+            raise
+        finally:
+            await spaces.clear()
+            if spaces.leftovers and on_leftovers is not None:
+                on_leftovers(spaces.leftovers)
+    return Report(
+        url=str(uds or base_url),
+        server=server,
+        passed=_count(results, "pass"),
+        failed=_count(results, "fail"),
+        not_applicable=_count(results, "not_applicable"),
+        checks=tuple(results),
+        leftovers=spaces.leftovers,
+        duration_ms=_since(started),
+    )
+
+
+def choose_checks(only: Sequence[str] | None = None) -> tuple[Check, ...]:
+    """Return the checks of these names, or whose names begin so; all of them for no wish.
+
+    Raises:
+        Invalid: a name is no check's and begins none.
+    """
+    if not only:
+        return CHECKS
+    chosen: set[str] = set()
+    for name in only:
+        exact = {check.name for check in CHECKS if check.name == name}
+        found = exact or {check.name for check in CHECKS if check.name.startswith(f"{name}-")}
+        if not found:
+            raise Invalid(f"There is no check {name}; memtui conformance --list names them all.")
+        chosen |= found
+    return tuple(check for check in CHECKS if check.name in chosen)
+
+
+class _Run:
+    """One run over an open connection."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        spaces: Spaces,
+        capabilities: frozenset[str],
+        ttl_s: float,
+        on_result: OnResult | None,
+    ) -> None:
+        self._wire, self._spaces, self._capabilities = wire, spaces, capabilities
+        self._ttl_s = ttl_s
+        self._on_result = on_result
+        self._gate = asyncio.Semaphore(_SIDE_BY_SIDE)
+
+    async def all(self, checks: Sequence[Check]) -> list[CheckResult]:
+        """Return the results, in the order of the checks."""
+        found: dict[str, CheckResult] = {}
+        async with asyncio.TaskGroup() as group:
+            for check in checks:
+                if not check.alone:
+                    group.create_task(self._gated(check, found))
+        await self._spaces.clear()  # while the server is well
+        killer = ""
+        for check in checks:
+            if check.alone and (not killer or check.name == _AFTERWARDS):
+                await self._gated(check, found)
+                if found[check.name].outcome == "fail" and not await self._is_back():
+                    killer = killer or check.name
+            elif check.alone:
+                detail = f"Not run: the server does not answer any more since {killer}."
+                found[check.name] = _result(check, "not_applicable", detail=detail)
+                self._tell(found[check.name])
+        return [found[check.name] for check in checks]
+
+    async def _is_back(self) -> bool:
+        """Return whether the server answers, or does so again within a while."""
+        for _ in range(_TRIES):
+            try:
+                await self._wire.send("GET", "/v1/health")
+            except Failed:
+                await asyncio.sleep(_BETWEEN_TRIES_S)
+            else:
+                return True
+        return False
+
+    def _tell(self, result: CheckResult) -> None:
+        if self._on_result is not None:
+            self._on_result(result)
+
+    async def _gated(self, check: Check, found: dict[str, CheckResult]) -> None:
+        async with self._gate:
+            found[check.name] = await self._one(check)
+        self._tell(found[check.name])
+
+    async def _one(self, check: Check) -> CheckResult:
+        missing = [name for name in check.needs if name not in self._capabilities]
+        if missing:
+            detail = f"The server does not list {' and '.join(missing)}."
+            return _result(check, "not_applicable", detail=detail)
+        probe = Probe(self._wire, self._spaces, self._capabilities, self._ttl_s)
+        longest = max(_LEAST_SECONDS_A_CHECK, _TIMEOUTS_A_CHECK * self._wire.timeout_s)
+        started = perf_counter()
+        try:
+            async with asyncio.timeout(longest):
+                await check.run(probe)
+        except Failed as error:
+            return _result(check, "fail", started, str(error), error)
+        except TimeoutError:
+            return _result(check, "fail", started, f"Not done after {longest:g} s.")
+        return _result(check, "pass", started, probe.remark)
+
+
+def _result(
+    check: Check,
+    outcome: Outcome,
+    started: float | None = None,
+    detail: str = "",
+    error: Failed | None = None,
+) -> CheckResult:
+    return CheckResult(
+        name=check.name,
+        rule=check.rule,
+        source=check.source,
+        outcome=outcome,
+        detail=readable(detail),
+        request=error.request if error else None,
+        reply=error.reply if error else None,
+        duration_ms=_since(started) if started is not None else 0.0,
+    )
+
+
+async def _greet(wire: Wire, place: str) -> ServerSeen:
+    """Return what health says, as far as it can be read; the checks judge the rest."""
+    try:
+        reply = await wire.send("GET", "/v1/health")
+    except NoReply as error:
+        raise Unavailable(
+            f"The memory plugin at {place} does not answer; see that it runs and that the "
+            f"address is right. {error}"
+        ) from error
+    if reply.status == 503:
+        raise Unavailable(f"The memory plugin at {place} says that it cannot serve now (503).")
+    fields = _health_fields(reply)
+    version, listed = fields.get("version"), fields.get("capabilities")
+    return ServerSeen(
+        version=readable(version) if isinstance(version, str) else None,
+        capabilities=tuple(
+            readable(name)
+            for name in (listed if isinstance(listed, list) else [])
+            if isinstance(name, str)
+        ),
+    )
+
+
+def _health_fields(reply: Reply) -> dict[str, object]:
+    try:
+        found = json.loads(reply.body)
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _count(results: Sequence[CheckResult], outcome: Outcome) -> int:
+    return sum(result.outcome == outcome for result in results)
+
+
+def _since(started: float) -> float:
+    return round((perf_counter() - started) * 1000, 1)
