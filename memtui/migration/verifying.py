@@ -98,6 +98,8 @@ async def verify(
 
 
 def _note(kept: ProgressFile, answer: Verified) -> None:
+    if answer.passed and answer.checked < answer.source_records:
+        return  # a part that is the same says nothing of the rest
     known = kept.read()
     verified_at = datetime.now(UTC) if answer.passed else None
     whole = answer.passed and not answer.source_at_least

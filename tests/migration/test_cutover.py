@@ -51,13 +51,28 @@ async def test_a_switch_waits_for_a_proof_and_goes_back(
         await switch(await ends_of(service, caller, "default", "memory"), paths.data, back=True)
 
 
-async def test_a_failed_proof_and_a_new_run_take_the_leave_away(
+async def test_a_sample_gives_no_leave_and_takes_none(
     service: MemoryService, caller: Caller, paths: Paths
 ) -> None:
     await fill(service, caller, "default", 5)
     ends = await ends_of(service, caller, "default", "memory")
     await apply(ends, paths.data)
     assert (await verify(ends, paths.data, sample=3, seed=1)).passed
+    with pytest.raises(Conflict, match="--verify"):
+        await switch(ends, paths.data)
+    assert (await verify(ends, paths.data)).passed
+    assert (await verify(ends, paths.data, sample=3, seed=1)).passed
+    await switch(ends, paths.data)
+    assert await serving(service, caller) == "memory"
+
+
+async def test_a_failed_proof_and_a_new_run_take_the_leave_away(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await fill(service, caller, "default", 5)
+    ends = await ends_of(service, caller, "default", "memory")
+    await apply(ends, paths.data)
+    assert (await verify(ends, paths.data)).passed
     more: WriteRequest = requests(9)[8]
     await service.write(caller, more.model_copy(update={"binding_key": "default"}))
     assert not (await verify(ends, paths.data)).passed

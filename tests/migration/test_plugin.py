@@ -41,14 +41,14 @@ async def test_a_namespace_of_more_than_one_list_is_verified_whole(
     service: MemoryService, caller: Caller, paths: Paths
 ) -> None:
     """The plugin lists at most a hundred memories a search, and no cursor leads further."""
-    await fill(service, caller, "default", 450)
+    await fill(service, caller, "default", 210)
     async with serve(talk(Reference())) as url:
         await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
         ends = await ends_of(service, caller, "default", "plugin")
         done = await apply(ends, paths.data)
-        assert (done.written, done.failures) == (450, ())
+        assert (done.written, done.failures) == (210, ())
         again = await apply(ends, paths.data)
-        assert (again.written + again.replaced + again.unchanged, again.failures) == (450, ())
+        assert (again.written + again.replaced + again.unchanged, again.failures) == (210, ())
         found = await verify(ends, paths.data)
         assert found.mismatches == ()
-        assert found.matched == 450
+        assert found.matched == 210

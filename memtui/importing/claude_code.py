@@ -1,0 +1,267 @@
+"""Claude Code's transcripts: each reply of a model, with the tokens that it read and wrote.
+
+A transcript has one JSON object a line. A reply is written in parts, a line each; the parts repeat
+the message's id and its usage, of which the output tokens grow, and a resumed session repeats whole
+messages in another file. A message counts once, with its largest count.
+
+A reply becomes an operation of type `context`: a context was put before a model. It is no query and
+no write, so that the figures of those stay what they are.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from memtui.context.prices import table_name
+from memtui.contract import OperationStatus, OperationType, Scope, SourceKind, SourceRef, Usage
+from memtui.importing import values
+from memtui.importing.entry import Entry, key_of
+from memtui.importing.pricing import Call, price
+from memtui.importing.rows import Row, json_lines
+from memtui.importing.translating import DOOR, IMPORTED, PRICED_BY
+from memtui.store.operation import OperationDraft
+
+AGENT = "claude-code"
+
+_PROVIDER = "anthropic"
+_NO_MODEL = "<synthetic>"
+_NOT_IN_A_SLUG = re.compile(r"[^A-Za-z0-9]")
+_OPEN_MESSAGES = 256
+_REMEMBERED_LINES = 4_096
+_LONGEST_REPLY = timedelta(hours=1)
+_KEPT = {
+    "session": "sessionId",
+    "request_id": "requestId",
+    "cwd": "cwd",
+    "git_branch": "gitBranch",
+    "version": "version",
+    "agent": "agentId",
+}
+"""What is kept of a line, and its name there."""
+
+
+@dataclass(slots=True)
+class _Message:
+    """A reply while its parts are read."""
+
+    line: int
+    first: dict[str, Any]
+    usage: dict[str, Any]
+    asked_at: datetime | None
+    started_at: datetime
+    ended_at: datetime
+    parts: list[str] = field(default_factory=list)
+    """What it consists of, in order, each once: text, thinking, the names of tools."""
+
+
+@dataclass(slots=True)
+class Transcripts:
+    """Reads transcripts for one company, and counts what it leaves out."""
+
+    company_id: str
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Lines that became no operation, by reason."""
+    repeated: int = 0
+    """Lines that went on with a reply."""
+
+    def entries(self, path: Path) -> Iterator[Entry]:
+        """Yield the operations of one file.
+
+        Raises:
+            Invalid: the file cannot be read.
+        """
+        messages: OrderedDict[str, _Message] = OrderedDict()
+        times: OrderedDict[str, datetime] = OrderedDict()
+        for row in json_lines(path):
+            try:
+                done = self._line(row, messages, times)
+            except ValueError:
+                self.skipped["unreadable"] += 1
+                continue
+            if done is not None:
+                yield from self._finished(path, *done)
+        for key, message in messages.items():
+            yield from self._finished(path, key, message)
+
+    def _line(
+        self, row: Row, messages: OrderedDict[str, _Message], times: OrderedDict[str, datetime]
+    ) -> tuple[str, _Message] | None:
+        """Take a line in; returns a message that has surely ended."""
+        if row.values is None:
+            self.skipped["no JSON" if row.problem == "it is no JSON" else "unreadable"] += 1
+            return None
+        at = _moment(row.values)
+        _remember(times, row.values.get("uuid"), at)
+        message = row.values.get("message")
+        if row.values.get("type") != "assistant" or not isinstance(message, dict):
+            self.skipped["no reply"] += 1
+            return None
+        usage = message.get("usage")
+        if not isinstance(usage, dict):
+            self.skipped["no usage"] += 1
+            return None
+        if message.get("model") == _NO_MODEL:
+            self.skipped["not by a model"] += 1
+            return None
+        if at is None:
+            raise ValueError("it has no timestamp")
+        key = str(message.get("id") or row.values.get("uuid") or key_of("line", row.values))
+        held = messages.get(key)
+        if held is None:
+            asked_at = times.get(str(row.values.get("parentUuid")))
+            held = messages[key] = _Message(row.line, row.values, usage, asked_at, at, at)
+        else:
+            self.repeated += 1
+            held.ended_at = max(held.ended_at, at)
+            if _output(usage) >= _output(held.usage):
+                held.usage = usage
+        for part in _parts(message):
+            if part not in held.parts:
+                held.parts.append(part)
+        return messages.popitem(last=False) if len(messages) > _OPEN_MESSAGES else None
+
+    def _finished(self, path: Path, key: str, message: _Message) -> Iterator[Entry]:
+        try:
+            draft = self._draft(path, key, message)
+        except ValueError:  # pydantic's ValidationError is one too
+            self.skipped["unreadable"] += 1
+            return
+        weight = draft.usage[0].output_tokens
+        yield Entry(message.line, draft, key_of("claude-code", key), weight=weight)
+
+    def _draft(self, path: Path, key: str, message: _Message) -> OperationDraft:
+        line = message.first
+        session = line.get("sessionId")
+        origin: dict[str, Any] = {"file": path.name, "line": message.line, "id": key}
+        origin |= {name: line[there] for name, there in _KEPT.items() if line.get(there)}
+        if line.get("isSidechain"):
+            origin["sidechain"] = True
+        run_id = values.identifier(session) if session else None
+        return OperationDraft(
+            operation_id="",
+            operation_type=OperationType.CONTEXT,
+            status=OperationStatus.OK,
+            scope=Scope(
+                company_id=self.company_id,
+                agent_id=AGENT,
+                project_id=project_of(path, line.get("cwd")),
+                run_id=run_id,
+            ),
+            source=SourceRef(
+                kind=SourceKind.RUN,
+                company_id=self.company_id,
+                run_id=run_id,
+                external_ref=f"{path.absolute()}:{message.line}",
+            ),
+            principal=f"agent:{AGENT}",
+            door=DOOR,
+            request={"text": ", ".join(message.parts), IMPORTED: values.plain(origin)},
+            usage=(self._usage(message),),
+            started_at=message.started_at,
+            latency_ms=self._latency(message),
+        )
+
+    def _latency(self, message: _Message) -> float:
+        """From the message that was answered to the reply's last part; 0 where that is unknown."""
+        if message.asked_at is not None:
+            took = message.ended_at - message.asked_at
+            if timedelta(0) <= took <= _LONGEST_REPLY:
+                return took / timedelta(milliseconds=1)
+        return 0.0
+
+    def _usage(self, message: _Message) -> Usage:
+        counts = {
+            name: values.count(message.usage.get(name) or 0)
+            for name in (
+                "input_tokens",
+                "cache_creation_input_tokens",
+                "cache_read_input_tokens",
+                "output_tokens",
+            )
+        }
+        output = counts.pop("output_tokens")
+        details: dict[str, Any] = dict(counts)
+        kept = message.usage.get("cache_creation")
+        an_hour = 0
+        if isinstance(kept, dict) and kept.get("ephemeral_1h_input_tokens"):
+            an_hour = values.count(kept["ephemeral_1h_input_tokens"])
+            an_hour = min(an_hour, counts["cache_creation_input_tokens"])
+            details["ephemeral_1h_input_tokens"] = an_hour
+        model = values.identifier(message.first["message"].get("model"))
+        told = message.first.get("costUSD")
+        cost = None if told is None else values.money(told)
+        if cost is None:
+            found = price(
+                Call(
+                    model=model,
+                    provider=_PROVIDER,
+                    at=message.started_at,
+                    input_tokens=sum(counts.values()),
+                    output_tokens=output,
+                    cache_read_tokens=counts["cache_read_input_tokens"],
+                    cache_write_tokens=counts["cache_creation_input_tokens"],
+                    cache_write_1h_tokens=an_hour,
+                )
+            )
+            if found is not None:
+                _, cost = found
+                details[PRICED_BY] = table_name()
+        return Usage(
+            provider=_PROVIDER,
+            model=model,
+            input_tokens=sum(counts.values()),
+            output_tokens=output,
+            cost_usd=cost,
+            details=details,
+        )
+
+
+def transcripts_in(folder: Path) -> list[Path]:
+    """Return the transcripts below a folder, subagents' included, in the order of their names."""
+    return sorted(path for path in folder.rglob("*.jsonl") if path.is_file())
+
+
+def project_of(path: Path, cwd: object) -> str | None:
+    """Return the name of the project's folder: the one that the transcript's folder is named for.
+
+    A session may have worked in a folder below it.
+    """
+    parents = [parent.name for parent in path.absolute().parents]
+    slug = parents[parents.index("projects") - 1] if "projects" in parents[1:] else ""
+    if not isinstance(cwd, str) or not cwd:
+        return slug or None
+    worked_in: PurePath = PureWindowsPath(cwd) if "\\" in cwd else PurePosixPath(cwd)
+    for place in (worked_in, *worked_in.parents):
+        if slug and _NOT_IN_A_SLUG.sub("-", str(place)) == slug:
+            return place.name or slug
+    return worked_in.name or slug or None
+
+
+def _moment(line: dict[str, Any]) -> datetime | None:
+    value = line.get("timestamp")
+    return None if value is None else values.moment(value, UTC)[0]
+
+
+def _remember(times: OrderedDict[str, datetime], uuid: object, at: datetime | None) -> None:
+    if uuid is None or at is None:
+        return
+    times[str(uuid)] = at
+    if len(times) > _REMEMBERED_LINES:
+        times.popitem(last=False)
+
+
+def _output(usage: dict[str, Any]) -> int:
+    return values.count(usage.get("output_tokens") or 0)
+
+
+def _parts(message: dict[str, Any]) -> Iterator[str]:
+    content = message.get("content")
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict):
+            yield str(part.get("name") if part.get("type") == "tool_use" else part.get("type"))

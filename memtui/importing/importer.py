@@ -1,0 +1,334 @@
+"""Files of another system's operations, read, put in order, and given to the service."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from decimal import Decimal
+from pathlib import Path
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from memtui.contract import Invalid, Model, Usd, UtcDatetime
+from memtui.importing.claude_code import Transcripts, transcripts_in
+from memtui.importing.columns import ColumnMap
+from memtui.importing.entry import Entry, kept_id, operation_id
+from memtui.importing.rows import FormatName, format_of, read
+from memtui.importing.staging import Staging
+from memtui.importing.translating import PRICED_BY, Translator
+from memtui.service import Caller, ForeignOperation, MemoryService
+from memtui.store.operation import OperationDraft
+
+_TOLD = 10
+"""Bad rows that are told with their reason."""
+_TRANSCRIPTS: FormatName = "claude-code"
+_NOT_IN_AN_ID = re.compile(r"[^a-z0-9._-]+")
+
+
+class BadRow(Model):
+    """A row that is no operation."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class ColumnUse(Model):
+    """What becomes of a column; `imported` is kept in the request as it is."""
+
+    column: str
+    field: str
+
+
+class ImportReport(Model):
+    """What was read, what it comes to, and what became of it."""
+
+    company_id: str
+    created: bool
+    """Whether the company is new."""
+    dry_run: bool
+    files: tuple[str, ...]
+    format: FormatName
+    operations: int
+    """Operations in the files, each counted once."""
+    added: int
+    known: int
+    """Operations that an earlier import has added."""
+    bad_count: int = 0
+    bad: tuple[BadRow, ...] = ()
+    """The first of them."""
+    skipped: dict[str, int] = {}
+    """Lines of transcripts that are no operation, by reason."""
+    repeated: int = 0
+    """Lines of transcripts that repeat or go on with a reply that is counted once."""
+    columns: tuple[ColumnUse, ...] = ()
+    types: dict[str, str] = {}
+    """What each word of the log for a type was taken for."""
+    types_count: dict[str, int] = {}
+    status_count: dict[str, int] = {}
+    first: UtcDatetime | None = None
+    last: UtcDatetime | None = None
+    naive_count: int = 0
+    """Moments that named no zone and were read in `timezone`."""
+    timezone: str
+    unmeasured_count: int = 0
+    """Operations without a length of time, which the log has as 0 ms."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    embedding_tokens: int = 0
+    cost_usd: Usd | None = None
+    """None: nothing is priced."""
+    usage_count: int = 0
+    priced_here_count: int = 0
+    """Usage whose cost is memtui's, by its price table."""
+    unpriced_count: int = 0
+
+
+@dataclass(slots=True)
+class _Figures:
+    """What operations come to."""
+
+    operations: int = 0
+    types: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[str] = field(default_factory=Counter)
+    tokens: Counter[str] = field(default_factory=Counter)
+    first: datetime | None = None
+    last: datetime | None = None
+    cost: Decimal = Decimal(0)
+    usage: int = 0
+    unpriced: int = 0
+    priced_here: int = 0
+    unmeasured: int = 0
+
+    def add(self, draft: OperationDraft) -> None:
+        self.operations += 1
+        self.types[draft.operation_type.value] += 1
+        self.statuses[draft.status.value] += 1
+        self.first = self.first or draft.started_at
+        self.last = draft.started_at
+        self.unmeasured += draft.latency_ms == 0
+        for usage in draft.usage:
+            self.usage += 1
+            self.tokens["input"] += usage.input_tokens
+            self.tokens["output"] += usage.output_tokens
+            self.tokens["embedding"] += usage.embedding_tokens
+            self.priced_here += PRICED_BY in usage.details
+            if usage.cost_usd is None:
+                self.unpriced += 1
+            else:
+                self.cost += usage.cost_usd
+
+
+class Import:
+    """One import, from its files on. It can be run once; close it when done."""
+
+    def __init__(
+        self,
+        files: Sequence[Path],
+        company_id: str,
+        columns: ColumnMap,
+        *,
+        form: FormatName | None = None,
+    ) -> None:
+        """Set it up.
+
+        Args:
+            files: Logs of one format, or transcripts of Claude Code and folders of them.
+            company_id: Whose log they become.
+            columns: How rows are read; transcripts need none.
+            form: The format, where the names of the files do not tell.
+
+        Raises:
+            Invalid: a file or the zone is not there, or the files are of several formats.
+        """
+        for path in files:
+            if not path.exists():
+                raise Invalid(f"There is no file {path}.")
+        forms = {form or format_of(path) for path in files}
+        if len(forms) != 1:
+            raise Invalid("Import files of one format at a time.")
+        self.form: FormatName = forms.pop()
+        self.files = _files(files, self.form)
+        self.company_id = company_id
+        self._columns = columns
+        self._zone = _zone(columns.timezone)
+        self._translator = Translator(company_id, columns, self._zone)
+        self._transcripts = Transcripts(company_id)
+        self._staging: Staging | None = None
+        self._figures = _Figures()
+        self.bad_count = 0
+        self.bad: list[BadRow] = []
+        """The first of the rows that do not fit."""
+
+    async def run(
+        self,
+        service: MemoryService,
+        caller: Caller,
+        *,
+        skip_bad: bool = False,
+        dry_run: bool = False,
+        report: Callable[[str, int], None] = lambda _what, _count: None,
+    ) -> ImportReport:
+        """Read everything, then add what the company's log does not have, the oldest first.
+
+        Args:
+            service: The service.
+            caller: Who imports, in a company of their own.
+            skip_bad: Leave out rows that do not fit, instead of importing nothing.
+            dry_run: Only say what would happen.
+            report: Is told `read` and `gone through` with a count, from several threads.
+
+        Raises:
+            Invalid: a file cannot be read, or rows do not fit (`bad` tells which).
+            Denied, Conflict: as `MemoryService.import_operations`.
+        """
+        await asyncio.to_thread(self._read, lambda count: report("read", count))
+        if self.bad_count and not skip_bad and not dry_run:
+            raise self._refusal()
+        count = await service.import_operations(
+            caller,
+            self.company_id,
+            self._operations(),
+            name=self._name(),
+            asked={
+                "files": [path.name for path in self.files[:_TOLD]],
+                "file_count": len(self.files),
+                "format": self.form,
+            },
+            dry_run=dry_run,
+            report=lambda count: report("gone through", count),
+        )
+        figures = self._figures
+        return ImportReport(
+            company_id=self.company_id,
+            created=count.created,
+            dry_run=dry_run,
+            files=tuple(str(path) for path in self.files),
+            format=self.form,
+            operations=figures.operations,
+            added=count.added,
+            known=count.known,
+            bad_count=self.bad_count,
+            bad=tuple(self.bad),
+            skipped=dict(self._transcripts.skipped),
+            repeated=self._repeated(),
+            columns=tuple(
+                ColumnUse(column=column, field=name) for column, name in self._columns.seen.items()
+            ),
+            types={word: kind.value for word, kind in self._translator.types.items()},
+            types_count=dict(figures.types),
+            status_count=dict(figures.statuses),
+            first=figures.first,
+            last=figures.last,
+            naive_count=self._translator.naive,
+            timezone=str(self._zone),
+            unmeasured_count=figures.unmeasured,
+            input_tokens=figures.tokens["input"],
+            output_tokens=figures.tokens["output"],
+            embedding_tokens=figures.tokens["embedding"],
+            cost_usd=figures.cost if figures.usage > figures.unpriced else None,
+            usage_count=figures.usage,
+            priced_here_count=figures.priced_here,
+            unpriced_count=figures.unpriced,
+        )
+
+    def close(self) -> None:
+        """Delete what was put aside."""
+        if self._staging is not None:
+            self._staging.close()
+
+    def _read(self, report: Callable[[int], None]) -> None:
+        self._staging = Staging(once=self.form == _TRANSCRIPTS)
+        for number, path in enumerate(self.files):
+            for entry in self._entries(path):
+                self._staging.add(number, entry)
+                if self._staging.added % 1000 == 0:
+                    report(self._staging.added)
+        unused = self._columns.unused()
+        if unused and self.form != _TRANSCRIPTS:
+            raise Invalid(
+                f"No row has a column {unused[0]}; the columns are "
+                f"{', '.join(self._columns.seen) or 'none'}."
+            )
+
+    def _entries(self, path: Path) -> Iterator[Entry]:
+        if self.form == _TRANSCRIPTS:
+            yield from self._transcripts.entries(path)
+            return
+        for row in read(path, self.form):
+            if row.values is None:
+                self._refuse(path, row.line, row.problem)
+                continue
+            try:
+                yield self._translator.entry(path.name, row)
+            except ValueError as error:
+                self._refuse(path, row.line, str(error))
+
+    def _refuse(self, path: Path, line: int, reason: str) -> None:
+        self.bad_count += 1
+        if len(self.bad) < _TOLD:
+            self.bad.append(BadRow(file=path.name, line=line, reason=reason))
+
+    def _refusal(self) -> Invalid:
+        first = self.bad[0]
+        rows = "1 row does" if self.bad_count == 1 else f"{self.bad_count:,} rows do"
+        return Invalid(
+            f"{rows} not fit, the first is {first.file} line {first.line}: {first.reason}. "
+            "Nothing was imported; say --skip-bad to import the others."
+        )
+
+    def _operations(self) -> Iterator[ForeignOperation]:
+        assert self._staging is not None  # noqa: S101 — `run` has read the files
+        for document, key, occurrence, foreign_id in self._staging.in_order():
+            document["operation_id"] = operation_id(self.company_id, key, occurrence)
+            draft = OperationDraft.model_validate(document)
+            self._figures.add(draft)
+            yield ForeignOperation(draft, kept_id(foreign_id, occurrence))
+
+    def _repeated(self) -> int:
+        assert self._staging is not None  # noqa: S101 — `run` has read the files
+        return self._transcripts.repeated + self._staging.added - self._staging.count
+
+    def _name(self) -> str:
+        first = self.files[0].name
+        more = len(self.files) - 1
+        source = "Claude Code" if self.form == _TRANSCRIPTS else first
+        also = f" and {more:,} more" if more and self.form != _TRANSCRIPTS else ""
+        return f"Imported from {source}{also}"
+
+
+def company_for(files: Sequence[Path], form: FormatName | None = None) -> str:
+    """Return the id of the company that files are imported into where none is named."""
+    first = files[0]
+    if (form or format_of(first)) == _TRANSCRIPTS:
+        return _TRANSCRIPTS
+    readable = _NOT_IN_AN_ID.sub("-", first.stem.lower()).strip("-._")
+    return readable[:63] or "imported"
+
+
+def _files(given: Sequence[Path], form: FormatName) -> list[Path]:
+    found: list[Path] = []
+    for path in given:
+        if not path.is_dir():
+            found.append(path)
+        elif form != _TRANSCRIPTS:
+            raise Invalid(f"{path} is a folder; only transcripts of Claude Code come in folders.")
+        elif not (below := transcripts_in(path)):
+            raise Invalid(f"There is no transcript (.jsonl) in {path}.")
+        else:
+            found.extend(below)
+    return list(dict.fromkeys(found))
+
+
+def _zone(name: str | None) -> tzinfo:
+    if name is None:
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise Invalid(
+            f"There is no time zone {name}; use an IANA name such as Europe/Berlin."
+        ) from error

@@ -1,0 +1,205 @@
+"""Rows of foreign files, one after the other, with the line that each stands in."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from memtui.contract import Invalid
+
+FormatName = Literal["jsonl", "csv", "parquet", "claude-code"]
+
+_ENDINGS: dict[str, FormatName] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+}
+_LINE_BYTES = 16 << 20
+"""A longer line is refused."""
+_BATCH = 2_000
+_LOOKED_AT = 50
+"""Lines that are looked at to tell a transcript from a log."""
+_DEPTH = 4
+_WHOLE = "request"
+"""The structure that is a field of its own."""
+
+
+class Row(NamedTuple):
+    """A row: its columns by name, or why it cannot be read."""
+
+    line: int
+    """From 1; in Parquet the number of the row."""
+    values: dict[str, Any] | None
+    problem: str = ""
+
+
+def format_of(path: Path) -> FormatName:
+    """Return a file's format by its ending; Claude Code's transcripts are told by what they hold.
+
+    Raises:
+        Invalid: the ending tells nothing.
+    """
+    if path.is_dir():
+        return "claude-code"
+    found = _ENDINGS.get(path.suffix.lower())
+    if found is None:
+        raise Invalid(f"The name of {path} does not tell its format; give --format.")
+    return "claude-code" if found == "jsonl" and _is_transcript(path) else found
+
+
+def _is_transcript(path: Path) -> bool:
+    for row in json_lines(path):
+        values = row.values or {}
+        if "sessionId" in values and "type" in values:
+            return True
+        if row.line >= _LOOKED_AT:
+            break
+    return False
+
+
+def read(path: Path, form: FormatName) -> Iterator[Row]:
+    """Yield the rows of a log; structures in JSON become columns with dots in their names.
+
+    Raises:
+        Invalid: the file cannot be read, or is of another format.
+    """
+    if form == "csv":
+        yield from _csv_rows(path)
+    elif form == "parquet":
+        yield from _parquet_rows(path)
+    else:
+        for row in json_lines(path):
+            yield row if row.values is None else row._replace(values=_flat(row.values))
+
+
+def json_lines(path: Path) -> Iterator[Row]:
+    """Yield the JSON object of every line that is not empty.
+
+    Raises:
+        Invalid: the file cannot be read, or holds one JSON array.
+    """
+    try:
+        with path.open("rb") as file:
+            number = 0
+            while line := file.readline(_LINE_BYTES + 1):
+                number += 1
+                if len(line) > _LINE_BYTES:
+                    while line and not line.endswith(b"\n"):
+                        line = file.readline(_LINE_BYTES)
+                    yield Row(number, None, f"it is longer than {_LINE_BYTES >> 20} MiB")
+                elif stripped := line.removeprefix(b"\xef\xbb\xbf" if number == 1 else b"").strip():
+                    if number == 1 and stripped.startswith(b"["):
+                        raise Invalid(
+                            f"{path} holds one JSON array; write one document a line "
+                            "(jq -c '.[]' does)."
+                        )
+                    yield _json_row(number, stripped)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _json_row(number: int, line: bytes) -> Row:
+    try:
+        value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+    except UnicodeDecodeError:
+        return Row(number, None, "it is not UTF-8 text")
+    except (ValueError, RecursionError):
+        return Row(number, None, "it is no JSON")
+    if not isinstance(value, dict):
+        return Row(number, None, "it is no JSON object")
+    return Row(number, value)
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(word)  # NaN and Infinity are no JSON
+
+
+def _flat(values: dict[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        if isinstance(value, dict) and depth < _DEPTH and prefix + name != _WHOLE:
+            found.update(_flat(value, f"{prefix}{name}.", depth + 1))
+        else:
+            found[prefix + name] = value
+    return found
+
+
+def _csv_rows(path: Path) -> Iterator[Row]:
+    csv.field_size_limit(_LINE_BYTES)
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
+            start = file.readline(_LINE_BYTES)
+            file.seek(0)
+            reader = csv.reader(file, delimiter=_delimiter(start))
+            names = [name.strip() for name in next(reader, [])]
+            if len(set(names)) < len(names) or not all(names):
+                raise Invalid(f"The first line of {path} has to name every column, each once.")
+            yield from _csv_body(reader, names)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _csv_body(reader: Any, names: list[str]) -> Iterator[Row]:
+    while True:
+        line = reader.line_num + 1
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield Row(line, None, f"it is no CSV ({error})")
+            continue
+        if not cells:
+            continue
+        if len(cells) != len(names):
+            yield Row(line, None, f"it has {len(cells)} cells and the first line {len(names)}")
+        elif not _is_unicode("".join(cells)):
+            yield Row(line, None, "it is not UTF-8 text")
+        else:
+            yield Row(line, dict(zip(names, cells, strict=True)))
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _delimiter(start: str) -> str:
+    return max(",;\t|", key=start.count)
+
+
+def _parquet_rows(path: Path) -> Iterator[Row]:
+    import duckdb
+
+    from memtui.analytics.engine import first_line, opened
+
+    try:
+        with path.open("rb") as file:
+            if file.read(4) != b"PAR1":
+                raise Invalid(f"{path} is no Parquet file.")
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    with opened() as duck:
+        try:
+            found = duck.execute("SELECT * FROM read_parquet(?)", [str(path)])
+            names = [column[0] for column in found.description or ()]
+            line = 0
+            while rows := found.fetchmany(_BATCH):
+                for cells in rows:
+                    line += 1
+                    yield Row(line, _flat(dict(zip(names, cells, strict=True))))
+        except duckdb.Error as error:
+            raise Invalid(f"{path} cannot be read as Parquet ({first_line(error)}).") from error
+
+
+def _unreadable(path: Path, error: OSError) -> Invalid:
+    return Invalid(f"{path} cannot be read ({error.strerror}).")

@@ -1,0 +1,244 @@
+"""Foreign values read as ours. What does not fit raises `ValueError` with the reason."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+from memtui.contract import OperationStatus, OperationType
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
+_WORDS = re.compile(r"[^a-z0-9]+")
+_ID_CHARS = 200
+_LAST_SECOND = Decimal(253402300799)
+"""The end of the year 9999."""
+
+TYPE_WORDS: dict[str, OperationType] = {
+    **{kind.value: kind for kind in OperationType},
+    **dict.fromkeys(
+        ("search", "find", "recall", "retrieve", "retrieval", "lookup", "ask"), OperationType.QUERY
+    ),
+    **dict.fromkeys(
+        ("add", "create", "insert", "store", "save", "remember", "append", "put", "upsert", "set",
+         "ingest"),
+        OperationType.WRITE,
+    ),
+    **dict.fromkeys(("update", "edit", "modify", "patch", "replace"), OperationType.CORRECT),
+    **dict.fromkeys(("delete", "remove", "purge", "erase", "clear"), OperationType.FORGET),
+    **dict.fromkeys(("read", "fetch", "load", "open", "view"), OperationType.GET),
+    **dict.fromkeys(("list", "scan"), OperationType.BROWSE),
+    **dict.fromkeys(("reindex", "refresh", "synchronise", "synchronize"), OperationType.SYNC),
+    **dict.fromkeys(
+        ("chat", "completion", "completions", "generate", "inference", "llm", "preamble"),
+        OperationType.CONTEXT,
+    ),
+    **dict.fromkeys(("revert", "rollback", "restore"), OperationType.UNDO),
+    **dict.fromkeys(("config", "settings"), OperationType.CONFIGURE),
+}  # fmt: skip
+"""What words of other systems mean."""
+
+STATUS_WORDS: dict[str, OperationStatus] = {
+    **{status.value: status for status in OperationStatus},
+    **dict.fromkeys(
+        ("success", "succeeded", "successful", "completed", "complete", "done", "true", "1",
+         "finished"),
+        OperationStatus.OK,
+    ),
+    **dict.fromkeys(
+        ("failed", "failure", "fail", "exception", "timeout", "false", "0", "errored"),
+        OperationStatus.ERROR,
+    ),
+    **dict.fromkeys(("forbidden", "unauthorized", "refused"), OperationStatus.DENIED),
+    **dict.fromkeys(("pending", "running", "started", "cancelled"), OperationStatus.UNKNOWN),
+}  # fmt: skip
+
+
+def moment(value: Any, zone: tzinfo) -> tuple[datetime, bool]:
+    """Return the moment in UTC, and whether it named no zone and was read in `zone`."""
+    if isinstance(value, datetime):
+        found = value
+    elif isinstance(value, date):
+        found = datetime(value.year, value.month, value.day)  # noqa: DTZ001 — gets its zone below
+    elif isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+        raise ValueError(f"{shown(value)} is no moment")  # noqa: TRY004 — a reason for a person
+    elif not isinstance(value, str) or _NUMBER.fullmatch(value.strip()):
+        return _since_epoch(value), False
+    else:
+        try:
+            found = datetime.fromisoformat(value.strip())
+        except ValueError as error:
+            raise ValueError(
+                f"{shown(value)} is no moment; write ISO 8601 or a time since 1970"
+            ) from error
+    naive = found.tzinfo is None
+    try:
+        return (found.replace(tzinfo=zone) if naive else found).astimezone(UTC), naive
+    except OverflowError as error:
+        raise ValueError(f"{shown(value)} is out of range") from error
+
+
+def _since_epoch(value: str | float | Decimal) -> datetime:
+    """Seconds, milliseconds, microseconds or nanoseconds: whichever is before the year 5138."""
+    number = decimal(value)
+    for unit in (1, 1_000, 1_000_000, 1_000_000_000):
+        if abs(number) < 10**11 * unit:
+            seconds = number / unit
+            break
+    else:
+        raise ValueError(f"{shown(value)} is out of range")
+    if not 0 <= seconds <= _LAST_SECOND:
+        raise ValueError(f"{shown(value)} is before 1970")
+    return _EPOCH + timedelta(microseconds=round(seconds * 1_000_000))
+
+
+def microseconds(at: datetime) -> int:
+    """Return a moment as microseconds since 1970."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def from_microseconds(count: int) -> datetime:
+    """Return the moment of so many microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=count)
+
+
+def decimal(value: Any) -> Decimal:
+    """Return a finite number, exactly as it was written."""
+    if not isinstance(value, bool) and isinstance(value, str | int | float | Decimal):
+        try:
+            number = Decimal(str(value).strip())
+        except InvalidOperation:
+            number = Decimal("nan")
+        if number.is_finite():
+            return number
+    raise ValueError(f"{shown(value)} is no number")
+
+
+def count(value: Any) -> int:
+    """Return a whole number from 0 on."""
+    number = decimal(value)
+    if number < 0 or number >= 2**63 or number != number.to_integral_value():
+        raise ValueError(f"{shown(value)} is no count")
+    return int(number)
+
+
+def duration(value: Any) -> Decimal:
+    """Return a length of time, in whatever unit."""
+    number = decimal(value)
+    if not 0 <= number < 10**15:
+        raise ValueError(f"{shown(value)} is no length of time")
+    return number
+
+
+def money(value: Any) -> Decimal:
+    """Return US dollars, rounded to a millionth of a millionth."""
+    text = value.strip().removeprefix("$") if isinstance(value, str) else value
+    number = decimal(text)
+    if not 0 <= number <= 9_000_000:
+        raise ValueError(f"{shown(value)} is no cost in US dollars")
+    return number.quantize(Decimal("1e-12"))
+
+
+def flag(value: Any) -> bool:
+    """Return a yes or a no."""
+    word = str(value).strip().lower()
+    if word in {"true", "1", "yes", "t"}:
+        return True
+    if word in {"false", "0", "no", "f", ""}:
+        return False
+    raise ValueError(f"{shown(value)} is neither true nor false")
+
+
+def text(value: Any) -> str:
+    """Return a text; a structure as its JSON."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict | list | tuple):
+        return json.dumps(plain(value), ensure_ascii=False)
+    return str(plain(value))
+
+
+def identifier(value: Any) -> str:
+    """Return an id: 1 to 200 printable characters."""
+    found = text(value).strip()
+    if not 0 < len(found) <= _ID_CHARS or not found.isprintable():
+        raise ValueError(f"{shown(value)} is no id of 1 to {_ID_CHARS} printable characters")
+    return found
+
+
+def structure(value: Any, kind: type[Any]) -> Any:
+    """Return a JSON object or list, given as such or as its text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{shown(value)} is no JSON") from error
+    if not isinstance(value, kind):
+        what = "object" if kind is dict else "list"
+        raise ValueError(f"{shown(value)} is no JSON {what}")  # noqa: TRY004 — as above
+    return value
+
+
+def operation_type(value: Any, words: dict[str, OperationType]) -> OperationType:
+    """Return the type that a word means: the word itself, else the one part of it that is known."""
+    word = text(value).strip()
+    if word in words:
+        return words[word]
+    lower = word.lower()
+    if lower in TYPE_WORDS:
+        return TYPE_WORDS[lower]
+    known = {TYPE_WORDS[part] for part in _WORDS.split(lower) if part in TYPE_WORDS}
+    if len(known) == 1:
+        return known.pop()
+    raise ValueError(f"{shown(value)} is no type of operation; say --map-type {word[:40]}=TYPE")
+
+
+def status(value: Any, words: dict[str, OperationStatus]) -> OperationStatus:
+    """Return the status that a word, a yes or no, or an HTTP status code means."""
+    word = text(value).strip()
+    if word in words:
+        return words[word]
+    found = STATUS_WORDS.get(word.lower())
+    if found is None and re.fullmatch(r"[1-5]\d\d", word):
+        found = _of_http(int(word))
+    if found is None:
+        raise ValueError(f"{shown(value)} is no status; say --map-status {word[:40]}=STATUS")
+    return found
+
+
+def _of_http(code: int) -> OperationStatus:
+    if code < 400:
+        return OperationStatus.OK
+    if code in {401, 403}:
+        return OperationStatus.DENIED
+    return OperationStatus.CONFLICT if code == 409 else OperationStatus.ERROR
+
+
+def plain(value: Any) -> Any:
+    """Return a value that JSON can carry: what it cannot is its text."""
+    if isinstance(value, dict):
+        return {name(key): plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    carried = value is None or isinstance(value, str | bool | int)
+    finite = isinstance(value, float) and math.isfinite(value)
+    return value if carried or finite else str(value)
+
+
+def name(key: object) -> str:
+    """Return the name of a JSON member; lone surrogates, which none can carry, are escaped."""
+    return str(key).encode(errors="backslashreplace").decode()
+
+
+def shown(value: Any) -> str:
+    """Return the beginning of a value, for a reason."""
+    word = str(value)
+    return repr(word if len(word) <= 60 else word[:59] + "…")

@@ -1,0 +1,405 @@
+"""Logs in files become a company's log: once, in order, whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from memtui.config import Paths, Settings, load_settings
+from memtui.contract import Conflict, Denied, Invalid, Unavailable
+from memtui.importing import Import
+from memtui.importing.rows import Row
+from memtui.importing.staging import Staging
+from memtui.importing.translating import Translator
+from memtui.service import Caller, Membership, MemoryService, Role, importing, open_service
+from tests.importing.conftest import Log, json_lines, log_of, map_of, row
+
+THEIRS = Caller(company_id="theirs", principal="user:ana", door="test")
+
+ROWS: list[dict[str, Any]] = [
+    {"id": "7", "ts": "2026-03-01T10:00:02Z", "tool": "search_memory", "agent": "bob", "q": "where",
+     "results": 3, "duration_ms": 12.5, "model": "gpt-4o-mini", "prompt_tokens": 1000,
+     "completion_tokens": 50, "cost": None, "team": "red"},
+    {"id": "8", "ts": "2026-03-01T10:00:01Z", "tool": "add", "agent": "bob", "q": None,
+     "results": 1, "duration_ms": 8, "model": "mystery-9", "prompt_tokens": 10,
+     "completion_tokens": 5, "cost": None, "team": None},
+    {"id": "9", "ts": "2026-03-01T10:00:03Z", "tool": "delete", "agent": None, "q": None,
+     "results": None, "duration_ms": None, "model": None, "prompt_tokens": None,
+     "completion_tokens": None, "cost": 0.25, "team": None},
+]  # fmt: skip
+
+
+def written(folder: Path, form: str) -> Path:
+    path = folder / f"log.{form}"
+    if form == "jsonl":
+        return json_lines(path, ROWS)
+    with (folder / "log.csv").open("w", newline="") as file:
+        writer = csv.DictWriter(file, ROWS[0])
+        writer.writeheader()
+        writer.writerows(ROWS)
+    if form == "parquet":
+        json_lines(folder / "log.ndjson", ROWS)
+        duckdb.execute(f"COPY (FROM '{folder}/log.ndjson') TO '{path}' (FORMAT parquet)")
+    return path
+
+
+@pytest.mark.parametrize("form", ["jsonl", "csv", "parquet"])
+async def test_a_log_becomes_a_company(
+    service: MemoryService, caller: Caller, load: Log, tmp_path: Path, form: str
+) -> None:
+    path = written(tmp_path, form)
+    plan = await load(path, dry_run=True)
+    assert (plan.created, plan.added, plan.known) == (True, 3, 0)
+    assert [one.company_id for one in await service.companies()] == ["local"]
+    report = await load(path)
+    assert report == plan.model_copy(update={"dry_run": False})
+    assert {one.column: one.field for one in report.columns} == {
+        "id": "operation_id", "ts": "started_at", "tool": "operation_type", "agent": "agent_id",
+        "q": "query", "results": "result_count", "duration_ms": "latency_ms", "model": "model",
+        "prompt_tokens": "input_tokens", "completion_tokens": "output_tokens", "cost": "cost_usd",
+        "team": "imported",
+    }  # fmt: skip
+    assert (report.priced_here_count, report.unpriced_count) == (1, 1)
+    assert (report.input_tokens, report.output_tokens) == (1010, 55)
+    assert report.cost_usd == Decimal("0.25018")
+    add, search, delete = await log_of(service)
+    assert [one.seq for one in (add, search, delete)] == [1, 2, 3]
+    assert (search.operation_type, search.status, search.door) == ("query", "ok", "import")
+    assert (search.scope.agent_id, search.principal) == ("bob", "agent:bob")
+    assert (search.request["query"], search.result_count, search.latency_ms) == ("where", 3, 12.5)
+    line = 1 if form != "csv" else 2
+    origin = {"file": path.name, "line": line, "id": "7", "columns": {"team": "red"}}
+    assert search.request["imported"] == origin
+    assert search.usage[0].provider == "openai"
+    assert search.usage[0].details["priced_by"].startswith("genai-prices ")
+    assert add.usage[0].cost_usd is None  # unpriced is not zero
+    assert (delete.principal, delete.usage[0].cost_usd) == ("import", Decimal("0.25"))
+    assert (await service.analysis.verify_chain(THEIRS)).problem is None
+    [theirs] = [one for one in await service.companies() if one.company_id == "theirs"]
+    assert theirs.read_only
+    done = (await log_of(service, "local"))[-1]
+    assert (done.operation_type, done.result_count, done.principal) == (
+        "configure", 3, "user:ana",
+    )  # fmt: skip
+    assert done.request == {
+        "import_into": "theirs", "files": [path.name], "file_count": 1, "format": form,
+        "added": 3, "known": 0,
+    }  # fmt: skip
+
+
+async def test_a_log_that_has_grown_adds_what_is_new(
+    service: MemoryService, load: Log, tmp_path: Path
+) -> None:
+    same = row(query="twice in the same second")
+    path = json_lines(tmp_path / "a.jsonl", [same, same, row(id="x")])
+    assert (await load(path)).added == 3
+    assert ((again := await load(path)).added, again.known) == (0, 3)
+    copy = json_lines(tmp_path / "renamed.jsonl", [same, same, row(id="x"), same, row(id="y")])
+    plan = await load(copy, dry_run=True)
+    grown = await load(copy)
+    assert (plan.added, plan.known) == (grown.added, grown.known) == (2, 3)
+    assert (await load(path, copy)).added == 0
+    found = await log_of(service)
+    assert len(found) == len({one.operation_id for one in found}) == 5
+
+
+async def test_an_id_is_kept_if_it_can_be(
+    service: MemoryService, load: Log, tmp_path: Path
+) -> None:
+    name = "0190c1f2-aaaa-7bbb-8ccc-123456789abc"
+    path = json_lines(tmp_path / "a.jsonl", [row(id=name), row(id="12"), row(id=name)])
+    await load(path)
+    first, second, third = await log_of(service)
+    assert first.operation_id == name
+    assert {len(second.operation_id), len(third.operation_id)} == {32}
+    await load(path, company="others")
+    assert name not in {one.operation_id for one in await log_of(service, "others")}
+    assert (await load(path)).added == (await load(path, company="others")).added == 0
+
+
+async def test_an_id_of_several_operations(
+    service: MemoryService, load: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "_BATCH", 2)
+    times = [f"2026-03-01T10:00:0{second}Z" for second in (1, 1, 2, 3, 4)]
+    path = json_lines(
+        tmp_path / "a.jsonl", [row(id="a-request-of-five", timestamp=t) for t in times]
+    )
+    assert (await load(path, dry_run=True)).added == 5
+    assert (await load(path)).added == 5
+    assert (await load(path)).added == (await load(path, dry_run=True)).added == 0
+    ids = [one.operation_id for one in await log_of(service)]
+    assert ids[0] == "a-request-of-five"
+    assert len(set(ids)) == 5
+
+
+async def test_the_same_row_of_two_files_is_one_operation(load: Log, tmp_path: Path) -> None:
+    first = json_lines(tmp_path / "a.jsonl", [row(n=1), row(n=2), row(n=2)])
+    second = json_lines(tmp_path / "b.jsonl", [row(n=2), row(n=3)])
+    assert (await load(first, second, dry_run=True)).added == 4
+    report = await load(first, second)
+    assert (report.operations, report.added, report.known) == (5, 4, 1)
+
+
+async def test_what_was_sealed_is_not_added_again(
+    service: MemoryService, load: Log, tmp_path: Path
+) -> None:
+    rows = [row(id=f"a-long-enough-id-{n}", query=str(n)) for n in (0, 1, 2)]
+    rows.append(row(id="a-long-enough-id-0", timestamp=1772357401))
+    path = json_lines(tmp_path / "a.jsonl", rows[:2])
+    await load(path)
+    await service.analysis.seal(
+        Caller(company_id="theirs", principal="user:ana", door="test"), everything=True
+    )
+    before = (await service.operations(THEIRS, limit=10)).total
+    json_lines(path, rows)
+    report = await load(path)
+    assert (report.added, report.known) == (2, 2)
+    found = await log_of(service)
+    assert len(found) == len({one.operation_id for one in found}) == before + 2
+    assert (await service.analysis.verify_chain(THEIRS)).problem is None
+
+
+async def test_nothing_is_imported_if_a_row_is_bad(
+    service: MemoryService, load: Log, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.jsonl"
+    lines = [
+        json.dumps(row()), "", "no json", "[1]", json.dumps({"action": "search"}),
+        json.dumps(row(action="frob")), json.dumps(row(prompt_tokens=-1)), '{"x": NaN}',
+        json.dumps(row(agent="a\nb")), json.dumps(row(duration_ms="long")), json.dumps(row(n=2)),
+        json.dumps(row(usage=[{"provider": "x", "tokens": 1}])), '{"x": "\ud83d"}',
+        json.dumps(row(handles=[{"rank": 1, "provider_key": "a", "provider_record_id": "b"}] * 2)),
+    ]  # fmt: skip
+    path.write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
+    work = Import([path], "theirs", map_of())
+    caller = Caller(company_id="local", principal="user:ana", door="test")
+    with pytest.raises(Invalid, match=r"11 rows do not fit, the first is a\.jsonl line 3: it is"):
+        await work.run(service, caller)
+    work.close()
+    assert [one.company_id for one in await service.companies()] == ["local"]
+    reasons = {bad.line: bad.reason for bad in work.bad}
+    assert list(reasons) == [3, 4, 5, 6, 7, 8, 9, 10, 12, 13]
+    assert reasons[5].startswith("no column tells started_at")
+    assert "--map-type frob=TYPE" in reasons[6]
+    assert reasons[7] == "input_tokens: '-1' is no count"
+    assert reasons[12] == "tokens: Extra inputs are not permitted"
+    report = await load(path, skip_bad=True)
+    assert (report.added, report.bad_count, len(report.bad)) == (2, 11, 10)
+    plan = await load(path, dry_run=True)
+    assert (plan.known, plan.bad_count) == (2, 11)
+
+
+async def test_a_map_says_what_columns_and_words_are(
+    service: MemoryService, load: Log, tmp_path: Path
+) -> None:
+    table = tmp_path / "map.toml"
+    table.write_text(
+        'timezone = "Europe/Berlin"\n[columns]\nWann = "started_at"\nsecret = "-"\n'
+        '[operation_type]\nsuche = "query"\n[status]\ngut = "ok"\n[set]\nproject_id = "p"\n'
+    )
+    path = tmp_path / "a.csv"
+    path.write_text(
+        "\ufeffWann;Was;state;secret;took;model\n"
+        "2026-07-01 12:00;suche;gut;hidden;2;\n1772357400;lösche;schlecht;;;gpt-4o\n"
+    )
+    columns = map_of(
+        str(table), "Was=operation_type", "took=latency_s", "model=imported",
+        types={"lösche": "forget"}, statuses={"schlecht": "error"}, constants={"agent_id": "a"},
+    )  # fmt: skip
+    report = await load(path, columns=columns)
+    assert (report.naive_count, report.timezone, report.unmeasured_count) == (1, "Europe/Berlin", 1)
+    assert report.types == {"suche": "query", "lösche": "forget"}
+    forget, query = await log_of(service)
+    assert (query.started_at.hour, query.latency_ms, query.status) == (10, 2000, "ok")
+    assert (forget.status, forget.scope.agent_id, forget.scope.project_id) == ("error", "a", "p")
+    assert "hidden" not in str(query)
+    assert forget.usage == ()
+    assert forget.request["imported"]["columns"] == {"model": "gpt-4o"}
+
+
+async def test_the_likelier_column_wins_and_the_other_is_kept(
+    service: MemoryService, load: Log, tmp_path: Path
+) -> None:
+    path = json_lines(
+        tmp_path / "a.jsonl",
+        [{"created_at": "2020-01-01", **row()}, {"created_at": "2021-01-01", "op": "add"}],
+    )
+    await load(path)
+    second, first = await log_of(service)
+    assert (second.started_at.year, first.started_at.year) == (2021, 2026)
+    assert first.request["imported"]["columns"] == {"created_at": "2020-01-01"}
+
+
+@pytest.mark.parametrize(
+    ("words", "how", "message"),
+    [
+        (["nonsense"], {}, "--map takes"),
+        (["a=nonsense"], {}, "There is no field nonsense"),
+        (["missing=agent_id"], {}, "No row has a column missing; the columns are timestamp"),
+        (["/nowhere/x.toml"], {}, "cannot be read"),
+        ([], {"types": {"a": "b"}}, "each operation type is one of"),
+        ([], {"statuses": {"a": "b"}}, "each status is one of"),
+        ([], {"constants": {"a": "b"}}, "There is no field a"),
+        ([], {"timezone": "Mars/Base"}, "no time zone Mars/Base"),
+        ([], {"timezone": "../x"}, "no time zone"),
+    ],
+)
+async def test_a_map_that_makes_no_sense(
+    load: Log, tmp_path: Path, words: list[str], how: dict[str, dict[str, str]], message: str
+) -> None:
+    path = json_lines(tmp_path / "a.jsonl", [row()])
+    with pytest.raises(Invalid, match=message):
+        await load(path, columns=map_of(*words, **how))  # type: ignore[arg-type]  # as given
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.txt", b"x", "give --format"),
+        ("a.json", b'[{"a": 1}]', "one document a line"),
+        ("a.parquet", b"PAR0", "is no Parquet file"),
+        ("a.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
+        ("a.csv", b"a,a\n1,2\n", "each once"),
+        ("a.csv", b"a,\n1,2\n", "each once"),
+    ],
+)
+async def test_a_file_of_another_kind(
+    load: Log, tmp_path: Path, name: str, content: bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(Invalid, match=message):
+        await load(tmp_path / name)
+
+
+async def test_a_broken_csv_row_is_told_by_its_line(load: Log, tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(
+        b'timestamp,action,text\n1772357400,add,"two\nlines"\n1772357400,add\n'
+        b"1772357400,add,\xff\n\n1772357400,add,ok\n"
+    )
+    report = await load(path, skip_bad=True)
+    assert report.added == 2
+    assert [(bad.line, bad.reason) for bad in report.bad] == [
+        (4, "it has 2 cells and the first line 3"),
+        (5, "it is not UTF-8 text"),
+    ]
+
+
+async def test_secrets_of_another_system_do_not_get_in(
+    service: MemoryService, load: Log, tmp_path: Path
+) -> None:
+    key = "sk-proj-abcdefghijklmnop1234567890"
+    secret = row(
+        query=f"the key {key}", error=f"refused {key}", note={"deep": key},
+        link=f"https://me:{key}@x.test/", status=500, user=key, agent=key,
+    )  # fmt: skip
+    usage = [{"provider": "x", "details": {"key": key}}]
+    await load(json_lines(tmp_path / "a.jsonl", [secret, row(usage=usage, id=2)]))
+    found = await log_of(service)
+    text = "".join(one.model_dump_json() for one in found)
+    assert key not in text
+    assert text.count("[REDACTED:") >= 7
+    assert found[0].status == "error"
+
+
+async def test_hostile_text_is_kept_exactly(
+    service: MemoryService, load: Log, tmp_path: Path
+) -> None:
+    hostile = "é\x00\ud800'; DROP TABLE x; --\x1b[2J\u202e"
+    await load(json_lines(tmp_path / "a.jsonl", [row(query=hostile, other={hostile: hostile})]))
+    [found] = await log_of(service)
+    assert found.request["query"] == hostile
+    [(column, text)] = found.request["imported"]["columns"].items()
+    assert (column, text) == (f"other.{hostile}".replace("\ud800", "\\ud800"), hostile)
+    assert (await service.analysis.verify_chain(THEIRS)).problem is None
+
+
+async def test_only_an_imported_log_is_imported_into(
+    service: MemoryService, caller: Caller, load: Log, tmp_path: Path
+) -> None:
+    path = json_lines(tmp_path / "a.jsonl", [row()])
+    with pytest.raises(Invalid, match="a company of its own"):
+        await load(path, company="local")
+    with pytest.raises(Invalid, match="is no company id"):
+        await load(path, company="No Slug")
+    empty = caller.model_copy(update={"company_id": "empty"})
+    await service.add_company(empty, "Empty")
+    assert not (report := await load(path, company="empty")).created
+    assert report.added == 1
+    json_lines(path, [row(), row(id=2)])
+    assert (await load(path, company="empty")).added == 1
+    lived_in = caller.model_copy(update={"company_id": "lived-in"})
+    await service.add_company(lived_in, "Lived in")
+    await service.add_binding(lived_in, "default", "vault", {})
+    for how in ({}, {"dry_run": True}):
+        with pytest.raises(Conflict, match="of its own; import into another"):
+            await load(path, company="lived-in", **how)
+    denied = (await log_of(service, "local"))[-1]
+    assert (denied.status, denied.request["import_into"]) == ("conflict", "lived-in")
+
+
+async def test_who_may_not_configure_a_company_may_not_import_into_it(
+    service: MemoryService, caller: Caller, load: Log, tmp_path: Path
+) -> None:
+    path = json_lines(tmp_path / "a.jsonl", [row()])
+    await load(path)
+    theirs = caller.model_copy(update={"company_id": "theirs"})
+    await service.set_member(theirs, Membership(principal="user:eve", role=Role.OWNER))
+    with pytest.raises(Denied):
+        await load(path)
+
+
+async def test_read_only_imports_nothing(
+    paths: Paths, settings: Settings, caller: Caller, tmp_path: Path
+) -> None:
+    path = json_lines(tmp_path / "a.jsonl", [row()])
+    await (await open_service(paths, settings)).close()
+    service = await open_service(paths, load_settings(paths, principal="u", read_only=True))
+    work = Import([path], "theirs", map_of())
+    with pytest.raises(Denied, match="read-only"):
+        await work.run(service, caller)
+    work.close()
+    work = Import([path], "theirs", map_of())
+    assert (await work.run(service, caller, dry_run=True)).added == 1
+    work.close()
+    assert [one.company_id for one in await service.companies()] == ["local"]
+    await service.close()
+
+
+async def test_an_import_that_is_stopped_goes_on(
+    service: MemoryService, load: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(importing, "_BATCH", 20)
+    path = json_lines(tmp_path / "a.jsonl", [row(id=n) for n in range(25)])
+
+    def stop(what: str, count: int) -> None:
+        if what == "gone through":
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        await load(path, report=stop)
+    assert (await service.operations(THEIRS, limit=1)).total == 20
+    stopped = (await log_of(service, "local"))[-1]
+    assert (stopped.status, stopped.result_count) == ("error", 20)
+    assert ((rest := await load(path)).added, rest.known) == (5, 20)
+
+
+def test_what_was_put_aside_may_be_closed_while_it_is_read() -> None:
+    staging = Staging(once=False)
+    translator = Translator("theirs", map_of())
+    entry = translator.entry("a.jsonl", Row(1, row()))
+    staging.add(0, entry)
+    reading = staging.in_order()
+    staging.close()
+    staging.close()
+    with pytest.raises(Unavailable, match="stopped"):
+        next(reading)
+    with pytest.raises(Unavailable, match="stopped"):
+        staging.add(0, entry)

@@ -1,0 +1,151 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from memtui.importing import values
+from memtui.importing.fields import guess
+from memtui.importing.pricing import Call, _computed, _prices, price
+
+BERLIN = ZoneInfo("Europe/Berlin")
+AT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("given", "naive"),
+    [
+        ("2026-03-01T09:30:00Z", False),
+        ("2026-03-01T10:30:00+01:00", False),
+        (" 2026-03-01 10:30 ", True),
+        (1772357400, False),
+        ("1772357400", False),
+        ("1772357400.0", False),
+        (1772357400_000, False),
+        ("1772357400000000", False),
+        (1772357400_000_000_000, False),
+        (AT, False),
+        (datetime(2026, 3, 1, 10, 30), True),  # noqa: DTZ001 — as Parquet's TIMESTAMP comes
+    ],
+)
+def test_a_moment_in_any_of_its_forms(given: Any, naive: bool) -> None:
+    assert values.moment(given, BERLIN) == (AT, naive)
+
+
+@pytest.mark.parametrize(
+    "given", ["yesterday", "", "-5", True, [], "1e400", "99999999999999999999999", "0001-01-01"]
+)
+def test_no_moment(given: Any) -> None:
+    with pytest.raises(ValueError, match=r"is no moment|before 1970|out of range|no number"):
+        values.moment(given, ZoneInfo("Asia/Tokyo"))
+
+
+@given(st.integers(0, 7 * 10**16))
+def test_microseconds_there_and_back(count: int) -> None:
+    at = values.from_microseconds(count)
+    assert values.microseconds(at) == count
+    if 10**14 <= count < 10**17:  # from 1973 on, when it can be nothing but microseconds
+        assert values.moment(str(count), UTC) == (at, False)
+    milliseconds = count // 1000
+    if 10**11 <= milliseconds < 10**14:
+        assert at - values.moment(milliseconds, UTC)[0] < timedelta(milliseconds=1)
+
+
+@pytest.mark.parametrize(
+    ("word", "kind"),
+    [
+        ("search", "query"),
+        ("memory.search", "query"),
+        ("searchMemory", None),
+        ("mem0_add", "write"),
+        ("UPDATE", "correct"),
+        ("delete", "forget"),
+        ("get_all", "get"),
+        ("add_or_delete", None),
+        ("frobnicate", None),
+        ("context", "context"),
+    ],
+)
+def test_a_word_for_a_type(word: str, kind: str | None) -> None:
+    if kind is None:
+        with pytest.raises(ValueError, match="--map-type"):
+            values.operation_type(word, {})
+    else:
+        assert values.operation_type(word, {}) == kind
+
+
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [
+        ("success", "ok"), (True, "ok"), ("200", "ok"), (302, "ok"), ("False", "error"),
+        (500, "error"), (404, "error"), (403, "denied"), (409, "conflict"), ("Timeout", "error"),
+        ("unknown", "unknown"),
+    ],
+)  # fmt: skip
+def test_a_word_for_an_outcome(word: Any, status: str) -> None:
+    assert values.status(word, {}) == status
+
+
+@pytest.mark.parametrize("word", ["fine", "999", "12"])
+def test_no_outcome(word: str) -> None:
+    with pytest.raises(ValueError, match="--map-status"):
+        values.status(word, {})
+
+
+@pytest.mark.parametrize("bad", ["-1", "1.5", "nan", "", "1e30", None, True])
+def test_no_count(bad: Any) -> None:
+    with pytest.raises(ValueError, match=r"no count|no number"):
+        values.count(bad)
+
+
+def test_money_is_exact() -> None:
+    assert values.money("$0.1") == Decimal("0.1")
+    assert values.money(0.1) == Decimal("0.1")
+    assert values.money("0.00000000000049") == 0
+    with pytest.raises(ValueError, match="no cost"):
+        values.money("-1")
+
+
+@pytest.mark.parametrize(
+    ("column", "name"),
+    [
+        ("timestamp", "started_at"), ("createdAt", "started_at"), ("ts", "started_at"),
+        ("tool", "operation_type"), ("Action", "operation_type"), ("durationMs", "latency_ms"),
+        ("duration_s", "latency_s"), ("usage.prompt_tokens", "input_tokens"),
+        ("completion_tokens", "output_tokens"), ("sessionId", "run_id"), ("costUSD", "cost_usd"),
+        ("scope.agent_id", "agent_id"), ("Total Cost", "cost_usd"), ("duration", None),
+        ("error.message", "error_message"), ("model", "model"),
+    ],
+)  # fmt: skip
+def test_a_column_tells_its_field(column: str, name: str | None) -> None:
+    found = guess(column)
+    assert (found and found[0]) == name
+
+
+MODELS = ["claude-sonnet-4-5", "gpt-4o-mini", "gemini-2.5-pro", "claude-opus-4-5", "deepseek-chat"]
+TOKENS = st.integers(0, 300_000)
+
+
+@given(st.sampled_from(MODELS), TOKENS, TOKENS, TOKENS, TOKENS, TOKENS)
+def test_a_price_is_the_tables_own(
+    model: str, plain: int, read: int, written: int, hour: int, output: int
+) -> None:
+    hour = min(hour, written)
+    total = plain + read + written
+    call = Call(model, None, AT, total, output, read, written, hour)
+    held = _prices(model, None, AT)
+    found = price(call)
+    assert held is not None
+    assert found == (held[0], _computed(held[1], call).quantize(Decimal("1e-12")))
+
+
+def test_an_unknown_model_has_no_price() -> None:
+    assert price(Call("mystery-9", "nobody", AT, 10, 10)) is None
+    embedding = Call("text-embedding-3-small", "openai", AT, 1_000_000)
+    assert price(embedding) == ("openai", Decimal("0.02"))
+    assert price(Call("text-embedding-3-small", "openai", AT, 10, 10)) is None  # has no output
