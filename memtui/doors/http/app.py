@@ -80,7 +80,18 @@ def _describe(app: FastAPI, api: Api) -> Json:
         _, known = models_json_schema(
             [(model, "validation") for model in api.bodies], ref_template=_REF
         )
+        if 422 not in api.style.statuses.values():
+            _drop_automatic_422(document)
         components = document.setdefault("components", {})
         components["schemas"] = {**components.get("schemas", {}), **known.get("$defs", {})}
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _drop_automatic_422(document: Json) -> None:
+    """Take out the refusal that FastAPI adds to every endpoint with a parameter."""
+    for item in document.get("paths", {}).values():
+        for operation in item.values():
+            operation["responses"].pop("422", None)
+    for model in ("HTTPValidationError", "ValidationError"):
+        document.get("components", {}).get("schemas", {}).pop(model, None)

@@ -36,7 +36,8 @@ async def read_json(request: Request, model: type[ModelT], *, max_bytes: int) ->
                 HTTPStatus.BAD_REQUEST, f"The body is no JSON text: {first['ctx']['error']}."
             ) from error
         field = ".".join(str(part) for part in first["loc"]) or "body"
-        raise Invalid(f"The {field} does not fit: {first['msg']}.") from error
+        said = first["msg"].removeprefix("Value error, ")
+        raise Invalid(f"The {field} does not fit: {said}.") from error
 
 
 async def _read(request: Request, max_bytes: int) -> bytes:

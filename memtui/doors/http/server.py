@@ -14,6 +14,8 @@ from starlette.types import ASGIApp
 from memtui.doors.http.listening import Listener
 
 _STOP_SECONDS = 10
+_IDLE_SECONDS = 75
+"""A client's pool drops an idle connection sooner, so it does not meet one that is just closed."""
 
 
 class Server(uvicorn.Server):
@@ -47,6 +49,7 @@ def make_server(app: ASGIApp) -> Server:
         access_log=False,
         proxy_headers=False,
         server_header=False,
+        timeout_keep_alive=_IDLE_SECONDS,
         timeout_graceful_shutdown=_STOP_SECONDS,
     )
     return Server(config)

@@ -1,0 +1,203 @@
+"""What a search of the memory plugin finds: queries and lists of the service, put together."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from memtui.contract import BrowseRequest, Invalid, QueryRequest, Record, Scope, Snippet
+from memtui.doors.http.plugin_shelf import Named, Shelf, is_past
+from memtui.doors.http.plugin_wire import DEFAULT_ROWS, Found, Kind, Memory, Search
+from memtui.service import own_filter, owned
+
+_PAGE = 1_000
+_WIDEN = 5
+"""How many times more is asked for where too little of an answer may be shown."""
+_MANY = 16
+"""More namespaces than that are looked for in all that the company has, in one call."""
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A scope to look in, and the namespaces of it that were asked for."""
+
+    scope: Scope
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which memories, and how many at most."""
+
+    kinds: frozenset[Kind]
+    limit: int
+
+
+async def search(shelf: Shelf, asked: Search) -> Found:
+    """Answer a search; what is expired, or in an expired namespace, is never in it."""
+    names = await _living(shelf, asked.namespaces)
+    wanted = Wanted(frozenset(asked.kinds or ()), asked.limit or DEFAULT_ROWS)
+    if asked.ids is not None:
+        return _found(await _by_ids(shelf, names, asked.ids))
+    parts = _parts(shelf, names)
+    if asked.cursor is not None:
+        return await _listed(shelf, parts, wanted, asked.cursor)
+    if (asked.query or "").strip() or asked.embedding:
+        ranked = [one for part in parts for one in await _queried(shelf, part, wanted, asked)]
+        ranked.sort(key=lambda one: (-(_score(one) or 0.0), -_age(one)))
+    else:
+        ranked = [one for part in parts for one in await _newest(shelf, part, wanted)]
+        ranked.sort(key=_pinned_then_newest)
+    return _found(ranked[: wanted.limit])
+
+
+def _parts(shelf: Shelf, names: Sequence[str]) -> list[Part]:
+    if len(names) > _MANY:
+        return [Part(Scope(company_id=shelf.caller.company_id), frozenset(names))]
+    return [Part(shelf.places.scope_of(name), frozenset([name])) for name in names]
+
+
+async def _living(shelf: Shelf, names: Sequence[str]) -> list[str]:
+    """Return the names of the namespaces that are not expired, each once."""
+    once = list(dict.fromkeys(names))
+    known = await shelf.service.plugin.named(shelf.caller, shelf.key, once)
+    return [name for name in once if name not in known or not is_past(known[name].expires_at)]
+
+
+async def _queried(shelf: Shelf, part: Part, wanted: Wanted, asked: Search) -> list[Named]:
+    """Return what a query finds in a part.
+
+    A scope sees more than its own, and of that not every kind: where too little is left of a full
+    answer, more is asked for.
+    """
+    request = QueryRequest(
+        scope=part.scope,
+        query=asked.query or "",
+        binding_key=shelf.key,
+        top_k=wanted.limit,
+        embedding=tuple(asked.embedding) if asked.embedding else None,
+    )
+    while True:
+        answer = await shelf.service.query(shelf.caller, request)
+        fit = await _fit(shelf, part, wanted, answer.snippets)
+        if len(fit) >= wanted.limit or not answer.capped or request.top_k >= _PAGE:
+            return fit
+        request = request.model_copy(update={"top_k": min(_PAGE, request.top_k * _WIDEN)})
+
+
+async def _newest(shelf: Shelf, part: Part, wanted: Wanted) -> list[Named]:
+    """Return the pinned memories of a part and its newest ones.
+
+    A pin may be on the oldest of them, so a provider that keeps pins is read to its end.
+    """
+    pins = (await shelf.binding()).capabilities.pin
+    request = _list_request(shelf, part, "-created_at", _PAGE)
+    best: list[Named] = []
+    while True:
+        page = await shelf.service.browse(shelf.caller, request)
+        best += await _fit(shelf, part, wanted, page.records)
+        best.sort(key=_pinned_then_newest)
+        del best[wanted.limit :]
+        if page.next_cursor is None or (len(best) == wanted.limit and not pins):
+            return best
+        request = request.model_copy(update={"cursor": page.next_cursor})
+
+
+async def _listed(shelf: Shelf, parts: Sequence[Part], wanted: Wanted, cursor: str) -> Found:
+    """Return a page of everything, a part after the other, each from its oldest memory."""
+    mark = _digest(parts, wanted)
+    place, within = _read_cursor(cursor, mark) if cursor else (0, None)
+    found: list[Named] = []
+    while place < len(parts) and len(found) < wanted.limit:
+        request = _list_request(shelf, parts[place], "created_at", wanted.limit - len(found))
+        page = await shelf.service.browse(
+            shelf.caller, request.model_copy(update={"cursor": within})
+        )
+        found += await _fit(shelf, parts[place], wanted, page.records)
+        within = page.next_cursor
+        place += within is None
+    more = _write_cursor(mark, place, within) if place < len(parts) else None
+    return _found(found, more)
+
+
+async def _by_ids(shelf: Shelf, names: Sequence[str], ids: Sequence[str]) -> list[Named]:
+    held = [await shelf.held(memory_id) for memory_id in dict.fromkeys(ids)]
+    return await shelf.name([one[1] for one in held if one is not None], names)
+
+
+def _list_request(shelf: Shelf, part: Part, sort: str, limit: int) -> BrowseRequest:
+    return BrowseRequest(
+        scope=part.scope,
+        binding_key=shelf.key,
+        filter=own_filter(part.scope, kind=None),
+        sort=sort,
+        limit=limit,
+    )
+
+
+async def _fit(shelf: Shelf, part: Part, wanted: Wanted, records: Sequence[Record]) -> list[Named]:
+    """Return those of the records that are memories of a part and of the wanted kinds."""
+    living = [one for one in owned(records, part.scope) if not is_past(one.expires_at)]
+    named = await shelf.name(living, part.names)
+    return [one for one in named if not wanted.kinds or one.mark.kind in wanted.kinds]
+
+
+def _found(named: Sequence[Named], next_cursor: str | None = None) -> Found:
+    return Found(memories=[_memory(one) for one in named], next_cursor=next_cursor)
+
+
+def _memory(one: Named) -> Memory:
+    record, mark = one.record, one.mark
+    return Memory(
+        id=mark.id,
+        namespace=mark.namespace,
+        content=mark.text_of(record),
+        kind=mark.kind,
+        source=mark.source,
+        expires_at=record.expires_at,
+        propagation=mark.propagated,
+        pin=record.pinned,
+        created_at=record.created_at or record.updated_at or _LONG_AGO,
+        score=_score(one),
+    )
+
+
+def _score(one: Named) -> float | None:
+    score = one.record.score if isinstance(one.record, Snippet) else None
+    return score if score is not None and math.isfinite(score) else None
+
+
+def _age(one: Named) -> float:
+    return (one.record.created_at or one.record.updated_at or _LONG_AGO).timestamp()
+
+
+def _pinned_then_newest(one: Named) -> tuple[bool, float]:
+    return not one.record.pinned, -_age(one)
+
+
+def _digest(parts: Sequence[Part], wanted: Wanted) -> str:
+    asked = [[sorted(part.names) for part in parts], sorted(wanted.kinds)]
+    return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
+
+
+def _write_cursor(mark: str, place: int, within: str | None) -> str:
+    return base64.urlsafe_b64encode(json.dumps([mark, place, within]).encode()).decode()
+
+
+def _read_cursor(cursor: str, expected: str) -> tuple[int, str | None]:
+    """Take a cursor apart. Raises `Invalid` for one of another search."""
+    try:
+        mark, place, within = json.loads(base64.urlsafe_b64decode(cursor.encode()))
+    except (ValueError, TypeError, binascii.Error):
+        mark = place = within = None
+    is_place = isinstance(place, int) and place >= 0
+    if mark != expected or not is_place or not (within is None or isinstance(within, str)):
+        raise Invalid("The cursor is not of this search; begin with an empty one.")
+    return place, within
