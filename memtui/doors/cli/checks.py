@@ -10,6 +10,7 @@ import stat
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -181,6 +182,8 @@ async def _companies(service: MemoryService, settings: Settings) -> AsyncIterato
             if view.enabled:
                 yield _binding(company.company_id, await service.health(caller, view.key))
         yield await _unknown_outcomes(service, caller)
+        async for check in _limits(service, caller, settings):
+            yield check
 
 
 def _binding(company_id: str, found: BindingHealth) -> Check:
@@ -219,6 +222,26 @@ async def _unknown_outcomes(service: MemoryService, caller: Caller) -> Check:
             "memtui ops list --status unknown shows them, memtui ops check asks what happened.",
         )
     return Check(name, "ok", "every operation has a known outcome")
+
+
+async def _limits(
+    service: MemoryService, caller: Caller, settings: Settings
+) -> AsyncIterator[Check]:
+    """Yield the spending limits that are passed."""
+    from memtui.contract import MemtuiError
+    from memtui.doors.cli.session import zone_of
+    from memtui.widgets.spending import sentence
+
+    zone, name = zone_of(settings), f"limits {caller.company_id}"
+    try:
+        found = await service.check_spending(caller, zone=zone)
+    except MemtuiError as error:
+        yield Check(name, "broken", str(error))
+        return
+    for one in found:
+        if one.state == "passed":
+            advice = "memtui budget check shows them all."
+            yield Check(name, "warning", sentence(one, datetime.now(UTC), zone), advice)
 
 
 async def _discovery() -> Check:

@@ -79,6 +79,19 @@ def build_app() -> typer.Typer:
     add(log, "list", "ops:list_operations", "List operations, newest first.")
     add(log, "show", "ops:show", "Show one operation: what was asked, returned and changed.")
     add(log, "check", "ops:check", "Ask whether an operation of unknown outcome happened.")
+    add(
+        log,
+        "import",
+        "ops_import:import_operations",
+        "Import another system's operation log as a company of its own.",
+    )
+    add(
+        log,
+        "export",
+        "ops_export:export_operations",
+        "Write operations, sealed ones too, to a file, in the order of their numbers.",
+    )
+    _add_analysis(app)
     owners = group(app, "companies", "Whose memory this is.")
     add(owners, "list", "companies:list_companies", "List the companies of this home.")
     add(owners, "add", "companies:add_company", "Add a company.")
@@ -105,12 +118,7 @@ def build_app() -> typer.Typer:
         "Make a bearer token and print it, this once.",
     )
     add(keys, "remove", "tokens:remove_token", "Revoke a bearer token.")
-    add(
-        app,
-        "stats",
-        "stats:stats",
-        "Show how facts are used, and by whom.",
-    )
+    _add_limits(group(app, "budget", "Spending limits, and what was spent of them."))
     add(
         app,
         "migrate",
@@ -118,8 +126,14 @@ def build_app() -> typer.Typer:
         "Move a binding's records into another, or prove that nothing was lost.",
     )
     add(app, "cutover", "migrate:cutover", "Let DST serve what SRC serves, or give it back.")
+    add(
+        app,
+        "conformance",
+        "conformance:conformance",
+        "Check a running memory plugin against the contract v1, rule by rule.",
+    )
     add(app, "doctor", "doctor:doctor", "Check that everything works, and say what to do.")
-    add(app, "serve", "serve:serve", "Answer other programs over HTTP, with a token each.")
+    add(app, "serve", "serve:serve", "Answer other programs over HTTP.")
     add(app, "demo", "demo:demo", "Make a sample company, the same every time, and open it.")
     return app
 
@@ -167,6 +181,54 @@ def _add_facts(facts: typer.Typer) -> None:
         "prune:prune_facts",
         "Show which facts could go, and why; --apply lets them go.",
     )
+    add(facts, "stats", "facts_stats:facts_stats", "Show how facts are used, and by whom.")
+
+
+def _add_analysis(app: typer.Typer) -> None:
+    add(app, "stats", "stats:stats", "Show what the operations did, took and cost.")
+    add(app, "sql", "sql:sql", "Ask anything about the operation log in SQL, in DuckDB's dialect.")
+    sealed = group(app, "archive", "The old part of the operation log, in sealed files.")
+    add(
+        sealed, "seal", "archive:seal", "Move old operations out of the database into sealed files."
+    )
+    add(
+        sealed,
+        "verify",
+        "archive:verify",
+        "Check that the sealed files are as they were sealed. Exit 1 on a problem.",
+    )
+    add(
+        sealed,
+        "fetch",
+        "archive:fetch",
+        "Bring what other machines sealed out of the object store.",
+    )
+    add(sealed, "ls", "archive:list_segments", "List what is sealed, oldest first.")
+    proof = group(app, "audit", "The proof that nobody altered the operation log.")
+    add(
+        proof,
+        "verify",
+        "audit:verify",
+        "Prove that no operation was altered, removed or put in between.",
+    )
+    add(
+        proof,
+        "export",
+        "audit:export",
+        "Write every operation with its digest to a file that anybody can verify.",
+    )
+
+
+def _add_limits(limits: typer.Typer) -> None:
+    add(limits, "list", "budget:list_limits", "List the company's spending limits.")
+    add(limits, "set", "budget:set_limit", "Set a spending limit.")
+    add(limits, "remove", "budget:remove_limit", "Remove the spending limits of a target.")
+    add(
+        limits,
+        "check",
+        "budget:check_limits",
+        "Check what was spent against the spending limits.",
+    )
 
 
 def _add_bindings(served: typer.Typer) -> None:
@@ -187,6 +249,14 @@ def _add_bindings(served: typer.Typer) -> None:
     add(served, "providers", "providers:providers", "List the providers that are installed.")
     add(served, "sync", "providers:sync", "Read a provider's outside source again.")
     add(served, "namespaces", "providers:namespaces", "List the partitions of a provider.")
+    part = group(served, "namespace", "A partition of a provider.")
+    add(part, "put", "namespaces:put_namespace", "Make a namespace, or set its expiry.")
+    add(
+        part,
+        "delete",
+        "namespaces:delete_namespace",
+        "Remove a namespace with all that is in it.",
+    )
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -10,13 +10,8 @@ import typer
 from memtui.doors.cli.options import (
     FilterLine,
     Limit,
-    OperationTypeName,
+    OperationOptions,
     ScopeOptions,
-    Since,
-    SourceKindName,
-    StatusName,
-    Until,
-    filter_of,
 )
 from memtui.doors.cli.output import Dim, Line, jsonable
 from memtui.doors.cli.records import change_lines
@@ -52,18 +47,9 @@ _COLUMNS = (
 async def list_operations(
     session: Session,
     scope: ScopeOptions,
+    which: OperationOptions,
     line: FilterLine = None,
     *,
-    operation_type: Annotated[
-        OperationTypeName | None, typer.Option("--type", help="Only this type.")
-    ] = None,
-    status: Annotated[StatusName | None, typer.Option(help="Only this outcome.")] = None,
-    source_kind: Annotated[SourceKindName | None, typer.Option(help="Only this source.")] = None,
-    since: Since = None,
-    until: Until = None,
-    door: Annotated[str | None, typer.Option(help="Only through this door: cli, tui …")] = None,
-    principal: Annotated[str | None, typer.Option(help="Only by this principal.")] = None,
-    text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None,
     limit: Limit = 100,
     before: Annotated[
         int | None, typer.Option(min=1, help="Only before this number; for the next page.")
@@ -77,24 +63,7 @@ async def list_operations(
 
     The scope options narrow the list. With --follow it goes on until ctrl+c.
     """
-    chosen = filter_of(
-        session,
-        line,
-        project_id=scope.project,
-        agent_id=scope.agent,
-        subject_id=scope.subject,
-        issue_id=scope.issue,
-        run_id=scope.run,
-        binding_key=scope.binding,
-        operation_type=operation_type,
-        status=status,
-        source_kind=source_kind,
-        since=since,
-        until=until,
-        door=door,
-        principal=principal,
-        text=text,
-    )
+    chosen = which.filter(session, line, scope)
     page = await session.service.operations(session.caller, chosen, limit=limit, before=before)
     if follow:
         await _follow(session, chosen, page.operations)

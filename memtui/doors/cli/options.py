@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -114,6 +114,36 @@ class ScopeOptions:
             issue_id=self.issue,
             run_id=self.run,
             subject_id=self.subject,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OperationOptions:
+    """Which operations, besides whose."""
+
+    operation_type: Annotated[
+        OperationTypeName | None, typer.Option("--type", help="Only this type.")
+    ] = None
+    status: Annotated[StatusName | None, typer.Option(help="Only this outcome.")] = None
+    source_kind: Annotated[SourceKindName | None, typer.Option(help="Only this source.")] = None
+    since: Since = None
+    until: Until = None
+    door: Annotated[str | None, typer.Option(help="Only through this door: cli, tui …")] = None
+    principal: Annotated[str | None, typer.Option(help="Only by this principal.")] = None
+    text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None
+
+    def filter(self, session: Session, line: list[str] | None, scope: ScopeOptions) -> Filter:
+        """Return the filter of a line, of these options and of the scope's."""
+        return filter_of(
+            session,
+            line,
+            project_id=scope.project,
+            agent_id=scope.agent,
+            subject_id=scope.subject,
+            issue_id=scope.issue,
+            run_id=scope.run,
+            binding_key=scope.binding,
+            **asdict(self),
         )
 
 

@@ -68,11 +68,24 @@ async def sync(session: Session, key: BindingKey) -> None:
 
 async def namespaces(session: Session, key: BindingKey) -> None:
     """List the partitions of a provider."""
+    from memtui.widgets.format import exact, held
+
     found = await session.service.namespaces(session.caller, key)
     rows = [
-        [each.kind, each.name, "" if each.records is None else str(each.records)] for each in found
+        [
+            each.kind,
+            each.name,
+            held(each),
+            exact(each.expires_at, session.zone) if each.expires_at else "",
+        ]
+        for each in found
     ]
-    columns = (Column("kind"), Column("name"), Column("records", right=True))
+    columns = (
+        Column("kind"),
+        Column("name"),
+        Column("records", right=True),
+        Column("expires", right=True),
+    )
     session.out.answer({"namespaces": found}, lambda: table(columns, rows))
 
 

@@ -12,6 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from memtui.doors.cli.command import LazyCommand
+from memtui.doors.cli.conformance_page import conformance_page
 from memtui.doors.cli.errors import EXIT_CODES, KIND_CODES
 from memtui.doors.cli.main import PROGRAM, build_app
 
@@ -22,6 +23,30 @@ answer, stderr the rest; `--json` prints one JSON document."""
 _SETTINGS_HEAD = """\
 A flag wins over the environment, that over `config.toml`, that over the default. An unknown key is
 an error. `MEMTUI_HOME` names the one folder that holds everything."""
+
+_SQL_HEAD = """\
+`memtui sql "SELECT …"` answers one statement that reads, in DuckDB's dialect, over these views of
+one company's operation log. Operations that were sealed are in them like all others. A statement
+can read nothing else, no file, no network, no setting, and changes nothing; it is stopped after
+`--timeout` seconds, by ctrl+c, and where it needs too much memory.
+
+- `--json` prints `{"columns", "types", "rows", "truncated"}`. Decimals are text, so that no digit
+  is lost; so are moments and days (ISO 8601), intervals, `NaN` and `Infinity`; bytes are
+  hexadecimal.
+- Days and hours are cut in your time zone (the setting `timezone`, else the system's).
+- `usage` and `handles` belong to the operation with the same `seq`.
+- `request` and `details` are JSON: `request->>'query'` is the text of a query.
+
+```sql
+SELECT agent_id, date_trunc('week', started_at) AS week, count(*) AS queries, sum(cost_usd) AS cost
+FROM operations WHERE operation_type = 'query' GROUP BY ALL ORDER BY week, cost DESC;
+
+SELECT provider_record_id, count(*) AS times, max(score) AS best
+FROM handles WHERE operation_type = 'query' GROUP BY ALL ORDER BY times DESC LIMIT 20;
+
+SELECT model, count(*) - count(cost_usd) AS unpriced, sum(input_tokens) AS tokens
+FROM usage GROUP BY model;
+```"""
 
 _ERRORS_HEAD = """\
 With `--json` an error is one JSON document on stdout, `{"error": {"kind": "…", "message": "…"}}`,
@@ -79,10 +104,47 @@ def exit_codes_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def sql_page() -> str:
+    """Return the page of the views that a statement reads, with every column and its type."""
+    from memtui.analytics.views import VIEWS
+
+    lines = ["# SQL", "", _SQL_HEAD]
+    for view, types in _view_types().items():
+        lines += ["", f"## `{view}`", "", "| column | type | meaning |", "| --- | --- | --- |"]
+        lines += [
+            f"| `{column.name}` | {types[column.name]} | {_cell(column.meaning)} |"
+            for column in VIEWS[view]
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def _view_types() -> dict[str, dict[str, str]]:
+    """Return the type of every column of every view, as DuckDB says it of an empty log."""
+    from tempfile import TemporaryDirectory
+
+    from memtui.analytics.sql import SqlConsole
+    from memtui.analytics.views import VIEWS
+    from memtui.store.database import Database
+
+    with TemporaryDirectory(prefix="memtui-") as name:
+        database = Database.open(Path(name) / "memtui.db")
+        console = SqlConsole(database, Path(name) / "archive", "local")
+        try:
+            return {
+                view: {str(row[0]): str(row[1]) for row in console.run(f"DESCRIBE {view}").rows}
+                for view in VIEWS
+            }
+        finally:
+            console.close()
+            database.close()
+
+
 PAGES: dict[str, Callable[[], str]] = {
     "commands.md": commands_page,
     "settings.md": settings_page,
     "exit-codes.md": exit_codes_page,
+    "sql.md": sql_page,
+    "conformance.md": conformance_page,
 }
 """Each page's file and what makes it."""
 

@@ -13,76 +13,138 @@ import typer
 from memtui.doors.cli.session import Session
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from memtui.doors.http.app import Served
     from memtui.doors.http.listening import Listener
 
-HOST, PORT = "127.0.0.1", 8765
+HOST = "127.0.0.1"
+PORTS = {"facts": 8765, "plugin": 9100}
 
 
 async def serve(
     session: Session,
+    *,
     contract: Annotated[
-        Literal["facts"], typer.Argument(help="What to serve: facts of users and drives.")
+        Literal["facts", "plugin"],
+        typer.Argument(help="What to serve: facts of users and drives, or a memory plugin."),
     ] = "facts",
+    binding: Annotated[
+        str | None,
+        typer.Option(help="The binding that is the plugin; the company's where it is left out."),
+    ] = None,
     host: Annotated[
         str | None, typer.Option(help=f"Listen on this address; {HOST} where it is left out.")
     ] = None,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help=f"Listen on this port; {PORT} where it is left out."),
+        typer.Option(
+            min=0,
+            max=65535,
+            help="Listen on this port; {facts} for facts and {plugin} for a plugin where it is "
+            "left out.".format_map(PORTS),
+        ),
     ] = None,
     uds: Annotated[
         Path | None, typer.Option(help="Listen on a unix socket of this path instead.")
     ] = None,
+    principal: Annotated[
+        str | None,
+        typer.Option(
+            help="Who calls the plugin, for the log and the roles; plugin:anonymous where it is "
+            "left out."
+        ),
+    ] = None,
 ) -> None:
-    """Answer other programs over HTTP, with a token each.
+    """Answer other programs over HTTP.
 
+    They read and write facts with a token each, or a binding as a memory plugin without any.
     Prints the address once it answers, and runs until ctrl+c or SIGTERM.
     """
     _require_extra()
-    await _require_token(session)
-    with _listener(host, port, uds) as listener:
-        _warn(session, host)
+    if contract == "facts":
+        _refuse_plugin_options(binding, principal)
+        await _require_token(session)
+    with _listener(host, port, contract, uds) as listener:
         from memtui.doors.http.app import Served
-        from memtui.doors.http.facts_api import facts_app
         from memtui.doors.http.server import run
 
         served = Served(session.service, session.company.company_id)
-        app = facts_app(served, names=listener.names)
-        socket = str(listener.path) if listener.path else None
-        session.out.answer(
-            {
-                "contract": contract,
-                "company_id": served.company_id,
-                "url": listener.url,
-                "socket": socket,
-            },
-            lambda: [f"Serving {contract} of {served.company_id} at {socket or listener.url}"],
-        )
-        sys.stdout.flush()
+        if contract == "facts":
+            from memtui.doors.http.facts_api import facts_app
+
+            app, key = facts_app(served, names=listener.names), None
+        else:
+            key = binding or await _company_binding(session)
+            app = await _plugin(served, key, listener, principal)
+        _warn(session, contract, host)
+        _tell(session, contract, key, listener)
         await run(app, listener)
 
 
+async def _plugin(served: Served, key: str, listener: Listener, principal: str | None) -> FastAPI:
+    from memtui.doors.http.plugin_api import plugin_app
+    from memtui.doors.http.plugin_shelf import ANONYMOUS
+
+    return await plugin_app(served, key, names=listener.names, principal=principal or ANONYMOUS)
+
+
+async def _company_binding(session: Session) -> str:
+    from memtui.contract import Scope
+
+    scope = Scope(company_id=session.company.company_id)
+    return (await session.service.resolve(session.caller, scope)).binding_key
+
+
+def _tell(session: Session, contract: str, key: str | None, listener: Listener) -> None:
+    company_id = session.company.company_id
+    socket = str(listener.path) if listener.path else None
+    document: dict[str, str | None] = {"contract": contract, "company_id": company_id}
+    if key is not None:
+        document["binding_key"] = key
+    what = f"{key} of {company_id} as a memory plugin" if key else f"{contract} of {company_id}"
+    session.out.answer(
+        {**document, "url": listener.url, "socket": socket},
+        lambda: [f"Serving {what} at {socket or listener.url}"],
+    )
+    sys.stdout.flush()
+
+
 def _listener(
-    host: str | None, port: int | None, uds: Path | None
+    host: str | None, port: int | None, contract: str, uds: Path | None
 ) -> AbstractContextManager[Listener]:
     from memtui.contract import Invalid
     from memtui.doors.http.listening import on_port, on_socket
 
     if uds is None:
-        return on_port(host or HOST, PORT if port is None else port)
+        return on_port(host or HOST, PORTS[contract] if port is None else port)
     if host is not None or port is not None:
         raise Invalid("A server listens on a unix socket or on a port; leave one of them out.")
     return on_socket(uds)
 
 
-def _warn(session: Session, host: str | None) -> None:
+def _warn(session: Session, contract: str, host: str | None) -> None:
     from memtui.doors.http.listening import is_loopback
 
-    if host is not None and not is_loopback(host):
+    if host is None or is_loopback(host):
+        return
+    if contract == "plugin":
+        session.out.say(
+            f"Warning: other machines reach {host}, and a memory plugin asks for no login: whoever "
+            "reaches it reads and changes everything in the binding; keep it on a private network."
+        )
+    else:
         session.out.say(
             f"Warning: other machines reach {host}, and tokens and facts travel unencrypted; "
             "put a proxy with TLS in front."
         )
+
+
+def _refuse_plugin_options(binding: str | None, principal: str | None) -> None:
+    from memtui.contract import Invalid
+
+    if binding is not None or principal is not None:
+        raise Invalid("--binding and --principal go with `memtui serve plugin` only.")
 
 
 def _require_extra() -> None:

@@ -96,6 +96,13 @@ class Session:
         """The zone that days and clock times are read and shown in."""
         return zone_of(self.settings)
 
+    def zone_name(self) -> str:
+        """Return the IANA name of `zone`; UTC, with a note, where the system's has none."""
+        if name := self.settings.zone_name:
+            return name
+        self.out.say("The system's time zone has no name, so days are UTC; set timezone to yours.")
+        return "UTC"
+
     async def resolved(self, scope: Scope, binding_key: str | None) -> Resolution | None:
         """Return the binding that serves `scope`; None where the operation itself is to fail.
 
@@ -126,8 +133,8 @@ def zone_of(settings: Settings) -> tzinfo:
     from datetime import UTC, datetime
     from zoneinfo import ZoneInfo
 
-    if settings.timezone:
-        return ZoneInfo(settings.timezone)
+    if name := settings.zone_name:
+        return ZoneInfo(name)
     return datetime.now(UTC).astimezone().tzinfo or UTC
 
 

@@ -1,114 +1,224 @@
-"""`stats`: how well the facts serve, over a window of time."""
+"""`stats`: what the operations did, took and cost, in all and by group."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from memtui.doors.cli.complete import complete_name
-from memtui.doors.cli.options import Since, Until
-from memtui.doors.cli.output import Dim, Line
-from memtui.doors.cli.session import Session, build
+from memtui.doors.cli.options import FilterLine, OperationOptions, ScopeOptions
+from memtui.doors.cli.output import Line, jsonable
+from memtui.doors.cli.session import Session
 from memtui.doors.cli.tables import Column, facts, table
 
 if TYPE_CHECKING:
-    from memtui.service import FactMetrics
+    from datetime import datetime
 
-_COLUMNS = (
-    Column("day"),
-    Column("added", right=True),
-    Column("deleted", right=True),
-    Column("by ai", right=True),
-    Column("by user", right=True),
-    Column("contexts", right=True),
-    Column("average tokens", right=True),
+    from memtui.analytics.buckets import Bucket
+    from memtui.analytics.figures import Figures, Group, HitSign, Stats
+
+_FIGURES = (
+    Column("operations", right=True),
+    Column("queries", right=True),
+    Column("writes", right=True),
+    Column("failed", right=True),
+    Column("hits", right=True),
+    Column("p50", right=True),
+    Column("p95", right=True),
+    Column("tokens", right=True),
+    Column("cost", right=True),
 )
+_NOTHING = "(none)"
+_OF_TIME = ("begins", "ends", "keys")
 
 
 async def stats(
     session: Session,
+    scope: ScopeOptions,
+    which: OperationOptions,
+    line: FilterLine = None,
     *,
-    since: Since = None,
-    until: Until = None,
-    subject: Annotated[str | None, typer.Option(help="Only this user.")] = None,
-    project: Annotated[
-        str | None, typer.Option(help="Only this project.", autocompletion=complete_name("project"))
+    by: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Group by this: agent, project, binding, provider, model, type, source_kind, "
+            "status, door, principal or company. Several: again, or with commas."
+        ),
     ] = None,
-    agent: Annotated[
-        str | None, typer.Option(help="Only this agent.", autocompletion=complete_name("agent"))
+    bucket: Annotated[
+        Literal["hour", "day", "week", "month"] | None,
+        typer.Option(help="Group by time too, cut in your time zone."),
+    ] = None,
+    hit_sign: Annotated[
+        Literal["used", "score"] | None,
+        typer.Option(
+            help="What makes a query a hit: a record of it was opened afterwards, or scored high "
+            "enough. Without it: used, where the log has any opening."
+        ),
     ] = None,
 ) -> None:
-    """Show how facts are used, and by whom.
+    """Show what the operations did, took and cost.
 
-    Over the last 30 days unless --since says otherwise. Days are UTC.
+    The whole log, sealed operations included, unless the filter and the options narrow it. The
+    figures of facts are in `memtui facts stats`.
     """
-    from memtui.contract import Scope
-    from memtui.filters import parse_when
-
-    now, zone = session.now, session.zone
-    metrics = await session.service.fact_metrics(
+    zone = session.zone_name()
+    chosen = which.filter(session, line, scope)
+    names = _names(by)
+    found = await session.service.analysis.stats(
         session.caller,
-        parse_when(since, now=now, zone=zone) if since else None,
-        parse_when(until, now=now, zone=zone) if until else None,
-        scope=build(
-            Scope,
-            company_id=session.company.company_id,
-            subject_id=subject,
-            project_id=project,
-            agent_id=agent,
+        chosen,
+        by=names,
+        bucket=_bucket(bucket),
+        hit_sign=_sign(hit_sign),
+        zone=zone,
+    )
+    asked = {
+        "filter": chosen.model_dump(mode="json", exclude_defaults=True),
+        "by": list(names),
+        "bucket": bucket,
+        "zone": zone,
+    }
+    session.out.answer(_document(found) | asked, lambda: _lines(found, names, bucket))
+
+
+def _names(by: list[str] | None) -> tuple[str, ...]:
+    """Return what to group by, each once: `--by agent,model` is `--by agent --by model`."""
+    words = (word.strip() for given in by or () for word in given.split(","))
+    return tuple(dict.fromkeys(word for word in words if word))
+
+
+def _bucket(name: str | None) -> Bucket | None:
+    from memtui.analytics.buckets import Bucket
+
+    return Bucket(name) if name else None
+
+
+def _sign(name: str | None) -> HitSign | None:
+    from memtui.analytics.figures import HitSign
+
+    return HitSign(name) if name else None
+
+
+def _document(found: Stats) -> dict[str, Any]:
+    document: dict[str, Any] = jsonable(found)
+    document["bindings"] = [
+        {"key": keys.get("binding"), **figures}
+        for figures in document["bindings"]
+        for keys in [figures["keys"]]
+    ]
+    for row in document["bindings"]:
+        for name in _OF_TIME:
+            del row[name]
+    for row, of in zip(
+        (document, *document["bindings"], *document["groups"]),
+        (found, *found.bindings, *found.groups),
+        strict=True,
+    ):
+        row["cost_usd"] = f"{of.cost_usd.normalize():f}"
+    return document
+
+
+def _lines(found: Stats, names: tuple[str, ...], bucket: str | None) -> Iterator[Line]:
+    yield from facts(_totals(found))
+    if found.bindings:
+        yield ""
+        columns = (Column("binding", stretch=True), *_FIGURES)
+        yield from table(columns, ([_key(one, "binding"), *_cells(one)] for one in found.bindings))
+    if not found.groups:
+        return
+    yield ""
+    titles = [Column(bucket)] if bucket else []
+    titles += [Column(name.replace("_", " ")) for name in names]
+    yield from table(
+        (*titles, *_FIGURES),
+        (
+            [
+                *([_begin(one.begins, bucket)] if one.begins and bucket else []),
+                *(_key(one, name) for name in names),
+                *_cells(one),
+            ]
+            for one in found.groups
         ),
     )
-    session.out.answer(metrics, lambda: _lines(session, metrics))
 
 
-def _lines(session: Session, found: FactMetrics) -> Iterator[Line]:
+def _totals(found: Stats) -> Iterator[tuple[str, str]]:
     from memtui.widgets import format as shown
 
-    since, until = (shown.exact(moment, session.zone) for moment in (found.since, found.until))
-    yield Dim(f"{since} to {until}")
-    yield from facts([*_of_facts(found), *_of_contexts(found)])
-    yield from table(_COLUMNS, _rows(found))
-
-
-def _of_facts(found: FactMetrics) -> Iterator[tuple[str, str]]:
-    """Yield each figure with the target of seed 004 §8."""
-    low, high = found.facts_per_user_target
-    least, most = found.facts_per_drive_target
-    users = f"{found.active_users:,} active users (target {found.adoption_target:.0%})"
-    yield "users with facts", f"{_percent(found.adoption)} of {users}"
-    yield "facts per user", f"{_number(found.average_facts_per_user)} (target {low} to {high})"
-    drive = _number(found.average_facts_per_active_drive)
-    yield "facts per active drive", f"{drive} (target {least} to {most})"
-    saved = f"{found.facts_saved:,} saved (target under {found.share_deleted_target:.0%})"
-    yield "deleted by hand in 7 days", f"{_percent(found.share_deleted_by_hand)} of {saved}"
-    yield "saved", f"{found.saves_by_ai:,} by ai, {found.saves_by_user:,} by users"
-    yield "added, deleted", f"{found.facts_added:,}, {found.facts_deleted:,}"
-
-
-def _of_contexts(found: FactMetrics) -> Iterator[tuple[str, str]]:
-    tokens, budget = (
-        _number(value) for value in (found.average_context_tokens, found.average_context_budget)
+    yield "operations", f"{shown.count(found.operation_count)}, {_failed(found)}"
+    yield "queries", shown.count(found.query_count)
+    yield "writes", shown.count(found.write_count)
+    yield "corrections", shown.count(found.correction_count)
+    read, written, embedded = map(
+        shown.count, (found.input_tokens, found.output_tokens, found.embedding_tokens)
     )
-    over = f"{found.contexts_over_budget:,} of {found.contexts:,} over it"
-    yield "context size", f"{tokens} tokens on average, budget {budget}, {over}"
-    least, most = _percent(found.min_share_of_prompt), _percent(found.max_share_of_prompt)
-    target = f"target under {found.share_of_prompt_target:.0%}"
-    yield "share of a prompt", f"{least} to {most} ({target})"
+    yield "tokens", f"{read} in · {written} out · {embedded} embedding"
+    yield "cost", _cost(found)
+    p50, p95, p99 = (shown.duration(value) for _, value in found.latency_ms)
+    yield "latency", f"p50 {p50} · p95 {p95} · p99 {p99}"
+    yield "hit rate", _hits(found)
+    yield "empty queries", _share(found.empty_query_rate, found.answered_count, "answered queries")
 
 
-def _rows(found: FactMetrics) -> Iterator[list[str]]:
-    for day in found.days:
-        figures = (day.facts_added, day.facts_deleted, day.saves_by_ai, day.saves_by_user)
-        if any(figures) or day.contexts:
-            tokens = _number(day.average_context_tokens)
-            yield [day.day.isoformat(), *map(str, figures), str(day.contexts), tokens]
+def _failed(found: Figures) -> str:
+    share = found.failure_count / found.operation_count if found.operation_count else 0
+    return f"{found.failure_count:,} of them failed ({share:.1%})"
 
 
-def _percent(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1%}"
+def _cost(found: Stats) -> str:
+    from memtui.widgets import format as shown
+
+    if not found.usage_count:
+        return "– (nothing was consumed)"
+    amount = shown.money(found.cost_usd) if found.cost_usd else "$0.00"
+    if not found.unpriced_count:
+        return f"{amount}, every call priced"
+    calls = shown.counted(found.usage_count, "call")
+    share = found.unpriced_count / found.usage_count
+    return (
+        f"{amount}, and what {found.unpriced_count:,} of {calls} ({share:.1%}) cost is not known: "
+        "they have no price"
+    )
 
 
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.1f}"
+def _hits(found: Stats) -> str:
+    from memtui.analytics.figures import USE_WITHIN, HitSign
+
+    hours = int(USE_WITHIN.total_seconds() // 3600)
+    share = _share(found.hit_rate, found.answered_count, "answered queries")
+    if found.hit_sign is HitSign.USED:
+        return f"{share}; a hit is a query of which a record was opened within {hours} h"
+    return f"{share}; a hit is a query with a record at or above the score threshold"
+
+
+def _share(rate: float | None, count: int, of: str) -> str:
+    return f"– (no {of})" if rate is None else f"{rate:.1%} of {count:,} {of}"
+
+
+def _key(group: Group, name: str) -> str:
+    value = group.keys.get(name)
+    return _NOTHING if value is None else value
+
+
+def _begin(begins: datetime, bucket: str) -> str:
+    form = {"hour": "%Y-%m-%d %H:%M %Z", "month": "%Y-%m"}.get(bucket, "%Y-%m-%d")
+    return begins.strftime(form)
+
+
+def _cells(found: Group) -> list[str]:
+    from memtui.widgets import format as shown
+
+    spent = found.input_tokens + found.output_tokens + found.embedding_tokens
+    return [
+        shown.count(found.operation_count),
+        shown.count(found.query_count),
+        shown.count(found.write_count),
+        shown.count(found.failure_count),
+        "–" if found.hit_rate is None else f"{found.hit_rate:.1%}",
+        shown.duration(found.latency_ms.p50),
+        shown.duration(found.latency_ms.p95),
+        shown.count(spent),
+        shown.short_money(found.cost_usd, unpriced=found.unpriced_count > 0),
+    ]

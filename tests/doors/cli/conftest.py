@@ -10,6 +10,7 @@ import subprocess
 import sys
 import unicodedata
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,10 @@ from memtui import service
 from memtui.config import find_paths, load_settings
 from memtui.doors.cli.main import run
 from memtui.service import Caller, open_service
+from memtui.store import bindings
+from memtui.store.database import Database
+from memtui.store.tables import CompanyRow
+from tests.analytics.logs import fill
 from tests.service.fake import FakeAdapter
 
 
@@ -115,6 +120,29 @@ def here(home: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         return Ran(code, streams[1].text(), streams[2].text())
 
     return invoke
+
+
+@pytest.fixture
+def empty_log(home: Path) -> Iterator[Database]:
+    """The database of a home in which nothing happened: the companies `acme` and `other`."""
+    find_paths(home).create()
+    database = Database.open(home / "memtui.db")
+    moment = datetime(2026, 3, 1, tzinfo=UTC)
+    with database.write() as connection:
+        for name in ("acme", "other"):
+            row = CompanyRow(company_id=name, name=name, link_templates={}, created_at=moment)
+            bindings.add_company(connection, row)
+            moment += timedelta(days=1)
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def logged(empty_log: Database) -> Database:
+    """The same with 60 operations of `acme` and 5 of `other`."""
+    fill(empty_log, 60)
+    fill(empty_log, 5, "other")
+    return empty_log
 
 
 @pytest.fixture

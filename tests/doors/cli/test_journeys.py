@@ -64,18 +64,18 @@ def test_from_note_to_undo(memtui: Run) -> None:
     assert {"seq", "binding_key", "scope", "usage", "latency_ms"} <= set(log["operations"][0])
 
 
-def test_filters_and_pages_of_the_log(memtui: Run) -> None:
+def test_filters_and_pages_of_the_log(here: Run) -> None:
     for project in ("p", "q"):
         for number in range(3):
-            memtui("note", f"{project} {number}", "--project", project, "--agent", f"a{number}")
+            here("note", f"{project} {number}", "--project", project, "--agent", f"a{number}")
     flags = ["--type", "write", "--project", "p", "--agent", "a1", "--since", "1d", "--door", "cli"]
-    flagged = memtui("ops", "list", *flags, "--json").document
+    flagged = here("ops", "list", *flags, "--json").document
     line = ["type:write project:p", "agent:a1", "since:1d", "door:cli"]
     assert flagged["total"] == 1
-    assert memtui("ops", "list", *line, "--json").document == flagged
-    assert memtui("ops", "list", "--until", "2020-01-01", "--json").document["operations"] == []
-    first = memtui("ops", "list", "--type", "write", "--limit", "4", "--json").document
-    rest = memtui(
+    assert here("ops", "list", *line, "--json").document == flagged
+    assert here("ops", "list", "--until", "2020-01-01", "--json").document["operations"] == []
+    first = here("ops", "list", "--type", "write", "--limit", "4", "--json").document
+    rest = here(
         "ops", "list", "--type", "write", "--before", str(first["next_before"]), "--json"
     ).document
     seen = [entry["seq"] for entry in first["operations"] + rest["operations"]]
@@ -83,12 +83,12 @@ def test_filters_and_pages_of_the_log(memtui: Run) -> None:
     assert (first["total"], len(set(seen)), rest["next_before"]) == (6, 6, None)
 
 
-def test_browse_goes_on_with_its_cursor(memtui: Run) -> None:
-    ids = {memtui("note", f"number {number}").out.strip() for number in range(5)}
+def test_browse_goes_on_with_its_cursor(here: Run) -> None:
+    ids = {here("note", f"number {number}").out.strip() for number in range(5)}
     seen: list[str] = []
     cursor: list[str] = []
     while len(seen) < 10:
-        page = memtui("browse", "--limit", "2", "--sort", "title", *cursor, "--json").document
+        page = here("browse", "--limit", "2", "--sort", "title", *cursor, "--json").document
         seen += [record["handle"]["provider_record_id"] for record in page["records"]]
         if page["next_cursor"] is None:
             break
@@ -96,106 +96,102 @@ def test_browse_goes_on_with_its_cursor(memtui: Run) -> None:
     assert sorted(seen) == sorted(ids)
 
 
-def test_what_is_not_named_stays(memtui: Run) -> None:
-    record_id = memtui("note", "text", "--topic", "t", "--tag", "a", "--tag", "b").out.strip()
+def test_what_is_not_named_stays(here: Run) -> None:
+    record_id = here("note", "text", "--topic", "t", "--tag", "a", "--tag", "b").out.strip()
 
     def record() -> Any:
-        return memtui("get", record_id, "--json").document["record"]
+        return here("get", record_id, "--json").document["record"]
 
-    assert memtui("correct", record_id, "--pin").code == 0
+    assert here("correct", record_id, "--pin").code == 0
     pinned = record()
     assert (pinned["pinned"], pinned["tags"], pinned["topic"]) == (True, ["a", "b"], "t")
-    assert memtui("correct", record_id, "--tag", "", "--no-pin", "--expires", "30d").code == 0
+    assert here("correct", record_id, "--tag", "", "--no-pin", "--expires", "30d").code == 0
     cleared = record()
     assert (cleared["pinned"], cleared["tags"], cleared["text"]) == (False, [], "text")
     assert cleared["expires_at"] is not None
 
 
-def test_a_file_changed_on_disk_is_a_conflict(memtui: Run) -> None:
-    record_id = memtui("note", "mine at first").out.strip()
-    record = memtui("get", record_id, "--json").document["record"]
+def test_a_file_changed_on_disk_is_a_conflict(here: Run) -> None:
+    record_id = here("note", "mine at first").out.strip()
+    record = here("get", record_id, "--json").document["record"]
     path = Path(record["location"]["path"])
     path.write_text(path.read_text().replace("mine at first", "theirs by hand"))
-    ran = memtui("correct", record_id, "mine", "--revision", record["revision"], "--json")
+    ran = here("correct", record_id, "mine", "--revision", record["revision"], "--json")
     assert ran.code == 5
     assert "theirs by hand" in ran.document["error"]["current"]["text"]
     assert ran.document["error"]["proposed"] == "mine"
     assert "theirs by hand" in path.read_text()
 
 
-def test_bindings_are_added_targeted_and_removed(memtui: Run, tmp_path: Path) -> None:
-    added = memtui("bindings", "add", "other", "vault", "--read-only", "--json").document
+def test_bindings_are_added_targeted_and_removed(here: Run, tmp_path: Path) -> None:
+    added = here("bindings", "add", "other", "vault", "--read-only", "--json").document
     assert (added["key"], added["read_only"]) == ("other", True)
-    assert memtui("bindings", "target", "set", "other", "project", "p").code == 0
-    resolved = memtui("bindings", "resolve", "--project", "p", "--json").document
+    assert here("bindings", "target", "set", "other", "project", "p").code == 0
+    resolved = here("bindings", "resolve", "--project", "p", "--json").document
     assert (resolved["binding_key"], resolved["provider_key"]) == ("other", "vault")
     assert "project" in resolved["reason"]
-    assert memtui("note", "x", "--project", "p").code == 4
-    assert memtui("bindings", "read-only", "other", "off").code == 0
-    assert memtui("note", "x", "--project", "p").code == 0
-    assert "project p" in memtui("bindings", "list").out
-    assert memtui("bindings", "disable", "other").code == 0
-    assert memtui("note", "x", "--project", "p").code == 4
-    assert memtui("bindings", "enable", "other").code == 0
-    assert memtui("bindings", "health", "--json").document["health"][1]["health"]["status"] == "ok"
-    assert memtui("bindings", "target", "clear", "project", "p").code == 0
-    assert memtui("bindings", "remove", "other", "--yes").code == 0
-    keys = [view["key"] for view in memtui("bindings", "list", "--json").document["bindings"]]
+    assert here("note", "x", "--project", "p").code == 4
+    assert here("bindings", "read-only", "other", "off").code == 0
+    assert here("note", "x", "--project", "p").code == 0
+    assert "project p" in here("bindings", "list").out
+    assert here("bindings", "disable", "other").code == 0
+    assert here("note", "x", "--project", "p").code == 4
+    assert here("bindings", "enable", "other").code == 0
+    assert here("bindings", "health", "--json").document["health"][1]["health"]["status"] == "ok"
+    assert here("bindings", "target", "clear", "project", "p").code == 0
+    assert here("bindings", "remove", "other", "--yes").code == 0
+    keys = [view["key"] for view in here("bindings", "list", "--json").document["bindings"]]
     assert keys == ["default"]
-    assert "vault" in memtui("bindings", "providers", "--json").document["providers"]
+    assert "vault" in here("bindings", "providers", "--json").document["providers"]
 
 
-def test_a_provider_is_synced_configured_and_explained(memtui: Run, tmp_path: Path) -> None:
-    memtui("note", "we deploy from release", "--project", "p")
-    assert memtui("bindings", "sync", "default", "--json").document["seen"] >= 1
+def test_a_provider_is_synced_configured_and_explained(here: Run, tmp_path: Path) -> None:
+    here("note", "we deploy from release", "--project", "p")
+    assert here("bindings", "sync", "default", "--json").document["seen"] >= 1
     names = [
         each["name"]
-        for each in memtui("bindings", "namespaces", "default", "--json").document["namespaces"]
+        for each in here("bindings", "namespaces", "default", "--json").document["namespaces"]
     ]
     assert any("p" in name for name in names)
-    assert "records" in memtui("bindings", "namespaces", "default").out
-    stages = memtui("query", "deploy", "--project", "p", "--explain", "--json").document
+    assert "records" in here("bindings", "namespaces", "default").out
+    stages = here("query", "deploy", "--project", "p", "--explain", "--json").document
     assert stages["explanation"]["stages"]
-    assert "full text" in memtui("query", "deploy", "--project", "p", "--explain").out
+    assert "full text" in here("query", "deploy", "--project", "p", "--explain").out
     moved = tmp_path / "elsewhere"
     moved.mkdir()
-    changed = memtui(
-        "bindings", "configure", "default", "--set", f"path={moved}", "--json"
-    ).document
+    changed = here("bindings", "configure", "default", "--set", f"path={moved}", "--json").document
     assert changed["config"]["path"] == str(moved)
-    assert memtui("browse", "--json").document["records"] == []
+    assert here("browse", "--json").document["records"] == []
 
 
-def test_discovery_adds_nothing_without_a_yes(memtui: Run, person: Path) -> None:
+def test_discovery_adds_nothing_without_a_yes(here: Run, person: Path) -> None:
     (person / "CLAUDE.md").write_text("# Rules\n\n- Use tabs.\n")
-    found = memtui("bindings", "discover", "--json").document
+    found = here("bindings", "discover", "--json").document
     key = found["findings"][0]["key"]
     assert found["added"] == []
-    assert "CLAUDE.md" in memtui("bindings", "discover").out
-    assert len(memtui("bindings", "list", "--json").document["bindings"]) == 1
-    assert memtui("bindings", "discover", "--add", key, "--json").document["added"] == [key]
-    bound = memtui("bindings", "show", key, "--json").document
+    assert "CLAUDE.md" in here("bindings", "discover").out
+    assert len(here("bindings", "list", "--json").document["bindings"]) == 1
+    assert here("bindings", "discover", "--add", key, "--json").document["added"] == [key]
+    bound = here("bindings", "show", key, "--json").document
     assert (bound["read_only"], bound["targets"]) == (True, [])
-    assert f"bound as {key}" in memtui("bindings", "discover").out
-    assert "Use tabs." in memtui("browse", "--binding", key).out
+    assert f"bound as {key}" in here("bindings", "discover").out
+    assert "Use tabs." in here("browse", "--binding", key).out
 
 
-def test_companies_are_apart(memtui: Run) -> None:
-    memtui("note", "ours alone")
+def test_companies_are_apart(here: Run) -> None:
+    here("note", "ours alone")
     assert (
-        memtui(
-            "companies", "add", "acme", "--name", "Acme", "--link", "run=https://x/{run_id}"
-        ).code
+        here("companies", "add", "acme", "--name", "Acme", "--link", "run=https://x/{run_id}").code
         == 0
     )
-    listed = memtui("companies", "list", "--json").document["companies"]
+    listed = here("companies", "list", "--json").document["companies"]
     assert [company["company_id"] for company in listed] == ["local", "acme"]
     assert listed[1]["link_templates"] == {"run": "https://x/{run_id}"}
-    assert memtui("--company", "acme", "query", "ours").code == 1
-    assert memtui("--company", "Acme", "bindings", "add", "default", "vault").code == 0
-    assert memtui("--company", "Acme", "bindings", "target", "set", "default", "company").code == 0
-    assert memtui("--company", "acme", "query", "ours", "--json").document["snippets"] == []
-    assert memtui("--company", "acme", "ops", "list", "--json").document["total"] == 5
+    assert here("--company", "acme", "query", "ours").code == 1
+    assert here("--company", "Acme", "bindings", "add", "default", "vault").code == 0
+    assert here("--company", "Acme", "bindings", "target", "set", "default", "company").code == 0
+    assert here("--company", "acme", "query", "ours", "--json").document["snippets"] == []
+    assert here("--company", "acme", "ops", "list", "--json").document["total"] == 5
 
 
 def test_doctor_is_content_with_a_fresh_home_and_with_a_used_one(memtui: Run, home: Path) -> None:
@@ -256,7 +252,7 @@ def test_output_is_utf8_whatever_the_locale(memtui: Run) -> None:
 
 
 def test_following_the_log(home: Path, memtui: Run) -> None:
-    memtui("note", "first")
+    memtui("note", "first", "--project", "p")
     with subprocess.Popen(
         [*MEMTUI, "ops", "list", "--type", "write", "--follow", "--json"],
         env=environment(home),
@@ -264,16 +260,19 @@ def test_following_the_log(home: Path, memtui: Run) -> None:
         stderr=subprocess.PIPE,
         text=True,
     ) as running:
-        assert running.stdout
-        assert running.stderr
-        seen: list[Any] = [json.loads(running.stdout.readline())]
-        memtui("note", "second")
-        memtui("query", "second")
-        memtui("note", "third")
-        seen += [json.loads(running.stdout.readline()) for _ in range(2)]
-        running.send_signal(signal.SIGINT)
-        assert running.wait(30) == 130
-        assert running.stderr.read() == ""
+        try:
+            assert running.stdout
+            assert running.stderr
+            seen: list[Any] = [json.loads(running.stdout.readline())]
+            memtui("note", "second", "--project", "p")
+            memtui("query", "second")
+            memtui("note", "third", "--project", "p")
+            seen += [json.loads(running.stdout.readline()) for _ in range(2)]
+            running.send_signal(signal.SIGINT)
+            assert running.wait(30) == 130
+            assert running.stderr.read() == ""
+        finally:
+            running.kill()
     assert [entry["request"]["content"] for entry in seen] == ["first", "second", "third"]
 
 

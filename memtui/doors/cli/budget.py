@@ -1,0 +1,226 @@
+"""`budget`: spending limits, and what was spent of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from memtui.doors.cli.output import Line
+from memtui.doors.cli.session import Session, build
+from memtui.doors.cli.tables import Column, table
+
+if TYPE_CHECKING:
+    from datetime import date
+    from decimal import Decimal
+
+    from memtui.service import LimitTarget, SpendingLimit, SpendingStatus
+
+TargetType = Annotated[
+    Literal["company", "agent", "project", "binding"],
+    typer.Argument(metavar="TYPE", help="company, agent, project or binding."),
+]
+TargetId = Annotated[
+    str | None,
+    typer.Argument(metavar="ID", help="The agent's or project's id, or the binding's key."),
+]
+PeriodName = Literal["day", "month"]
+_LIMITS = (Column("target"), Column("limit", right=True), Column("per"))
+_SPENDING = (
+    Column("state"),
+    Column("target"),
+    Column("spent", right=True),
+    Column("limit", right=True),
+    Column("share", right=True),
+    Column("period"),
+)
+
+
+async def list_limits(session: Session) -> None:
+    """List the company's spending limits."""
+    limits = await session.service.spending_limits(session.caller)
+    session.out.answer({"limits": limits}, lambda: _limits(limits))
+    if not limits and not session.out.as_json:
+        session.out.say(_NONE)
+
+
+async def set_limit(
+    session: Session,
+    target_type: TargetType,
+    target_id: TargetId = None,
+    *,
+    usd: Annotated[
+        str | None, typer.Option(metavar="DOLLARS", help="At most so many US dollars: 5, 0.25.")
+    ] = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option(min=1, help="At most so many tokens, of input, output and embedding."),
+    ] = None,
+    per: Annotated[PeriodName, typer.Option(help="In each day or month of your time zone.")],
+) -> None:
+    """Set a spending limit.
+
+    It takes the place of the one of the same target, measure and period. A limit warns: the header
+    shows it and budget check fails, but nothing is refused because a limit is passed.
+    """
+    from memtui.contract import Invalid
+    from memtui.service import LimitMeasure, LimitPeriod, SpendingLimit
+
+    if (usd is None) == (tokens is None):
+        raise Invalid("Give the limit in dollars or in tokens: --usd or --tokens, one of them.")
+    kind, name = _target(session, target_type, target_id)
+    limit = build(
+        SpendingLimit,
+        target_type=kind,
+        target_id=name,
+        measure=LimitMeasure.TOKENS if usd is None else LimitMeasure.USD,
+        amount=tokens if usd is None else _dollars(usd),
+        period=LimitPeriod(per),
+    )
+    made = await session.service.set_spending_limit(session.caller, limit)
+    session.out.answer(made, lambda: [_said(made)])
+
+
+async def remove_limit(
+    session: Session,
+    target_type: TargetType,
+    target_id: TargetId = None,
+    *,
+    usd: Annotated[bool, typer.Option("--usd", help="Only limits in US dollars.")] = False,
+    tokens: Annotated[bool, typer.Option("--tokens", help="Only limits in tokens.")] = False,
+    per: Annotated[
+        PeriodName | None, typer.Option(help="Only those of a day or of a month.")
+    ] = None,
+) -> None:
+    """Remove the spending limits of a target.
+
+    All of them, unless an option says which.
+    """
+    from memtui.service import LimitMeasure, LimitPeriod
+
+    measure = LimitMeasure.USD if usd else LimitMeasure.TOKENS
+    kind, name = _target(session, target_type, target_id)
+    removed = await session.service.remove_spending_limits(
+        session.caller,
+        kind,
+        name,
+        measure=None if usd == tokens else measure,
+        period=LimitPeriod(per) if per else None,
+    )
+    session.out.answer({"removed": removed}, lambda: [_said(limit) for limit in removed])
+
+
+async def check_limits(
+    session: Session,
+    *,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DATE", help="Look at the day and the month of this date: 2026-03-01, 30d."
+        ),
+    ] = None,
+    warn: Annotated[
+        float, typer.Option(min=0, max=1, help="From this share of a limit on it is near.")
+    ] = 0.8,
+) -> int:
+    """Check what was spent against the spending limits.
+
+    Exit 1 if a limit is passed. Where calls have no price, what was spent in dollars is the least
+    that it can be (≥). Days and months are those of your time zone.
+    """
+    from decimal import Decimal
+
+    found = await session.service.check_spending(
+        session.caller,
+        at=_day(session, at) if at else None,
+        zone=session.zone,
+        near=Decimal(str(warn)),
+    )
+    passed = any(one.state == "passed" for one in found)
+    session.out.answer({"passed": passed, "limits": found}, lambda: _spending(session, found))
+    if not session.out.as_json:
+        for sentence in _sentences(session, found):
+            session.out.say(sentence)
+    return 1 if passed else 0
+
+
+_NONE = "There are no spending limits; `memtui budget set` sets one."
+
+
+def _limits(limits: list[SpendingLimit]) -> Iterator[Line]:
+    from memtui.widgets import spending
+
+    if limits:
+        rows = [[spending.target(one), spending.amount(one), one.period] for one in limits]
+        yield from table(_LIMITS, rows)
+
+
+def _spending(session: Session, found: list[SpendingStatus]) -> Iterator[Line]:
+    from memtui.widgets import spending
+
+    if found:
+        yield from table(
+            _SPENDING,
+            [
+                [
+                    spending.mark(one),
+                    spending.target(one),
+                    spending.spent(one),
+                    spending.amount(one),
+                    spending.share(one),
+                    spending.period(one, session.now, session.zone),
+                ]
+                for one in found
+            ],
+        )
+
+
+def _sentences(session: Session, found: list[SpendingStatus]) -> Iterator[str]:
+    """Yield a sentence for each limit that is near, passed, or not wholly known."""
+    from memtui.widgets import spending
+
+    told = [one for one in found if one.state != "ok" or one.unpriced_count]
+    for one in told:
+        yield spending.sentence(one, session.now, session.zone)
+    if not found:
+        yield _NONE
+    elif not told:
+        yield "Spending is within every limit."
+
+
+def _said(limit: SpendingLimit) -> str:
+    from memtui.widgets import spending
+
+    return f"{spending.target(limit)}: {spending.amount(limit)} a {limit.period}"
+
+
+def _target(session: Session, target_type: str, target_id: str | None) -> tuple[LimitTarget, str]:
+    from memtui.contract import Invalid
+    from memtui.service import LimitTarget
+
+    if target_type == "company":
+        return LimitTarget.COMPANY, target_id or session.company.company_id
+    if not target_id:
+        raise Invalid(f"Name the {target_type} whose spending is limited.")
+    return LimitTarget(target_type), target_id
+
+
+def _dollars(text: str) -> Decimal:
+    from decimal import Decimal, InvalidOperation
+
+    from memtui.contract import Invalid
+
+    try:
+        dollars = Decimal(text.removeprefix("$"))
+    except InvalidOperation:
+        dollars = Decimal("NaN")
+    if not dollars.is_finite():
+        raise Invalid(f"--usd takes dollars such as 5 or 0.25, not {text!r}.")
+    return dollars
+
+
+def _day(session: Session, text: str) -> date:
+    from memtui.filters import parse_when
+
+    return parse_when(text, now=session.now, zone=session.zone).astimezone(session.zone).date()

@@ -1,0 +1,86 @@
+"""`audit`: prove the log, and give the proof to somebody else."""
+
+from __future__ import annotations
+
+import re
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+from sqlalchemy import text
+
+from memtui.analytics.seal import seal
+from memtui.config import find_paths
+from memtui.store.database import Database
+from tests.analytics.logs import hot
+from tests.doors.cli.conftest import Run
+
+DOCUMENT = Path(__file__).parents[3] / "docs" / "audit.md"
+
+
+def verified(path: Path) -> subprocess.CompletedProcess[str]:
+    """What the script in the documentation says of a file."""
+    [code] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(encoding="utf-8"), re.DOTALL)
+    return subprocess.run(
+        [sys.executable, "-I", "-W", "ignore", "-c", code, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def alter(database: Database, seq: int) -> None:
+    with database.write() as connection:
+        connection.execute(text("DROP TRIGGER IF EXISTS memory_operations_append_only"))
+        connection.execute(
+            text(
+                f"UPDATE memory_operations SET door = 'x' WHERE company_id = 'acme' AND seq = {seq}"
+            )
+        )
+
+
+def test_a_log_is_proved_and_an_altered_one_is_not(here: Run, logged: Database) -> None:
+    found = here("audit", "verify", "--json")
+    assert (found.code, found.document["seq"], found.document["passed"]) == (0, 60, True)
+    noted = f"60:{found.document['digest']}"
+    assert f"note this  {noted}" in here("audit", "verify").out
+    assert here("audit", "verify", "--expect", noted).code == 0
+    alter(logged, 41)
+    broken = here("audit", "verify", "--json")
+    assert (broken.code, broken.document["broken_seq"]) == (1, 41)
+    assert "Operation 41 was altered" in here("audit", "verify").out
+    other = here("--company", "other", "audit", "verify", "--json")
+    assert (other.code, other.document["seq"]) == (0, 5)
+
+
+def test_an_earlier_digest_is_compared(here: Run, logged: Database, home: Path) -> None:
+    digest = hot(logged)[6].digest
+    seal(logged, find_paths(home).archive, "acme")
+    assert here("audit", "verify", "--expect", f"7:{digest[:12]}").code == 0
+    other = here("audit", "verify", "--expect", f"8:{digest}", "--json")
+    assert (other.code, other.document["passed"]) == (1, False)
+    assert "the log was written anew" in other.document["problem"]
+    assert "the log ends at" in here("audit", "verify", "--expect", f"99:{digest}").out
+    for wrong in ("7", "0:" + digest, "7:xyz", digest):
+        assert here("audit", "verify", "--expect", wrong).code == 2
+
+
+def test_anybody_can_verify_an_export(here: Run, logged: Database, tmp_path: Path) -> None:
+    target = tmp_path / "log.jsonl"
+    here("archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
+    done = here("audit", "export", "--to", str(target), "--json")
+    assert done.document == {"file": str(target), "operation_count": 61}
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert verified(target).returncode == 0
+    again = here("audit", "export", "--to", str(target))
+    assert (again.code, "is there already" in again.err) == (2, True)
+    target.write_text(target.read_text().replace('"principal":"user:ana"', '"principal":"me"', 1))
+    assert verified(target).stderr.strip().endswith("is broken")
+    assert here("audit", "export", "--to", str(target), "--force").code == 0
+    assert verified(target).returncode == 0
+    same = tmp_path / "all.jsonl"
+    assert here("ops", "export", "--to", str(same)).code == 0
+    assert same.read_bytes() == target.read_bytes()
+    assert here("audit", "export", "--to", str(tmp_path)).code == 2
+    assert here("audit", "export", "--to", str(tmp_path / "no" / "x.jsonl")).code == 2
