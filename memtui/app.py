@@ -19,6 +19,7 @@ from textual.dom import DOMNode
 from memtui.actions import ACTIONS
 from memtui.config import Paths, Settings
 from memtui.contract import Filter, Invalid, MemtuiError, Scope
+from memtui.screens.analytics import AnalyticsScreen
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.bindings import BindingsScreen
 from memtui.screens.browser import open_in_browser
@@ -26,7 +27,9 @@ from memtui.screens.budget import BudgetScreen
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.first_start import find_memories, is_first_start, offer
 from memtui.screens.help import Help, help_content
+from memtui.screens.limits import limits_sheet
 from memtui.screens.operations import OperationsScreen
+from memtui.screens.over import OverScreen
 from memtui.screens.palette import Commands
 from memtui.screens.query import QueryScreen
 from memtui.screens.records import RecordsScreen
@@ -36,6 +39,8 @@ from memtui.screens.shared import (
     ConfigurationChanged,
     FilterChosen,
     GoTo,
+    LookChosen,
+    LooksChanged,
     Phase,
     ScopeChosen,
     Shared,
@@ -51,6 +56,7 @@ from memtui.widgets.tabs import Tab
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
+    from memtui.service import SpendingStatus
 
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
@@ -58,7 +64,14 @@ _SEEN_OPERATIONS = 1_000
 _FIRST_SCREEN = "records"
 _CLASSES: dict[str, type[MemtuiScreen]] = {
     one.MODE: one
-    for one in (BindingsScreen, OperationsScreen, QueryScreen, RecordsScreen, BudgetScreen)
+    for one in (
+        BindingsScreen,
+        OperationsScreen,
+        QueryScreen,
+        RecordsScreen,
+        BudgetScreen,
+        AnalyticsScreen,
+    )
 }
 
 
@@ -130,6 +143,7 @@ class MemtuiApp(App[None]):
             toast(self, self.state.session_problem, severity="warning")
         self.state.open()
         self.set_interval(_HEALTH_SECONDS, self.state.check_health)
+        self.set_interval(_HEALTH_SECONDS, self.state.check_spending)
 
     def _leave_on_signals(self) -> None:
         """Leave as `q` does when asked to end, so that the terminal and the session stay whole."""
@@ -186,6 +200,16 @@ class MemtuiApp(App[None]):
         """Look at another binding."""
         self.state.choose(binding_key=message.key or "")
 
+    def on_looks_changed(self, message: LooksChanged) -> None:
+        """Offer the saved views of the operation log as they are now."""
+        self.state.use_looks(message.looks)
+
+    async def on_look_chosen(self, message: LookChosen) -> None:
+        """Show the operation log as in a saved view."""
+        await self.switch_mode(OperationsScreen.MODE)
+        if isinstance(self.frame, OperationsScreen):
+            self.frame.use_look(message.look)
+
     def on_configuration_changed(self, message: ConfigurationChanged) -> None:
         """Resolve again after bindings or targets changed."""
         message.stop()
@@ -215,6 +239,11 @@ class MemtuiApp(App[None]):
         """Run an action, or say in a toast why it cannot run now."""
         frame = self.frame
         target = default_namespace or self
+        if isinstance(action, str) and isinstance(target, OverScreen):
+            reason = target.why_not(action)
+            if reason:
+                toast(self, reason, severity="warning")
+                return True
         if isinstance(action, str) and frame is not None and target in (self, frame):
             group = "app" if target is self else frame.MODE
             if reason := frame.why_disabled(f"{group}.{action}"):
@@ -251,6 +280,7 @@ class MemtuiApp(App[None]):
             self.state.open()
         elif self.frame is not None:
             self.state.check_health()
+            self.state.check_spending()
             self.frame.reload()
 
     def action_theme(self) -> None:
@@ -273,6 +303,19 @@ class MemtuiApp(App[None]):
     def _use_binding(self, key: str | None) -> None:
         if key is not None:
             self.state.choose(binding_key=key)
+
+    def action_limits(self) -> None:
+        """Show every spending limit, added up now."""
+        door, zone = self.state.shared.door, self.state.shared.zone
+        if door is not None:
+            self._choosing.latest(
+                lambda: door.service.check_spending(door.caller, zone=zone),
+                self._show_limits,
+                self._failed,
+            )
+
+    def _show_limits(self, found: list[SpendingStatus]) -> None:
+        self.push_screen(limits_sheet(found, self.state.shared))
 
     def action_scope(self) -> None:
         """Choose company, project, agent, subject, issue and run."""

@@ -15,8 +15,13 @@ from memtui.actions import (
     key_label,
 )
 from memtui.app import MemtuiApp
+from memtui.screens.analytics import AnalyticsScreen
+from memtui.screens.analytics.sql_editor import SqlEditor
 from memtui.screens.bindings import BindingsScreen
 from memtui.screens.budget import BudgetScreen
+from memtui.screens.conformance import Conformance
+from memtui.screens.migration import Migration
+from memtui.screens.namespaces import Namespaces
 from memtui.screens.operations import OperationsScreen
 from memtui.screens.prune import PruneReview
 from memtui.screens.query import QueryScreen
@@ -33,10 +38,15 @@ CARRIERS = {
     "query": QueryScreen,
     "records": RecordsScreen,
     "budget": BudgetScreen,
+    "analytics": AnalyticsScreen,
     "prune": PruneReview,
+    "namespaces": Namespaces,
+    "conformance": Conformance,
+    "migration": Migration,
     "list": VirtualList,
     "filter": FilterLine,
     "ask": AskLine,
+    "sql": SqlEditor,
 }
 
 
@@ -78,6 +88,7 @@ def test_numbers_keep_their_meaning() -> None:
         ("query", 3),
         ("records", 4),
         ("budget", 5),
+        ("analytics", 6),
     }
     assert groups_on("records")[0] == "records"
     assert groups_on("records")[-1] == "app"

@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 INTERFACES = {"textual", "rich", "typer", "starlette", "fastapi", "uvicorn"}
 HEAVY = {"duckdb", "alembic", "keyring", "watchfiles", "httpx", "yaml", "tenacity", "filelock"}
 BELOW = ["contract", "visible", "filters", "config", "testing", "store", "backends", "service",
-         "actions", "demo", "migration", "context", "pruning"]  # fmt: skip
+         "actions", "demo", "migration", "importing", "analytics", "conformance", "context",
+         "pruning"]  # fmt: skip
 
 
 def imported(statement: str) -> set[str]:

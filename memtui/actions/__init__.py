@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from memtui.actions.analytics import ANALYTICS, SQL
+from memtui.actions.bindings import CONFORMANCE, MIGRATION, NAMESPACES
 from memtui.actions.budget import BUDGET, PRUNE
 from memtui.actions.general import APP, ASK, FILTER, LIST, SCREENS
 from memtui.actions.model import Action, Need, ScreenTab
@@ -33,10 +35,10 @@ __all__ = [
     "screen_tab",
 ]
 
-INPUT_GROUPS = frozenset({"filter", "ask"})
+INPUT_GROUPS = frozenset({"filter", "ask", "sql"})
 """Groups whose keys count only while their line has the focus; printable keys are text there."""
 
-DIALOG_GROUPS = frozenset({"prune"})
+DIALOG_GROUPS = frozenset({"prune", "namespaces", "conformance", "migration"})
 """Groups of what lies over a screen: while it does, only its keys and those of its list count."""
 
 ACTIONS: Mapping[str, Action] = {
@@ -48,10 +50,15 @@ ACTIONS: Mapping[str, Action] = {
         *QUERY,
         *RECORDS,
         *BUDGET,
+        *ANALYTICS,
         *PRUNE,
+        *NAMESPACES,
+        *CONFORMANCE,
+        *MIGRATION,
         *LIST,
         *FILTER,
         *ASK,
+        *SQL,
     )
 }
 """Every action by its id."""
@@ -89,6 +96,8 @@ _KEY_WORDS = {
     "slash": "/",
     "plus": "+",
     "minus": "-",
+    "dollar_sign": "$",
+    "at": "@",
     "greater_than_sign": ">",
     "less_than_sign": "<",
     "space": "space",

@@ -10,6 +10,7 @@ SCREENS: tuple[ScreenTab, ...] = (
     ScreenTab("query", 3, "Query", "Query", ("list", "ask", "filter")),
     ScreenTab("records", 4, "Records", "Recs", ("list", "filter")),
     ScreenTab("budget", 5, "Budget", "Budget", ("list", "filter")),
+    ScreenTab("analytics", 6, "Analytics", "Stats", ("list", "sql", "filter")),
 )
 """The screens there are; a number keeps its meaning when another screen is added."""
 
@@ -19,7 +20,12 @@ APP = (
         for tab in SCREENS
     ),
     Action("app.help", ("question_mark", "f1"), "help", "Show every key of this screen.", 90),
-    Action("app.palette", ("ctrl+p",), "palette", "Find any action, theme, company or binding."),
+    Action(
+        "app.palette",
+        ("ctrl+p",),
+        "palette",
+        "Find any action, theme, company, binding or saved view.",
+    ),
     Action(
         "app.scope",
         ("s",),
@@ -32,6 +38,13 @@ APP = (
     Action("app.clear_filter", ("ctrl+l",), "clear filter", "Take the filter away."),
     Action(
         "app.binding", ("B",), "binding", "Choose the binding to look at.", needs=(Need.SERVICE,)
+    ),
+    Action(
+        "app.limits",
+        ("dollar_sign",),
+        "limits",
+        "Show the spending limits and what was spent of each.",
+        needs=(Need.SERVICE,),
     ),
     Action("app.refresh", ("r", "f5"), "refresh", "Read again what this screen shows."),
     Action("app.theme", ("ctrl+t",), "theme", "Choose a theme."),

@@ -69,6 +69,27 @@ BINDINGS = (
     Action(
         "bindings.browse", ("b",), "records", "Show the records of this binding.", needs=BINDING
     ),
+    Action(
+        "bindings.namespaces",
+        ("n",),
+        "namespaces",
+        "Show the namespaces of this binding: make, expire and delete them.",
+        needs=(*BINDING, Need.NAMESPACES),
+    ),
+    Action(
+        "bindings.conformance",
+        ("v",),
+        "conformance",
+        "Check this memory plugin against its contract, rule by rule.",
+        needs=(*BINDING, Need.PLUGIN),
+    ),
+    Action(
+        "bindings.migrate",
+        ("m",),
+        "migrate",
+        "Move the records of this binding to another: dry run, apply, verify, cut over.",
+        needs=(*BINDING, Need.DESTINATION),
+    ),
     Action("bindings.check", ("c",), "check", "Ask every binding for its health again."),
     Action("bindings.discover", ("f",), "find", "Look again for memories on this machine."),
     Action("bindings.copy", ("y",), "copy", "Copy the selected row."),
@@ -86,13 +107,35 @@ OPERATIONS = (
     ),
     Action("operations.records", ("b",), "records", "Show the records it touched.", 30, needs=ROW),
     Action(
-        "operations.copy", ("y",), "copy", "Copy the selected operation as JSON.", 50, needs=ROW
+        "operations.copy",
+        ("y",),
+        "copy",
+        "Copy text, id, JSON or digest of the marked operations, or of the selected one.",
+        50,
+        needs=ROW,
+    ),
+    Action("operations.mark", ("space",), "mark", "Mark or unmark the row.", needs=ROW),
+    Action("operations.range", ("v",), "range", "Mark from here to where you move.", needs=ROW),
+    Action("operations.mark_all", ("A",), "mark all", "Mark all rows that are loaded."),
+    Action(
+        "operations.jump",
+        ("at",),
+        "go to time",
+        "Go to the last operation that had begun by a time.",
+        needs=(Need.SERVICE,),
+    ),
+    Action(
+        "operations.views",
+        ("V",),
+        "views",
+        "Save filter, order and columns under a name, or use, rename or delete saved ones.",
+        needs=(Need.SERVICE,),
     ),
     Action(
         "operations.undo",
         ("u",),
         "undo",
-        "Take the selected change back.",
+        "Take the marked changes back, or the selected one.",
         40,
         mutates=True,
         needs=(*CHANGE_ROW, Need.UNDO),
@@ -104,7 +147,12 @@ OPERATIONS = (
         "Ask the provider whether an unknown outcome happened.",
         needs=(*ROW, Need.UNKNOWN_OUTCOME),
     ),
-    Action("operations.back", ("escape",), "back", "Go back from the details to the list."),
+    Action(
+        "operations.back",
+        ("escape",),
+        "back",
+        "Go back from the details to the list; there, take all marks away.",
+    ),
     Action(
         "operations.same_run", ("R",), "same run", "Show all operations of this run.", needs=ROW
     ),

@@ -38,12 +38,13 @@ from typing import ClassVar, Literal
 
 from textual.app import ComposeResult
 from textual.containers import Container
+from textual.dom import DOMNode
 from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
 
 from memtui.actions import ACTIONS, INPUT_GROUPS, Need, groups_on
-from memtui.contract import MemtuiError
+from memtui.contract import MemtuiError, NotFound
 from memtui.filters import FIELDS
 from memtui.screens.keymap import footer_entries
 from memtui.screens.shared import Door, FilterChosen, Phase, Shared
@@ -160,6 +161,8 @@ class MemtuiScreen(Screen[None]):
             for word, field in FIELDS.items()
             if field in self.UNFILTERED and getattr(chosen, field) is not None
         ]
+        if "comparisons" in self.UNFILTERED:
+            idle.extend(dict.fromkeys(one.measure.value for one in chosen.comparisons))
         note = f"not by {', '.join(idle)}" if idle else ""
         for filter_line in self.query(FilterLine):
             filter_line.count = "  ".join(filter(None, [note, text]))
@@ -263,6 +266,14 @@ class MemtuiScreen(Screen[None]):
 
     def _draw_footer(self) -> None:
         if self.is_mounted:
-            self.query_one(KeyFooter).entries = footer_entries(
+            self.query_one("#key-footer", KeyFooter).entries = footer_entries(
                 self.group, self.shared.keymap, self.why_disabled, self.labels
             )
+
+
+def frame_of(part: DOMNode) -> MemtuiScreen:
+    """Return the screen that a part of it stands on."""
+    screen = part.screen
+    if not isinstance(screen, MemtuiScreen):
+        raise NotFound("This is not on a screen of memtui.")
+    return screen

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
+from memtui.actions import Need
 from memtui.contract import Filter, Invalid, Json, Scope
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.bindings_view import short_path, target_words
@@ -237,6 +238,50 @@ class BindingQuestions:
             f"{binding.key} no longer serves {target_words(chosen)}.",
         )
 
+    @staticmethod
+    def unfit(binding: BindingView, bindings: Iterable[BindingView]) -> set[Need]:
+        """Return the needs that a binding, or the lack of another, leaves open."""
+        open_needs: set[Need] = set()
+        if not binding.capabilities.namespaces:
+            open_needs.add(Need.NAMESPACES)
+        if binding.provider_key != "plugin-v1":
+            open_needs.add(Need.PLUGIN)
+        if all(one.key == binding.key for one in bindings):
+            open_needs.add(Need.DESTINATION)
+        return open_needs
+
+    def namespaces(self, binding: BindingView, closed: Callable[[], None]) -> None:
+        """Show the namespaces of a binding."""
+        from memtui.screens.namespaces import Namespaces
+
+        self._screen.app.push_screen(Namespaces(self._screen.shared, binding), lambda _: closed())
+
+    def conformance(self, binding: BindingView, closed: Callable[[], None]) -> None:
+        """Show the conformance report of a memory plugin."""
+        from memtui.screens.conformance import Conformance
+
+        self._screen.app.push_screen(Conformance(self._screen.shared, binding), lambda _: closed())
+
+    def migrate(
+        self, source: BindingView, bindings: Iterable[BindingView], closed: Callable[[], None]
+    ) -> None:
+        """Ask where the records of a binding go, then show the migration."""
+        from memtui.screens.migration import Migration
+
+        def chosen(destination: BindingView | None) -> None:
+            if destination is not None:
+                self._screen.app.push_screen(
+                    Migration(self._screen.shared, source, destination), lambda _: closed()
+                )
+
+        others = [one for one in bindings if one.key != source.key]
+        choices = [
+            Choice(one, f"{one.key}  {_obstacle(one)}".rstrip(), one.provider_key) for one in others
+        ]
+        self._screen.app.push_screen(
+            Choose(f"Move the records of {source.key} to which binding?", choices), chosen
+        )
+
     def remove(self, binding: BindingView) -> None:
         """Take the binding away after a yes."""
         door = self._screen.door
@@ -258,6 +303,15 @@ class BindingQuestions:
             ),
             answered,
         )
+
+
+def _obstacle(binding: BindingView) -> str:
+    """Return what keeps records from being moved into a binding, as a note."""
+    if not binding.enabled:
+        return "(off)"
+    if binding.read_only or not binding.capabilities.writable:
+        return "(read-only)"
+    return ""
 
 
 def _not_empty(text: str) -> str:

@@ -12,18 +12,20 @@ from textual.containers import Container
 from textual.reactive import reactive
 from textual.widgets import OptionList
 
-from memtui.actions import Need
+from memtui.actions import ACTIONS, Need
 from memtui.contract import Location, Problem
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.binding_questions import BindingQuestions
 from memtui.screens.bindings_view import BindingsView, Row, row_content, row_detail, rows_of
 from memtui.screens.copying import copy_text
 from memtui.screens.first_start import find_memories
+from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
 from memtui.screens.shared import ConfigurationChanged, GoTo, Shared
 from memtui.widgets.background import Background
 from memtui.widgets.detail_pane import DetailPane
 from memtui.widgets.fitted import Fitted
+from memtui.widgets.footer import KeyFooter
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.option_rows import OptionRows
 
@@ -57,6 +59,7 @@ class BindingsScreen(MemtuiScreen):
             yield OptionRows(id="binding-tree")
             with DetailPane(classes="split-detail"):
                 yield Fitted(id="binding-detail")
+                yield KeyFooter(id="binding-more")
 
     @property
     def _tree(self) -> OptionRows:
@@ -123,8 +126,14 @@ class BindingsScreen(MemtuiScreen):
         missing: dict[Need, str] = {Need.TABLE: ""}
         if row.binding is None:
             missing[Need.BINDING] = ""
+        else:
+            missing |= dict.fromkeys(self._asks.unfit(row.binding, view.bindings), "")
         self.missing = missing
         self.labels = {"bindings.add": "add this" if row.finding else "add"}
+        more = (ACTIONS[f"bindings.{verb}"] for verb in ("namespaces", "conformance", "migrate"))
+        self.query_one("#binding-more", KeyFooter).entries = (
+            action_entries(more, shared.keymap, self.why_disabled, {}) if row.binding else ()
+        )
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         """Show the selected row in full."""
@@ -200,6 +209,21 @@ class BindingsScreen(MemtuiScreen):
         """Stop this binding from serving the selected target, or one that is chosen."""
         if (row := self._row) is not None and row.binding is not None:
             self._asks.clear_target(row.binding, row.target)
+
+    def action_namespaces(self) -> None:
+        """Show the namespaces of the binding."""
+        if (row := self._row) is not None and row.binding is not None:
+            self._asks.namespaces(row.binding, self.load)
+
+    def action_conformance(self) -> None:
+        """Check the memory plugin against its contract."""
+        if (row := self._row) is not None and row.binding is not None:
+            self._asks.conformance(row.binding, self.load)
+
+    def action_migrate(self) -> None:
+        """Ask for the binding to move to, and show the migration."""
+        if (row := self._row) is not None and row.binding is not None:
+            self._asks.migrate(row.binding, self.view.bindings, self.load)
 
     def action_remove(self) -> None:
         """Take the binding away, after a yes."""

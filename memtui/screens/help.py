@@ -13,9 +13,13 @@ from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, 
 
 _TITLES = {
     "prune": "In the prune review",
+    "namespaces": "In the namespaces of a binding",
+    "conformance": "In the conformance report",
+    "migration": "In a migration",
     "list": "In the list",
     "filter": "In the filter line",
     "ask": "In the question",
+    "sql": "In the statement",
     "app": "Everywhere",
 }
 
@@ -79,6 +83,7 @@ def keys_document() -> str:
         "list",
         "filter",
         "ask",
+        "sql",
     ]:
         parts += [
             "",

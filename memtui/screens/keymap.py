@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from memtui.actions import (
@@ -126,6 +126,16 @@ def footer_entries(
     labels: Mapping[str, str],
 ) -> tuple[FooterEntry, ...]:
     """Return what the footer shows for a group: the keys that matter here and now."""
+    return action_entries(footer_actions(group), keymap, why_disabled, labels)
+
+
+def action_entries(
+    actions: Iterable[Action],
+    keymap: Keymap,
+    why_disabled: Callable[[str], str],
+    labels: Mapping[str, str],
+) -> tuple[FooterEntry, ...]:
+    """Return actions as keys that can be clicked."""
 
     def entry(action: Action) -> FooterEntry:
         return FooterEntry(
@@ -136,4 +146,4 @@ def footer_entries(
             why_disabled(action.id),
         )
 
-    return tuple(entry(action) for action in footer_actions(group))
+    return tuple(entry(action) for action in actions)

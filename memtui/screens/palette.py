@@ -1,4 +1,4 @@
-"""The command palette: every action, theme, company and binding by name."""
+"""The command palette: every action, theme, company, binding and saved view by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from memtui.actions import ACTIONS
 from memtui.contract import Scope
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.help import group_title
-from memtui.screens.shared import BindingChosen, ScopeChosen
+from memtui.screens.shared import BindingChosen, LookChosen, ScopeChosen
 from memtui.widgets.display import DIM, display
 
 
@@ -89,4 +89,10 @@ def _places(screen: MemtuiScreen) -> Iterable[Command]:
             display(f"Binding: {binding.provider_key}·{binding.key}", limit=100),
             "Look at this binding.",
             partial(screen.post_message, BindingChosen(binding.key)),
+        )
+    for look in screen.shared.looks:
+        yield Command(
+            display(f"View: {look.name}", limit=100),
+            "Show the operation log so.",
+            partial(screen.post_message, LookChosen(look)),
         )

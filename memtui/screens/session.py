@@ -60,21 +60,26 @@ def load_session(path: Path) -> Session:
 
 
 def save_session(path: Path, session: Session) -> None:
-    """Write the session with mode 0600, all of it or nothing.
+    """Write the session as `save_document` does."""
+    save_document(path, session.model_dump_json(indent=1))
+
+
+def save_document(path: Path, text: str) -> None:
+    """Write a file of the app's own with mode 0600, all of it or nothing.
 
     Raises:
         Invalid: the file cannot be written.
     """
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".session-")
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-")
         temporary = Path(name)
         try:
             with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(session.model_dump_json(indent=1))
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
     except OSError as error:
-        raise Invalid(f"The session cannot be kept in {path} ({error.strerror}).") from error
+        raise Invalid(f"The file {path} cannot be kept ({error.strerror}).") from error

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from textual.message import Message
 
 from memtui.contract import Filter, Scope
 from memtui.screens.keymap import Keymap
+from memtui.screens.log_views import LogLook
 
 if TYPE_CHECKING:
     from memtui.service import MemoryService
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
         CompanyView,
         Resolution,
     )
+    from memtui.service.limits import SpendingStatus
 
 _SCOPE_FIELDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 
@@ -69,8 +72,14 @@ class Shared:
     """The active binding."""
     health: BindingHealth | None = None
     """Its health as last asked; None while unknown."""
+    spending: tuple[SpendingStatus, ...] = ()
+    """The company's spending limits as last checked."""
     filters: tuple[str, ...] = ()
     """Filter lines applied before, the newest last."""
+    looks: tuple[LogLook, ...] = ()
+    """The saved views of the operation log."""
+    views_file: Path = Path("views.json")
+    """Where they are kept."""
     read_only: bool = False
     """Whether every change is refused, by setting or by company."""
     keymap: Keymap = field(default_factory=Keymap)
@@ -83,8 +92,16 @@ class Shared:
     """Tokens that a context should stay under, by the settings."""
     fact_max_chars: int = 200
     """How many characters a fact may have; 0 sets no limit."""
+    fact_max_count: int = 50
+    """How many facts an owner may have; 0 sets no limit."""
+    data: Path = Path("data")
+    """memtui's data folder."""
     zone: tzinfo | None = None
     """Where days and clock times are shown; None means the system's zone."""
+    zone_name: str = "UTC"
+    """The IANA name of the zone that days are cut in."""
+    queries_file: Path = Path("queries.json")
+    """Where statements that were given a name are kept."""
 
     @property
     def log_filter(self) -> Filter:
@@ -129,6 +146,22 @@ class FilterChosen(Message):
     def __init__(self, line: str) -> None:
         super().__init__()
         self.line = line
+
+
+class LookChosen(Message):
+    """A person wants to see the operation log as in a saved view."""
+
+    def __init__(self, look: LogLook) -> None:
+        super().__init__()
+        self.look = look
+
+
+class LooksChanged(Message):
+    """A saved view of the operation log came, changed its name or went; these are all of them."""
+
+    def __init__(self, looks: tuple[LogLook, ...]) -> None:
+        super().__init__()
+        self.looks = looks
 
 
 class GoTo(Message):

@@ -17,6 +17,7 @@ from memtui.config import Paths, Settings
 from memtui.contract import Filter, Invalid, MemtuiError, NotFound, Scope
 from memtui.filters import parse_filter
 from memtui.screens.keymap import load_keymap
+from memtui.screens.log_views import LogLook, load_looks
 from memtui.screens.session import CompanySession, Session, load_session, save_session
 from memtui.screens.shared import Door, Phase, Shared
 from memtui.widgets.background import Background
@@ -24,6 +25,7 @@ from memtui.widgets.background import Background
 if TYPE_CHECKING:
     from memtui.service import MemoryService
     from memtui.service.answers import BindingHealth, BindingView, CompanyView, Resolution
+    from memtui.service.limits import SpendingStatus
 
 _log = logging.getLogger(__name__)
 
@@ -55,7 +57,11 @@ class SharedState:
         self._opening = Background(app, "open")
         self._resolving = Background(app, "resolve")
         self._checking = Background(app, "health")
+        self._adding_up = Background(app, "spending")
+        self._spending_problem = ""
         self.session, self.session_problem = _read_session(paths)
+        looks, problem = _read_looks(paths)
+        self.session_problem = self.session_problem or problem
         self._company = company or settings.company or self.session.company
         self.shared = Shared(
             scope=Scope(company_id=self._company or "local"),
@@ -67,7 +73,13 @@ class SharedState:
             context_model=settings.context_model,
             context_budget=settings.context_budget,
             fact_max_chars=settings.fact_max_chars,
+            fact_max_count=settings.fact_max_count,
+            data=paths.data,
             zone=ZoneInfo(settings.timezone) if settings.timezone else None,
+            zone_name=settings.zone_name or "UTC",
+            queries_file=paths.queries_file,
+            looks=looks,
+            views_file=paths.views_file,
         )
 
     @property
@@ -153,6 +165,10 @@ class SharedState:
         if wanted != self.shared:
             self._settle(wanted)
 
+    def use_looks(self, looks: tuple[LogLook, ...]) -> None:
+        """Offer other saved views of the operation log."""
+        self._set(replace(self.shared, looks=looks))
+
     def resolve_again(self) -> None:
         """Read bindings and targets again."""
         self._settle(self.shared)
@@ -166,8 +182,12 @@ class SharedState:
         self._resolving.latest(lambda: _resolve(door, wanted), self._settled, self._failed)
 
     def _settled(self, shared: Shared) -> None:
-        self._set(shared)
+        entered = shared.door is not self.shared.door
+        self._set(replace(shared, spending=() if entered else self.shared.spending))
         self.check_health()
+        if entered:
+            self._adding_up.forget()
+            self.check_spending()
 
     def check_health(self) -> None:
         """Ask the active binding for its health in the background."""
@@ -182,6 +202,28 @@ class SharedState:
     def _checked(self, health: BindingHealth) -> None:
         if self.shared.resolution and self.shared.resolution.binding_key == health.key:
             self._set(replace(self.shared, health=health))
+
+    def check_spending(self) -> None:
+        """Hold what was spent against the company's limits in the background."""
+        door, zone = self.shared.door, self.shared.zone
+        if door is None or self._adding_up.busy:
+            return
+        self._adding_up.latest(
+            lambda: door.service.check_spending(door.caller, zone=zone),
+            self._added_up,
+            self._not_added_up,
+        )
+
+    def _added_up(self, spending: list[SpendingStatus]) -> None:
+        self._spending_problem = ""
+        if self.shared.spending != (found := tuple(spending)):
+            self._set(replace(self.shared, spending=found))
+
+    def _not_added_up(self, error: MemtuiError) -> None:
+        """Tell of a problem once, however often it is met again."""
+        if str(error) != self._spending_problem:
+            self._spending_problem = str(error)
+            self._failed(error)
 
     def _set(self, shared: Shared) -> None:
         self.shared = shared
@@ -222,6 +264,13 @@ def _read_session(paths: Paths) -> tuple[Session, str]:
         return load_session(paths.session_file), ""
     except Invalid as error:
         return Session(), str(error)
+
+
+def _read_looks(paths: Paths) -> tuple[tuple[LogLook, ...], str]:
+    try:
+        return load_looks(paths.views_file), ""
+    except Invalid as error:
+        return (), str(error)
 
 
 def _pick(companies: tuple[CompanyView, ...], wanted: str) -> CompanyView:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memtui.screens.shared import Phase, Shared
+from memtui.widgets import spending
 from memtui.widgets.scope_bar import ScopeView
 
 
@@ -25,6 +26,8 @@ def scope_view(shared: Shared) -> ScopeView:
         status=status,
         word=word,
         read_only=shared.read_only or bool(shared.binding and shared.binding.read_only),
+        spending=spending.badge(shared.spending),
+        over_limit=spending.is_passed(shared.spending),
     )
 
 

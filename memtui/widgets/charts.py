@@ -14,8 +14,8 @@ from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, 
 
 Tone = Literal["accent", "ok", "bad", "warn"]
 
-_NUMBERS: dict[Tone, int] = {"bad": 1, "ok": 2, "warn": 3, "accent": 4}
-_STYLES = {1: BAD, 2: OK, 3: WARN, 4: ACCENT}
+NUMBERS: dict[Tone, int] = {"bad": 1, "ok": 2, "warn": 3, "accent": 4}
+STYLES = {1: BAD, 2: OK, 3: WARN, 4: ACCENT}
 """plotext knows the terminal's colours by number; they stand for the theme's here."""
 
 _LEAST_LINES = 7
@@ -59,7 +59,7 @@ def chart_content(chart: Chart, width: int, height: int) -> Content:
 
 def _head(chart: Chart, width: int) -> Content:
     legend = [
-        Content.styled(one.marker, _STYLES[_NUMBERS[one.tone]]) + display(f" {one.name}", style=DIM)
+        Content.styled(one.marker, STYLES[NUMBERS[one.tone]]) + display(f" {one.name}", style=DIM)
         for one in chart.series
         if len(chart.series) > 1 or chart.limit is not None
     ]
@@ -96,7 +96,7 @@ def _draw(plot: Any, series: Series, places: Sequence[int]) -> None:
     if not known:
         return
     xs, ys = [place for place, _ in known], [value for _, value in known]
-    color = _NUMBERS[series.tone]
+    color = NUMBERS[series.tone]
     if series.bars:
         there = [(x, y) for x, y in zip(xs, ys, strict=True) if y]
         xs, ys = [x for x, _ in there], [y for _, y in there]
@@ -125,7 +125,7 @@ def _themed(drawn: Any) -> Content:
     styled = Content(drawn.plain.rstrip("\n"))
     for span in drawn.spans:
         color = getattr(span.style, "color", None)
-        style = _STYLES.get(color.number) if color is not None else None
+        style = STYLES.get(color.number) if color is not None else None
         if style:
             styled = styled.stylize(style, span.start, span.end)
     return styled

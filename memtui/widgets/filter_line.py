@@ -9,6 +9,7 @@ from textual.containers import Horizontal, Vertical
 from textual.content import Content
 from textual.message import Message
 from textual.reactive import reactive
+from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from memtui.contract import Invalid
@@ -17,10 +18,14 @@ from memtui.widgets.display import ACCENT, BAD, DIM, display
 from memtui.widgets.keys import bindings_for
 
 PLACEHOLDER = "agent:coding type:write since:7d words"
+PAUSE_SECONDS = 0.15
+"""How long a person stops writing before the line counts as typed."""
 
 
 class FilterLine(Vertical):
     """Takes a filter; posts `Applied` with a line that parses, `Left` when done with it.
+
+    While the person writes and pauses, `Typed` comes with each line that parses.
 
     `history` is the lines applied before, the newest last. `count` is shown at the right end.
     """
@@ -30,6 +35,13 @@ class FilterLine(Vertical):
 
     count: reactive[str] = reactive("")
     error: reactive[str] = reactive("")
+
+    class Typed(Message):
+        """The line parses as it is now; the person may write on."""
+
+        def __init__(self, line: str) -> None:
+            super().__init__()
+            self.line = line
 
     class Applied(Message):
         """A filter line that parses was entered."""
@@ -46,6 +58,7 @@ class FilterLine(Vertical):
         self.history: tuple[str, ...] = ()
         self._back = 0
         self._draft = ""
+        self._pause: Timer | None = None
 
     def compose(self) -> ComposeResult:
         """Lay out the sign, the input, the count and the error."""
@@ -90,6 +103,24 @@ class FilterLine(Vertical):
         """Take an old error away while the person writes."""
         event.stop()
         self.error = ""
+        self._forget_pause()
+        if self._input.has_focus:
+            self._pause = self.set_timer(PAUSE_SECONDS, self._paused)
+
+    def _forget_pause(self) -> None:
+        if self._pause is not None:
+            self._pause.stop()
+            self._pause = None
+
+    def _paused(self) -> None:
+        text = self._input.value.strip()
+        if not self._input.has_focus:
+            return
+        try:
+            parse_filter(text, now=datetime.now(UTC))
+        except Invalid:
+            return
+        self.post_message(self.Typed(text))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Apply what is written."""
@@ -98,6 +129,7 @@ class FilterLine(Vertical):
 
     def action_apply(self) -> None:
         """Apply the line if it parses, else say what is wrong with it."""
+        self._forget_pause()
         text = self._input.value.strip()
         try:
             parse_filter(text, now=datetime.now(UTC))
@@ -111,6 +143,7 @@ class FilterLine(Vertical):
         """Clear the line and its filter; leave it if it is empty already."""
         if self._input.value:
             self._input.value = ""
+            self._forget_pause()
             self.post_message(self.Applied(""))
         else:
             self.post_message(self.Left())

@@ -11,7 +11,7 @@ from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import NamedTuple
 
-from memtui.contract import Location, OperationStatus, SourceKind, SourceRef, Usage
+from memtui.contract import Location, Namespace, OperationStatus, SourceKind, SourceRef, Usage
 from memtui.store.operation import Operation
 
 _SPANS = (
@@ -90,6 +90,22 @@ def of_total(shown: int, total: int | None, *, at_least: bool = False) -> str:
     if total is None:
         return f"{count(shown)}+" if at_least else count(shown)
     return f"{count(shown)} of {'≥ ' if at_least else ''}{count(max(total, shown))}"
+
+
+def held(namespace: Namespace) -> str:
+    """Return how many records a namespace holds: `12`, `≥ 100`, or nothing if unknown."""
+    if namespace.records is not None:
+        return count(namespace.records)
+    least = namespace.metadata.get("at_least")
+    return f"≥ {count(least)}" if isinstance(least, int) else ""
+
+
+def held_words(namespace: Namespace) -> str:
+    """Return what a namespace holds as part of a sentence: `its 12 records`."""
+    if namespace.records is not None:
+        return f"its {counted(namespace.records, 'record')}"
+    least = namespace.metadata.get("at_least")
+    return f"its {count(least)} records or more" if isinstance(least, int) else "all that is in it"
 
 
 def money(amount: Decimal | None, *, unpriced: bool = False) -> str:

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from memtui.service.answers import Change
 
 _TEXTS = ("query", "content", "text")
-_SAID_BELOW = frozenset({"record_ids", "content_chars", "content_sha256"})
+_OF_CONTENT = frozenset({"content_chars", "content_sha256"})
+_SAID_BELOW = _OF_CONTENT | {"record_ids"}
 _MOST_HANDLES = 50
 
 
@@ -80,8 +81,9 @@ def head(view: OperationView, width: int) -> Content:
 
 def _asked(operation: Operation) -> Iterator[Line]:
     rest = []
+    said = _SAID_BELOW if "content" in operation.request else _SAID_BELOW - _OF_CONTENT
     for name, value in operation.request.items():
-        if value in (None, "", [], {}) or (name in _SAID_BELOW and operation.handles):
+        if value in (None, "", [], {}) or (name in said and operation.handles):
             continue
         if name in _TEXTS and isinstance(value, str):
             yield display(f"“{value}”", limit=4_000, keep_newlines=True)

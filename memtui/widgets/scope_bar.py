@@ -15,6 +15,10 @@ from textual.widgets import Static
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line
 
 _MARKS = {"ok": ("●", OK), "degraded": ("▲", WARN), "down": ("✗", BAD), "unknown": ("○", DIM)}
+_ACTIONS = {"scope-binding": "app.binding", "scope-spending": "app.limits"}
+_SCOPE_CELLS = 24
+"""How much of the scope the spending badge leaves to see."""
+_GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +30,9 @@ class ScopeView:
     status: str = "unknown"
     word: str = ""
     read_only: bool = False
+    spending: tuple[str, ...] = ()
+    """What to say of spending limits, the longest form first; nothing where all is well."""
+    over_limit: bool = False
 
 
 def path_content(view: ScopeView) -> Content:
@@ -44,21 +51,33 @@ def binding_content(view: ScopeView) -> Content:
     return line(display(view.binding, limit=40), health, badge, gap="  ")
 
 
+def spending_content(view: ScopeView, width: int) -> Content:
+    """Return the longest form of the spending badge that leaves room for the rest in `width`."""
+    if not view.spending:
+        return Content("")
+    scope = min(path_content(view).cell_length, _SCOPE_CELLS)
+    room = width - scope - min(binding_content(view).cell_length, width * 6 // 10) - 2 * _GAP
+    style = f"{STRONG} {BAD}" if view.over_limit else WARN
+    forms = [display(form, style=style) for form in view.spending]
+    return next((form for form in forms if form.cell_length <= room), forms[-1])
+
+
 class ScopeBar(Horizontal):
-    """Shows a `ScopeView`; a click on the scope or on the binding asks to change it."""
+    """Shows a `ScopeView`; a click on one of its parts asks to change it or to show more."""
 
     view: reactive[ScopeView] = reactive(ScopeView)
 
     class Pressed(Message):
-        """The scope (`app.scope`) or the binding (`app.binding`) was clicked."""
+        """The scope (`app.scope`), the binding (`app.binding`) or the badge was clicked."""
 
         def __init__(self, action_id: str) -> None:
             super().__init__()
             self.action_id = action_id
 
     def compose(self) -> ComposeResult:
-        """Put the scope at the left and the binding at the right."""
+        """Put the scope at the left, the spending badge and the binding at the right."""
         yield Static(id="scope-path")
+        yield Static(id="scope-spending")
         yield Static(id="scope-binding")
 
     def watch_view(self, view: ScopeView) -> None:
@@ -66,6 +85,13 @@ class ScopeBar(Horizontal):
         if self.is_mounted:
             self.query_one("#scope-path", Static).update(path_content(view))
             self.query_one("#scope-binding", Static).update(binding_content(view))
+            badge = self.query_one("#scope-spending", Static)
+            badge.update(spending_content(view, self.content_size.width))
+            badge.display = bool(view.spending)
+
+    def on_resize(self) -> None:
+        """Choose again what fits."""
+        self.watch_view(self.view)
 
     def on_mount(self) -> None:
         """Draw what was set before the parts were there."""
@@ -73,5 +99,5 @@ class ScopeBar(Horizontal):
 
     def on_click(self, event: Click) -> None:
         """Ask for the chooser of what was clicked."""
-        inside = event.widget is not None and event.widget.id == "scope-binding"
-        self.post_message(self.Pressed("app.binding" if inside else "app.scope"))
+        clicked = event.widget.id if event.widget is not None else None
+        self.post_message(self.Pressed(_ACTIONS.get(clicked or "", "app.scope")))

@@ -101,10 +101,13 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         """Whether the first row is in view and the cursor is on it."""
         return self.scroll_offset.y == 0 and self._cursor == 0
 
-    def go_to(self, index: int) -> None:
-        """Put the cursor on a line and bring it into view."""
+    def go_to(self, index: int, *, in_the_middle: bool = False) -> None:
+        """Put the cursor on a line and bring it into view, with as much above it as below."""
         self._cursor = max(0, min(index, self.rows.count - 1))
         self._remember()
+        if in_the_middle:
+            middle = self._cursor - self.page_lines // 2
+            self.scroll_to(y=middle, animate=False, force=True)
         self._reveal()
         self._changed_cursor()
 

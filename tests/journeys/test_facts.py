@@ -57,4 +57,4 @@ def test_pruned_in_a_minute_and_without_fear(tmp_path: Path) -> None:
     run(home, "undo", applied["operation_id"])
     assert file.read_bytes() == before
     assert document(home, "context", *BOTH)["text"] == seen["text"]
-    assert document(home, "stats")["facts_of_users"] == 3
+    assert document(home, "facts", "stats")["facts_of_users"] == 3

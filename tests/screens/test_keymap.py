@@ -41,7 +41,7 @@ def test_two_actions_may_swap() -> None:
         ({"records.forget": " , "}, "no key"),
         ({"records.forget": "e"}, "same key e in Records"),
         ({"records.forget": "q"}, "app.quit"),
-        ({"list.down": "space"}, "Records"),
+        ({"list.down": "space"}, "Operations"),
         ({"filter.previous": "enter"}, "the filter line"),
     ],
 )

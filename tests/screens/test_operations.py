@@ -6,8 +6,7 @@ from typing import Any
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.contract import Filter, ForgetRequest, OperationType, QueryRequest, Record, Scope
-from memtui.screens.operations.pages import LogPages
+from memtui.contract import ForgetRequest, OperationType, QueryRequest, Record, Scope
 from memtui.service import Caller, MemoryService
 from memtui.store.operation import Operation
 from memtui.widgets.option_rows import OptionRows
@@ -138,24 +137,11 @@ async def test_sorting_by_duration_and_back(
             if listed(app).sort == ("ms", True):
                 break
         await until(pilot, lambda: listed(app).sort == ("ms", True))
+        await until(pilot, lambda: "paused" in screen_text(app))
         times = [row.latency_ms for _, row in listed(app).rows.held()]
         assert times == sorted(times, reverse=True)
         await pilot.press("F", "F")
         await until(pilot, lambda: current(app).seq >= newest)
-
-
-async def test_pages_of_a_filtered_log_are_reached_from_either_end(
-    service: MemoryService, caller: Caller
-) -> None:
-    await write_notes(service, caller, [f"n {number}" for number in range(12)])
-    chosen = Filter(operation_type=OperationType.WRITE)
-    expected = (await service.operations(caller, chosen, limit=500)).operations[::-1]
-    pages = LogPages(service, caller, chosen, page_rows=5)
-    newest = await pages.newest()
-    assert (newest.matching, newest.logged) == (12, 15)
-    pages.learn(2, newest.rows[-2:])
-    found = await pages.pages([1, 0, 2])
-    assert [*found[0], *found[1], *found[2]] == list(expected)
 
 
 async def test_hostile_texts_are_shown_and_never_obeyed(

@@ -2,24 +2,43 @@
 
 The natural order is newest first, so the newest is at the top: while the cursor is there and
 following is on, new operations push in above; anywhere else nothing moves and the count says
-`+3 new`. `g` or `home` goes to the newest, which resumes.
+`+3 new`. `g` or `home` goes to the newest, which resumes. Any other order is that of the moment
+in which it was asked for; what came since is counted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, NamedTuple
 
-from memtui.contract import Filter, Invalid, MemtuiError
+from memtui.contract import Filter, MemtuiError
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.operations.columns import SORT_KEYS
-from memtui.screens.operations.pages import SORTABLE, LogPages, Newest
+from memtui.screens.operations.columns import SORTS
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
-from memtui.widgets.rows import PAGE_ROWS, AppendedRows, WindowRows
+from memtui.widgets.rows import PAGE_ROWS, WindowRows
 from memtui.widgets.virtual_list import VirtualList
 
+if TYPE_CHECKING:
+    from memtui.service.analysis import LogView
+
 NEWEST_FIRST = ("when", True)
+ORDERED_ROWS = 64
+"""Rows of a page in another order, where each may lie in another place of the archive."""
+
+_PAGES = 24
+_KEPT = 1_000
+"""Operations that came since the view was opened and are held; beyond, it is opened again."""
+
+
+class _Opened(NamedTuple):
+    """A view, and the page that is seen first."""
+
+    view: LogView
+    number: int
+    rows: Sequence[Operation]
 
 
 def operation_key(operation: Operation) -> str:
@@ -32,16 +51,27 @@ class LogFeed:
 
     def __init__(self, screen: MemtuiScreen) -> None:
         self._screen = screen
-        self.rows: WindowRows[Operation] = WindowRows(operation_key, newest_first=True)
+        self.rows: WindowRows[Operation] = WindowRows(
+            operation_key, newest_first=True, max_pages=_PAGES
+        )
         self.following = True
-        self._pages: LogPages | None = None
+        self.order = NEWEST_FIRST
+        """The column that the operations are ordered by, and whether from high to low."""
+        self.chosen = Filter()
+        """What is let through."""
+        self._view: LogView | None = None
+        self._ordered: LogView | None = None
+        self._arrived: list[Operation] = []
         self._last_seq = 0
-        self._logged = 0
         self._seen = 0
         self._problem = ""
+        self._ordering = ""
         self._head = Background(screen, "log-head")
+        self._orders = Background(screen, "log-order")
         self._windows = Background(screen, "log-pages")
         self._tail = Background(screen, "log-tail")
+        self._places = Background(screen, "log-place")
+        self._closing = Background(screen, "log-closing")
 
     @property
     def _list(self) -> VirtualList[Operation]:
@@ -51,34 +81,56 @@ class LogFeed:
     def _in_time_order(self) -> bool:
         return self._list.rows is self.rows
 
-    def load(self) -> None:
-        """Read the newest operations that match the filter."""
-        door = self._screen.door
-        pages = LogPages(door.service, door.caller, self._screen.shared.log_filter)
-        self._tail.forget()
-        self._windows.forget()
+    def load(self, chosen: Filter) -> None:
+        """Open the log with a filter; an opening under way is stopped."""
+        self._ordering = ""
+        for work in (self._tail, self._windows, self._orders, self._places):
+            work.forget()
         if not self.rows.count:
             self._list.notice = ("Reading the log …",)
-        self._head.latest(pages.newest, lambda found: self._show(pages, found), self._broken)
+        again = chosen == self.chosen
+        self.chosen = chosen
+        self._head.latest(
+            lambda: self._open(chosen), lambda opened: self._show(opened, again=again), self._broken
+        )
 
-    def _show(self, pages: LogPages, found: Newest) -> None:
-        rows, total, self._logged = found
-        self._pages = pages
+    async def _open(self, chosen: Filter) -> _Opened:
+        # The natural view runs from the oldest on: there no operation ever changes its place.
+        door = self._screen.door
+        view = await door.service.analysis.open_log(door.caller, chosen, "seq")
+        number = max(0, view.count - 1) // PAGE_ROWS
+        return _Opened(view, number, await view.window(number * PAGE_ROWS, PAGE_ROWS))
+
+    def _show(self, opened: _Opened, *, again: bool) -> None:
+        was = self._list.current if self._list.cursor else None
+        self._close(self._view, self._ordered)
+        self._view, self._ordered = opened.view, None
+        self._arrived = []
         self._problem = ""
-        self.rows.reset(total)
-        if rows:
-            number = (total - 1) // PAGE_ROWS
-            newest = rows[number * PAGE_ROWS - total :]
-            self.rows.put(number, newest)
-            pages.learn(number, newest)
-        self._last_seq = rows[-1].seq if rows else 0
-        self._list.sort = NEWEST_FIRST
+        self._last_seq = opened.view.last
+        self.rows.reset(opened.view.count)
+        self.rows.put(opened.number, opened.rows)
+        self._seen = self.rows.count
         self._list.notice = self._nothing()
-        self._list.show(self.rows)
+        if self.order == NEWEST_FIRST or self._in_time_order:
+            self._list.show(self.rows)
+            if not again:
+                self._find(was)
+        self._list.sort = self.order
+        if self.order != NEWEST_FIRST:
+            self._open_order()
         self.look()
 
+    def _find(self, operation: Operation | None) -> None:
+        """Go to where an operation is among others now, else to the newest."""
+        place = None if operation is None else self.place_of(operation)
+        if place is not None:
+            self._list.go_to(place, in_the_middle=True)
+        elif operation is None or self.rows.index_of(operation_key(operation)) is None:
+            self._list.go_to(0)
+
     def _nothing(self) -> tuple[str, ...]:
-        if self._screen.shared.log_filter == Filter():
+        if self.chosen == Filter():
             return (
                 "No operations yet.",
                 "What reads or changes a memory is logged here; press 3 and ask something.",
@@ -89,49 +141,72 @@ class LogFeed:
         )
 
     def _broken(self, error: MemtuiError) -> None:
-        self._pages = None
+        self._close(self._view, self._ordered)
+        self._view = self._ordered = None
         self.rows.reset(0)
         self._list.notice = (f"✗ {error}", "r reads the log again.")
         self._list.show(self.rows)
         self._screen.show_count("")
 
+    def _close(self, *views: LogView | None) -> None:
+        for view in views:
+            if view is not None:
+                self._closing.every(view.close, lambda _: None, self._screen.fail)
+
     def fetch(self, wanted: tuple[int, ...]) -> None:
         """Read pages that came into view; a newer wish cancels an older one."""
-        pages = self._pages
-        if pages is not None and self._in_time_order:
-            self._windows.latest(lambda: pages.pages(wanted), self._hold, self._screen.fail)
+        rows = self._list.rows
+        natural = rows is self.rows
+        view = self._view if natural else self._ordered
+        if view is None or not isinstance(rows, WindowRows):
+            return
+        arrived = self._arrived if natural else []
 
-    def _hold(self, found: dict[int, Sequence[Operation]]) -> None:
-        for number, rows in found.items():
-            self.rows.put(number, rows)
-            if self._pages is not None:
-                self._pages.learn(number, rows)
-        if self._in_time_order:
-            self._list.rows_changed()
+        def hold(found: dict[int, Sequence[Operation]]) -> None:
+            for number, page in found.items():
+                rows.put(number, page)
+            if self._list.rows is rows:
+                self._list.rows_changed()
+
+        self._windows.latest(lambda: _pages(view, rows, wanted, arrived), hold, self._screen.fail)
 
     def poll(self) -> None:
         """Look for operations newer than the last one, unless a look is under way."""
-        pages = self._pages
-        if pages is None or self._head.busy or self._tail.busy:
+        view = self._view
+        if view is None or self._head.busy or self._tail.busy:
             return
         last = self._last_seq
-        self._tail.latest(lambda: pages.since(last), self._arrived, self._missed)
+        self._tail.latest(lambda: view.tail(last), self._came, self._missed)
 
     def _missed(self, error: MemtuiError) -> None:
         self._problem = str(error)
         self.look()
 
-    def _arrived(self, rows: Sequence[Operation]) -> None:
+    def _came(self, rows: Sequence[Operation]) -> None:
         self._problem = ""
         if rows:
             self._last_seq = rows[-1].seq
-            self._logged = max(self._logged, self._last_seq)
-            self.rows.extend(rows, self.rows.count + len(rows))
-            if self._in_time_order:
-                self._list.rows_changed(added_above=len(rows), follow=self.following)
+            self._arrived.extend(rows)
+            self._grow(rows, self.rows.count + len(rows))
         self.look()
-        if len(rows) == PAGE_ROWS:
-            self.poll()
+        if len(self._arrived) > _KEPT:
+            self._head.latest(lambda: self._open(self.chosen), self._renew, self._missed)
+
+    def _renew(self, opened: _Opened) -> None:
+        """Go on with a view that holds what came since the one before was opened."""
+        self._close(self._view)
+        self._view = opened.view
+        self._last_seq = opened.view.last
+        self._arrived = []
+        self._grow((), opened.view.count)
+        self.look()
+        self.poll()
+
+    def _grow(self, rows: Sequence[Operation], count: int) -> None:
+        added = count - self.rows.count
+        self.rows.extend(rows, count)
+        if self._in_time_order:
+            self._list.rows_changed(added_above=added, follow=self.following)
 
     def turn(self) -> None:
         """Turn following on, and go to the newest, or turn it off."""
@@ -144,36 +219,77 @@ class LogFeed:
 
     def in_time_order(self) -> None:
         """Go back from another order to the newest first."""
-        self._list.sort = NEWEST_FIRST
+        self._orders.forget()
+        self._ordering = ""
+        self.order = self._list.sort = NEWEST_FIRST
         if not self._in_time_order:
+            self._windows.forget()
+            self._close(self._ordered)
+            self._ordered = None
             self._list.show(self.rows)
 
     def sort(self, column: str) -> None:
-        """Order by a column, or turn its order around; by time it is always newest first."""
-        pages, shown = self._pages, self._list.sort
-        if pages is None or column == "when":
+        """Order by a column, or turn its order around."""
+        descending = self.order != (column, True)
+        self.order = self._list.sort = (column, descending)
+        if self.order == NEWEST_FIRST:
             self.in_time_order()
+            self._list.go_to(0)
             self.look()
-            return
-        if self.rows.count > SORTABLE:
-            self._screen.fail(
-                Invalid(
-                    f"{fmt.count(self.rows.count)} operations are too many to sort by {column}; "
-                    f"narrow the filter to {fmt.count(SORTABLE)} or fewer."
-                )
-            )
-            return
-        descending = not shown[1] if shown is not None and shown[0] == column else True
+        elif self._view is not None:
+            self._open_order()
 
-        def show(rows: Sequence[Operation]) -> None:
-            ordered: AppendedRows[Operation] = AppendedRows(operation_key)
-            ordered.replace(sorted(rows, key=SORT_KEYS[column], reverse=descending))
-            self._list.sort = (column, descending)
-            self._list.show(ordered)
+    def _open_order(self) -> None:
+        door, chosen, order = self._screen.door, self.chosen, self.order
+        sort = f"{'-' if order[1] else ''}{SORTS[order[0]]}"
+
+        async def open_view() -> _Opened:
+            view = await door.service.analysis.open_log(door.caller, chosen, sort)
+            return _Opened(view, 0, await view.window(0, ORDERED_ROWS))
+
+        def show(opened: _Opened) -> None:
+            self._windows.forget()
+            self._close(self._ordered)
+            self._ordered = opened.view
+            rows: WindowRows[Operation] = WindowRows(
+                operation_key, page_rows=ORDERED_ROWS, max_pages=_PAGES
+            )
+            rows.reset(opened.view.count)
+            rows.put(0, opened.rows)
+            self._ordering = ""
+            self._list.sort = order
+            self._list.show(rows)
             self._list.go_to(0)
             self.look()
 
-        self._windows.latest(pages.everything, show, self._screen.fail)
+        def stay(error: MemtuiError) -> None:
+            self.in_time_order()
+            self._screen.fail(error)
+            self.look()
+
+        self._orders.latest(open_view, show, stay)
+        self._ordering = order[0]
+        self.look()
+
+    def jump(self, moment: datetime) -> None:
+        """Go to the last operation that had begun by a moment, in the order of time."""
+        view = self._view
+        if view is None:
+            return
+
+        def go(position: int) -> None:
+            self.in_time_order()
+            self._list.go_to(self.rows.count - 1 - position, in_the_middle=True)
+            self.look()
+
+        self._places.latest(lambda: view.position(moment), go, self._screen.fail)
+
+    def place_of(self, operation: Operation) -> int | None:
+        """Return the line of an operation that may not be held; None where it is not known."""
+        if self.chosen != Filter() or not self._in_time_order:
+            return None
+        index = self.rows.count - operation.seq
+        return index if index >= 0 else None
 
     def look(self) -> None:
         """Note what has been seen, and say how much there is."""
@@ -181,11 +297,32 @@ class LogFeed:
         if in_order and self._list.scroll_offset.y == 0:
             self._seen = self.rows.count
         unseen = self.rows.count - self._seen
-        words = [fmt.of_total(self.rows.count, self._logged)]
-        if self._problem:
+        count, logged = self.rows.count, self._last_seq
+        words = [fmt.count(count) if count == logged else fmt.of_total(count, logged)]
+        if marked := len(self._list.selection.marks):
+            words.append(f"{fmt.count(marked)} marked")
+        if self._ordering:
+            words.append(f"ordering by {self._ordering} …")
+        elif self._problem:
             words.append(f"not live: {self._problem}")
         else:
-            words.append("● live" if self.following and in_order else "○ paused, F follows")
+            words.append("● live" if self.following and in_order else "○ paused")
         if unseen > 0:
             words.append(f"+{fmt.count(unseen)} new")
         self._screen.show_count("  ".join(words))
+
+
+async def _pages(
+    view: LogView,
+    rows: WindowRows[Operation],
+    wanted: Sequence[int],
+    arrived: Sequence[Operation],
+) -> dict[int, Sequence[Operation]]:
+    """Read pages of a view, and of what came since it was opened."""
+    found: dict[int, Sequence[Operation]] = {}
+    for number in wanted:
+        first, end = rows.page_bounds(number)
+        held = await view.window(first, end - first) if first < view.count else ()
+        past = (max(0, first - view.count), max(0, end - view.count))
+        found[number] = [*held, *arrived[slice(*past)]]
+    return found

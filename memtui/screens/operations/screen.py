@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
+from textual.widgets import Input
 
 from memtui.actions import Need
 from memtui.contract import Filter, Invalid, NotFound, OperationStatus
-from memtui.filters import format_filter
+from memtui.filters import format_filter, parse_filter, parse_when
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.columns_dialog import choose_columns
 from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.confirm import Confirm
+from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.log_views import LogLook
 from memtui.screens.open_source import open_source
-from memtui.screens.operations.columns import asked, operation_columns
+from memtui.screens.operations.columns import HIDDEN, asked, operation_columns
 from memtui.screens.operations.details import DetailFeed
 from memtui.screens.operations.feed import NEWEST_FIRST, LogFeed
+from memtui.screens.operations.looks import Looks
 from memtui.screens.shared import FilterChosen, GoTo, Shared
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
+from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.list_messages import (
     ColumnsAsked,
@@ -33,13 +40,14 @@ from memtui.widgets.list_messages import (
     Opened,
     PagesWanted,
     Scrolled,
+    SelectionChanged,
     SortAsked,
 )
 from memtui.widgets.operation_detail import OperationDetail
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
-    from memtui.service.answers import MutationAnswer, UndoCandidate
+    from memtui.service.answers import UndoCandidate
 
 POLL_SECONDS = 2.0
 
@@ -53,8 +61,10 @@ class OperationsScreen(MemtuiScreen):
 
     def __init__(self, shared: Shared) -> None:
         super().__init__(shared)
+        self._typed: str | None = None
         self._feed = LogFeed(self)
         self._details = DetailFeed(self, self._draw_detail)
+        self._looks = Looks(self, self._look)
         self._acts = Background(self, "operation-acts")
 
     def compose_body(self) -> ComposeResult:
@@ -66,6 +76,7 @@ class OperationsScreen(MemtuiScreen):
                 name="operation-list",
             )
             log.sort = NEWEST_FIRST
+            log.hidden = HIDDEN
             yield log
             yield OperationDetail(name="operation-detail")
 
@@ -76,20 +87,49 @@ class OperationsScreen(MemtuiScreen):
         self._list.focus()
 
     def load(self) -> None:
-        """Read the newest operations."""
-        self._feed.load()
+        """Open the log with the filter, unless that was done while it was typed."""
+        chosen = self.shared.log_filter
+        typed, self._typed = self._typed, None
+        if typed is None or chosen != self._feed.chosen:
+            self._feed.load(chosen)
 
     def select(self, name: str) -> None:
         """Put the cursor on an operation; the log is narrowed to nothing else to find it."""
         if not self._list.go_to_key(name):
             self._acts.every(lambda: self._find(name), self._point, self.fail)
 
+    @on(FilterLine.Typed)
+    def _try(self, event: FilterLine.Typed) -> None:
+        event.stop()
+        zone = self.shared.zone or UTC
+        chosen = parse_filter(event.line, now=self.shared.clock(), zone=zone)
+        if event.line != self.shared.filter_line or self._typed is not None:
+            self._typed = event.line
+            self._feed.load(replace(self.shared, filter=chosen).log_filter)
+
+    @on(Input.Blurred)
+    def _keep_typed(self) -> None:
+        if self._typed is not None:
+            self.post_message(FilterChosen(self._typed))
+
+    @on(FilterLine.Applied)
+    def _keep_applied(self, event: FilterLine.Applied) -> None:
+        if self._typed is not None:
+            self._typed = event.line
+            if event.line == self.shared.filter_line:
+                self.load()
+
     async def _find(self, name: str) -> Operation:
         return await self.door.service.operation(self.door.caller, name)
 
     def _point(self, operation: Operation) -> None:
-        if not self._list.go_to_key(operation.operation_id):
+        if self._list.go_to_key(operation.operation_id):
+            return
+        place = self._feed.place_of(operation)
+        if place is None:
             self._draw(operation)
+        else:
+            self._list.go_to(place, in_the_middle=True)
 
     @property
     def _list(self) -> VirtualList[Operation]:
@@ -121,6 +161,10 @@ class OperationsScreen(MemtuiScreen):
     def _sort(self, event: SortAsked) -> None:
         self._feed.sort(event.column)
 
+    @on(SelectionChanged)
+    def _marked(self) -> None:
+        self._feed.look()
+
     @on(ColumnsAsked)
     def _choose_columns(self) -> None:
         choose_columns(self, self._list)
@@ -147,7 +191,9 @@ class OperationsScreen(MemtuiScreen):
         self._details.read_texts(self._operation)
 
     def action_back(self) -> None:
-        """Go back from the details to the list."""
+        """Go back from the details to the list; there, take away the range, else all marks."""
+        if self._list.has_focus:
+            self._list.action_unmark()
         self.query_one(".split").remove_class("-opened")
         self._list.focus()
 
@@ -164,6 +210,57 @@ class OperationsScreen(MemtuiScreen):
     def action_follow(self) -> None:
         """Turn following on or off."""
         self._feed.turn()
+
+    def action_mark(self) -> None:
+        """Mark or unmark the row, or the range."""
+        self._list.action_mark()
+
+    def action_range(self) -> None:
+        """Begin a range, or mark it."""
+        self._list.action_range()
+
+    def action_mark_all(self) -> None:
+        """Mark all rows that are loaded."""
+        self._list.action_mark_all()
+
+    def action_jump(self) -> None:
+        """Go to the last operation that had begun by a time."""
+        zone = self.shared.zone or datetime.now().astimezone().tzinfo or UTC
+
+        def moment(text: str) -> datetime:
+            return parse_when(text.strip(), now=self.shared.clock(), zone=zone)
+
+        def go(text: str | None) -> None:
+            if text is not None:
+                self._feed.jump(moment(text))
+
+        prompt = Prompt("Go to a time", placeholder="2026-03-01, 14:30, 3d ago", check=moment)
+        self.app.push_screen(prompt, go)
+
+    def action_views(self) -> None:
+        """Offer the saved views, and to save this one."""
+        self._looks.ask()
+
+    def _look(self) -> LogLook:
+        shown, (column, descending) = self._list, self._feed.order
+        return LogLook(
+            name="",
+            filter_line=self.shared.filter_line,
+            column=column,
+            descending=descending,
+            hidden=tuple(sorted(shown.hidden)),
+            wider=shown.wider,
+        )
+
+    def use_look(self, look: LogLook) -> None:
+        """Show the log as in a saved view."""
+        keys = {column.key for column in self._list.columns}
+        self._list.hidden = frozenset(look.hidden) & keys if keys - {*look.hidden} else HIDDEN
+        self._list.wider = {key: cells for key, cells in look.wider.items() if key in keys}
+        self._feed.order = (look.column, look.descending) if look.column in keys else NEWEST_FIRST
+        self.post_message(FilterChosen(look.filter_line))
+        if look.filter_line == self.shared.filter_line:
+            self.reload()
 
     def action_open(self) -> None:
         """Open the source of the record under the cursor, else of the operation."""
@@ -212,30 +309,41 @@ class OperationsScreen(MemtuiScreen):
         self._details.check(self._operation)
 
     def action_copy(self) -> None:
-        """Offer what of the operation to copy."""
-        operation = self._operation
-        choices = [
-            Choice("id", operation.operation_id, "id"),
-            Choice("JSON", "all of it", "JSON"),
-            Choice("digest", operation.digest, "digest"),
-        ]
-        if asked(operation):
-            choices.insert(0, Choice("text", asked(operation), "text"))
-        self.app.push_screen(Choose("Copy", choices), self._copy)
-
-    def _copy(self, what: str | None) -> None:
-        operation = self._operation
+        """Offer what to copy of the marked operations, else of the selected one."""
+        chosen = self._list.chosen
+        if not chosen:
+            raise NotFound("No operation is selected.")
         texts = {
-            "text": asked(operation),
-            "id": operation.operation_id,
-            "JSON": operation.model_dump_json(indent=2),
-            "digest": operation.digest,
+            "text": "\n".join(filter(None, map(asked, chosen))),
+            "id": "\n".join(one.operation_id for one in chosen),
+            "JSON": "\n".join(
+                one.model_dump_json(indent=None if len(chosen) > 1 else 2) for one in chosen
+            ),
+            "digest": "\n".join(one.digest for one in chosen),
         }
-        if what is not None:
-            copy_text(self, texts[what], f"Copied the {what} of #{fmt.count(operation.seq)}.")
+        several = len(chosen) > 1
+        names = {
+            "text": "texts" if several else texts["text"],
+            "id": "ids" if several else texts["id"],
+            "JSON": "all of them, one a line" if several else "all of it",
+            "digest": "digests" if several else texts["digest"],
+        }
+        which = fmt.counted(len(chosen), "operation") if several else f"#{fmt.count(chosen[0].seq)}"
+
+        def copy(what: str | None) -> None:
+            if what is not None:
+                copy_text(self, texts[what], f"Copied the {what} of {which}.")
+
+        choices = [Choice(what, names[what], what) for what in texts if texts[what]]
+        self.app.push_screen(Choose(f"Copy of {which}", choices), copy)
 
     def action_undo(self) -> None:
-        """Take the selected change back after a yes; where it is none, offer the last one."""
+        """Take the marked changes back after a yes, else the selected or the last one."""
+        marked = self._list.selection.marks.values()
+        changes = [one for one in marked if one.operation_type.mutates]
+        if changes:
+            self._ask_undos(sorted(changes, key=lambda one: -one.seq))
+            return
         operation = self._list.current
         if operation is not None and operation.operation_type.mutates:
             self._ask_undo(operation, len(operation.handles))
@@ -251,26 +359,38 @@ class OperationsScreen(MemtuiScreen):
 
     def _ask_undo(self, operation: Operation, records: int) -> None:
         when = fmt.since(operation.started_at, self.shared.clock())
-        question = (
+        self._ask(
             f"Take back {operation.operation_type.value} #{fmt.count(operation.seq)} "
-            f"of {fmt.counted(records, 'record')}, {when} by {operation.principal}?"
+            f"of {fmt.counted(records, 'record')}, {when} by {operation.principal}?",
+            [operation],
         )
-        door = self.door
 
+    def _ask_undos(self, operations: list[Operation]) -> None:
+        records = sum(len(one.handles) for one in operations)
+        self._ask(
+            f"Take back the {fmt.counted(len(operations), 'marked change')} of "
+            f"{fmt.counted(records, 'record')}, the newest first?",
+            operations,
+        )
+
+    def _ask(self, question: str, operations: Sequence[Operation]) -> None:
         def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
             if yes:
-                self._acts.every(
-                    lambda: door.service.undo(door.caller, operation.operation_id),
-                    self._undone,
-                    self.fail,
-                )
+                self._acts.every(lambda: self._undo(operations), self._undone, self.fail)
 
         self.app.push_screen(Confirm(question, verb="take it back"), answered)
 
-    def _undone(self, answer: MutationAnswer) -> None:
+    async def _undo(self, operations: Sequence[Operation]) -> int:
+        door, records = self.door, 0
+        for operation in operations:
+            answer = await door.service.undo(door.caller, operation.operation_id)
+            records += len(answer.handles)
+        return records
+
+    def _undone(self, records: int) -> None:
+        self._list.selection.marks.clear()
         self.toast(
-            f"Took it back: {fmt.counted(len(answer.handles), 'record')}. "
-            "Undo that operation to do it again."
+            f"Took it back: {fmt.counted(records, 'record')}. Undo that operation to do it again."
         )
         self._feed.poll()
 

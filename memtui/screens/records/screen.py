@@ -49,7 +49,7 @@ class RecordsScreen(MemtuiScreen):
     """What the active binding holds."""
 
     MODE = "records"
-    UNFILTERED = frozenset({"operation_type", "status", "door", "principal"})
+    UNFILTERED = frozenset({"operation_type", "status", "door", "principal", "comparisons"})
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("records")
 
     def __init__(self, shared: Shared) -> None:

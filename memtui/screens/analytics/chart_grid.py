@@ -1,0 +1,172 @@
+"""The charts of the dashboard, one of them chosen, with one bucket of time selected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.content import Content
+from textual.events import Click
+from textual.message import Message
+from textual.widgets import Static
+
+from memtui.screens.analytics.drawing import Drawn, Plot, draw
+from memtui.widgets.display import lines
+from memtui.widgets.keys import bindings_for
+from memtui.widgets.list_moves import ListMoves
+
+_LINES = 8
+"""Lines of a chart at least, where there are several."""
+_CELLS = 66
+"""Cells of a chart at least, where there are several beside each other."""
+_GAP = 2
+
+
+class ChartGrid(ListMoves, Static, can_focus=True):
+    """Shows as many charts as there is room for, the chosen one always.
+
+    `j` and `k` choose a chart, `move_bucket` selects a bucket in all of them.
+    """
+
+    ACTION_GROUP = "list"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
+
+    class Moved(Message):
+        """Another chart or bucket is selected."""
+
+    class Opened(Message):
+        """The chosen chart, or its selected bucket, was opened."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
+        super().__init__(id=id)
+        self.plots: tuple[Plot, ...] = ()
+        self.chosen = 0
+        self.bucket: int | None = None
+        self.large = False
+        self._cells: list[tuple[int, int, int, Drawn]] = []
+        """Left cell, top line and number of each chart that is shown."""
+        self._shape = (1, 1)
+
+    @property
+    def plot(self) -> Plot | None:
+        """The chosen chart."""
+        return self.plots[self.chosen] if self.chosen < len(self.plots) else None
+
+    @property
+    def page_lines(self) -> int:
+        """How many charts are shown."""
+        return max(1, len(self._cells))
+
+    def show(self, plots: Sequence[Plot]) -> None:
+        """Draw other charts; the chosen one stays, and the bucket where there is still one."""
+        self.plots = tuple(plots)
+        self.chosen = min(self.chosen, max(0, len(self.plots) - 1))
+        if self.bucket is not None and (not plots or self.bucket >= len(self.plots[0].labels)):
+            self.bucket = None
+        self._draw()
+
+    def move(self, lines: int) -> None:
+        """Choose another chart."""
+        self.choose(self.chosen + lines)
+
+    def choose(self, number: int) -> None:
+        """Choose a chart by its number."""
+        self.chosen = max(0, min(number, len(self.plots) - 1))
+        self._moved()
+
+    def move_bucket(self, by: int) -> None:
+        """Select a later bucket, or an earlier one; the newest where none is."""
+        count = len(self.plots[0].labels) if self.plots else 0
+        if count:
+            begin = count if by < 0 else -1
+            start = self.bucket if self.bucket is not None else begin
+            self.bucket = max(0, min(start + by, count - 1))
+            self._moved()
+
+    def back(self) -> bool:
+        """Take the selection away, else show all charts again; False where there was neither."""
+        if self.bucket is not None:
+            self.bucket = None
+        elif self.large:
+            self.large = False
+        else:
+            return False
+        self._moved()
+        return True
+
+    def turn_large(self) -> None:
+        """Show the chosen chart alone, or all again."""
+        self.large = not self.large
+        self._moved()
+
+    def action_top(self) -> None:
+        """Choose the first chart."""
+        self.choose(0)
+
+    def action_bottom(self) -> None:
+        """Choose the last chart."""
+        self.choose(len(self.plots) - 1)
+
+    def action_open(self) -> None:
+        """Open the chosen chart, or the selected bucket."""
+        self.post_message(self.Opened())
+
+    def on_click(self, event: Click) -> None:
+        """Choose the chart and the bucket that were clicked; a second click opens the bucket."""
+        place = event.get_content_offset(self)
+        for left, top, number, drawn in reversed(self._cells if place else []):
+            if place and place.x >= left and place.y >= top:
+                bucket = drawn.place.at(place.x - left)
+                again = event.chain > 1 and bucket is not None and bucket == self.bucket
+                self.chosen, self.bucket = number, bucket
+                self._moved()
+                if again:
+                    self.action_open()
+                return
+
+    def watch_has_focus(self, _has_focus: bool) -> None:  # noqa: FBT001 - Textual's own signature
+        """Mark the chosen chart only while the keys go to the charts."""
+        super().watch_has_focus(_has_focus)
+        self._draw()
+
+    def on_resize(self) -> None:
+        """Draw again for the room there is."""
+        self._draw()
+
+    def _moved(self) -> None:
+        self._draw()
+        self.post_message(self.Moved())
+
+    def _draw(self) -> None:
+        width, height = self.content_size.width, self.content_size.height
+        self._cells = []
+        if not self.plots or not width or not height:
+            self.update(Content(""))
+            return
+        columns = 1 if self.large else max(1, min(2, (width + _GAP) // (_CELLS + _GAP)))
+        rows = 1 if self.large else max(1, min(height // _LINES, -(-len(self.plots) // columns)))
+        each = (width - _GAP * (columns - 1)) // columns
+        first = min(self.chosen // columns * columns, max(0, self._last_first(columns, rows)))
+        drawn_rows: list[Content] = []
+        for row in range(rows):
+            numbers = range(first + row * columns, first + (row + 1) * columns)
+            tall = height // rows + (1 if row < height % rows else 0)
+            drawn = [
+                self._one(number, each, tall) for number in numbers if number < len(self.plots)
+            ]
+            for column, one in enumerate(drawn):
+                left = column * (each + _GAP)
+                self._cells.append((left, len(drawn_rows), numbers[column], one))
+            joined = zip(*(one.lines for one in drawn), strict=True)
+            drawn_rows.extend(Content(" " * _GAP).join(parts) for parts in joined)
+        self.update(lines(drawn_rows))
+
+    def _last_first(self, columns: int, rows: int) -> int:
+        all_rows = -(-len(self.plots) // columns)
+        return (all_rows - rows) * columns
+
+    def _one(self, number: int, width: int, height: int) -> Drawn:
+        plot = self.plots[number]
+        active = number == self.chosen and self.has_focus
+        return draw(plot, width, height, selected=self.bucket, active=active)

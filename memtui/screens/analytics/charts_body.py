@@ -1,0 +1,271 @@
+"""The charts of the log, the table beside them, and what is selected in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.content import Content
+from textual.events import DescendantFocus
+from textual.widget import Widget
+from textual.widgets import Static
+
+from memtui.analytics.figures import Group, HitSign
+from memtui.contract import Filter, MemtuiError
+from memtui.screens.analytics.board import Board, Question, read_board, read_groups
+from memtui.screens.analytics.chart_grid import ChartGrid
+from memtui.screens.analytics.figures_content import Selected, figures_content
+from memtui.screens.analytics.group_list import GroupRows, group_columns, name_of, sort_key
+from memtui.screens.analytics.messages import Counted
+from memtui.screens.analytics.period import Period, bucket_words, span_of
+from memtui.screens.analytics.plots import plots_of
+from memtui.screens.base import frame_of
+from memtui.screens.columns_dialog import choose_columns
+from memtui.widgets import format as fmt
+from memtui.widgets.background import Background
+from memtui.widgets.detail_lines import key_hint
+from memtui.widgets.detail_pane import DetailPane
+from memtui.widgets.display import DIM, STRONG, display, line
+from memtui.widgets.fitted import Fitted
+from memtui.widgets.list_messages import ColumnsAsked, Highlighted, SortAsked
+from memtui.widgets.notice import Notice, State
+from memtui.widgets.virtual_list import VirtualList
+
+_LONGEST_NAME = 200
+
+
+class ChartsBody(Container):
+    """Reads the figures of what filter and scope let through, and shows them."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
+        super().__init__(id=id)
+        self.period = Period.MONTH
+        self.bucket = Period.MONTH.bucket
+        self.dimension = "binding"
+        self.hit_sign: HitSign | None = None
+        self.board: Board | None = None
+        self.groups: tuple[Group, ...] = ()
+        self.count = ""
+        self._rows = GroupRows()
+        self._of_group = False
+        self._left: Widget | None = None
+        """What had the focus before it was hidden."""
+        self._reading = Background(self, "analytics-board")
+        self._grouping = Background(self, "analytics-groups")
+
+    def compose(self) -> ComposeResult:
+        """Lay out charts, table and figures."""
+        yield Static(id="analytics-how")
+        yield Notice(id="analytics-notice")
+        with Container(id="analytics-split"):
+            yield ChartGrid(id="chart-grid")
+            with Vertical(id="analytics-side"):
+                table: VirtualList[Group] = VirtualList(
+                    group_columns(self._rows), self._rows, name="group-list"
+                )
+                table.sort = ("operations", True)
+                yield table
+                with DetailPane(id="figures-pane"):
+                    yield Fitted(id="figures")
+
+    @property
+    def _grid(self) -> ChartGrid:
+        return self.query_one(ChartGrid)
+
+    @property
+    def _table(self) -> VirtualList[Group]:
+        found: VirtualList[Group] = self.query_one("#group-list", VirtualList)
+        return found
+
+    # Reading.
+
+    def forget(self) -> None:
+        """Let go of the figures, which are another company's."""
+        self.board, self.groups = None, ()
+        self._rows.fill((), self.dimension)
+        self._table.show(self._rows)
+        self._grid.show(())
+
+    def load(self) -> None:
+        """Read the figures; charts of another question go at once."""
+        question, door = self._question(), frame_of(self).door
+        if self.board is None or self.board.question.filter != question.filter:
+            self._hide("loading", "Adding up", "The first look at a long log takes longest.")
+        self._grouping.forget()
+        self._reading.latest(lambda: read_board(door, question), self._show, self._broken)
+        self._draw_how(question)
+
+    def _question(self) -> Question:
+        shared = frame_of(self).shared
+        zone, now = shared.zone_name, shared.clock()
+        chosen = shared.log_filter
+        span = span_of(self.period, chosen, now, zone)
+        bare = chosen.model_copy(
+            update={"since": None, "until": None, "topic": None, "tag": None, "kind": None}
+        )
+        return Question(bare, span, self.bucket, self.dimension, self.hit_sign, zone, now)
+
+    def _show(self, board: Board) -> None:
+        self.board = board
+        found = board.stats.operation_count
+        self.count = fmt.counted(found, "operation")
+        self.post_message(Counted())
+        if not found:
+            self._hide("empty", *self._nothing(board.question))
+            return
+        self.query_one(Notice).hide()
+        self.query_one("#analytics-split").display = True
+        self._grid.show(plots_of(board))
+        self._draw_figures()
+        self._read_groups(board)
+        if frame_of(self).focused is None and self.display:
+            frame_of(self).set_focus(self._left or self._grid)
+
+    def _nothing(self, question: Question) -> tuple[str, str]:
+        if question.chosen == Filter() and not question.span.filtered:
+            if self.period is Period.ALL:
+                return (
+                    "No operations yet.",
+                    "What reads or changes a memory is counted here; press 3 and ask something.",
+                )
+            return f"Nothing happened in the last {self.period.words}.", "p looks further back."
+        return (
+            "No operation matches.",
+            "/ changes the filter, ctrl+l takes it away, s widens the scope, p looks further back.",
+        )
+
+    def _broken(self, error: MemtuiError) -> None:
+        self.board = None
+        self.count = ""
+        self.post_message(Counted())
+        self._hide("error", str(error), "r adds up again, 2 shows the operations one by one.")
+
+    def _hide(self, state: State, title: str, hint: str) -> None:
+        focused = frame_of(self).focused
+        if focused in (self._grid, self._table):
+            self._left = focused
+            frame_of(self).set_focus(None)
+        self.query_one("#analytics-split").display = False
+        self.query_one(Notice).show(state, title, hint)
+
+    def _read_groups(self, board: Board) -> None:
+        question = replace(board.question, dimension=self.dimension, hit_sign=board.stats.hit_sign)
+        door = frame_of(self).door
+        self._grouping.latest(
+            lambda: read_groups(door, question),
+            lambda groups: self._show_groups(groups, question.dimension),
+            self._no_groups,
+        )
+
+    def _show_groups(self, groups: tuple[Group, ...], dimension: str) -> None:
+        self.groups = groups
+        self._rows.fill(groups, dimension)
+        table = self._table
+        table.columns = tuple(
+            replace(one, title=dimension.replace("_", " ")) if one.key == "name" else one
+            for one in group_columns(self._rows)
+        )
+        self._order()
+        table.notice = ("Nothing to group.",)
+        table.show(self._rows)
+        self._draw_figures()
+
+    def _no_groups(self, error: MemtuiError) -> None:
+        self.groups = ()
+        self._rows.fill((), self.dimension)
+        self._table.notice = (f"✗ {error}", "r adds up again.")
+        self._table.show(self._rows)
+
+    # Drawing.
+
+    def _draw_how(self, question: Question) -> None:
+        keys = frame_of(self).shared.keymap
+
+        def part(words: str, action: str) -> Content:
+            return line(display(words, style=STRONG), display(keys.label(action), style=DIM))
+
+        span = question.span
+        if span.filtered:
+            time = display("the time of the filter", style=STRONG)
+        elif self.period is Period.ALL:
+            time = part("all time", "analytics.period")
+        else:
+            time = part(f"last {self.period.words}", "analytics.period")
+        self.query_one("#analytics-how", Static).update(
+            line(
+                time,
+                part(f"by {self.bucket}", "analytics.bucket"),
+                part(f"by {self.dimension.replace('_', ' ')}", "analytics.dimension"),
+                key_hint(keys.label("analytics.earlier") + keys.label("analytics.later"), "bar"),
+                key_hint("enter", "operations"),
+                display(question.zone, style=DIM),
+                gap="  ",
+            )
+        )
+
+    def _draw_figures(self) -> None:
+        board = self.board
+        if board is None:
+            return
+        selected, sign = self._selected(board), board.stats.hit_sign
+        self.query_one("#figures", Fitted).fit(lambda width: figures_content(selected, sign, width))
+
+    def _selected(self, board: Board) -> Selected:
+        hint = "shows its operations"
+        if self._of_group and self._group is not None:
+            name = name_of(self._group, self._rows.dimension)[:_LONGEST_NAME]
+            note = self._rows.dimension.replace("_", " ")
+            return Selected(name, self._group, note, hint)
+        bucket = self._bucket
+        if bucket is not None and bucket.begins is not None:
+            return Selected(bucket_words(board.question.bucket, bucket.begins), bucket, hint=hint)
+        whole = "All time" if self.period is Period.ALL else f"The last {self.period.words}"
+        if board.question.span.filtered:
+            whole = "The time of the filter"
+        wanted = hint if self._grid.large else "shows the chart large"
+        return Selected(whole, board.stats, "together", wanted)
+
+    @property
+    def _bucket(self) -> Group | None:
+        place, board = self._grid.bucket, self.board
+        return board.buckets[place] if board and place is not None else None
+
+    @property
+    def _group(self) -> Group | None:
+        return self._table.current
+
+    @on(ChartGrid.Moved)
+    def _moved(self) -> None:
+        self._of_group = False
+        self._draw_figures()
+
+    @on(Highlighted)
+    def _highlighted(self) -> None:
+        if self._table.has_focus:
+            self._of_group = True
+            self._draw_figures()
+
+    def on_descendant_focus(self, event: DescendantFocus) -> None:
+        """Show the figures of what has the focus."""
+        if event.widget in (self._grid, self._table):
+            self._of_group = event.widget is self._table
+            self._draw_figures()
+
+    @on(SortAsked)
+    def _sort(self, event: SortAsked) -> None:
+        shown = self._table.sort
+        same = shown is not None and shown[0] == event.column
+        descending = not shown[1] if same and shown else event.column != "name"
+        self._table.sort = (event.column, descending)
+        self._order()
+        self._table.rows_changed()
+
+    def _order(self) -> None:
+        column, descending = self._table.sort or ("operations", True)
+        self._rows.order(sort_key(column, self._rows.dimension), descending=descending)
+
+    @on(ColumnsAsked)
+    def _choose_columns(self) -> None:
+        choose_columns(frame_of(self), self._table)

@@ -1,0 +1,255 @@
+"""Figures and results as files: CSV, JSON, Parquet, and a chart as SVG. Blocking."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from memtui.analytics.engine import Engine
+from memtui.analytics.figures import Group
+from memtui.contract import Conflict, Invalid, Unavailable
+
+_CHUNK = 200
+_FIGURES = (
+    ("operation_count", "BIGINT"),
+    ("query_count", "BIGINT"),
+    ("write_count", "BIGINT"),
+    ("correction_count", "BIGINT"),
+    ("success_count", "BIGINT"),
+    ("failure_count", "BIGINT"),
+    ("input_tokens", "BIGINT"),
+    ("output_tokens", "BIGINT"),
+    ("embedding_tokens", "BIGINT"),
+    ("cost_usd", "DECIMAL(38, 12)"),
+    ("usage_count", "BIGINT"),
+    ("unpriced_count", "BIGINT"),
+    ("answered_count", "BIGINT"),
+    ("hit_count", "BIGINT"),
+    ("empty_count", "BIGINT"),
+    ("hit_rate", "DOUBLE"),
+    ("empty_query_rate", "DOUBLE"),
+)
+_LATENCY = ("p50", "p95", "p99")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows under named columns with DuckDB's types."""
+
+    columns: tuple[str, ...]
+    types: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+
+def figures_table(groups: Sequence[Group]) -> Table:
+    """Return figures as a table: its keys, its bucket of time, then every figure."""
+    keys = tuple(dict.fromkeys(key for one in groups for key in one.keys))
+    timed = any(one.begins for one in groups)
+    times = ("begins", "ends") if timed else ()
+    latency = tuple(f"latency_ms_{name}" for name in _LATENCY)
+    names = tuple(name for name, _ in _FIGURES)
+    return Table(
+        (*keys, *times, *names, *latency),
+        (
+            *("VARCHAR" for _ in keys),
+            *("TIMESTAMP WITH TIME ZONE" for _ in times),
+            *(kind for _, kind in _FIGURES),
+            *("DOUBLE" for _ in latency),
+        ),
+        tuple(
+            (
+                *(one.keys.get(key) for key in keys),
+                *((one.begins, one.ends) if timed else ()),
+                *(getattr(one, name) for name in names),
+                *(getattr(one.latency_ms, name) for name in _LATENCY),
+            )
+            for one in groups
+        ),
+    )
+
+
+def path_of(text: str, kinds: Sequence[str]) -> Path:
+    """Return the file that a person named.
+
+    Raises:
+        Invalid: there is no name, or its extension is none of `kinds`.
+    """
+    try:
+        path = Path(text.strip()).expanduser().absolute()
+    except (RuntimeError, ValueError) as error:
+        raise Invalid("That is no file name; give one such as figures.csv.") from error
+    if not text.strip() or "\0" in text:
+        raise Invalid("That is no file name; give one such as figures.csv.")
+    if path.suffix.lower().removeprefix(".") not in kinds:
+        *others, last = kinds
+        raise Invalid(f"The name ends in {', '.join(others)} or {last}, which chooses the form.")
+    return path
+
+
+def write_table(path: Path, table: Table, *, overwrite: bool) -> int:
+    """Write a table in the form that the name asks for, mode 0600; returns its rows.
+
+    Raises:
+        Conflict: the file is there and may not be overwritten.
+        Unavailable: it cannot be written.
+    """
+    write = {".csv": _write_csv, ".json": _write_json, ".parquet": _write_parquet}
+    _put(path, lambda work: write[path.suffix.lower()](work, table), overwrite=overwrite)
+    return len(table.rows)
+
+
+def write_text(path: Path, text: str, *, overwrite: bool) -> None:
+    """Write a text, mode 0600; raises as `write_table`."""
+    _put(path, lambda work: work.write_text(text, encoding="utf-8"), overwrite=overwrite)
+
+
+def _put(path: Path, write: Callable[[Path], object], *, overwrite: bool) -> None:
+    if path.is_dir():
+        raise Unavailable(f"{path} is a folder; name a file in it.")
+    if path.exists() and not overwrite:
+        raise Conflict(f"{path} is there already; overwrite it or give another name.")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".memtui-")
+        os.close(handle)
+        work = Path(name)
+        try:
+            write(work)
+            work.chmod(0o600)
+            work.replace(path)
+        finally:
+            work.unlink(missing_ok=True)
+    except OSError as error:
+        raise Unavailable(
+            f"{path} cannot be written ({error.strerror or error}); choose another place."
+        ) from error
+
+
+def _write_csv(work: Path, table: Table) -> None:
+    with work.open("w", encoding="utf-8", errors="replace", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(table.columns)
+        for row in table.rows:
+            writer.writerow(["" if value is None else _text(value) for value in row])
+
+
+def _write_json(work: Path, table: Table) -> None:
+    rows = [dict(zip(table.columns, map(json_value, row), strict=True)) for row in table.rows]
+    work.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def json_value(value: Any) -> Any:
+    """Return a value as JSON has it: money exactly, as text; moments in ISO 8601."""
+    if isinstance(value, dict):
+        return {str(json_value(key)): json_value(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    return _words(value)
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, datetime | date | time):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.hex()
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    found = json_value(value)
+    return found if isinstance(found, str) else json.dumps(found)
+
+
+def _write_parquet(work: Path, table: Table) -> None:
+    import duckdb
+
+    named = _unique(table.columns)
+    engine = Engine()
+    try:
+        duck = engine.connection
+        kinds = [_storable(duck, kind) for kind in table.types]
+        columns = ", ".join(
+            f"{name} {kind or 'VARCHAR'}" for name, kind in zip(named, kinds, strict=True)
+        )
+        duck.execute(f"CREATE TABLE rows ({columns})")
+        duck.execute("BEGIN")
+        for start in range(0, len(table.rows), _CHUNK):
+            part = table.rows[start : start + _CHUNK]
+            row = f"({', '.join('?' * len(named))})"
+            duck.execute(
+                f"INSERT INTO rows VALUES {', '.join([row] * len(part))}",  # noqa: S608 - question marks
+                [
+                    value if kind or value is None else _text(value)
+                    for one in part
+                    for value, kind in zip(one, kinds, strict=True)
+                ],
+            )
+        duck.execute("COMMIT")
+        target = str(work).replace("'", "''")
+        duck.execute(f"COPY rows TO '{target}' (FORMAT parquet, COMPRESSION zstd)")
+    except duckdb.Error as error:
+        first = str(error).splitlines()[0].rstrip(".")
+        raise Unavailable(f"This cannot be written as Parquet ({first}); choose CSV.") from error
+    finally:
+        engine.close()
+
+
+def _storable(duck: Any, kind: str) -> str:
+    """Return a type that a column can have, or nothing where its values become text."""
+    import duckdb
+
+    if kind in {"JSON", '"NULL"'} or kind.startswith(("UNION", "MAP")):
+        return ""
+    try:
+        duck.execute(f"SELECT NULL::{kind}")
+    except duckdb.Error:
+        return ""
+    return kind
+
+
+def _unique(columns: Sequence[str]) -> list[str]:
+    """Return the names quoted, the second of a name with a number."""
+    named: list[str] = []
+    taken: set[str] = set()
+    for column in columns:
+        name, number = column or "column", 1
+        while name.casefold() in taken:
+            number += 1
+            name = f"{column}_{number}"
+        taken.add(name.casefold())
+        named.append('"' + name.replace('"', '""') + '"')
+    return named
+
+
+def svg_of(strips: Sequence[Any], title: str) -> str:
+    """Return lines as a terminal shows them, each a `Strip`, as an SVG picture."""
+    from rich.console import Console
+    from rich.segment import Segment, Segments
+
+    width = max((strip.cell_length for strip in strips), default=1)
+    console = Console(
+        width=width,
+        file=io.StringIO(),
+        record=True,
+        force_terminal=True,
+        color_system="truecolor",
+        legacy_windows=False,
+    )
+    for strip in strips:
+        console.print(Segments([*strip, Segment.line()]), end="")
+    return console.export_svg(title=title)

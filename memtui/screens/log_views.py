@@ -1,0 +1,79 @@
+"""Looks at the operation log that a person gave a name: filter, order and columns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from memtui.contract import Invalid, Model
+from memtui.screens.session import save_document
+
+_LONGEST_NAME = 60
+
+
+class LogLook(Model):
+    """What is shown of the log, and how."""
+
+    name: str
+    filter_line: str = ""
+    column: str = "when"
+    """The column that the operations are ordered by."""
+    descending: bool = True
+    hidden: tuple[str, ...] = ()
+    """Columns that are not shown."""
+    wider: dict[str, int] = {}
+    """Cells that were added to the width of a column, or taken off it."""
+
+
+class _Kept(Model):
+    looks: tuple[LogLook, ...] = ()
+
+
+def load_looks(path: Path) -> tuple[LogLook, ...]:
+    """Read the saved views, in the order of their names; there being none is no view. Blocking.
+
+    Raises:
+        Invalid: the file cannot be read.
+    """
+    try:
+        found = _Kept.model_validate_json(path.read_bytes()).looks
+    except FileNotFoundError:
+        return ()
+    except (OSError, ValidationError) as error:
+        raise Invalid(
+            f"The saved views in {path} cannot be read; mend the file or move it away."
+        ) from error
+    return tuple(sorted(found, key=lambda look: look.name.casefold()))
+
+
+def save_look(path: Path, look: LogLook, *, instead_of: str = "") -> tuple[LogLook, ...]:
+    """Keep a view in place of the one of its name, and of another; returns all. Blocking.
+
+    Raises:
+        Invalid: the file cannot be read or written.
+    """
+    gone = {look.name, instead_of}
+    return _save(path, [*(one for one in load_looks(path) if one.name not in gone), look])
+
+
+def delete_look(path: Path, name: str) -> tuple[LogLook, ...]:
+    """Let go of a view; returns the others. Raises as `save_look`. Blocking."""
+    return _save(path, [one for one in load_looks(path) if one.name != name])
+
+
+def checked_name(name: str) -> str:
+    """Return a name without the blanks around it.
+
+    Raises:
+        Invalid: it is none.
+    """
+    kept = " ".join(name.split())
+    if not 0 < len(kept) <= _LONGEST_NAME:
+        raise Invalid(f"A view's name has 1 to {_LONGEST_NAME} characters.")
+    return kept
+
+
+def _save(path: Path, looks: list[LogLook]) -> tuple[LogLook, ...]:
+    save_document(path, _Kept(looks=tuple(looks)).model_dump_json(indent=1))
+    return load_looks(path)

@@ -1,0 +1,169 @@
+"""The frame of what lies over a numbered screen: head, a list with the details of a row, footer.
+
+For a screen author. Derive from `OverScreen`, set `ACTION_GROUP`, bind its actions with
+`BINDINGS = bindings_for(ACTION_GROUP)`, and give:
+
+- `make_list()`: the list, called once;
+- `draw_head(width)` and `draw_row(width)`: the contents of head and details;
+- `refusal(verb)`: why an action cannot run now, beyond what the registry says it needs;
+- `action_<verb>()` for each action of the group; `help` is here, `leave` asks `may_leave` first.
+
+Call `draw()` after anything that these depend on has changed.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Container, Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+
+from memtui.actions import ACTIONS, Need
+from memtui.contract import MemtuiError
+from memtui.screens.dialogs.sheet import Sheet
+from memtui.screens.help import group_help, group_title
+from memtui.screens.keymap import footer_entries
+from memtui.screens.shared import Door, Shared
+from memtui.widgets.detail_pane import DetailPane
+from memtui.widgets.display import toast
+from memtui.widgets.fitted import Fitted
+from memtui.widgets.footer import KeyFooter
+from memtui.widgets.list_messages import Highlighted, Opened
+from memtui.widgets.virtual_list import VirtualList
+
+
+class OverScreen(ModalScreen[None]):
+    """A list with details over the whole screen; see the module's text."""
+
+    ACTION_GROUP: ClassVar[str]
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
+
+    def __init__(self, shared: Shared) -> None:
+        super().__init__(classes="over")
+        self.shared = shared
+
+    def compose(self) -> ComposeResult:
+        """Lay out head, list, details and keys."""
+        with Vertical(classes="over-frame"):
+            yield Fitted(id="over-head")
+            with Container(classes="split"):
+                yield self.make_list()
+                with DetailPane(classes="split-detail"):
+                    yield Fitted(id="over-row")
+            yield KeyFooter(id="over-footer")
+
+    def make_list(self) -> VirtualList[Any]:
+        """Return the list."""
+        raise NotImplementedError
+
+    def draw_head(self, width: int) -> Content:
+        """Return the lines above the list."""
+        raise NotImplementedError
+
+    def draw_row(self, width: int) -> Content:
+        """Return the row under the cursor whole."""
+        raise NotImplementedError
+
+    def refusal(self, verb: str) -> str:
+        """Return why an action cannot run now, or nothing."""
+        del verb
+        return ""
+
+    def may_leave(self) -> bool:
+        """Tell whether to go back at once."""
+        return True
+
+    @property
+    def door(self) -> Door:
+        """The open service."""
+        if self.shared.door is None:
+            raise MemtuiError(Need.SERVICE.value)
+        return self.shared.door
+
+    def on_mount(self) -> None:
+        """Begin in the list."""
+        self.query_one(VirtualList).focus()
+        self.draw()
+
+    def draw(self) -> None:
+        """Draw head, details and keys again."""
+        if self.is_attached:
+            self.query_one("#over-head", Fitted).fit(self.draw_head)
+            self.query_one("#over-row", Fitted).fit(self.draw_row)
+            self.query_one(KeyFooter).entries = footer_entries(
+                self.ACTION_GROUP, self.shared.keymap, self._why_disabled, self.labels()
+            )
+
+    def labels(self) -> dict[str, str]:
+        """Return footer words for the moment."""
+        return {}
+
+    def why_not(self, verb: str) -> str:
+        """Return why an action of this group cannot run now, or nothing."""
+        action = ACTIONS.get(f"{self.ACTION_GROUP}.{verb}")
+        if action is None:
+            return ""
+        if Need.SERVICE in action.needs and self.shared.door is None:
+            return Need.SERVICE.value
+        if Need.WRITABLE in action.needs and self.shared.read_only:
+            return Need.WRITABLE.value
+        return self.refusal(verb)
+
+    def _why_disabled(self, action_id: str) -> str:
+        group, _, verb = action_id.partition(".")
+        return self.why_not(verb) if group == self.ACTION_GROUP else ""
+
+    def say(self, message: str) -> None:
+        """Show a toast."""
+        toast(self.app, message)
+
+    def warn(self, message: str) -> None:
+        """Show a toast that warns."""
+        toast(self.app, message, severity="warning")
+
+    def fail(self, error: MemtuiError) -> None:
+        """Show an error's sentence as a toast."""
+        toast(self.app, str(error), severity="error")
+
+    def copy(self, text: str, said: str) -> None:
+        """Copy a text, but for lone surrogates, which no clipboard takes."""
+        self.app.copy_to_clipboard(text.encode("utf-8", "replace").decode("utf-8"))
+        self.say(said)
+
+    @on(Highlighted)
+    def _moved(self) -> None:
+        self.query_one("#over-row", Fitted).fit(self.draw_row)
+        self.query_one(DetailPane).scroll_home(animate=False)
+        self.draw()
+
+    @on(Opened)
+    def _opened(self) -> None:
+        self.query_one(".split").add_class("-opened")
+        self.query_one(DetailPane).focus()
+
+    async def on_key_footer_pressed(self, message: KeyFooter.Pressed) -> None:
+        """Carry out what was clicked in the footer."""
+        message.stop()
+        await self.app.run_action(message.action_id.partition(".")[2], self)
+
+    def action_help(self) -> None:
+        """Show every key."""
+        group, keymap = self.ACTION_GROUP, self.shared.keymap
+        title = group_title(group)
+
+        def content(width: int) -> Content:
+            return group_help((group, "list"), keymap, self._why_disabled, width)
+
+        self.app.push_screen(Sheet(title, content))
+
+    def action_leave(self) -> None:
+        """Go back, from the details to the list first."""
+        split = self.query_one(".split")
+        if split.has_class("-opened"):
+            split.remove_class("-opened")
+            self.query_one(VirtualList).focus()
+        elif self.may_leave():
+            self.dismiss(None)

@@ -1,0 +1,500 @@
+"""Charts and SQL over the operation log on screen, over a real service and DuckDB."""
+
+from __future__ import annotations
+
+import csv
+import json
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from memtui.analytics.buckets import Bucket
+from memtui.analytics.figures import Group
+from memtui.analytics.layout import Folder
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings
+from memtui.contract import Filter, Invalid, Scope, Usage
+from memtui.filters import parse_filter
+from memtui.screens.analytics import AnalyticsScreen, queries
+from memtui.screens.analytics.board import Board
+from memtui.screens.analytics.chart_grid import ChartGrid
+from memtui.screens.analytics.charts_half import ChartsHalf
+from memtui.screens.analytics.drawing import Plot, Series, draw
+from memtui.screens.analytics.drill import filter_of_group, statement_of_group
+from memtui.screens.analytics.error_place import place_of
+from memtui.screens.analytics.files import Table, figures_table, write_table
+from memtui.screens.analytics.period import Period, after, begin_in, span_of
+from memtui.screens.analytics.results import ResultRow
+from memtui.screens.analytics.sql_editor import Completions, SqlEditor
+from memtui.screens.analytics.sql_half import SqlHalf
+from memtui.screens.analytics.words import Words, completions, word_before
+from memtui.service import Caller, MemoryService
+from memtui.store.database import Database
+from memtui.store.operation import OperationDraft, OperationHandle
+from memtui.widgets.virtual_list import VirtualList
+from tests.analytics.logs import append, draft
+from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
+from tests.screens.piloting import running, toasts, until
+
+TERMINAL = HOSTILE[0]
+SLOW = "SELECT sum(a.i * b.i) FROM range(10000000) a(i), range(1000000) b(i)"
+
+
+def drafts(now: datetime) -> list[OperationDraft]:
+    """Make 30 operations of five days: queries that cost, writes, a failure, a correction."""
+
+    def one(number: int, kind: str, days: int, **changes: object) -> OperationDraft:
+        values: dict[str, object] = {
+            "operation_type": kind,
+            "status": "ok",
+            "scope": Scope(company_id="local", agent_id="coding", project_id="p"),
+            "source": None,
+            "binding_key": "default",
+            "usage": (),
+            "handles": (),
+            "result_count": 0,
+            "request": {"query": "deploy"},
+            "started_at": now - timedelta(days=days, seconds=100 - number),
+            "latency_ms": 10.0 * number,
+        }
+        return draft(number, "local", **(values | changes))
+
+    paid = Usage(provider="openai", model="small", input_tokens=100, cost_usd=Decimal("0.002"))
+    unpriced = Usage(provider="mem0", embedding_tokens=7)
+    handle = OperationHandle(rank=1, provider_key="vault", provider_record_id="r1", score=0.9)
+    queried = {"usage": (paid, unpriced), "handles": (handle,), "result_count": 1}
+    return [
+        *(one(number, "query", 4 - number // 5, **queried) for number in range(1, 21)),
+        *(one(number, "write", 1) for number in range(21, 27)),
+        one(27, "correct", 1),
+        one(28, "forget", 0, status="error", scope=Scope(company_id="local", agent_id=TERMINAL)),
+        one(29, "query", 0, binding_key="other"),
+        one(30, "get", 0, handles=(handle,), result_count=1),
+    ]
+
+
+@pytest.fixture
+def log(paths: Paths, service: MemoryService) -> Paths:
+    """The home of a service whose log has the operations of `drafts`."""
+    database = Database.open(paths.database)
+    append(database, drafts(datetime.now(UTC)))
+    database.close()
+    return paths
+
+
+@asynccontextmanager
+async def charted(
+    paths: Paths, settings: Settings, size: tuple[int, int] = (120, 40)
+) -> AsyncIterator[tuple[MemtuiApp, Pilot[Any]]]:
+    async with running(paths, settings, "analytics", size) as (app, pilot):
+        await until(pilot, lambda: charts(app).board is not None and charts(app).groups)
+        yield app, pilot
+
+
+def charts(app: MemtuiApp) -> ChartsHalf:
+    return app.screen.query_one(ChartsHalf)
+
+
+def grid(app: MemtuiApp) -> ChartGrid:
+    return app.screen.query_one(ChartGrid)
+
+
+def rows(app: MemtuiApp) -> VirtualList[ResultRow]:
+    found: VirtualList[ResultRow] = app.screen.query_one("#sql-rows", VirtualList)
+    return found
+
+
+def board(app: MemtuiApp) -> Board:
+    found = charts(app).board
+    assert found is not None
+    return found
+
+
+def first(app: MemtuiApp) -> ResultRow:
+    found = rows(app).current
+    assert found is not None
+    return found
+
+
+async def back(app: MemtuiApp, pilot: Pilot[Any]) -> None:
+    """Go back to the charts of the whole log."""
+    await pilot.press("6")
+    await until(
+        pilot, lambda: isinstance(app.screen, AnalyticsScreen) and board(app).question.painted
+    )
+
+
+def words(app: MemtuiApp) -> str:
+    return " ".join(str(app.screen.query_one("#figures").render()).split())
+
+
+def status(app: MemtuiApp) -> str:
+    return str(app.screen.query_one("#sql-status").render())
+
+
+def asked(statement: str) -> list[Any]:
+    return duckdb.execute(statement).fetchall()
+
+
+async def run(app: MemtuiApp, pilot: Pilot[Any], statement: str) -> None:
+    app.screen.query_one(SqlEditor).put(statement)
+    await pilot.press("ctrl+r")
+    await until(pilot, lambda: not app.screen.query_one(SqlHalf).running)
+
+
+@pytest.mark.slow
+async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Settings) -> None:
+    async with running(log, settings, "operations", (80, 24)) as (app, pilot):
+        await pilot.press("6")
+        await until(pilot, lambda: isinstance(app.screen, AnalyticsScreen))
+        await until(pilot, lambda: charts(app).groups)
+        shown, said = screen_text(app), words(app)
+        assert "33 operations" in shown
+        assert "Operations by day" in shown
+        assert "█ queries" in shown
+        assert "$0.04; 20 of 40 calls (50%) unpriced, not in it" in said
+        assert "share of queries whose record was opened later" in said
+        assert "✗ 1 failed" in said
+        painted = board(app)
+        assert painted.question.painted
+        assert len(painted.buckets) == 30
+        app.state.choose(filter_line="door:test")
+        await until(pilot, lambda: not board(app).question.painted)
+        asked = board(app)
+        assert asked.stats.operation_count == 30
+        for name in ("cost_usd", "input_tokens", "query_count", "hit_count", "failure_count"):
+            assert getattr(asked.stats, name) == getattr(painted.stats, name)
+        assert [one.begins for one in asked.buckets] == [one.begins for one in painted.buckets]
+        app.state.choose(filter_line="")
+        await pilot.press("b", "b")
+        await until(pilot, lambda: "Operations by hour" in screen_text(app))
+        await pilot.press("P", "P")
+        await until(
+            pilot, lambda: "last 24 h" in screen_text(app) and len(board(app).buckets) == 24
+        )
+        await pilot.press("H")
+        await until(pilot, lambda: board(app).stats.hit_sign == "score")
+        assert "share of queries with a score ≥ threshold" in words(app)
+        app.state.choose(filter_line="since:30d until:3d type:query")
+        await until(pilot, lambda: "the time of the filter" in screen_text(app))
+        await pilot.press("p")
+        assert any("ctrl+l takes it away" in said for said in toasts(app))
+        app.state.choose(filter_line="type:sync")
+        await until(pilot, lambda: "No operation matches." in screen_text(app))
+
+
+@pytest.mark.slow
+async def test_a_bar_and_a_group_lead_to_their_operations(log: Paths, settings: Settings) -> None:
+    async with charted(log, settings) as (app, pilot):
+        await pilot.press("enter")
+        assert grid(app).large
+        await pilot.press("escape", "left", "left")
+        bucket = board(app).buckets[-2]
+        assert bucket.begins is not None
+        await until(pilot, lambda: f"▲{bucket.begins:%m-%d}" in screen_text(app))
+        assert f"{bucket.begins:%a %Y-%m-%d}" in words(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: app.state.shared.filter.since == bucket.begins)
+        assert app.state.shared.filter.until == bucket.ends
+        await until(pilot, lambda: f"{bucket.operation_count} of 33" in screen_text(app))
+        app.state.choose(filter_line="")
+        await back(app, pilot)
+        await pilot.press("escape", "G", "enter", "enter")
+        await until(pilot, lambda: app.state.shared.filter.operation_type == "correct")
+        app.state.choose(filter_line="")
+        await back(app, pilot)
+        await pilot.press("tab", "home", "enter")
+        await until(pilot, lambda: app.state.shared.filter.binding_key == "default")
+        app.state.choose(filter_line="")
+        await back(app, pilot)
+        await pilot.press("d", *"agent", "enter")
+        await until(pilot, lambda: "no agent" in screen_text(app))
+        assert "␛[31mred" in screen_text(app)
+        assert_harmless(screen_text(app))
+        await pilot.press("d", *"provider", "enter")
+        await until(pilot, lambda: "no provider" in screen_text(app))
+        await pilot.press("home", "enter")
+        await until(pilot, lambda: rows(app).rows.count == 20)
+        assert "FROM usage WHERE provider" in app.screen.query_one(SqlEditor).text
+
+
+@pytest.mark.slow
+async def test_clicks_select_and_figures_go_into_private_files(
+    log: Paths, settings: Settings, tmp_path: Path
+) -> None:
+    async with charted(log, settings) as (app, pilot):
+        await pilot.click(ChartGrid, offset=(10, 4))
+        await until(pilot, lambda: grid(app).bucket == 0)
+        await pilot.click("#half-sql")
+        await until(pilot, lambda: isinstance(app.focused, SqlEditor))
+        await pilot.press("escape", "t")
+        assert grid(app).has_focus
+        await until(pilot, lambda: "▸ Operations" in screen_text(app))
+        await pilot.press("tab")
+        await until(pilot, lambda: "▸" not in screen_text(app))
+        await pilot.press("escape")
+        for kind in ("csv", "json", "parquet", "svg"):
+            path = tmp_path / f"figures.{kind}"
+            await export(app, pilot, path)
+            await until(pilot, path.exists)
+            assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        path = tmp_path / "figures.csv"
+        for key, kept in (("escape", True), ("y", False)):
+            before = path.stat().st_ino
+            await export(app, pilot, path)
+            await until(pilot, lambda: "Overwrite it?" in screen_text(app))
+            await pilot.press(key)
+            await until(pilot, lambda: (path.stat().st_ino == before) is kept)  # noqa: B023
+        await export(app, pilot, tmp_path / "figures.txt")
+        await until(pilot, lambda: "csv, json, parquet or svg" in screen_text(app))
+    with (tmp_path / "figures.csv").open() as file:
+        written = list(csv.DictReader(file))
+    assert sum(int(row["operation_count"]) for row in written) == 33
+    document = json.loads((tmp_path / "figures.json").read_text())
+    assert sum(Decimal(row["cost_usd"]) for row in document) == Decimal("0.04")
+    [found] = asked(f"SELECT sum(cost_usd), max(typeof(begins)) FROM '{tmp_path}/figures.parquet'")
+    assert found == (Decimal("0.04"), "TIMESTAMP WITH TIME ZONE")
+    assert "queries" in (tmp_path / "figures.svg").read_text()
+
+
+async def export(app: MemtuiApp, pilot: Pilot[Any], path: Path) -> None:
+    await pilot.press("x")
+    await until(pilot, lambda: app.screen.query(".dialog-input"))
+    app.screen.query_one(".dialog-input", Input).value = str(path)
+    await pilot.press("enter")
+
+
+async def test_a_log_that_cannot_be_read_says_so(log: Paths, settings: Settings) -> None:
+    folder = Folder(log.archive, "local")
+    folder.path.mkdir(parents=True)
+    async with running(log, settings, "operations") as (app, pilot):
+        folder.manifest_file.write_text("nonsense")
+        await pilot.press("6")
+        await until(pilot, lambda: "cannot be read" in screen_text(app))
+        assert "r adds up again" in screen_text(app)
+        folder.manifest_file.unlink()
+        await pilot.press("r")
+        await until(pilot, lambda: charts(app).board is not None)
+
+
+async def test_another_company_sees_nothing_of_this_one(
+    log: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await service.add_company(caller.model_copy(update={"company_id": "other"}), "Other")
+    async with charted(log, settings, (80, 24)) as (app, pilot):
+        await pilot.press("t")
+        await run(app, pilot, "SELECT agent_id FROM operations WHERE agent_id = 'coding'")
+        assert rows(app).rows.count == 29
+        assert "coding" in screen_text(app)
+        app.state.choose_scope(Scope(company_id="other"))
+        await until(pilot, lambda: not rows(app).rows.count)
+        assert {str(one.keys) for one in charts(app).groups} <= {"{'binding': None}"}
+        await run(app, pilot, "SELECT count(*) FROM operations WHERE agent_id = 'coding'")
+        assert first(app).values == (0,)
+
+
+@pytest.mark.slow
+async def test_statements_run_fail_and_stop(log: Paths, settings: Settings, tmp_path: Path) -> None:
+    async with charted(log, settings, (80, 24)) as (app, pilot):
+        await pilot.press("t")
+        await run(app, pilot, "SELECT seq, status, cost_usd FROM operations ORDER BY seq")
+        assert "33 rows" in status(app)
+        assert [column.align for column in rows(app).columns] == ["right", "left", "right"]
+        await pilot.press("escape", "S", "I", "home")
+        await until(pilot, lambda: first(app).values[0] == 33)
+        await pilot.press("right")
+        await until(pilot, lambda: "columns from 2 on" in status(app))
+        await pilot.press("y", "enter")
+        await until(pilot, lambda: "Row 33" in screen_text(app))
+        assert '"seq": 33' in app.clipboard
+        await pilot.press("escape")
+        await export(app, pilot, tmp_path / "rows.parquet")
+        await until(pilot, (tmp_path / "rows.parquet").exists)
+        await pilot.press("i")
+        await run(app, pilot, "SELECT seq,\n       nope\nFROM operations")
+        assert "at line 2, column 8." in status(app)
+        assert app.screen.query_one(SqlEditor).cursor_location == (1, 7)
+        await run(app, pilot, "COPY operations TO '/tmp/x.csv'")
+        assert "Only a statement that reads is allowed here" in status(app)
+        await run(app, pilot, f"SELECT '{TERMINAL}' AS text, NULL AS nothing FROM range(20000)")
+        assert "there are more rows" in status(app)
+        assert_harmless(screen_text(app))
+        assert "null" in screen_text(app)
+        app.screen.query_one(SqlEditor).put(SLOW)
+        await pilot.press("ctrl+r")
+        await until(pilot, lambda: "running" in status(app))
+        await pilot.press("ctrl+r")
+        assert "A statement is running; esc stops it." in toasts(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "The statement was cancelled." in status(app))
+    [found] = asked(f"SELECT count(*), sum(cost_usd) FROM '{tmp_path}/rows.parquet'")
+    assert found == (33, Decimal("0.04"))
+
+
+@pytest.mark.slow
+async def test_words_are_completed_and_statements_kept(log: Paths, settings: Settings) -> None:
+    async with charted(log, settings, (80, 24)) as (app, pilot):
+        await pilot.press("t")
+        editor = app.screen.query_one(SqlEditor)
+        assert "FROM operations" in editor.text
+        await until(pilot, lambda: editor.words.views)
+        editor.put("SELECT ")
+        await pilot.press(*"late")
+        await until(pilot, lambda: app.screen.query_one(Completions).display)
+        await pilot.press("tab")
+        assert editor.text == "SELECT latency_ms"
+        assert not app.screen.query_one(Completions).display
+        await pilot.press("f2")
+        await until(pilot, lambda: "Place in the log" in screen_text(app))
+        await pilot.press("escape", "ctrl+s", *"mine", "enter")
+        await until(pilot, log.queries_file.exists)
+        assert stat.S_IMODE(log.queries_file.stat().st_mode) == 0o600
+        await run(app, pilot, "SELECT 41")
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: "run before" in screen_text(app))
+        await pilot.press("r")
+        await until(pilot, lambda: "Rename mine to" in screen_text(app))
+        await pilot.press("end", "2", "enter")
+        await until(pilot, lambda: list(queries.read_queries(log.queries_file)) == ["mine2"])
+        await until(pilot, lambda: "r rename" in screen_text(app))
+        await pilot.press("down", "enter")
+        await until(pilot, lambda: editor.text == "SELECT 41")
+        await pilot.press("ctrl+o")
+        await until(pilot, lambda: "mine2" in screen_text(app))
+        await pilot.press("d", "y")
+        await until(pilot, lambda: not queries.read_queries(log.queries_file))
+
+
+def test_a_broken_file_of_statements_is_not_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "queries.json"
+    path.write_text("{")
+    with pytest.raises(Invalid, match="mend the file"):
+        queries.save_query(path, "mine", "SELECT 1")
+    assert path.read_text() == "{"
+    path.unlink()
+    queries.save_query(path, "  a  b ", "SELECT 1")
+    queries.save_query(path, "c", "SELECT 2")
+    with pytest.raises(Invalid, match="is taken"):
+        queries.rename_query(path, "c", "a b")
+    assert queries.read_queries(path) == {"a b": "SELECT 1", "c": "SELECT 2"}
+
+
+VIEWS = Words(
+    {
+        "operations": (("seq", ""), ("started_at", ""), ("status", "")),
+        "usage": (("seq", ""), ("provider", "")),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("SELECT sta| FROM operations", ["status", "started_at"]),
+        ("SELECT * FROM us|", ["usage"]),
+        ("SELECT u.| FROM usage u", ["seq", "provider"]),
+        ("SELECT u.pro| FROM usage AS u", ["provider"]),
+        ("SELECT at| FROM operations", ["started_at"]),
+        ("SELECT 'sta| FROM operations", []),
+        ("-- sta|", []),
+    ],
+)
+def test_completion_knows_the_views(statement: str, found: list[str]) -> None:
+    before = statement.partition("|")[0]
+    offered = [one.word for one in completions(VIEWS, statement.replace("|", ""), before)]
+    assert sorted(offered[: len(found)]) == sorted(found)
+    if not found:
+        assert not offered
+        assert not word_before(before)
+
+
+def test_buckets_have_the_edges_of_the_zone() -> None:
+    zone = "Europe/Berlin"
+    now = datetime(2026, 3, 30, 12, 30, tzinfo=UTC)
+    assert span_of(Period.WEEK, Filter(), now, zone).since == datetime(2026, 3, 23, 23, tzinfo=UTC)
+    day = begin_in(Bucket.DAY, datetime(2026, 3, 29, 12, tzinfo=UTC), zone)
+    assert after(Bucket.DAY, day, zone) - day == timedelta(days=1)
+    assert (after(Bucket.DAY, day, zone).astimezone(UTC) - day.astimezone(UTC)).seconds == 23 * 3600
+    last_day = span_of(Period.DAY, Filter(), now, zone)
+    assert last_day.since == datetime(2026, 3, 29, 13, tzinfo=UTC)
+    chosen = Filter(since=now)
+    assert span_of(Period.WEEK, chosen, now, zone).since == now
+    assert begin_in(Bucket.MONTH, now, zone).astimezone(UTC) == datetime(
+        2026, 2, 28, 23, tzinfo=UTC
+    )
+
+
+def test_a_chart_tells_series_apart_without_colour_and_shows_what_is_selected() -> None:
+    labels = tuple(f"d{number}" for number in range(200))
+    plot = Plot(
+        "Two",
+        labels,
+        (
+            Series("a", tuple(float(n % 5 + 1) for n in range(200)), "ok", "█"),
+            Series("b", tuple(2.0 for _ in range(200)), "bad", "▓"),
+        ),
+        str,
+    )
+    drawn = draw(plot, 60, 10, selected=3, active=True)
+    text = "\n".join(row.plain for row in drawn.lines)
+    assert {row.cell_length for row in drawn.lines} == {60}
+    assert "▲d3" in text
+    assert "█" in text
+    assert "▓" in text
+    assert drawn.place.at(drawn.place.gutter + 3 - drawn.place.first) == 3
+    newest = draw(plot, 60, 10, selected=None, active=False)
+    assert newest.place.first + newest.place.shown == 200
+    assert "‹" in newest.lines[-1].plain
+    empty = draw(Plot("None", (), (), str, nothing="Nothing."), 60, 10, selected=None, active=False)
+    assert "Nothing." in empty.lines[1].plain
+    assert len(empty.lines) == 10
+
+
+async def test_a_group_without_a_word_in_the_filter_is_a_statement(
+    log: Paths, service: MemoryService, caller: Caller
+) -> None:
+    nobody = Group(keys={"agent": None})
+    assert filter_of_group(Filter(), nobody, "agent") is None
+    narrowed = parse_filter("door:test cost<1 deploy", now=datetime.now(UTC))
+    for dimension in ("provider", "model", "agent"):
+        found = await service.analysis.stats(caller, narrowed, by=(dimension,))
+        for group in found.groups:
+            statement = statement_of_group(group, dimension, narrowed)
+            answer = await service.analysis.sql(caller, statement)
+            assert len(answer.rows) == group.operation_count, statement
+
+
+def test_any_type_goes_into_a_file(tmp_path: Path) -> None:
+    moment = datetime(2026, 3, 9, tzinfo=UTC)
+    table = Table(
+        ("a", "a", "b", "c", "d", "e"),
+        ("INTEGER[]", "STRUCT(x INTEGER)", '"NULL"', "DECIMAL(5, 2)", "VARCHAR", "DOUBLE"),
+        (([1, 2], {"x": 1}, None, Decimal("1.50"), "=x,\n\ud800", float("inf")),) * 450,
+    )
+    for kind in ("csv", "json"):
+        assert write_table(tmp_path / f"t.{kind}", table, overwrite=False) == 450
+    first = json.loads((tmp_path / "t.json").read_text())[0]
+    assert first == {"a": {"x": 1}, "b": None, "c": "1.50", "d": "=x,\n\ud800", "e": "inf"}
+    plain = Table(table.columns[:4], table.types[:4], tuple(row[:4] for row in table.rows))
+    write_table(tmp_path / "t.parquet", plain, overwrite=False)
+    [found] = asked(f"SELECT count(*), sum(c), any_value(a_2) FROM '{tmp_path}/t.parquet'")
+    assert found == (450, Decimal("675.00"), {"x": 1})
+    assert not list(tmp_path.glob(".memtui-*"))
+    timed = figures_table([Group(begins=moment, ends=moment, operation_count=2)])
+    assert timed.rows[0][timed.columns.index("operation_count")] == 2
+
+
+def test_a_place_is_found_only_where_it_is_sure() -> None:
+    error = Invalid('The statement cannot be read: syntax error at or near "x".')
+    assert place_of("SELECT\nx", "  SELECT\nx", error) == (1, 0)
+    assert place_of("x x", "x x", error) is None
+    assert place_of("SELECT y", "something else", error) is None

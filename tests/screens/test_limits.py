@@ -1,0 +1,150 @@
+"""The spending badge in the header, and the sheet behind it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings, load_settings
+from memtui.contract import OperationType, Scope, Unavailable, Usage
+from memtui.screens.dialogs.sheet import Sheet
+from memtui.screens.limits import limits_content
+from memtui.screens.shared import Shared
+from memtui.service import (
+    Caller,
+    LimitMeasure,
+    LimitPeriod,
+    LimitTarget,
+    MemoryService,
+    SpendingLimit,
+)
+from memtui.store.operation import OperationDraft
+from tests.analytics.logs import append
+from tests.screens.hostile import screen_text
+from tests.screens.piloting import running, toasts, until, write_notes
+
+ANA = Caller(company_id="local", principal="user:ana", door="test")
+
+
+async def limit(service: MemoryService, usd: str = "5", agent: str = "coding") -> None:
+    await service.set_spending_limit(
+        ANA,
+        SpendingLimit(
+            target_type=LimitTarget.AGENT,
+            target_id=agent,
+            measure=LimitMeasure.USD,
+            amount=Decimal(usd),
+            period=LimitPeriod.DAY,
+        ),
+    )
+
+
+def spend(service: MemoryService, operation_id: str, usd: str) -> None:
+    append(
+        service._core.database,
+        [
+            OperationDraft(
+                operation_id=operation_id,
+                operation_type=OperationType.QUERY,
+                status="ok",
+                scope=Scope(company_id="local", agent_id="coding"),
+                principal="agent:coding",
+                door="test",
+                usage=(Usage(provider="mem0", cost_usd=Decimal(usd)),),
+                started_at=datetime.now(UTC),
+                latency_ms=1,
+            )
+        ],
+    )
+
+
+def top(app: MemtuiApp) -> str:
+    return screen_text(app).splitlines()[0]
+
+
+@pytest.mark.slow
+async def test_the_badge_comes_with_the_spending(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    await limit(service)
+    async with running(paths, settings, "records", (80, 24)) as (app, pilot):
+        await until(pilot, lambda: app.state.shared.spending)
+        assert "$" not in top(app)
+        spend(service, "one", "4.1")
+        await pilot.press("r")
+        await until(pilot, lambda: "▲ " in top(app))
+        assert "$4.10 of $5 today" in top(app)
+        spend(service, "two", "1.92")
+        app.state.check_spending()
+        await until(pilot, lambda: "✗ over limit: " in top(app))
+        assert "$6.02 of $5" in top(app)
+        assert "vault·default  ● ok" in top(app)
+        await pilot.click("#scope-spending")
+        await until(pilot, lambda: isinstance(app.screen, Sheet))
+        assert "✗ passed  agent coding" in screen_text(app)
+        assert "$6.02 of $5 today (120%)" in screen_text(app)
+        await pilot.press("escape", "dollar_sign")
+        await until(pilot, lambda: isinstance(app.screen, Sheet))
+        await service.remove_spending_limits(ANA, LimitTarget.AGENT, "coding")
+        await pilot.press("escape", "r")
+        await until(pilot, lambda: "over limit" not in top(app))
+
+
+@pytest.mark.slow
+async def test_the_badge_fits_beside_read_only(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    await write_notes(service, ANA, ["Deploys happen from main"])
+    await limit(service)
+    spend(service, "one", "6.02")
+    frozen = load_settings(paths, read_only=True)
+    async with running(paths, frozen, "records", (80, 24)) as (app, pilot):
+        await until(pilot, lambda: "over limit" in top(app) and "● ok" in top(app))
+        assert top(app).rstrip().endswith("vault·default  ● ok   read-only")
+        assert top(app).startswith(" Local  ")
+
+
+@pytest.mark.slow
+async def test_another_companys_badge_does_not_stay(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    await limit(service)
+    spend(service, "one", "6")
+    await service.add_company(ANA.model_copy(update={"company_id": "other"}), "Other")
+    async with running(paths, settings, "operations") as (app, pilot):
+        await until(pilot, lambda: "over limit" in top(app))
+        app.state.choose_scope(Scope(company_id="other"))
+        await until(pilot, lambda: "Other" in top(app))
+        assert app.state.shared.spending == ()
+        await until(pilot, lambda: "over limit" not in top(app))
+
+
+@pytest.mark.slow
+async def test_a_check_that_fails_is_told_once(
+    paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        raise Unavailable("The archive's manifest cannot be read.")
+
+    monkeypatch.setattr(MemoryService, "check_spending", fail)
+    async with running(paths, settings, "operations") as (app, pilot):
+        await until(pilot, lambda: toasts(app))
+        app.state.check_spending()
+        await asyncio.sleep(0.05)
+        await pilot.pause()
+        assert toasts(app) == ["The archive's manifest cannot be read."]
+
+
+async def test_the_sheet_says_how_to_set_a_limit(service: MemoryService) -> None:
+    assert "There are no spending limits." in limits_content((), Shared(), 60).plain
+    await limit(service, agent="x")
+    await limit(service)
+    spend(service, "one", "4")
+    text = limits_content(await service.check_spending(ANA), Shared(), 60).plain
+    assert text.index("agent coding") < text.index("agent x")
+    assert "`memtui budget set` sets one" in text
+    assert max(map(len, text.splitlines()[:6])) <= 60

@@ -1,0 +1,258 @@
+"""A migration on screen, over a real service, vaults, and a plugin on a real socket."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings, load_settings
+from memtui.contract import BrowseRequest, ForgetRequest, Scope
+from memtui.migration import (
+    Applied,
+    Failure,
+    Loss,
+    Mismatch,
+    Plan,
+    Progress,
+    Refusal,
+    ScopeCount,
+    Verified,
+)
+from memtui.screens.dialogs.choose import Choose
+from memtui.screens.dialogs.confirm import Confirm, TypedConfirm
+from memtui.screens.migration import Migration, lines
+from memtui.screens.migration.contents import progress_content, row_content
+from memtui.screens.migration.lines import Row
+from memtui.service import Caller, MemoryService
+from memtui.widgets.columns import fit_cell
+from memtui.widgets.virtual_list import VirtualList
+from tests.backends.plugin_v1.servers.loopback import Request, serve, talk
+from tests.backends.plugin_v1.servers.reference import Reference
+from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless, screen_text
+from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.test_namespaces import to_binding, typed
+
+SCOPE = Scope(company_id="local")
+
+
+@asynccontextmanager
+async def opened(
+    paths: Paths,
+    settings: Settings,
+    to: str,
+    size: tuple[int, int] = (120, 40),
+    source: str = "default",
+) -> AsyncIterator[tuple[MemtuiApp, Pilot[Any], Migration]]:
+    """Open a migration and wait for its dry run."""
+    async with running(paths, settings, "bindings", size) as (app, pilot):
+        await to_binding(app, pilot, source)
+        await pilot.press("m")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await typed(pilot, to)
+        await until(pilot, lambda: isinstance(app.screen, Migration))
+        screen = app.screen
+        assert isinstance(screen, Migration)
+        await settled(pilot, screen)
+        yield app, pilot, screen
+
+
+async def settled(pilot: Pilot[Any], screen: Migration) -> None:
+    await until(pilot, lambda: pilot.app.screen is screen and not screen._run.busy)
+
+
+async def confirmed(pilot: Pilot[Any], screen: Migration, key: str) -> None:
+    """Take a step and say yes."""
+    await pilot.press(key)
+    await until(pilot, lambda: isinstance(pilot.app.screen, Confirm))
+    await pilot.press("y")
+    await settled(pilot, screen)
+
+
+async def compared(pilot: Pilot[Any], screen: Migration, how: str) -> None:
+    await pilot.press("v")
+    await until(pilot, lambda: isinstance(pilot.app.screen, Choose))
+    await typed(pilot, how)
+    await settled(pilot, screen)
+
+
+def rows(screen: Migration) -> list[str]:
+    found: VirtualList[Row] = screen.query_one("#migration-list", VirtualList)
+    return [
+        f"{row.what} {'' if row.records is None else row.records}".strip()
+        for _, row in found.rows.held()
+    ]
+
+
+async def texts(service: MemoryService, caller: Caller, key: str) -> list[str]:
+    request = BrowseRequest(scope=SCOPE, binding_key=key, limit=500)
+    return sorted(record.text for record in (await service.browse(caller, request)).records)
+
+
+async def serving(service: MemoryService, caller: Caller, key: str) -> bool:
+    views = {view.key: view for view in await service.bindings(caller)}
+    return bool(views[key].targets)
+
+
+@pytest.mark.slow
+async def test_from_a_vault_to_a_plugin_step_by_step_and_back(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    await write_notes(service, caller, [f"Deploy number {one} from main" for one in range(12)])
+    async with serve(talk(Reference())) as url:
+        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
+        async with opened(paths, settings, "plugin") as (app, pilot, screen):
+            assert "project mech · note 12" in rows(screen)
+            assert "→ workspace:mech" in screen_text(app)
+            assert any(row.startswith("lost: history") for row in rows(screen))
+            assert await texts(service, caller, "plugin") == []
+            for key, why in (("v", "Nothing was moved yet"), ("c", "Nothing was moved yet")):
+                await pilot.press(key)
+                assert why in toasts(app)[-1]
+            await confirmed(pilot, screen, "a")
+            assert rows(screen)[:2] == ["written 12", "replaced 0"]
+            moved = await texts(service, caller, "default")
+            assert await texts(service, caller, "plugin") == moved
+            await pilot.press("c")
+            assert "must be found the same first" in toasts(app)[-1]
+            request = BrowseRequest(scope=SCOPE, binding_key="plugin", limit=1)
+            lost = (await service.browse(caller, request)).records[0]
+            gone = ForgetRequest(scope=SCOPE, handles=(lost.handle,), binding_key="plugin")
+            await service.forget(caller, gone)
+            await compared(pilot, screen, "every")
+            assert "missing 1" in rows(screen)
+            assert any(row.startswith("missing: ") for row in rows(screen))
+            await confirmed(pilot, screen, "a")
+            assert rows(screen)[:3] == ["written 1", "replaced 0", "unchanged 11"]
+            await compared(pilot, screen, "5")
+            assert rows(screen)[:2] == ["sample 5", "matched 5"]
+            await compared(pilot, screen, "every")
+            assert "all 12 records compared are the same" in screen_text(app)
+            await confirmed(pilot, screen, "c")
+            assert await serving(service, caller, "plugin")
+            assert "● cut over" in screen_text(app)
+            await confirmed(pilot, screen, "b")
+            assert await serving(service, caller, "default")
+            assert "○ cut over" in screen_text(app)
+
+
+@pytest.mark.slow
+async def test_a_stopped_run_keeps_what_it_did_and_goes_on(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    await write_notes(service, caller, [f"Deploy number {one} from main" for one in range(30)])
+    server = Reference()
+    gate = asyncio.Event()
+
+    async def answer(request: Request, writer: asyncio.StreamWriter) -> bool:
+        if len(server.rows) >= 5:
+            await gate.wait()
+        return await talk(server)(request, writer)
+
+    async with serve(answer) as url:
+        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
+        async with opened(paths, settings, "plugin", (80, 24)) as (app, pilot, screen):
+            await pilot.press("a")
+            await until(pilot, lambda: isinstance(app.screen, Confirm))
+            await pilot.press("y")
+            await until(pilot, lambda: len(server.rows) >= 5)
+            await pilot.press("a")
+            assert "x stops it" in toasts(app)[-1]
+            await pilot.press("x")
+            gate.set()
+            await settled(pilot, screen)
+            assert any("what was moved stays" in said for said in toasts(app))
+            assert 5 <= len(server.rows) < 30
+            await confirmed(pilot, screen, "a")
+            assert len(server.rows) == 30
+            assert await texts(service, caller, "plugin") == await texts(service, caller, "default")
+
+
+@pytest.mark.slow
+async def test_what_was_not_listed_whole_is_cut_over_only_by_its_name(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    server = Reference()
+    async with serve(talk(server)) as url:
+        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url, "max_searches": 1})
+        await service.set_target(caller, "project", "mech", "plugin")
+        await service.put_namespace(caller, "plugin", "workspace:mech")
+        for number in range(130):
+            body = {"content": f"Row {number}", "kind": "summary", "source": "agent"}
+            server._write("workspace:mech", body)
+        async with opened(paths, settings, "default", (200, 60), "plugin") as (app, pilot, screen):
+            assert "the source may hold more than it lists" in screen_text(app)
+            await confirmed(pilot, screen, "a")
+            await compared(pilot, screen, "every")
+            assert screen._state is not None
+            assert not screen._state.verified_whole
+            await pilot.press("c")
+            await until(pilot, lambda: isinstance(app.screen, TypedConfirm))
+            assert "could not be listed whole" in screen_text(app)
+            await typed(pilot, "y")
+            assert await serving(service, caller, "plugin")
+            await typed(pilot, "default")
+            await settled(pilot, screen)
+            assert not await serving(service, caller, "plugin")
+
+
+@pytest.mark.slow
+async def test_refusals_are_sentences(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    await service.add_binding(caller, "locked", "vault", {}, read_only=True)
+    await service.add_binding(caller, "dead", "plugin-v1", {"url": "http://127.0.0.1:1"})
+    async with opened(paths, settings, "locked") as (app, pilot, screen):
+        await pilot.press("a")
+        assert "The binding locked is read-only" in toasts(app)[-1]
+        await pilot.press("b")
+        assert "Nothing was cut over" in toasts(app)[-1]
+        assert "holds nothing to move" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen is not screen)
+    async with opened(paths, settings, "dead") as (app, pilot, screen):
+        assert "p tries again" in screen_text(app)
+        await pilot.press("a")
+        assert "See the dry run first" in toasts(app)[-1]
+    locked = load_settings(paths, principal="user:ana", read_only=True)
+    async with opened(paths, locked, "locked") as (app, pilot, _):
+        await pilot.press("a")
+        assert "This is read-only." in toasts(app)[-1]
+
+
+def test_progress_says_how_much_how_fast_and_how_long() -> None:
+    begun = Progress(done=0, total=2_000, failed=0, rate=0.0, seconds_left=None)
+    assert progress_content("moving", begun).plain == f"… moving  {'░' * 20}  0 of 2,000"
+    later = Progress(done=500, total=2_000, failed=2, rate=142.4, seconds_left=10.5)
+    assert progress_content("moving", later).plain == (
+        f"… moving  {'█' * 5}{'░' * 15}  500 of 2,000  142/s  10.5 s left  2 failed"
+    )
+    unknown = Progress(done=500, total=None, failed=0, rate=1.0, seconds_left=None)
+    assert progress_content("moving", unknown).plain == "… moving  500  1/s"
+
+
+@pytest.mark.parametrize("text", [text[:5_000] for text in HOSTILE])
+def test_hostile_names_are_harmless(text: str) -> None:
+    plan = Plan(
+        source=text,
+        destination=text,
+        records=1,
+        scopes=(ScopeCount(scope=text, kind=text, records=1, place=text),),
+        losses=(Loss(what=text, records=1, carried=False),),
+        refused=1,
+        refusals=(Refusal(record_id=text, reason=text),),
+    )
+    done = Applied(failed=1, failures=(Failure(record_id=text, reason=text),), carried=(text,))
+    found = Verified(
+        source_records=1, checked=1, matched=0, missing=1, different=0, extra=0, others=0,
+        mismatches=(Mismatch(what="missing", source_id=text, fields=(text,)),),
+    )  # fmt: skip
+    for row in (*lines.planned(plan), *lines.applied(done), *lines.verified(found)):
+        for column in lines.columns():
+            assert_harmless(fit_cell(column.cell(row).text, column.width))
+        assert_content_harmless(row_content(row, 60))

@@ -1,0 +1,245 @@
+"""The operation log on screen, part of it sealed: filter, order, time, follow, views."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import pytest
+from textual.strip import Strip
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings
+from memtui.screens.palette import Commands
+from memtui.service import Caller, MemoryService
+from memtui.store.database import Database
+from memtui.store.operation import Operation
+from memtui.widgets.list_messages import SortAsked
+from memtui.widgets.virtual_list import VirtualList
+from tests.analytics.logs import NOW, append, draft, hot
+from tests.screens.hostile import screen_text
+from tests.screens.piloting import running, toasts, until, write_notes
+from tests.screens.test_operations import current, listed, loaded
+
+COUNT = 1_200
+SEALED = 700
+
+
+@pytest.fixture
+async def log(paths: Paths, service: MemoryService, caller: Caller) -> tuple[Operation, ...]:
+    """A log of which the older part is sealed; newest first."""
+    database = Database.open(paths.database)
+    begin = hot(database, "local")[-1].seq if hot(database, "local") else 0
+    for first, last in ((begin + 1, SEALED), (SEALED + 1, COUNT)):
+        append(database, [draft(number, "local") for number in range(first, last + 1)])
+        if last == SEALED:
+            written = hot(database, "local")
+            await service.analysis.seal(caller, everything=True)
+    written += hot(database, "local")
+    database.close()
+    return written[::-1]
+
+
+def shown(app: MemtuiApp, count: int) -> list[int]:
+    rows = listed(app).rows
+    return [row.seq for index in range(count) if (row := rows.row(index)) is not None]
+
+
+async def press(pilot: Any, text: str) -> None:
+    names = {" ": "space", ":": "colon", ">": "greater_than_sign", ".": "full_stop", "-": "minus"}
+    await pilot.press(*(names.get(letter, letter) for letter in text))
+
+
+@pytest.mark.slow
+async def test_filter_order_time_follow_and_a_saved_view(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    log: tuple[Operation, ...],
+) -> None:
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        whole = listed(app).rows.count
+        assert f"{whole:,}  ● live" in screen_text(app)
+
+        # A filter holds while it is typed; enter keeps it.
+        dear = [one for one in log if (one.cost_usd or 0) > Decimal("0.5")]
+        await pilot.press("slash")
+        await press(pilot, "cost>0.5")
+        await until(pilot, lambda: f"{len(dear):,} of {whole:,}" in screen_text(app))
+        assert shown(app, 20) == [one.seq for one in dear[:20]]
+        assert not app.state.shared.filter_line
+        await pilot.press("enter")
+        await until(pilot, lambda: app.state.shared.filter_line == "cost>0.5")
+
+        # Any column orders all of it.
+        listed(app).post_message(SortAsked(listed(app), "cost"))
+        by_cost = sorted(dear, key=lambda one: (one.cost_usd, one.seq), reverse=True)
+        await until(pilot, lambda: shown(app, 5) == [one.seq for one in by_cost[:5]])
+        assert "↓$" in screen_text(app)
+        await pilot.press("G")
+        await until(pilot, lambda: listed(app).current is not None)
+        assert current(app).seq == by_cost[-1].seq
+        await pilot.press("I")
+        await until(pilot, lambda: shown(app, 1) == [by_cost[-1].seq])
+        assert "↑$" in screen_text(app)
+
+        # What is shown gets a name.
+        listed(app).hidden = listed(app).hidden ^ {"source"}
+        await pilot.press("V")
+        await press(pilot, "dear")
+        await pilot.press("enter")
+        await until(pilot, lambda: [look.name for look in app.state.shared.looks] == ["dear"])
+        assert toasts(app)[-1] == "Kept the view dear."
+
+        # To a time, in the order of time, sealed or not.
+        await pilot.press("ctrl+l")
+        await until(pilot, lambda: f"{whole:,}" in screen_text(app).split("of")[0])
+        for number in (100, 900):
+            await pilot.press("at")
+            await press(pilot, (NOW + timedelta(seconds=61 * number)).isoformat().split("+")[0])
+            await pilot.press("enter")
+            await until(pilot, partial(_at, app, number))
+        assert 5 < listed(app).cursor - listed(app).scroll_offset.y < 35
+
+        # What comes meanwhile is counted and moves nothing.
+        await write_notes(service, caller, ["brand new"])
+        await until(pilot, lambda: "+1 new" in screen_text(app))
+        assert _at(app, 900)
+        await pilot.press("home")
+        await until(pilot, lambda: current(app).request.get("content") == "brand new")
+
+    async with running(paths, settings, "records") as (app, pilot):
+        found = [one.title.plain for one in Commands(app.screen)._commands()]
+        assert "View: dear" in found
+        for command in Commands(app.screen)._commands():
+            if command.title.plain == "View: dear":
+                command.run()
+        await until(pilot, lambda: app.frame is not None and app.frame.MODE == "operations")
+        await until(pilot, lambda: shown(app, 1) == [by_cost[-1].seq])
+        assert app.state.shared.filter_line == "cost>0.5"
+        assert "source" in listed(app).hidden
+
+
+def _at(app: MemtuiApp, number: int) -> bool:
+    row = listed(app).current
+    return row is not None and row.started_at == NOW + timedelta(seconds=61 * number)
+
+
+@pytest.mark.slow
+async def test_drawing_does_no_io_and_holds_a_bounded_number_of_rows(
+    paths: Paths,
+    settings: Settings,
+    log: tuple[Operation, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    drawing: list[int] = []
+    touched: list[str] = []
+    draw = VirtualList.render_line
+    to_thread = asyncio.to_thread
+
+    def drawn(self: VirtualList[Any], y: int) -> Strip:
+        drawing.append(threading.get_ident())
+        try:
+            return draw(self, y)
+        finally:
+            drawing.pop()
+
+    def heard(event: str, _: object) -> None:
+        if drawing and drawing[-1] == threading.get_ident() and _is_io(event):
+            touched.append(event)
+
+    def started(work: Callable[..., Any], *arguments: Any) -> Any:
+        if drawing:
+            touched.append(repr(work))
+        return to_thread(work, *arguments)
+
+    monkeypatch.setattr(VirtualList, "render_line", drawn)
+    monkeypatch.setattr(asyncio, "to_thread", started)
+    sys.addaudithook(heard)
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        for key in ("G", "pageup", "g", "pagedown", "G", "ctrl+u"):
+            await pilot.press(key)
+            screen_text(app)
+        await until(pilot, lambda: listed(app).current is not None)
+        held = len(listed(app).rows.held())
+        assert held <= 24 * 256
+    assert touched == []
+    drawing.append(threading.get_ident())
+    with paths.database.open("rb"):
+        drawing.pop()
+    assert touched == ["open"]
+
+
+def _is_io(event: str) -> bool:
+    return event == "open" or event.startswith(("sqlite3", "socket", "subprocess"))
+
+
+async def test_marks_a_typed_filter_and_a_time_that_is_none(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one", "two", "three"])
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("space", "space")
+        await until(pilot, lambda: "2 marked" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: "Copy of 2 operations" in screen_text(app))
+        await press(pilot, "ids")
+        await pilot.press("enter")
+        await until(pilot, lambda: "2 operations" in " ".join(toasts(app)))
+        await pilot.press("escape")
+        await until(pilot, lambda: "marked" not in screen_text(app))
+
+        everything = listed(app).rows.count
+        await pilot.press("slash")
+        await press(pilot, "type:forget")
+        await until(pilot, lambda: "No operation matches." in screen_text(app))
+        await pilot.press("escape")
+        await until(pilot, lambda: listed(app).rows.count == everything)
+        assert not app.state.shared.filter_line
+        await press(pilot, "type:write")
+        await until(pilot, lambda: listed(app).rows.count == 3)
+        listed(app).focus()
+        await until(pilot, lambda: app.state.shared.filter_line == "type:write")
+
+        await pilot.press("at")
+        await press(pilot, "soon")
+        await pilot.press("enter")
+        await until(pilot, lambda: "'soon' is no time" in screen_text(app))
+
+
+async def test_views_are_renamed_replaced_and_deleted(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one"])
+
+    def looks() -> list[tuple[str, str]]:
+        return [(look.name, look.filter_line) for look in app.state.shared.looks]
+
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("V", "a", "enter")
+        await until(pilot, lambda: looks() == [("a", "")])
+        app.state.choose(filter_line="type:write")
+        await until(pilot, lambda: app.state.shared.filter_line)
+        await pilot.press("V", "a", "up", "enter")
+        await until(pilot, lambda: "Replace the view a?" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: looks() == [("a", "type:write")])
+        await pilot.press("V", "down", "enter")
+        await until(pilot, lambda: "Another name for the view a" in screen_text(app))
+        await pilot.press("b", "enter")
+        await until(pilot, lambda: looks() == [("b", "type:write")])
+        await pilot.press("V", "down", "down", "enter")
+        await until(pilot, lambda: "Delete the view b?" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: not looks())
