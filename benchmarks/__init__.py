@@ -1,0 +1,1 @@
+"""Measurements; each script prints ratios of one run and says how to call it."""

@@ -1,0 +1,86 @@
+"""The operation log at any size: figures, views, appending and sealing.
+
+    python -m benchmarks.operation_log [--rows 1000000] [--only figures views appends sealing]
+
+Each line is a ratio of one run, or a plain figure where it says so, with its goal. The log is
+generated (`benchmarks.generated_log`) under the temporary folder and deleted afterwards: 1,000,000
+operations take 150 MB there, and the copy that SQLite is asked about another 700 MB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+from benchmarks import log_appends, log_figures, log_views
+from benchmarks.generated_log import COMPANY, add_hot, generate
+from benchmarks.table import Line, show
+from memtui.analytics.seal import seal
+from memtui.store.database import Database
+
+PARTS = ("figures", "views", "appends", "sealing")
+HOT = 10_000
+_EXACT = 100_000
+_SEALED = 100_000
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    asked = parser.parse_args()
+    parts = set(asked.only)
+    lines: list[Line] = []
+    with tempfile.TemporaryDirectory(prefix="memtui-benchmark-") as name:
+        home = Path(name)
+        if parts & {"figures", "views"}:
+            began = perf_counter()
+            exact = asked.rows <= _EXACT
+            generate(home / "log", asked.rows, exact=exact)
+            seconds = perf_counter() - began
+            digests = "valid" if exact else "linked, not of their operations"
+            print(f"{asked.rows:,} operations generated in {seconds:,.0f} s; digests {digests}")
+        if "figures" in parts:
+            lines += _shown(
+                "Rollups against raw DuckDB over the same Parquet, and SQLite",
+                log_figures.measure(home / "log", asked.rows),
+            )
+        if "views" in parts:
+            add_hot(home / "log", asked.rows + 1, asked.rows + HOT)
+            generate(home / "small", 500, 500)
+            lines += _shown(
+                f"The log on screen, {asked.rows:,} operations sealed and {HOT:,} hot",
+                log_views.compare(home / "log", home / "small"),
+            )
+        if "appends" in parts:
+            lines += _shown("Appending", log_appends.measure(home / "appends"))
+        if "sealing" in parts:
+            lines += _shown(f"Sealing {_SEALED:,} operations", _sealing(home / "sealing"))
+    return 1 if any(line.met is False for line in lines) else 0
+
+
+def _shown(title: str, lines: list[Line]) -> list[Line]:
+    show(title, lines)
+    return lines
+
+
+def _sealing(home: Path) -> list[Line]:
+    generate(home, 0, _SEALED)
+    database = Database.open(home / "memtui.db")
+    began = perf_counter()
+    report = seal(database, home / "archive", COMPANY)
+    took = perf_counter() - began
+    database.close()
+    size = sum(segment.bytes for segment in report.segments) / report.operations
+    rows = sum(file.rows for segment in report.segments for file in segment.files.values())
+    return [
+        Line("operations a second", f"{report.operations / took:,.0f} ({rows / took:,.0f} rows)"),
+        Line("bytes an operation with its parts", f"{size:,.0f}"),
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
