@@ -23,10 +23,10 @@ from memtui.contract import (
     SourceRef,
     Usage,
 )
-from memtui.screens.binding_questions import parse_config
-from memtui.screens.bindings_view import BindingsView, row_content, row_detail, rows_of
+from memtui.screens.bindings.questions import parse_config
+from memtui.screens.bindings.view import BindingsView, row_content, row_detail, rows_of
 from memtui.screens.first_start import is_first_start, offer
-from memtui.screens.query_view import (
+from memtui.screens.query.view import (
     QueryView,
     card_contents,
     cost_content,

@@ -15,8 +15,8 @@ from textual.widgets import OptionList
 from memtui.actions import ACTIONS, Need
 from memtui.contract import Location, Problem
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.binding_questions import BindingQuestions
-from memtui.screens.bindings_view import BindingsView, Row, row_content, row_detail, rows_of
+from memtui.screens.bindings.questions import BindingQuestions
+from memtui.screens.bindings.view import BindingsView, Row, row_content, row_detail, rows_of
 from memtui.screens.copying import copy_text
 from memtui.screens.first_start import find_memories
 from memtui.screens.keymap import action_entries

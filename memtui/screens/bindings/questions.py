@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from memtui.actions import Need
 from memtui.contract import Filter, Invalid, Json, Scope
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.bindings_view import short_path, target_words
+from memtui.screens.bindings.view import short_path, target_words
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt

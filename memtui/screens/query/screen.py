@@ -18,7 +18,7 @@ from memtui.screens.base import MemtuiScreen
 from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.sheet import Sheet
 from memtui.screens.open_source import open_source
-from memtui.screens.query_view import (
+from memtui.screens.query.view import (
     QueryView,
     card_contents,
     cost_content,
