@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.service import Caller, MemoryService, open_service
 
-pytest_plugins = ["tests.databases"]
+pytest_plugins = ["tests.databases", "tests.demos"]
 
 
 def pytest_configure() -> None:
@@ -29,8 +30,17 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def paths(tmp_path: Path) -> Paths:
+def new_paths(tmp_path: Path) -> Paths:
+    """A home that is not there yet."""
     return find_paths(tmp_path / "home")
+
+
+@pytest.fixture
+def paths(new_paths: Paths, empty_database: Path) -> Paths:
+    """A home whose database is made already: most tests are about what comes after."""
+    new_paths.create()
+    shutil.copy(empty_database, new_paths.database)
+    return new_paths
 
 
 @pytest.fixture

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
+from sqlmodel import SQLModel
 
-_numbers = itertools.count()
+from memtui.store.database import Database
 
 
 @pytest.fixture(scope="session")
@@ -38,16 +41,67 @@ def _hurry(url: str) -> None:
         connection.execute("SELECT pg_reload_conf()")
 
 
+@pytest.fixture(scope="session")
+def _bare(postgres_server: str) -> str:
+    return _make(postgres_server, "bare")
+
+
+@pytest.fixture(scope="session")
+def _control_plane(postgres_server: str) -> str:
+    url = _make(postgres_server, "control_plane")
+    Database.open(Path(), url).close()
+    return url
+
+
 @pytest.fixture
-def postgres_url(postgres_server: str) -> str:
-    """The URL of an empty database."""
-    name = f"memtui_{next(_numbers)}"
-    with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    return postgres_server.replace("/postgres?", f"/{name}?")
+def postgres_url(_bare: str) -> Iterator[str]:
+    """The URL of a PostgreSQL database without a table."""
+    yield _bare
+    with _alone(_bare) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+
+
+@pytest.fixture
+def control_plane_url(_control_plane: str) -> Iterator[str]:
+    """The URL of a PostgreSQL database with the newest schema and nothing in it."""
+    yield _control_plane
+    own = [table.name for table in SQLModel.metadata.sorted_tables]
+    with _alone(_control_plane) as connection:
+        found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+        for (name,) in found.fetchall():
+            if name in own:
+                connection.execute(SQL("DELETE FROM {}").format(Identifier(name)))
+            elif name != "alembic_version":
+                connection.execute(SQL("DROP TABLE {} CASCADE").format(Identifier(name)))
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database_url(request: pytest.FixtureRequest) -> str:
     """What `database_url` is set to: empty for SQLite, else a PostgreSQL database."""
-    return "" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    return "" if request.param == "sqlite" else str(request.getfixturevalue("control_plane_url"))
+
+
+@pytest.fixture(scope="session")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A SQLite database with the newest schema and nothing in it, to be copied."""
+    path = tmp_path_factory.mktemp("empty") / "memtui.db"
+    Database.open(path).close()
+    return path
+
+
+def _make(server: str, name: str) -> str:
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+    return server.replace("/postgres?", f"/{name}?")
+
+
+@contextmanager
+def _alone(url: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """Clean up in a database, which is much quicker than making one for each test."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        yield connection

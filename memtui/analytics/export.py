@@ -6,22 +6,22 @@ memory than a short one.
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, TypeVar
 
 from memtui.analytics.conditions import condition
-from memtui.analytics.documents import Document, documents
 from memtui.analytics.engine import Engine, guarded, quoted
 from memtui.analytics.layout import TABLES, Manifest
-from memtui.analytics.operations import select_list
+from memtui.analytics.lines import lines_of
 from memtui.analytics.rows import Rows
 from memtui.analytics.views import VIEWS
 from memtui.contract import Filter, Invalid
@@ -30,7 +30,11 @@ from memtui.store.database import Database
 if TYPE_CHECKING:
     import duckdb
 
-_BATCH = 8192
+T = TypeVar("T")
+R = TypeVar("R")
+
+_BATCH = 16_384
+_WORKERS = 2
 _MEMORY_MB = 256
 _MOMENT = "strftime(timezone('UTC', started_at), '%Y-%m-%dT%H:%M:%S.%fZ')"
 _USD = "cost_pico * 0.000000000001::DECIMAL(13, 12)"
@@ -112,12 +116,12 @@ class Exporter:
         self._engine.close()
 
     def _write_lines(self, file: IO[bytes], chosen: Filter | None) -> int:
-        count = 0
         with self._asking(chosen) as (cursor, manifest, where):
-            for document in self._documents(cursor, manifest, where):
-                file.write(json.dumps(document, separators=(",", ":")).encode() + b"\n")
-                count += 1
-        return count
+            spans = self._spans(cursor, manifest, where)
+            with ThreadPoolExecutor(_WORKERS) as pool:
+                for lines in _ahead(pool, self._lines, (sources for _, sources in spans)):
+                    file.write(lines)
+        return sum(count for count, _ in spans)
 
     def _copy(self, target: Path, form: ExportFormat, chosen: Filter | None) -> int:
         columns = ", ".join(_flat(name, form) for name in COLUMNS)
@@ -143,31 +147,37 @@ class Exporter:
             self._cursor.close()
             self._cursor = None
 
-    def _documents(
+    def _spans(
         self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest, where: str
-    ) -> Iterator[Document]:
-        """Yield the operations that a condition lets through, `_BATCH` of them in memory."""
+    ) -> list[tuple[int, dict[str, str]]]:
+        """Cut what a condition lets through into spans of `_BATCH` operations.
+
+        Returns how many are in each, and the queries of their rows by table.
+        """
+        seqs = self._rows.everything(manifest, "operations", "seq", where)
         with guarded():
-            seqs = self._rows.everything(manifest, "operations", "seq", where)
-            cursor.execute(f"CREATE OR REPLACE TEMP TABLE chosen AS {seqs}")
-            spans = cursor.execute(
-                f"SELECT min(seq), max(seq) FROM chosen GROUP BY rowid // {_BATCH} ORDER BY 1"
+            cursor.execute(f"CREATE OR REPLACE TABLE chosen AS {seqs}")
+            cut = cursor.execute(
+                "SELECT min(seq), max(seq), count(*) FROM chosen "
+                f"GROUP BY rowid // {_BATCH} ORDER BY 1"
             ).fetchall()
-            for low, high in spans:
-                if self._stopped.is_set():
-                    raise Invalid("The export was stopped.")
-                wanted = f"SELECT seq FROM chosen WHERE seq BETWEEN {low} AND {high}"
-                found = documents(
-                    *(
-                        cursor.execute(
-                            f"SELECT {select_list(table)} "
-                            f"FROM ({self._span(manifest, table, low, high)}) "
-                            f"WHERE seq IN ({wanted})"
-                        ).fetchall()
-                        for table in TABLES
-                    )
-                )
-                yield from (found[seq] for seq in sorted(found))
+        spans = []
+        for low, high, count in cut:
+            sources = {table: self._span(manifest, table, low, high) for table in TABLES}
+            if count < high - low + 1:
+                among = f"seq IN (SELECT seq FROM chosen WHERE seq BETWEEN {low} AND {high})"
+                sources = {
+                    table: f"SELECT * FROM ({source}) WHERE {among}"
+                    for table, source in sources.items()
+                }
+            spans.append((count, sources))
+        return spans
+
+    def _lines(self, sources: dict[str, str]) -> bytes:
+        if self._stopped.is_set():
+            raise Invalid("The export was stopped.")
+        with guarded(), self._engine.cursor() as cursor:
+            return lines_of(cursor, sources).encode()
 
     def _span(self, manifest: Manifest, table: str, low: int, high: int) -> str:
         """Return the query of a table's rows from one number to another."""
@@ -180,6 +190,17 @@ class Exporter:
             hot = f"{within} AND seq > {manifest.sealed_through}"
             parts.append(f"SELECT * FROM hot_{table} {hot}")
         return " UNION ALL ".join(parts)
+
+
+def _ahead(pool: ThreadPoolExecutor, call: Callable[[T], R], values: Iterable[T]) -> Iterator[R]:
+    """Yield what each call returns, in order; no more of them run or wait than have workers."""
+    waiting: deque[Future[R]] = deque()
+    for value in values:
+        if len(waiting) == _WORKERS:
+            yield waiting.popleft().result()
+        waiting.append(pool.submit(call, value))
+    while waiting:
+        yield waiting.popleft().result()
 
 
 def format_of(name: str) -> ExportFormat:

@@ -31,7 +31,7 @@ from memtui.service.sessions import Sessions
 from memtui.store import intents, journal, log
 from memtui.store.database import Database
 from memtui.store.journal import Step
-from memtui.store.operation import Operation, OperationDraft, OperationHandle
+from memtui.store.operation import OperationDraft, OperationHandle
 from memtui.store.tables import BindingRow, IntentRow
 
 T = TypeVar("T")
@@ -202,17 +202,14 @@ class Recorder:
         await asyncio.to_thread(self._begin, unseen, before)
 
     def _begin(self, unseen: OperationDraft, before: Sequence[Snapshot]) -> None:
-        row = IntentRow(
-            operation_id=unseen.operation_id,
-            company_id=unseen.scope.company_id,
-            draft=unseen.model_dump(mode="json"),
-            before=[snapshot.model_dump(mode="json") for snapshot in before],
-            host=self._sessions.place,
-            session=self._sessions.own(),
-            started_at=unseen.started_at,
-        )
         with self._database.write() as connection:
-            intents.begin(connection, row)
+            intents.begin(
+                connection,
+                unseen,
+                before,
+                host=self._sessions.place,
+                session=self._sessions.own(),
+            )
 
     async def _finish(self, entry: Entry) -> None:
         """Append it to the log, whether or not its caller still waits."""
@@ -227,28 +224,29 @@ class Recorder:
             if entry.begun and not intents.end(connection, entry.operation_id):
                 # Another machine took this process for dead and has logged that id as unknown.
                 entry.operation_id = self._new_id()
-            operation = log.append(connection, entry.draft())
-            journal.record(connection, operation, entry.steps)
+            operation = entry.draft()
+            seq = log.append(connection, operation)
+            journal.record(connection, operation, seq, entry.steps)
             if entry.links:
                 journal.link(connection, operation, entry.links)
 
-    def recover(self) -> list[Operation]:
+    def recover(self) -> None:
         """Log the mutations that a dead process left behind, as of unknown outcome. Blocking."""
         with self._database.read() as connection:
             waiting = intents.pending(connection)
         orphans = [row for row in waiting if self._is_orphan(row)]
         if not orphans:
-            return []
-        found: list[Operation] = []
+            return
         with self._database.write() as connection:
             for row in orphans:
                 if not intents.end(connection, row.operation_id):
                     continue
-                operation = log.append(connection, OperationDraft.model_validate(row.draft))
+                operation = OperationDraft.model_validate(row.draft)
+                seq = log.append(connection, operation)
                 before = [Snapshot.model_validate(value) for value in row.before]
-                journal.record(connection, operation, [(snapshot, None) for snapshot in before])
-                found.append(operation)
-        return found
+                journal.record(
+                    connection, operation, seq, [(snapshot, None) for snapshot in before]
+                )
 
     def _is_orphan(self, row: IntentRow) -> bool:
         if row.host != self._sessions.place:

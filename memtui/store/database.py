@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from memtui.contract import Invalid, Unavailable
+from memtui.store.columns import stored_json
 from memtui.store.schema import ensure_schema
 
 _BUSY_TIMEOUT_MS = 30_000
@@ -33,6 +33,9 @@ class Database:
             engine.dialect.loaded_dbapi.Error,
         )
         self._write_lock = threading.Lock()
+        self._writer: Connection | None = None
+        self._path = Path(engine.url.database or "") if self._sqlite else None
+        self._file = self._path and _identity(self._path)
 
     @classmethod
     def open(cls, path: Path, url: str = "") -> Database:
@@ -72,17 +75,30 @@ class Database:
             with self._guard(), self._engine.begin() as connection:
                 yield connection
             return
-        with self._guard(), self._write_lock, self._engine.connect() as connection:
-            _set_synchronous(connection, "FULL" if durable else "NORMAL")
-            with connection.execution_options(immediate=True).begin():
-                yield connection
+        with self._guard(), self._write_lock:
+            # Kept, because getting a connection takes longer than a small transaction.
+            if self._writer is None:
+                self._writer = self._engine.connect().execution_options(immediate=True)
+            _set_synchronous(self._writer, "FULL" if durable else "NORMAL")
+            with self._writer.begin():
+                yield self._writer
 
     def close(self) -> None:
         """Close every pooled connection."""
+        with self._write_lock:
+            if self._writer is not None:
+                self._writer.close()
+                self._writer = None
         self._engine.dispose()
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
+        if self._path is not None and _identity(self._path) != self._file:
+            # SQLite would go on in a file without a name, or begin an empty one.
+            raise Unavailable(
+                f"The control plane's database {self._path} is gone or was replaced; "
+                "end memtui, put the file back, and start again."
+            )
         try:
             yield
         except self._errors as error:
@@ -102,7 +118,7 @@ def _make_engine(url: str) -> Engine:
             return _make_sqlite_engine(Path(parsed.database or ""))
         if parsed.get_backend_name() != "postgresql":
             raise Invalid(f"{parsed.drivername} is no database memtui runs on; use postgresql://.")
-        return create_engine(parsed, pool_pre_ping=True, json_serializer=_dump_json)
+        return create_engine(parsed, pool_pre_ping=True, json_serializer=stored_json)
     except (ArgumentError, NoSuchModuleError) as error:
         raise Invalid(
             "database_url is no database URL; use postgresql://user@host/name."
@@ -125,11 +141,20 @@ def _make_sqlite_engine(path: Path) -> Engine:
         connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000, "check_same_thread": False},
         # A write empties the page caches of the other connections, so the same one is taken again.
         pool_use_lifo=True,
-        json_serializer=_dump_json,
+        json_serializer=stored_json,
     )
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from another of its name; None where there is none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _configure_sqlite(connection: Any, _record: object) -> None:
@@ -159,12 +184,3 @@ def _run(connection: Connection, sql: str) -> None:
 
 def _lower(value: object) -> str | None:
     return None if value is None else str(value).lower()
-
-
-def _dump_json(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":"))
-    return text

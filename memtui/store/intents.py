@@ -2,22 +2,52 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, insert, select
+from collections.abc import Sequence
 
+from sqlalchemy import Connection, bindparam, delete, insert, select
+
+from memtui.contract import Snapshot
+from memtui.store.operation import OperationDraft
+from memtui.store.prepared import Prepared
 from memtui.store.tables import IntentRow
 
 _INTENTS = IntentRow.__table__  # type: ignore[attr-defined]
+_BEGIN = Prepared(insert(_INTENTS))
+_END = Prepared(delete(_INTENTS).where(_INTENTS.c.operation_id == bindparam("ended")))
 
 
-def begin(connection: Connection, row: IntentRow) -> None:
-    """Write down that a mutation begins."""
-    connection.execute(insert(_INTENTS), row.model_dump())
+def begin(
+    connection: Connection,
+    unseen: OperationDraft,
+    before: Sequence[Snapshot],
+    *,
+    host: str,
+    session: str,
+) -> None:
+    """Write down that a mutation begins.
+
+    Args:
+        connection: With a write transaction.
+        unseen: The operation as it will be logged if nobody sees its end.
+        before: The records that it is to change.
+        host: Whose process it is.
+        session: The lock file that the process holds as long as it lives.
+    """
+    values = {
+        "operation_id": unseen.operation_id,
+        "company_id": unseen.scope.company_id,
+        "draft": unseen.model_dump(mode="json"),
+        "before": [snapshot.model_dump(mode="json") for snapshot in before],
+        "host": host,
+        "session": session,
+        "started_at": unseen.started_at,
+    }
+    _BEGIN.run(connection, values)
 
 
 def end(connection: Connection, operation_id: str) -> bool:
     """Take the intent away; returns whether it was still there."""
-    gone = connection.execute(delete(_INTENTS).where(_INTENTS.c.operation_id == operation_id))
-    return gone.rowcount > 0
+    return _END.run(connection, {"ended": operation_id}) > 0
 
 
 def pending(connection: Connection, company_id: str | None = None) -> list[IntentRow]:

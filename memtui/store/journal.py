@@ -9,41 +9,41 @@ from typing import Any
 from sqlalchemy import Connection, delete, exists, func, insert, select
 
 from memtui.contract import OperationStatus, OperationType, Snapshot
-from memtui.store.operation import Operation
+from memtui.store.operation import OperationDraft
+from memtui.store.prepared import Prepared
 from memtui.store.tables import HandleLinkRow, JournalRow
 
 _JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
 _LINKS = HandleLinkRow.__table__  # type: ignore[attr-defined]
+_RECORD = Prepared(insert(_JOURNAL))
 
 Step = tuple[Snapshot, Snapshot | None]
 """A record before and after a mutation; None where nobody saw the after."""
 
 
-def record(connection: Connection, operation: Operation, steps: Sequence[Step]) -> None:
-    """Keep each record before and after, in order."""
-    if not steps:
-        return
-    connection.execute(
-        insert(_JOURNAL),
-        [
-            {
-                "company_id": operation.scope.company_id,
-                "operation_id": operation.operation_id,
-                "ordinal": ordinal,
-                "seq": operation.seq,
-                "binding_key": operation.binding_key or "",
-                "provider_record_id": before.handle.provider_record_id,
-                "before": before.model_dump(mode="json"),
-                "after": None if after is None else after.model_dump(mode="json"),
-                "operation_type": operation.operation_type,
-                "status": operation.status,
-                "principal": operation.principal,
-                "started_at": operation.started_at,
-                "undoes": operation.undoes,
-            }
-            for ordinal, (before, after) in enumerate(steps)
-        ],
-    )
+def record(
+    connection: Connection, operation: OperationDraft, seq: int, steps: Sequence[Step]
+) -> None:
+    """Keep each record before and after, in order; `seq` is the operation's."""
+    rows = [
+        {
+            "company_id": operation.scope.company_id,
+            "operation_id": operation.operation_id,
+            "ordinal": ordinal,
+            "seq": seq,
+            "binding_key": operation.binding_key or "",
+            "provider_record_id": before.handle.provider_record_id,
+            "before": before.model_dump(mode="json"),
+            "after": None if after is None else after.model_dump(mode="json"),
+            "operation_type": operation.operation_type,
+            "status": operation.status,
+            "principal": operation.principal,
+            "started_at": operation.started_at,
+            "undoes": operation.undoes,
+        }
+        for ordinal, (before, after) in enumerate(steps)
+    ]
+    _RECORD.run_all(connection, rows)
 
 
 def steps(connection: Connection, company_id: str, operation_id: str) -> list[Step]:
@@ -114,7 +114,7 @@ def undoable(connection: Connection, company_id: str, limit: int) -> list[tuple[
 
 def link(
     connection: Connection,
-    operation: Operation,
+    operation: OperationDraft,
     links: Mapping[str, str],
 ) -> None:
     """Remember the ids under which records came back, and lead older ids there too."""

@@ -32,10 +32,12 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from memtui.contract import Comparison, Filter, Measure
+from memtui.fuzzy import pattern
+from memtui.store.columns import ForeignText
 from memtui.store.digest import GENESIS, digest_of
 from memtui.store.operation import Operation, OperationDraft, OperationPage
 from memtui.store.prepared import Prepared
-from memtui.store.rows import handle_values, operation_values, to_operation, usage_values
+from memtui.store.rows import Stored, handle_rows, operation_row, to_operation, usage_rows
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
 
 _OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
@@ -64,6 +66,7 @@ _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
     ">": operator.gt,
 }
+_FOREIGN = ForeignText()
 _PICO = 10**12
 _ID_CHUNK = 500
 
@@ -77,44 +80,43 @@ _ADVANCE = Prepared(
     .where(_HEADS.c.company_id == bindparam("company"))
     .values(seq=bindparam("last_seq"), digest=bindparam("last_digest"))
 )
-_INSERT_OPERATION = Prepared(insert(_OPERATIONS))
+_INSERT_OPERATIONS = Prepared(insert(_OPERATIONS))
 _INSERT_USAGE = Prepared(insert(_USAGE))
 _INSERT_HANDLES = Prepared(insert(_HANDLES))
 
 
-def append(connection: Connection, draft: OperationDraft) -> Operation:
-    """Append an operation to its company's log, in the caller's write transaction."""
-    company_id = draft.scope.company_id
-    seq, previous = _take_head(connection, company_id)
-    digest = digest_of(draft, seq=seq, previous_digest=previous)
-    _INSERT_OPERATION.run(connection, [operation_values(draft, seq, previous, digest)])
-    _INSERT_USAGE.run(connection, usage_values(draft, seq))
-    _INSERT_HANDLES.run(connection, handle_values(draft, seq))
-    advanced = {"company": company_id, "last_seq": seq, "last_digest": digest}
-    _ADVANCE.run(connection, [advanced])
-    return Operation.model_construct(
-        **dict(draft), seq=seq, previous_digest=previous, digest=digest
-    )
+def append(connection: Connection, draft: OperationDraft) -> int:
+    """Append an operation to its company's log, in the caller's write transaction.
+
+    Returns its `seq`.
+    """
+    return _append(connection, [draft])
 
 
 def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> None:
     """Append operations of one company, in order, in the caller's write transaction."""
-    if not drafts:
-        return
+    if drafts:
+        _append(connection, drafts)
+
+
+def _append(connection: Connection, drafts: Sequence[OperationDraft]) -> int:
     company_id = drafts[0].scope.company_id
     first, previous = _take_head(connection, company_id)
-    operations, usage, handles = [], [], []
+    operations: list[Stored] = []
+    usage: list[Stored] = []
+    handles: list[Stored] = []
     for seq, draft in enumerate(drafts, first):
         digest = digest_of(draft, seq=seq, previous_digest=previous)
-        operations.append(operation_values(draft, seq, previous, digest))
-        usage.extend(usage_values(draft, seq))
-        handles.extend(handle_values(draft, seq))
+        operations.append(operation_row(draft, seq, previous, digest))
+        usage += usage_rows(draft, seq)
+        handles += handle_rows(draft, seq)
         previous = digest
-    _INSERT_OPERATION.run(connection, operations)
-    _INSERT_USAGE.run(connection, usage)
-    _INSERT_HANDLES.run(connection, handles)
+    _INSERT_OPERATIONS.insert(connection, operations)
+    _INSERT_USAGE.insert(connection, usage)
+    _INSERT_HANDLES.insert(connection, handles)
     last = first + len(drafts) - 1
-    _ADVANCE.run(connection, [{"company": company_id, "last_seq": last, "last_digest": previous}])
+    _ADVANCE.run(connection, {"company": company_id, "last_seq": last, "last_digest": previous})
+    return last
 
 
 def hold(connection: Connection, company_id: str) -> None:
@@ -231,6 +233,7 @@ def latencies(
             _OPERATIONS.c.company_id == company_id,
             _OPERATIONS.c.binding_key == binding_key,
             _OPERATIONS.c.seq > above,
+            _OPERATIONS.c.latency_ms.is_not(None),
         )
         .order_by(_OPERATIONS.c.seq.desc())
         .limit(limit)
@@ -343,6 +346,7 @@ def _conditions(company_id: str, chosen: Filter) -> list[ColumnElement[bool]]:
         conditions.append(columns.started_at < chosen.until)
     conditions.extend(_compared(comparison) for comparison in chosen.comparisons)
     conditions.extend(_mentions(word) for word in (chosen.text or "").split())
+    conditions.extend(_nearly_mentions(word) for word in chosen.fuzzy)
     return conditions
 
 
@@ -391,15 +395,23 @@ def _part(value: Any, table: Any = _USAGE) -> Any:
 
 
 def _mentions(word: str) -> ColumnElement[bool]:
+    return _searched(_OPERATIONS.c.operation_id).icontains(word, autoescape=True)
+
+
+def _nearly_mentions(word: str) -> ColumnElement[bool]:
+    stored = str(_FOREIGN.process_bind_param(word, None))  # type: ignore[arg-type]
+    return func.lower(_searched()).regexp_match(pattern(stored.lower()))
+
+
+def _searched(*also: Column[str]) -> ColumnElement[str]:
     columns = _OPERATIONS.c
     searched = (
         cast(columns.request, String),
         columns.error_message,
-        columns.operation_id,
         columns.principal,
         columns.issue_id,
         columns.run_id,
+        *also,
     )
     # One text a row, because SQLite calls back into Python for each that is to be lowered.
-    everything = reduce(operator.add, (func.coalesce(part, "") + "\n" for part in searched))
-    return everything.icontains(word, autoescape=True)
+    return reduce(operator.add, (func.coalesce(part, "") + "\n" for part in searched))

@@ -56,7 +56,8 @@ class OperationDraft(Model):
     handles: tuple[OperationHandle, ...] = ()
     usage: tuple[Usage, ...] = ()
     started_at: UtcDatetime
-    latency_ms: float
+    latency_ms: float | None
+    """None: nobody measured it, as in some imported logs."""
     undoes: str | None = None
     """The operation that this one took back."""
 

@@ -13,6 +13,8 @@ from typing import Any
 from sqlalchemy import Connection, Dialect, Executable
 from sqlalchemy.types import TypeEngine
 
+from memtui.store.columns import Portable
+
 _Convert = Callable[[Any], Any]
 
 
@@ -32,15 +34,18 @@ class _Compiled:
         """Return what the driver takes."""
         if self.constants:
             values = {**self.constants, **values}
-        if self.positional:
-            return [
+        return self.named(
+            [
                 values[name] if convert is None else convert(values[name])
                 for name, convert in self.binds
             ]
-        return {
-            name: values[name] if convert is None else convert(values[name])
-            for name, convert in self.binds
-        }
+        )
+
+    def named(self, stored: Sequence[Any]) -> Any:
+        """Return stored values in the SQL's order as the driver takes them."""
+        if self.positional:
+            return stored
+        return {name: value for (name, _), value in zip(self.binds, stored, strict=True)}
 
 
 class Prepared:
@@ -65,23 +70,41 @@ class Prepared:
             for row in found
         ]
 
-    def run(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Run a change once for each row of values."""
-        if not rows:
-            return
+    def run(self, connection: Connection, values: Mapping[str, Any]) -> int:
+        """Run a change; returns how many rows it changed."""
         compiled = self._in(connection.dialect)
         cursor = connection.connection.cursor()
-        if len(rows) == 1:
-            cursor.execute(compiled.sql, compiled.parameters(rows[0]))
-        else:
-            cursor.executemany(compiled.sql, [compiled.parameters(values) for values in rows])
+        cursor.execute(compiled.sql, compiled.parameters(values))
+        changed = int(cursor.rowcount)
         cursor.close()
+        return changed
+
+    def run_all(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Run a change once for each row of values."""
+        compiled = self._in(connection.dialect)
+        _execute(connection, compiled.sql, [compiled.parameters(values) for values in rows])
+
+    def insert(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Insert rows of stored values, in the order of the table's columns."""
+        compiled = self._in(connection.dialect)
+        _execute(connection, compiled.sql, [compiled.named(row) for row in rows])
 
     def _in(self, dialect: Dialect) -> _Compiled:
         known = self._compiled.get(dialect.name)
         if known is None:
             known = self._compiled[dialect.name] = _compile(self._statement, dialect)
         return known
+
+
+def _execute(connection: Connection, sql: str, parameters: Sequence[Any]) -> None:
+    if not parameters:
+        return
+    cursor = connection.connection.cursor()
+    if len(parameters) == 1:
+        cursor.execute(sql, parameters[0])
+    else:
+        cursor.executemany(sql, parameters)
+    cursor.close()
 
 
 def _compile(statement: Any, dialect: Dialect) -> _Compiled:
@@ -91,17 +114,22 @@ def _compile(statement: Any, dialect: Dialect) -> _Compiled:
     return _Compiled(
         sql=str(compiled),
         positional=compiled.positional,
-        binds=tuple(
-            (name, _impl(parameters[name], dialect).bind_processor(dialect)) for name in names
-        ),
+        binds=tuple((name, _to_database(parameters[name].type, dialect)) for name in names),
         constants={name: bind.value for name, bind in parameters.items() if not bind.required},
         results=tuple(
-            _impl(column, dialect).result_processor(dialect, None)
+            _from_database(column.type, dialect)
             for column in getattr(statement, "selected_columns", ())
         ),
     )
 
 
-def _impl(element: Any, dialect: Dialect) -> TypeEngine[Any]:
-    found: TypeEngine[Any] = element.type.dialect_impl(dialect)
-    return found
+def _to_database(kind: TypeEngine[Any], dialect: Dialect) -> _Convert | None:
+    if isinstance(kind, Portable):
+        return kind.stored
+    return kind.dialect_impl(dialect).bind_processor(dialect)
+
+
+def _from_database(kind: TypeEngine[Any], dialect: Dialect) -> _Convert | None:
+    if isinstance(kind, Portable):
+        return kind.loaded
+    return kind.dialect_impl(dialect).result_processor(dialect, None)

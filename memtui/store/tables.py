@@ -138,7 +138,7 @@ class OperationRow(SQLModel, table=True):
     result_count: int = _number()
     capped: bool = False
     started_at: datetime = _moment()
-    latency_ms: float = Field(sa_type=Double)
+    latency_ms: float | None = Field(default=None, sa_type=Double)
     undoes: str | None = _optional_text()
     previous_digest: str = _text()
     digest: str = _text()

@@ -1,20 +1,26 @@
 from __future__ import annotations
 
-import multiprocessing
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
 from sqlmodel import SQLModel
 
-from memtui.contract import Invalid, Unavailable
+from memtui.contract import Filter, Invalid, Unavailable
+from memtui.store import log
 from memtui.store.database import Database
+from memtui.store.digest import is_intact
 from memtui.store.schema import HEAD, MIGRATIONS, current_revision
+from tests.processes import prepared_processes
+from tests.store.test_log import draft
 
 
 def test_the_head_is_alembics_head() -> None:
@@ -23,8 +29,14 @@ def test_the_head_is_alembics_head() -> None:
     assert ScriptDirectory.from_config(config).get_current_head() == HEAD
 
 
-def test_the_migrations_make_the_tables(tmp_path: Path, database_url: str) -> None:
-    database = Database.open(tmp_path / "memtui.db", database_url)
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest) -> str:
+    """What `database_url` is set to, where no table was made yet."""
+    return "" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
+def test_the_migrations_make_the_tables(tmp_path: Path, empty_url: str) -> None:
+    database = Database.open(tmp_path / "memtui.db", empty_url)
     with database.read() as connection:
         assert current_revision(connection) == HEAD
         context = MigrationContext.configure(connection, opts={"compare_type": True})
@@ -36,6 +48,50 @@ def test_the_file_is_private(tmp_path: Path) -> None:
     Database.open(tmp_path / "home" / "memtui.db").close()
     assert stat.S_IMODE((tmp_path / "home" / "memtui.db").stat().st_mode) == 0o600
     assert stat.S_IMODE((tmp_path / "home").stat().st_mode) == 0o700
+
+
+def test_a_file_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "memtui.db"
+    database = Database.open(path)
+    kept = path.rename(tmp_path / "kept.db")
+    for use in (database.read, database.write):
+        with pytest.raises(Unavailable, match=r"memtui\.db is gone or was replaced"), use():
+            pass
+    assert not path.exists()
+    kept.rename(path)
+    with database.read() as connection:
+        assert current_revision(connection) == HEAD
+    path.unlink()
+    Database.open(path).close()
+    with pytest.raises(Unavailable, match="was replaced"), database.write():
+        pass
+    database.close()
+
+
+def test_a_log_from_before_unknown_lengths_keeps_every_row(tmp_path: Path) -> None:
+    path, newer = tmp_path / "memtui.db", tmp_path / "newer.db"
+    with closing(Database.open(newer)) as database, database.write() as connection:
+        for number in (1, 2):
+            log.append(connection, draft(number))
+    engine = create_engine(f"sqlite:///{path}")
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0005")
+    engine.dispose()
+    with closing(sqlite3.connect(path)) as before:
+        before.execute("ATTACH ? AS newer", (str(newer),))
+        for table in ("memory_operations", "memory_log_heads"):
+            before.execute(f"INSERT INTO {table} SELECT * FROM newer.{table}")
+        before.commit()
+    with closing(Database.open(path)) as database, database.write() as connection:
+        log.append(connection, draft(3, latency_ms=None))
+        found = log.page(connection, "acme", Filter(), limit=10).operations
+    assert [(one.seq, one.latency_ms) for one in found] == [(3, None), (2, 1.5), (1, 1.5)]
+    assert all(is_intact(one) for one in found)
+    with closing(sqlite3.connect(path)) as after:
+        assert after.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_a_newer_database_is_left_alone(tmp_path: Path) -> None:
@@ -74,10 +130,10 @@ def _open(path: Path, url: str) -> None:
 
 
 @pytest.mark.slow
-def test_many_may_be_the_first(tmp_path: Path, database_url: str) -> None:
-    spawn = multiprocessing.get_context("spawn")
+def test_many_may_be_the_first(tmp_path: Path, empty_url: str) -> None:
     workers = [
-        spawn.Process(target=_open, args=(tmp_path / "memtui.db", database_url)) for _ in range(6)
+        prepared_processes().Process(target=_open, args=(tmp_path / "memtui.db", empty_url))
+        for _ in range(6)
     ]
     for worker in workers:
         worker.start()

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
 
-import pytest
 from alembic import command
 from alembic.config import Config
 from hypothesis import HealthCheck, given, settings
@@ -26,13 +24,6 @@ from tests.analytics.logs import HOSTILE
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 _companies = itertools.count()
-
-
-@pytest.fixture
-def database(tmp_path: Path, database_url: str) -> Iterator[Database]:
-    opened = Database.open(tmp_path / "memtui.db", database_url)
-    yield opened
-    opened.close()
 
 
 def row(amount: int, **changes: str) -> SpendingLimitRow:

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import itertools
-import multiprocessing
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -25,6 +23,7 @@ from memtui.store import log
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS, is_intact
 from memtui.store.operation import OperationDraft, OperationHandle
+from tests.processes import prepared_processes
 
 NOW = datetime(2026, 3, 9, 12, 0, 0, 123456, tzinfo=UTC)
 NUMBERS = itertools.count(1)
@@ -42,13 +41,6 @@ def draft(number: int, company: str = "acme", **changes: object) -> OperationDra
         "latency_ms": 1.5,
     }
     return OperationDraft.model_validate(values | changes)
-
-
-@pytest.fixture
-def database(tmp_path: Path, database_url: str) -> Iterator[Database]:
-    opened = Database.open(tmp_path / "memtui.db", database_url)
-    yield opened
-    opened.close()
 
 
 def append(database: Database, *drafts: OperationDraft) -> None:
@@ -148,6 +140,47 @@ def test_what_is_read_is_what_was_written_and_its_digest_holds(
     )
 
 
+def test_every_field_comes_back_from_its_own_column(database: Database) -> None:
+    scope = {name: f"scope {name}" for name in Scope.model_fields if name != "company_id"}
+    source = {name: f"source {name}" for name in SourceRef.model_fields}
+    texts = "operation_id binding_key provider_key binding_reason error_kind error_message undoes"
+    written = draft(
+        1,
+        **{name: f"own {name}" for name in texts.split()},
+        status="denied",
+        scope=Scope(company_id="acme", **scope),
+        source=SourceRef.model_validate(source | {"kind": "run", "company_id": "acme"}),
+        request={"query": "q"},
+        result_count=2,
+        capped=True,
+        usage=(
+            Usage(
+                provider="used",
+                model="m",
+                input_tokens=3,
+                output_tokens=4,
+                embedding_tokens=5,
+                cost_usd=Decimal("0.6"),
+                latency_ms=7,
+                details={"eight": 8},
+            ),
+        ),
+        handles=(
+            OperationHandle(
+                rank=9,
+                provider_key="kept",
+                provider_record_id="r",
+                score=0.1,
+                binding_key="else",
+                ghost=True,
+            ),
+        ),
+    )
+    append(database, written)
+    [found] = read(database).operations
+    assert OperationDraft(**{name: getattr(found, name) for name in dict(written)}) == written
+
+
 def test_money_is_exact_and_unpriced_is_not_zero(database: Database) -> None:
     tenth = Usage(provider="x", cost_usd=Decimal("0.1"))
     append(
@@ -225,9 +258,10 @@ def _append_many(path: Path, url: str, worker: int, count: int) -> None:
 def test_eight_processes_leave_no_gap(
     tmp_path: Path, database: Database, database_url: str
 ) -> None:
-    spawn = multiprocessing.get_context("spawn")
     workers = [
-        spawn.Process(target=_append_many, args=(tmp_path / "memtui.db", database_url, worker, 40))
+        prepared_processes().Process(
+            target=_append_many, args=(tmp_path / "memtui.db", database_url, worker, 40)
+        )
         for worker in range(8)
     ]
     for worker in workers:
