@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -156,7 +157,7 @@ def measure(home: Path, rows: int) -> list[Line]:
     for name, cut, plain in asked:
         ours = partial(rollups.stats, hit_sign=score, **cut)
         lines.append(_compared(f"in all, by binding and by {name}", ours, plain))
-    lines.extend(_of_dashboard(rollups, raw, rows))
+    lines.extend(_of_dashboard(home, rollups, raw, rows))
     if rows <= MOST_IN_SQLITE:
         lines.extend(_of_sqlite(home, rows, rollups))
     else:
@@ -172,7 +173,9 @@ def _compared(what: str, ours: Callable[[], object], raw: Callable[[], object]) 
     return limited(what, mine / theirs, 1.2, details)
 
 
-def _of_dashboard(rollups: Rollups, raw: Raw, rows: int) -> list[Line]:
+def _of_dashboard(home: Path, rollups: Rollups, raw: Raw, rows: int) -> list[Line]:
+    for made in home.glob("archive/*/daily-*"):
+        shutil.rmtree(made)
     [prepared] = best([rollups.prepare], rounds=1)
     painted = rollups.dashboard(hit_sign=HitSign.SCORE)
     equal = _equal(painted, raw.dashboard())

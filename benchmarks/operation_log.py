@@ -1,27 +1,31 @@
-"""The operation log at any size: figures, views, appending and sealing.
+"""The operation log at any size: figures, views, filters, appending and sealing.
 
-    python -m benchmarks.operation_log [--rows 1000000] [--only figures views appends sealing]
+    python -m benchmarks.operation_log [--rows 1000000] [--home FOLDER]
+        [--only figures views filters appends sealing]
 
 Each line is a ratio of one run, or a plain figure where it says so, with its goal. The log is
 generated (`benchmarks.generated_log`) under the temporary folder and deleted afterwards: 1,000,000
-operations take 150 MB there, and the copy that SQLite is asked about another 700 MB.
+operations take 150 MB there, and the copy that SQLite is asked about another 700 MB. With `--home`
+it is generated in that folder, once, and stays.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from benchmarks import log_appends, log_figures, log_views
+from benchmarks import log_appends, log_figures, log_filters, log_views
 from benchmarks.generated_log import COMPANY, add_hot, generate
 from benchmarks.table import Line, show
 from memtui.analytics.seal import seal
 from memtui.store.database import Database
 
-PARTS = ("figures", "views", "appends", "sealing")
+PARTS = ("figures", "views", "filters", "appends", "sealing")
 HOT = 10_000
 _EXACT = 100_000
 _SEALED = 100_000
@@ -30,36 +34,62 @@ _SEALED = 100_000
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--home", type=Path)
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     asked = parser.parse_args()
     parts = set(asked.only)
     lines: list[Line] = []
     with tempfile.TemporaryDirectory(prefix="memtui-benchmark-") as name:
-        home = Path(name)
-        if parts & {"figures", "views"}:
-            began = perf_counter()
-            exact = asked.rows <= _EXACT
-            generate(home / "log", asked.rows, exact=exact)
-            seconds = perf_counter() - began
-            digests = "valid" if exact else "linked, not of their operations"
-            print(f"{asked.rows:,} operations generated in {seconds:,.0f} s; digests {digests}")
+        home = asked.home or Path(name)
+        if parts & {"figures", "views", "filters"}:
+            _generate(home / "log", asked.rows)
+        if parts & {"views", "filters"}:
+            _with_hot(home / "log", home / "viewed", asked.rows)
         if "figures" in parts:
             lines += _shown(
                 "Rollups against raw DuckDB over the same Parquet, and SQLite",
                 log_figures.measure(home / "log", asked.rows),
             )
         if "views" in parts:
-            add_hot(home / "log", asked.rows + 1, asked.rows + HOT)
-            generate(home / "small", 500, 500)
+            generate(Path(name) / "small", 500, 500)
             lines += _shown(
                 f"The log on screen, {asked.rows:,} operations sealed and {HOT:,} hot",
-                log_views.compare(home / "log", home / "small"),
+                log_views.compare(home / "viewed", Path(name) / "small"),
+            )
+        if "filters" in parts:
+            lines += _shown(
+                f"Filters, {asked.rows:,} operations sealed and {HOT:,} hot",
+                log_filters.of_sealed(home / "viewed"),
+            )
+            generate(Path(name) / "hot", 0, log_filters.HOT)
+            lines += _shown(
+                f"Filters, {log_filters.HOT:,} operations hot",
+                log_filters.of_hot(Path(name) / "hot"),
             )
         if "appends" in parts:
-            lines += _shown("Appending", log_appends.measure(home / "appends"))
+            lines += _shown("Appending", log_appends.measure(Path(name) / "appends"))
         if "sealing" in parts:
-            lines += _shown(f"Sealing {_SEALED:,} operations", _sealing(home / "sealing"))
+            lines += _shown(f"Sealing {_SEALED:,} operations", _sealing(Path(name) / "sealing"))
     return 1 if any(line.met is False for line in lines) else 0
+
+
+def _generate(home: Path, rows: int) -> None:
+    if (home / "memtui.db").exists():
+        return
+    home.mkdir(parents=True, exist_ok=True)
+    began = perf_counter()
+    exact = rows <= _EXACT
+    generate(home, rows, exact=exact)
+    digests = "valid" if exact else "linked, not of their operations"
+    print(f"{rows:,} operations generated in {perf_counter() - began:,.0f} s; digests {digests}")
+
+
+def _with_hot(home: Path, viewed: Path, rows: int) -> None:
+    """Make another home with the same archive, and with rows hot."""
+    if not viewed.exists():
+        shutil.copytree(home / "archive", viewed / "archive", copy_function=os.link)
+        shutil.copy(home / "memtui.db", viewed)
+        add_hot(viewed, rows + 1, rows + HOT)
 
 
 def _shown(title: str, lines: list[Line]) -> list[Line]:

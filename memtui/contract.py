@@ -64,6 +64,9 @@ Milliseconds = Annotated[float, Field(allow_inf_nan=False)]
 class MemtuiError(Exception):
     """Base of every error that memtui raises on purpose; its text is one sentence for a person."""
 
+    moved: RecordHandle | None = None
+    """The handle that a record has now, where a correction failed and put it back as a new one."""
+
 
 class Unavailable(MemtuiError):
     """The provider could not be reached, timed out, or answered something unreadable.
@@ -216,6 +219,8 @@ class Capabilities(Model):
     pin: bool = False
     validity: bool = False
     """Records carry a validity window; history of a key is kept."""
+    chosen_owners: bool = False
+    """A query or a list of the company can be narrowed to what some scopes own."""
     full_text: bool = False
     semantic: bool = False
     watch: bool = False
@@ -364,9 +369,9 @@ class Comparison(Model):
 class Filter(Model):
     """The one filter of every screen and command; unset fields do not narrow.
 
-    Records honour the scope, source, time (`created_at`), topic, tag, kind and text fields;
+    Records honour the scope, source, time (`created_at`), topic, tag, kind, text and fuzzy fields;
     operations honour the scope, source, time (`started_at`), type, status, binding, door,
-    principal and text fields and the comparisons.
+    principal, text and fuzzy fields and the comparisons.
     """
 
     agent_id: str | None = None
@@ -381,6 +386,8 @@ class Filter(Model):
     """Exclusive."""
     text: str | None = None
     """Every word must occur, whatever its case."""
+    fuzzy: tuple[Annotated[str, Field(min_length=1, max_length=32)], ...] = ()
+    """Each must be found where `text` is looked for, as `memtui.fuzzy` says."""
     topic: str | None = None
     tag: str | None = None
     kind: str | None = None
@@ -440,6 +447,8 @@ class QueryRequest(Model):
     as_of: UtcDatetime | None = None
     """Answer with what was valid at that moment, where the provider keeps validity windows."""
     embedding: tuple[float, ...] | None = None
+    owners: tuple[Scope, ...] = ()
+    """Only what one of these scopes owns; capability `chosen_owners`."""
 
 
 class ContextBundle(Model):
@@ -483,8 +492,21 @@ class CorrectRequest(Model):
     topic: str | None = None
     tags: tuple[str, ...] | None = None
     expires_at: UtcDatetime | None = None
+    never_expires: bool = False
+    """Take the expiry away; not together with `expires_at`."""
     source: SourceRef | None = None
     """The work object on whose behalf it is done."""
+
+    @model_validator(mode="after")
+    def _has_one_expiry(self) -> Self:
+        if self.never_expires and self.expires_at is not None:
+            raise ValueError("a record either expires or never does")
+        return self
+
+    @property
+    def sets_expiry(self) -> bool:
+        """Whether the expiry becomes `expires_at`, where None means that there is none."""
+        return self.never_expires or self.expires_at is not None
 
 
 class CorrectReply(Model):
@@ -507,6 +529,10 @@ class BrowseRequest(Model):
     limit: Annotated[int, Field(ge=1, le=1000)] = 100
     namespace: str | None = None
     """Only what lies in this one; capability `namespace_changes`."""
+    owners: tuple[Scope, ...] = ()
+    """Only what one of these scopes owns; capability `chosen_owners`."""
+    expired: bool = False
+    """Also what has expired and is still stored, where the provider can tell."""
 
 
 class BrowsePage(Model):

@@ -1,4 +1,4 @@
-"""The filter line: `agent:coding type:write since:7d cost>0.01 words` to a `Filter` and back."""
+"""The filter line: `agent:bob type:write since:7d cost>0.01 ~wrd words` to a `Filter` and back."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from decimal import Decimal
 from pydantic import ValidationError
 
 from memtui.contract import Comparison, Filter, Invalid, Measure
+from memtui.fuzzy import MOST_CHARACTERS
 
 FIELDS: dict[str, str] = {
     "agent": "agent_id",
@@ -66,7 +67,8 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
 
     A value with spaces is quoted: `project:"mech fighters"`. A quoted word is never a field, nor is
     a URL, nor a word that ends in a colon and names no field. `cost>0.01` compares (`MEASURES`);
-    a duration is in milliseconds or has a unit: `latency>200`, `took>2s`.
+    a duration is in milliseconds or has a unit: `latency>200`, `took>2s`. `~word` is a fuzzy word
+    (`memtui.fuzzy`); `~/notes` is a path.
 
     Raises:
         Invalid: an unknown field, a bad value, or an unclosed quote.
@@ -75,10 +77,14 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
         raise Invalid("The filter has an unclosed quote; close it or take it out.")
     values: dict[str, object] = {}
     words: list[str] = []
+    fuzzy: list[str] = []
     compared: dict[Comparison, None] = {}
     for term in _TERM.findall(line):
         if (comparison := _comparison(term)) is not None:
             compared[comparison] = None
+            continue
+        if term.startswith("~") and not term.startswith("~/"):
+            fuzzy.append(_fuzzy_word(_unquoted(term[1:])))
             continue
         match = _FIELD.fullmatch(term)
         if match is None or _is_word(*match.groups()):
@@ -96,7 +102,18 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
             parse_when(value, now=now, zone=zone) if field in {"since", "until"} else value
         )
     values["text"] = " ".join(" ".join(words).split()) or None
-    return build_filter(**values, comparisons=tuple(compared))
+    return build_filter(**values, fuzzy=tuple(fuzzy), comparisons=tuple(compared))
+
+
+def _fuzzy_word(word: str) -> str:
+    if not word:
+        raise Invalid("~ needs a word behind it, such as ~deploy; in quotes it is found as it is.")
+    if len(word) > MOST_CHARACTERS:
+        raise Invalid(
+            f"A fuzzy word has at most {MOST_CHARACTERS} characters; "
+            f"without the ~, {word[:20]}… is found as it is."
+        )
+    return word
 
 
 def _comparison(term: str) -> Comparison | None:
@@ -154,18 +171,33 @@ def build_filter(**values: object) -> Filter:
         ) from error
 
 
-def format_filter(chosen: Filter) -> str:
-    """Return the filter line that parses to `chosen`."""
+def format_filter(chosen: Filter, zone: tzinfo | None = None) -> str:
+    """Return the filter line that parses to `chosen`; in `zone` its moments are short."""
     terms = []
     for word, field in FIELDS.items():
         value = getattr(chosen, field)
         if value is None:
             continue
-        shown = value.isoformat() if isinstance(value, datetime) else str(value)
+        shown = _moment(value, zone) if isinstance(value, datetime) else str(value)
         terms.append(f"{word}:{shlex.quote(shown)}")
     terms.extend(f"{one.measure}{one.sign}{one.value:f}" for one in chosen.comparisons)
     terms.extend(_quoted_word(word) for word in (chosen.text or "").split())
+    # Empty quotes keep a fuzzy /notes from being the path ~/notes.
+    terms.extend(
+        f"~''{shlex.quote(word)}" if word[0] == "/" else f"~{shlex.quote(word)}"
+        for word in chosen.fuzzy
+    )
     return " ".join(terms)
+
+
+def _moment(value: datetime, zone: tzinfo | None) -> str:
+    """Return a moment as a day or a time of a zone where that names it, else with its offset."""
+    if zone is not None:
+        local = value.astimezone(zone).replace(tzinfo=None, fold=0)
+        if local.replace(tzinfo=zone).astimezone(UTC) == value:
+            minutes = not (local.second or local.microsecond)
+            return local.isoformat(timespec="minutes" if minutes else "auto").removesuffix("T00:00")
+    return value.isoformat()
 
 
 def _quoted_word(word: str) -> str:

@@ -57,6 +57,7 @@ filters = st.builds(
     since=moments,
     until=moments,
     text=texts,
+    fuzzy=st.lists(foreign | tricky, max_size=2).map(tuple),
     comparisons=st.lists(comparisons, max_size=3, unique=True).map(tuple),
 )
 
@@ -80,7 +81,7 @@ def test_any_line_is_a_filter_or_a_sentence(line: str) -> None:
 
 
 def test_every_field_of_the_filter_can_be_typed() -> None:
-    assert {*FIELDS.values(), "text", "comparisons"} == set(Filter.model_fields)
+    assert {*FIELDS.values(), "text", "fuzzy", "comparisons"} == set(Filter.model_fields)
     assert set(MEASURES.values()) == set(Measure)
 
 
@@ -101,6 +102,9 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
             since=datetime(2026, 3, 1, tzinfo=UTC),
             until=datetime(2026, 3, 2, 14, 30, tzinfo=UTC))),
         ("deploy  branch", Filter(text="deploy branch")),
+        ("~dply branch ~'a b'", Filter(text="branch", fuzzy=("dply", "a b"))),
+        ("~''/notes", Filter(fuzzy=("/notes",))),
+        ("~/notes '~dply' a~b", Filter(text="~/notes ~dply a~b")),
         ("deploy agent:coding branch", Filter(agent_id="coding", text="deploy branch")),
         ("project:'mech fighters'", Filter(project_id="mech fighters")),
         ('project:"mech \\"x\\" fighters"', Filter(project_id='mech "x" fighters')),
@@ -153,6 +157,9 @@ def test_lines(line: str, chosen: Filter) -> None:
         ("tokens>1.5", "tokens>1.5 does not fit: tokens are whole numbers"),
         ("cost>9000001", "cost goes up to 9,000,000 dollars"),
         ("score>0.0000000000001", "does not fit"),
+        ("a ~", "~ needs a word behind it, such as ~deploy; in quotes"),
+        ("~''", "~ needs a word behind it"),
+        (f"~{'x' * 33}", "A fuzzy word has at most 32 characters; without the ~"),
         ("costs>1", "Nothing is called costs to compare; did you mean cost>?"),
     ],
 )
@@ -248,3 +255,19 @@ def test_today_begins_at_the_first_of_two_midnights() -> None:
 def test_a_time_outside_of_the_calendar_is_refused(text: str, zone) -> None:
     with pytest.raises(Invalid, match="outside of the calendar"):
         parse_when(text, now=NOW, zone=zone)
+
+
+@pytest.mark.parametrize(
+    ("moment", "written"),
+    [
+        (datetime(2026, 3, 28, 23, tzinfo=UTC), "since:2026-03-29"),
+        (datetime(2026, 3, 29, 12, 30, tzinfo=UTC), "since:2026-03-29T14:30"),
+        (datetime(2026, 3, 29, 12, 30, 0, 5, tzinfo=UTC), "since:2026-03-29T14:30:00.000005"),
+        (datetime(2026, 10, 25, 1, tzinfo=UTC), "since:2026-10-25T01:00:00+00:00"),
+    ],
+)
+def test_a_moment_is_short_in_a_zone_and_the_same_when_it_is_read(
+    moment: datetime, written: str
+) -> None:
+    assert format_filter(Filter(since=moment), BERLIN) == written
+    assert parse_filter(written, now=NOW, zone=BERLIN).since == moment

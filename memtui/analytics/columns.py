@@ -10,6 +10,7 @@ is escaped as in the database (`memtui.store.columns.ForeignText`).
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from memtui.analytics.source import Source, columns_of, company_rows
@@ -20,18 +21,29 @@ RAW = {"operations": "raw_operations", "usage": "raw_usage", "handles": "raw_han
 _LARGEST = 2**63 - 1
 
 
-def create_raw(duck: Any) -> None:
-    """Create the empty tables that rows arrive in."""
+def create_raw(duck: Any, only: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Create the empty tables that rows arrive in, with all columns or `only` these by table."""
     for table, name in RAW.items():
-        columns = ", ".join(f"{column} {kind}" for column, kind in columns_of(table).items())
+        kinds = columns_of(table)
+        names = kinds if only is None else only[table]
+        columns = ", ".join(f"{column} {kinds[column]}" for column in names)
         duck.execute(f"CREATE OR REPLACE TABLE {name} ({columns})")
 
 
-def load_raw(duck: Any, source: Source, company_id: str, first: int, last: int) -> None:
+def load_raw(
+    duck: Any,
+    source: Source,
+    company_id: str,
+    first: int,
+    last: int,
+    *,
+    only: Mapping[str, Sequence[str]] | None = None,
+) -> None:
     """Put the rows of a range of operations, ends included, in place of those that arrived."""
-    create_raw(duck)
+    create_raw(duck, only)
     for table, name in RAW.items():
-        source.copy_into(duck, name, table, company_rows(company_id, first, last))
+        names = tuple(columns_of(table)) if only is None else only[table]
+        source.copy_into(duck, name, table, company_rows(company_id, first, last), names)
 
 
 def _sum(column: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memtui.analytics.engine import quoted
 from memtui.analytics.source import stored_text
 from memtui.contract import Comparison, Filter, Invalid, Measure
+from memtui.fuzzy import pattern
 from memtui.store.operation import ASKED
 
 _EQUAL = (
@@ -19,7 +20,7 @@ _EQUAL = (
     "principal",
 )
 _ALSO_IN_SOURCE = {"issue_id": "source_issue_id", "run_id": "source_run_id"}
-_SEARCHED = ("request", "error_message", "operation_id", "principal", "issue_id", "run_id")
+_SEARCHED = ("request", "error_message", "principal", "issue_id", "run_id")
 # A half of a surrogate pair is no JSON to DuckDB, which would refuse all of the document.
 _REQUEST = r"regexp_replace(request, '\\ud[89a-f][0-9a-f]{2}', '\\ufffd', 'g')"
 _TEXTS = f"json_extract_string({_REQUEST}, [{', '.join(map(quoted, ASKED))}])"
@@ -84,13 +85,19 @@ def condition(chosen: Filter) -> str:
         parts.append(f"started_at < {quoted(chosen.until.isoformat())}::TIMESTAMPTZ")
     parts.extend(_compared(comparison) for comparison in chosen.comparisons)
     parts.extend(_mentions(word) for word in (chosen.text or "").split())
+    parts.extend(_nearly_mentions(word) for word in chosen.fuzzy)
     return " AND ".join(parts)
 
 
 def _mentions(word: str) -> str:
     # A column after another, as most words are in the first, and the others need not be read.
-    lowered = f"lower({_text(word)})"
-    return f"({' OR '.join(f'contains(lower({name}), {lowered})' for name in _SEARCHED)})"
+    lowered, names = f"lower({_text(word)})", (*_SEARCHED, "operation_id")
+    return f"({' OR '.join(f'contains(lower({name}), {lowered})' for name in names)})"
+
+
+def _nearly_mentions(word: str) -> str:
+    wanted = quoted(pattern(stored_text(word).lower()))
+    return f"({' OR '.join(f'regexp_matches(lower({name}), {wanted})' for name in _SEARCHED)})"
 
 
 def ordering(sort: str) -> tuple[str, str]:

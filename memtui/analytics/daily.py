@@ -60,7 +60,7 @@ class Daily:
         row = duck.execute(
             f"SELECT epoch_us(min(started_at)) FROM hot_operations WHERE {limit}"
         ).fetchone()
-        since = UtcMicroseconds().process_result_value(row[0] if row else None, None)  # type: ignore[arg-type]
+        since = UtcMicroseconds.loaded(row[0] if row else None)
         return self._queries(own, manifest, since, manifest.sealed_through + 1)
 
     def _make(self, duck: duckdb.DuckDBPyConnection, manifest: Manifest, through: Path) -> None:

@@ -34,8 +34,17 @@ class ObjectStore:
             raise Invalid('An object store needs fsspec: pip install "memtui[archive]".') from error
         self._url = url
         try:
-            self._files, self._root = fsspec.core.url_to_fs(url)
-        except (ImportError, ValueError) as error:
+            # What another machine wrote meanwhile must be seen: nothing is kept of a listing.
+            self._files, self._root = fsspec.core.url_to_fs(
+                url, skip_instance_cache=True, use_listings_cache=False
+            )
+        except ImportError as error:
+            extra = "s3" if url.startswith("s3") else "archive"
+            raise Invalid(
+                f"archive_url {url} needs a driver that is not installed ({error}); "
+                f'pip install "memtui[{extra}]".'
+            ) from error
+        except ValueError as error:
             raise Invalid(f"archive_url {url} cannot be used: {error}.") from error
 
     def keep(self, folder: Folder) -> tuple[Segment, ...]:
@@ -78,11 +87,27 @@ class ObjectStore:
                 folder.write(manifest)
         return missing
 
+    def remove(self, folder: Folder) -> None:
+        """Remove the copy of a company's log; its manifest goes first, so that none is half there.
+
+        Raises:
+            Conflict: what is there is not this company's.
+            Unavailable: the store cannot be reached or written.
+        """
+        with _explained(self._url):
+            self._manifest(folder)
+            manifest = self._place(folder, folder.manifest_file.name)
+            if self._files.exists(manifest):
+                self._files.rm_file(manifest)
+            if self._files.exists(self._place(folder)):
+                self._files.rm(self._place(folder), recursive=True)
+
     def _manifest(self, folder: Folder) -> Manifest:
         try:
             text = self._files.cat_file(self._place(folder, folder.manifest_file.name))
             found = Manifest.model_validate(json.loads(text))
         except FileNotFoundError:
+            self._refuse_missing_bucket()
             return Manifest(company_id=folder.company_id)
         except (ValueError, ValidationError) as error:
             raise Unavailable(f"The manifest in {self._url} cannot be read.") from error
@@ -112,6 +137,15 @@ class ObjectStore:
         work.rename(folder.segment(segment))
         sync_folder(folder.path)
 
+    def _refuse_missing_bucket(self) -> None:
+        """Drivers take a missing bucket for an empty one, and make it as they write."""
+        bucket = self._root.partition("/")[0]
+        if bucket and not self._files.exists(bucket):
+            raise Unavailable(
+                f"There is no bucket {bucket} for {self._url}, or it may not be listed; make it "
+                "first, or name another archive_url."
+            )
+
     def _place(self, folder: Folder, *parts: str) -> str:
         return "/".join((self._root.rstrip("/"), folder.path.name, *parts))
 
@@ -132,7 +166,12 @@ def _explained(url: str) -> Iterator[None]:
     except MemtuiError:
         raise
     except Exception as error:
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+        if isinstance(error, PermissionError) or "Credential" in type(error).__name__:
+            raise Unavailable(
+                f"The object store {url} refused ({reason}); nothing was removed here, check the "
+                "credentials that its driver finds."
+            ) from error
         raise Unavailable(
             f"The object store {url} failed ({reason}); nothing was removed here, try again."
         ) from error

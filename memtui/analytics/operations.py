@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
-
-from sqlalchemy.engine.default import DefaultDialect
 
 from memtui.contract import Scope, SourceRef, Usage
 from memtui.store.columns import ForeignText, UtcMicroseconds
@@ -35,9 +33,9 @@ COLUMNS = {
 
 Row = dict[str, Any]
 
-# A column type is made once: making one costs more than reading a row with it.
-_FOREIGN, _MOMENT = ForeignText().process_result_value, UtcMicroseconds().process_result_value
-_ANY = DefaultDialect()
+_JSON_COLUMNS = {"operations": "request", "usage": "details"}
+
+_TEXT, _MOMENT = ForeignText.loaded, UtcMicroseconds.loaded
 
 
 def select_list(table: str) -> str:
@@ -50,7 +48,7 @@ def select_list(table: str) -> str:
 
 def text_of(value: Any) -> Any:
     """Return a value as it was before the database escaped it."""
-    return _FOREIGN(value, _ANY) if isinstance(value, str) else value
+    return _TEXT(value) if isinstance(value, str) else value
 
 
 def build(
@@ -62,14 +60,13 @@ def build(
     usage_of, handles_of = _by_seq("usage", usage), _by_seq("handles", handles)
     return [
         _operation(row, usage_of[row["seq"]], handles_of[row["seq"]])
-        for row in _named("operations", operations)
+        for row in named("operations", operations)
     ]
 
 
 def _operation(row: Row, usage: list[Row], handles: list[Row]) -> Operation:
     own = {name: row[name] for name in _OWN}
-    own["request"] = json.loads(row["request"])
-    own["started_at"] = _MOMENT(row["started_at"], _ANY)
+    own["started_at"] = _MOMENT(row["started_at"])
     source = {name: row[column] for name, column in _SOURCE.items()}
     return Operation(
         **own,
@@ -92,17 +89,26 @@ def _handle(row: Row, own_binding: str | None) -> OperationHandle:
 
 def _usage(row: Row) -> Usage:
     cost = None if row["cost_pico"] is None else Decimal(row["cost_pico"]).scaleb(-12)
-    plain = {name: row[name] for name in _USAGE}
-    return Usage(**(plain | {"details": json.loads(row["details"])}), cost_usd=cost)
+    return Usage(**{name: row[name] for name in _USAGE}, cost_usd=cost)
 
 
 def _by_seq(table: str, rows: Sequence[Sequence[Any]]) -> dict[int, list[Row]]:
     found: dict[int, list[Row]] = defaultdict(list)
-    for row in _named(table, rows):
+    for row in named(table, rows):
         found[row["seq"]].append(row)
     return found
 
 
-def _named(table: str, rows: Sequence[Sequence[Any]]) -> list[Row]:
+def named(table: str, rows: Sequence[Sequence[Any]]) -> Iterator[Row]:
+    """Yield rows of `COLUMNS` by column, as they were before the database escaped them."""
     names = COLUMNS[table]
-    return [dict(zip(names, map(text_of, row), strict=True)) for row in rows]
+    json_column = _JSON_COLUMNS.get(table)
+    for row in rows:
+        found = dict(zip(names, map(text_of, row), strict=True))
+        if json_column is not None:  # it is never escaped that way
+            found[json_column] = json.loads(row[names.index(json_column)], parse_constant=_nothing)
+        yield found
+
+
+def _nothing(_constant: str) -> None:
+    """What JSON knows no number for counts as null in the digest."""

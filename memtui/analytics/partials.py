@@ -94,7 +94,7 @@ def partials(
         "latency": merged(
             "latency",
             f"SELECT {day} AS day, binding_key, {_BIN} AS bin, 1 AS operation_count "
-            f"FROM ({operations})",
+            f"FROM ({operations}) WHERE latency_ms IS NOT NULL",
         ),
     }
 

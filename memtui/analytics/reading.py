@@ -1,25 +1,27 @@
-"""Read a company's whole log, however much of it is sealed: open a view, take windows of it.
+"""Read a company's whole log, however much of it is sealed: open views, find operations.
 
-Hot rows are read and filtered in the database, sealed ones by DuckDB, which starts only when it is
-needed: where something is sealed, or for an order that is not the log's own.
+The newest hot operations are filtered in the database, older ones in a copy of them, and sealed
+ones in their files. DuckDB starts only when it is needed: where something is sealed or much is
+hot, or for an order that is not the log's own.
 """
 
 from __future__ import annotations
 
-import threading
 from array import array
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from memtui.analytics.conditions import condition, ordering
 from memtui.analytics.engine import MEMORY_MB, Engine, guarded, quoted
+from memtui.analytics.hot import HotCopy
 from memtui.analytics.layout import Manifest, Segment
 from memtui.analytics.rows import Rows
-from memtui.contract import Filter, Unavailable
+from memtui.analytics.stopping import Stop
+from memtui.analytics.windows import NumberedView, Numbers, Reversed, View, WholeView
+from memtui.contract import Filter
 from memtui.store import log
 from memtui.store.database import Database
 from memtui.store.operation import Operation
@@ -29,80 +31,13 @@ if TYPE_CHECKING:
 
 TAIL = 1000
 """The most operations that one `tail` returns."""
+EARLY = 60
+"""The most operations that are told of before all are found: a screenful."""
 
-_MATCHES = 2
 _ALL = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_HOT_ROWS = 50_000
-"""Hot rows that are filtered at a time; between two times an opening can be stopped."""
-
-
-class Interrupted(Unavailable):
-    """A newer question took the place of this one."""
-
-    def __init__(self) -> None:
-        super().__init__("A newer question took the place of this one.")
-
-
-class Stop:
-    """Stops an opening from another thread, which then raises `Interrupted`."""
-
-    def __init__(self) -> None:
-        self._stopped = threading.Event()
-        self._cursor: duckdb.DuckDBPyConnection | None = None
-
-    def stop(self) -> None:
-        """Stop it now, or as soon as it begins."""
-        self._stopped.set()
-        if self._cursor is not None:
-            self._cursor.interrupt()
-
-    def check(self) -> None:
-        """Raise `Interrupted` if it was stopped."""
-        if self._stopped.is_set():
-            raise Interrupted
-
-    @contextmanager
-    def reaching(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
-        """Let `stop` reach what the cursor does in the block."""
-        import duckdb
-
-        self._cursor = cursor
-        self.check()
-        try:
-            with guarded():
-                yield
-        except Unavailable as error:
-            if isinstance(error.__cause__, duckdb.InterruptException):
-                raise Interrupted from error
-            raise
-        finally:
-            self._cursor = None
-        self.check()
-
-
-class View(Protocol):
-    """The operations that a filter let through when it was opened, in the order asked for."""
-
-    count: int
-    """How many there are."""
-    last: int
-    """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
-
-    def window(self, start: int, n: int) -> tuple[Operation, ...]:
-        """Return up to `n` of them from position `start` on, counted from 0. Blocking."""
-
-    def position(self, moment: datetime) -> int:
-        """Return where the one stands that was the last to begin by a moment. Blocking.
-
-        Where all of them began later it is the place of the log's oldest.
-        """
-
-    def tail(self, after: int) -> tuple[Operation, ...]:
-        """Return what was appended above `seq` `after`, oldest first, up to `TAIL`. Blocking."""
-
-    def close(self) -> None:
-        """Let go of what the view holds."""
+_RECENT = 10_000
+"""The newest hot rows, which are filtered in the database and need not be in the copy."""
 
 
 class OperationLog:
@@ -114,9 +49,15 @@ class OperationLog:
         self._database = database
         self._engine = Engine(memory_mb=memory_mb)
         self._rows = Rows(database, root, company_id, self._engine)
+        self._hot = HotCopy(database, company_id, self._engine)
 
     def open(
-        self, chosen: Filter | None = None, sort: str = "-seq", *, stop: Stop | None = None
+        self,
+        chosen: Filter | None = None,
+        sort: str = "-seq",
+        *,
+        stop: Stop | None = None,
+        early: Callable[[tuple[Operation, ...]], None] | None = None,
     ) -> View:
         """Open a view. Without a filter and in the log's own order nothing is computed.
 
@@ -124,6 +65,9 @@ class OperationLog:
             chosen: What to let through; None is everything.
             sort: A name of `memtui.analytics.conditions.SORTS`, `-` in front for descending.
             stop: Stops the opening.
+            early: Called from this thread, in the log's own order only, while a filter still
+                looks for older operations: with the newest that match, newest first, each time
+                there are more of them, until there are `EARLY`.
 
         Raises:
             Invalid: operations cannot be sorted so.
@@ -135,66 +79,108 @@ class OperationLog:
             return self._sorted(chosen, sort, stop)
         _, ends = self._rows.place()
         view = (
-            self._filtered(chosen, ends.head, stop)
+            self._filtered(chosen, ends.head, stop, _Early(self, early))
             if condition(chosen)
-            else _WholeView(self, ends.head)
+            else WholeView(self, ends.head)
         )
-        return view if sort == "seq" else _Reversed(view)
+        return view if sort == "seq" else Reversed(view)
 
-    def _filtered(self, chosen: Filter, last: int, stop: Stop) -> View:
-        manifest, hot = self._hot(chosen, 0, last, stop)
-        if not manifest.segments:
-            return _NumberedView(self, chosen, hot, last)
-        sealed = self._rows.sealed(manifest.segments, "operations")
-        numbers = f"SELECT seq FROM {sealed} WHERE {condition(chosen)} ORDER BY seq"
-        table = self._table(stop, f"CREATE TEMP TABLE view AS {numbers}")
-        return _NumberedView(self, chosen, hot, last, table)
-
-    def _hot(
-        self, chosen: Filter, after: int, last: int, stop: Stop, most: int = _ALL
-    ) -> tuple[Manifest, array[int]]:
-        """Return what is sealed, and the hot numbers that match; it ends soon after `most`."""
-        manifest, _ = self._rows.place()
+    def _filtered(self, chosen: Filter, last: int, stop: Stop, early: _Early) -> View:
+        where = condition(chosen)
         while True:
-            found: array[int] = array("q")
-            for first in range(max(after, manifest.sealed_through) + 1, last + 1, _HOT_ROWS):
-                stop.check()
-                if len(found) >= most:
-                    break
-                end = min(first + _HOT_ROWS - 1, last)
-                with self._database.read() as connection:
-                    company_id = self._rows.company_id
-                    found.extend(log.seqs(connection, company_id, chosen, first, end))
-            # What was sealed meanwhile may have gone before it was read.
-            before, (manifest, _) = manifest, self._rows.place()
-            if manifest.sealed_through == before.sealed_through:
-                return manifest, found
+            manifest, _ = self._rows.place()
+            sealed = manifest.sealed_through
+            through = max(sealed, last - _RECENT, min(self._hot.through, last))
+            recent = self._recent(chosen, through + 1, last, stop)
+            if through:
+                early.begin(recent)
+            parts = []
+            if through > sealed:
+                self._hot.refresh(manifest, through, stop)
+                parts.append(self._hot.query("seq", sealed, through, where))
+            begun = self._hot.begun
+            for segments in _newest_first(manifest.segments):
+                files = self._rows.sealed(segments, "operations")
+                parts.append(f"SELECT seq FROM {files} WHERE {where}")
+            table = self._found(parts, stop, early) if parts else None
+            if self._stood_still(manifest, begun):
+                return NumberedView(self, chosen, last, table, recent)
+            if table is not None:
+                table.close()
+
+    def _recent(
+        self, chosen: Filter, first: int, last: int, stop: Stop, most: int = _ALL
+    ) -> array[int]:
+        """Return the numbers that match in the database, ends included; it ends after `most`."""
+        found: array[int] = array("q")
+        for start in range(first, last + 1, _RECENT):
+            stop.check()
+            if len(found) >= most:
+                break
+            end = min(start + _RECENT - 1, last)
+            with self._database.read() as connection:
+                found.extend(log.seqs(connection, self._rows.company_id, chosen, start, end))
+        return found
+
+    def _found(self, parts: Sequence[str], stop: Stop, early: _Early) -> Numbers:
+        """Return what queries of the log's parts find, of which each is older than those before."""
+        with self._numbering(stop) as cursor:
+            cursor.execute("CREATE TEMP TABLE view (seq BIGINT)")
+            for part in parts:
+                early.look(cursor)
+                with stop.reaching(cursor):
+                    cursor.execute(f"INSERT INTO view {part} ORDER BY seq DESC")
+            return Numbers(cursor, turned=True)
 
     def _sorted(self, chosen: Filter, sort: str, stop: Stop) -> View:
         key, by = ordering(sort)
-        stop.check()
-        manifest, last = self._rows.refresh()
-        matching = self._rows.everything(manifest, "operations", f"seq, {key}", condition(chosen))
-        table = self._table(
-            stop,
-            # Sorted as they come from both, ten million of them do not fit into the memory.
-            f"CREATE TEMP TABLE keys AS SELECT * FROM ({matching}) WHERE seq <= {last}",
-            f"CREATE TEMP TABLE view AS SELECT seq FROM keys ORDER BY {by}",
-            "DROP TABLE keys",
-        )
-        return _NumberedView(self, chosen, array("q"), last, table)
+        where, columns = condition(chosen), f"seq, {key}"
+        while True:
+            stop.check()
+            manifest, ends = self._rows.place()
+            sealed, last = manifest.sealed_through, ends.head
+            parts = []
+            if last > sealed:
+                self._hot.refresh(manifest, last, stop)
+                parts.append(self._hot.query(columns, sealed, last, where))
+            begun = self._hot.begun
+            if sealed:
+                files = self._rows.sealed(manifest.segments, "operations")
+                parts.append(f"SELECT {columns} FROM {files} WHERE {where or 'true'}")
+            table = self._ordered(" UNION ALL ".join(parts), by, stop) if parts else None
+            if self._stood_still(manifest, begun):
+                return NumberedView(self, chosen, last, table, array("q"))
+            if table is not None:
+                table.close()
 
-    def _table(self, stop: Stop, *statements: str) -> _Numbers:
-        """Carry out statements that make the table `view`, in which a position is a rowid."""
-        cursor = self._engine.cursor()
-        try:
-            for statement in statements:
+    def _ordered(self, matching: str, by: str, stop: Stop) -> Numbers:
+        with self._numbering(stop) as cursor:
+            for statement in (
+                # Sorted as they come from both, ten million of them do not fit into the memory.
+                f"CREATE TEMP TABLE keys AS {matching}",
+                f"CREATE TEMP TABLE view AS SELECT seq FROM keys ORDER BY {by}",
+                "DROP TABLE keys",
+            ):
                 with stop.reaching(cursor):
                     cursor.execute(statement)
-            return _Numbers(cursor)
-        except BaseException:
-            cursor.close()
-            raise
+            return Numbers(cursor)
+
+    @contextmanager
+    def _numbering(self, stop: Stop) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A cursor for the table `view`, which the block hands on unless it fails."""
+        stop.check()
+        with guarded():
+            cursor = self._engine.cursor()
+            try:
+                yield cursor
+            except BaseException:
+                cursor.close()
+                raise
+
+    def _stood_still(self, manifest: Manifest, begun: int) -> bool:
+        """Whether nothing was sealed, or the copy begun anew, while it was read."""
+        now, _ = self._rows.place()
+        return now.sealed_through == manifest.sealed_through and self._hot.begun == begun
 
     def close(self) -> None:
         """Free the memory."""
@@ -252,7 +238,12 @@ class OperationLog:
     def newer(self, chosen: Filter, after: int) -> tuple[Operation, ...]:
         """Return what matches above `after`, oldest first, up to `TAIL`."""
         _, ends = self._rows.place()
-        manifest, hot = self._hot(chosen, after, ends.head, Stop(), TAIL)
+        while True:
+            manifest, _ = self._rows.place()
+            first = max(after, manifest.sealed_through) + 1
+            hot = self._recent(chosen, first, ends.head, Stop(), TAIL)
+            if self._stood_still(manifest, self._hot.begun):
+                break
         found: list[int] = []
         if after < manifest.sealed_through:
             sealed = self._rows.sealed(manifest.holding(after + 1, ends.head), "operations")
@@ -265,6 +256,45 @@ class OperationLog:
         return self.operations([*found, *hot][:TAIL])
 
 
+class _Early:
+    """Tells of the newest operations that match while older ones are looked for."""
+
+    def __init__(
+        self, log: OperationLog, tell: Callable[[tuple[Operation, ...]], None] | None
+    ) -> None:
+        self._log = log
+        self._tell = tell
+        self._recent: list[int] = []
+        self._told = 0
+
+    def begin(self, recent: Sequence[int]) -> None:
+        """Tell of the numbers that the database had; they are given oldest first."""
+        self._recent = list(recent[-EARLY:])[::-1]
+        self._look(self._recent)
+
+    def look(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        """Tell of what is in the table `view` too, which is newest first, if there is more now."""
+        missing = EARLY - len(self._recent)
+        if self._tell is not None and missing > 0:
+            rows = cursor.execute(
+                "SELECT seq FROM view WHERE rowid < $1 ORDER BY rowid", [missing]
+            ).fetchall()
+            self._look([*self._recent, *(seq for (seq,) in rows)])
+
+    def _look(self, found: Sequence[int]) -> None:
+        if self._tell is not None and len(found) > self._told:
+            self._told = len(found)
+            self._tell(self._log.operations(found))
+
+
+def _newest_first(segments: Sequence[Segment]) -> Iterator[tuple[Segment, ...]]:
+    """Yield the newest segment, then twice as many each time."""
+    end, many = len(segments), 1
+    while end > 0:
+        yield tuple(segments[max(0, end - many) : end])
+        end, many = end - many, 2 * many
+
+
 def _begun(segments: Sequence[Segment], by: datetime, *, all_of_them: bool) -> tuple[Segment, ...]:
     """Return the segments that began by a moment, or those that can hold the last to begin."""
     begun = tuple(one for one in segments if one.started_from <= by)
@@ -272,127 +302,3 @@ def _begun(segments: Sequence[Segment], by: datetime, *, all_of_them: bool) -> t
         return begun
     latest = max(one.started_from for one in begun)
     return tuple(one for one in begun if one.started_to >= latest)
-
-
-class _Numbers:
-    """The numbers of operations in the order asked for, in a private table of DuckDB."""
-
-    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
-        self._cursor = cursor
-        self._lock = threading.Lock()
-        self.count, self.least = self._ask("SELECT count(*), min(seq) FROM view")[0]
-
-    def at(self, start: int, n: int) -> list[int]:
-        """Return up to `n` numbers from a position on."""
-        rows = self._ask(
-            "SELECT seq FROM view WHERE rowid BETWEEN $1 AND $2 ORDER BY rowid",
-            [start, start + n - 1],
-        )
-        return [seq for (seq,) in rows]
-
-    def position(self, seq: int) -> int:
-        """Return where a number that is there stands."""
-        [(position,)] = self._ask("SELECT rowid FROM view WHERE seq = $1", [seq])
-        return int(position)
-
-    def close(self) -> None:
-        """Free the table."""
-        self._cursor.close()
-
-    def _ask(self, question: str, values: Sequence[int] = ()) -> list[tuple[int, ...]]:
-        with self._lock, guarded():
-            return self._cursor.execute(question, values).fetchall()
-
-
-class _WholeView:
-    """The whole log, oldest first: a position is one less than a `seq`."""
-
-    def __init__(self, operations: OperationLog, head: int) -> None:
-        self.count = self.last = head
-        self._operations = operations
-
-    def window(self, start: int, n: int) -> tuple[Operation, ...]:
-        return self._operations.operations(range(start + 1, min(start + n, self.count) + 1))
-
-    def position(self, moment: datetime) -> int:
-        seq = self._operations.last_begun(Filter(), moment, self.last)
-        return 0 if seq is None else seq - 1
-
-    def tail(self, after: int) -> tuple[Operation, ...]:
-        return self._operations.newer(Filter(), after)
-
-    def close(self) -> None:
-        return
-
-
-class _NumberedView:
-    """The numbers of the operations that a filter let through: a table of them, then a list."""
-
-    def __init__(
-        self,
-        operations: OperationLog,
-        chosen: Filter,
-        hot: array[int],
-        last: int,
-        table: _Numbers | None = None,
-    ) -> None:
-        self._operations = operations
-        self._chosen = chosen
-        self._table = table
-        self._held = 0 if table is None else table.count
-        self._hot = hot
-        self.count = self._held + len(hot)
-        self.last = last
-
-    def window(self, start: int, n: int) -> tuple[Operation, ...]:
-        seqs: list[int] = []
-        if self._table is not None and start < self._held:
-            seqs.extend(self._table.at(start, n))
-        after = start - self._held
-        seqs.extend(self._hot[max(0, after) : max(0, after + n)])
-        return self._operations.operations(seqs)
-
-    def position(self, moment: datetime) -> int:
-        seq = self._operations.last_begun(self._chosen, moment, self.last)
-        if seq is None:
-            seq = self._least
-        if seq is None:
-            return 0
-        if self._hot and seq >= self._hot[0]:
-            return self._held + bisect_left(self._hot, seq)
-        return 0 if self._table is None else self._table.position(seq)
-
-    @property
-    def _least(self) -> int | None:
-        if self._table is not None and self._held:
-            return self._table.least
-        return self._hot[0] if self._hot else None
-
-    def tail(self, after: int) -> tuple[Operation, ...]:
-        return self._operations.newer(self._chosen, after)
-
-    def close(self) -> None:
-        if self._table is not None:
-            self._table.close()
-
-
-class _Reversed:
-    """Another view from its end."""
-
-    def __init__(self, view: View) -> None:
-        self.count, self.last = view.count, view.last
-        self._view = view
-
-    def window(self, start: int, n: int) -> tuple[Operation, ...]:
-        end = self.count - start
-        first = max(0, end - n)
-        return self._view.window(first, end - first)[::-1] if end > first else ()
-
-    def position(self, moment: datetime) -> int:
-        return max(0, self.count - 1 - self._view.position(moment))
-
-    def tail(self, after: int) -> tuple[Operation, ...]:
-        return self._view.tail(after)
-
-    def close(self) -> None:
-        self._view.close()

@@ -212,6 +212,6 @@ def _describe_file(duck: Any, path: Path) -> SegmentFile:
 
 
 def _moment(microseconds: int) -> datetime:
-    found = UtcMicroseconds().process_result_value(microseconds, None)  # type: ignore[arg-type]
+    found = UtcMicroseconds.loaded(microseconds)
     assert found is not None  # noqa: S101 — an operation always has one
     return found

@@ -130,7 +130,7 @@ class Sealed:
         """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
         rows = self._ask(
             f"SELECT latency_ms FROM {self._log} WHERE binding_key = {_text(binding_key)} "
-            f"ORDER BY seq DESC LIMIT {limit}"
+            f"AND latency_ms IS NOT NULL ORDER BY seq DESC LIMIT {limit}"
         )
         return [float(latency) for (latency,) in rows][::-1]
 

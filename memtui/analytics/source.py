@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -32,14 +32,16 @@ def columns_of(table: str) -> dict[str, str]:
 
 def stored_text(value: str) -> str:
     """Return a text as the database stores it (see `ForeignText`)."""
-    return str(ForeignText().process_bind_param(value, None))  # type: ignore[arg-type]
+    return str(ForeignText.stored(value))
 
 
 class Source(Protocol):
     """A consistent view of the hot tables; what is appended or sealed meanwhile is not in it."""
 
-    def copy_into(self, duck: Any, target: str, table: str, where: str) -> None:
-        """Append the rows that a condition lets through to a DuckDB table of `columns_of`."""
+    def copy_into(
+        self, duck: Any, target: str, table: str, where: str, names: Sequence[str]
+    ) -> None:
+        """Append columns of the rows that a condition lets through to a DuckDB table of them."""
 
 
 def company_rows(company_id: str, first: int, last: int) -> str:
@@ -51,7 +53,8 @@ def head(source: Source, duck: Any, company_id: str) -> tuple[int, str | None]:
     """Return the `seq` and digest of a company's newest operation; (0, None) before any."""
     columns = ", ".join(f"{name} {kind}" for name, kind in columns_of("heads").items())
     duck.execute(f"CREATE OR REPLACE TABLE raw_heads ({columns})")
-    source.copy_into(duck, "raw_heads", "heads", company_rows(company_id, 0, 2**62))
+    own = company_rows(company_id, 0, 2**62)
+    source.copy_into(duck, "raw_heads", "heads", own, tuple(columns_of("heads")))
     found = duck.execute("SELECT seq, digest FROM raw_heads").fetchall()
     duck.execute("DROP TABLE raw_heads")
     return (int(found[0][0]), str(found[0][1])) if found else (0, None)
@@ -84,8 +87,11 @@ class _SqliteSource:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def copy_into(self, duck: Any, target: str, table: str, where: str) -> None:
-        sql = f"SELECT {', '.join(columns_of(table))} {_from(table, where)}"
+    def copy_into(
+        self, duck: Any, target: str, table: str, where: str, names: Sequence[str]
+    ) -> None:
+        """See `Source`."""
+        sql = f"SELECT {', '.join(names)} {_from(table, where)}"
         rows = self._connection.exec_driver_sql(sql).cursor
         with duck.appender(target) as appender:
             while batch := rows.fetchmany(_BATCH):
@@ -98,18 +104,20 @@ class _PostgresSource:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    def copy_into(self, duck: Any, target: str, table: str, where: str) -> None:
+    def copy_into(
+        self, duck: Any, target: str, table: str, where: str, names: Sequence[str]
+    ) -> None:
+        """See `Source`."""
         from adbc_driver_manager import AdbcStatement
 
-        names = (
-            f"{column.name}::text AS {column.name}"
-            if isinstance(column.type, JSON)
-            else column.name
-            for column in TABLES[table].columns
+        columns, kinds = TABLES[table].columns, columns_of(table)
+        asked = (
+            f"{name}::text AS {name}" if isinstance(columns[name].type, JSON) else name
+            for name in names
         )
-        casts = ", ".join(f"CAST({name} AS {kind})" for name, kind in columns_of(table).items())
+        casts = ", ".join(f"CAST({name} AS {kinds[name]})" for name in names)
         with AdbcStatement(self._connection) as statement:
-            statement.set_sql_query(f"SELECT {', '.join(names)} {_from(table, where)}")
+            statement.set_sql_query(f"SELECT {', '.join(asked)} {_from(table, where)}")
             stream, _ = statement.execute_query()
             duck.register("arriving", stream)
             duck.execute(f"INSERT INTO {target} SELECT {casts} FROM arriving")

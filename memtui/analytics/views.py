@@ -60,7 +60,7 @@ _MEANINGS = {
     "score": "Its relevance to a query; NULL where the provider gives none.",
     "ghost": "Whether it was forgotten and the provider still returned it.",
     "started_at": "TIMESTAMPTZ; days and hours are cut in your time zone.",
-    "latency_ms": "Milliseconds.",
+    "latency_ms": "Milliseconds; NULL: nobody measured it.",
     "request": "JSON, less any lone surrogates: what was asked, redacted.",
     "details": "JSON, less any lone surrogates: the provider's own.",
     "cost_usd": "US dollars; NULL where unpriced.",
@@ -183,7 +183,7 @@ def load_bindings(duck: Any, database: Database, company_id: str) -> None:
     columns = ", ".join(f"{name} {kind}" for name, kind in _BINDINGS.items())
     duck.execute(f"CREATE OR REPLACE TABLE bindings ({columns})")
     for row in rows:
-        micros = UtcMicroseconds().process_bind_param(row.created_at, None)  # type: ignore[arg-type]
+        micros = UtcMicroseconds.stored(row.created_at)
         duck.execute(
             "INSERT INTO bindings VALUES (?, ?, ?, ?, make_timestamptz(?))",
             [

@@ -250,7 +250,7 @@ def _divide(
             lines = "\n".join(inside)
             facts.append(
                 AssembledFact(
-                    **dict(fact) | {"text": fact.text if not cut else lines.removeprefix("\n")},
+                    **vars(fact) | {"text": fact.text if not cut else lines.removeprefix("\n")},
                     tokens=counter.tokens(lines + "\n"),
                     truncated=bool(cut),
                 )

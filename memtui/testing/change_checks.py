@@ -74,6 +74,26 @@ class ChangeChecks(Kit):
         assert not after.pinned, "the pin was not taken away"
         assert after.topic == "new", "a field that was not given changed"
 
+    async def test_expiry_is_set_and_taken_away(self, adapter: Adapter) -> None:
+        """`expiry`: a correction sets it, leaves it alone, and takes it away."""
+        need_exact(adapter)
+        need(adapter, "correction", "expiry")
+        handle = await self.write(adapter, "Kept for a while.", expires_at=day(36_500))
+
+        async def corrected(**change: Any) -> Record:
+            request = CorrectRequest(scope=self.scope(), handle=handle, **change)
+            return await self.read(adapter, (await adapter.correct(request)).handle)
+
+        longer = await corrected(expires_at=day(40_000))
+        assert longer.expires_at == day(40_000), "the expiry was not corrected"
+        handle = longer.handle
+        other = await corrected(text="Kept for long.")
+        assert other.expires_at == day(40_000), "a correction of the text changed the expiry"
+        handle = other.handle
+        last = await corrected(never_expires=True)
+        assert last.expires_at is None, "the expiry was not taken away"
+        assert last.text == "Kept for long.", "the text changed unasked"
+
     async def test_stale_correction(self, adapter: Adapter) -> None:
         """A correction based on an old revision is a conflict, and changes nothing."""
         need_exact(adapter)

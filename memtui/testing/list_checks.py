@@ -52,16 +52,16 @@ class ListChecks(Kit):
                 return pages
             assert len(pages) < 1000, "the cursor never ends"
 
-    @pytest.mark.parametrize("sort", _SORTS)
-    async def test_pages_cover_everything_once(self, adapter: Adapter, sort: str) -> None:
+    async def test_pages_cover_everything_once(self, adapter: Adapter) -> None:
         """Small pages hold each record exactly once, in the order of one large page."""
         need_exact(adapter)
         need(adapter, "browse")
         ids = await self._fill(adapter, 11)
-        shown = [one for page in await self._pages(adapter, sort, 3) for one in page]
-        assert sorted(shown) == sorted(ids), f"pages by {sort} miss or repeat records"
-        whole = [one for page in await self._pages(adapter, sort, 1000) for one in page]
-        assert shown == whole, f"small pages by {sort} are in another order than a large one"
+        for sort in _SORTS:
+            shown = [one for page in await self._pages(adapter, sort, 3) for one in page]
+            assert sorted(shown) == sorted(ids), f"pages by {sort} miss or repeat records"
+            whole = [one for page in await self._pages(adapter, sort, 1000) for one in page]
+            assert shown == whole, f"small pages by {sort} are in another order than a large one"
 
     async def test_order(self, adapter: Adapter) -> None:
         """Records come in the order that was asked for."""
@@ -137,6 +137,7 @@ class ListChecks(Kit):
             "kind": record.kind if record.kind == "guidance" else None,
             "tag": record.tags[0] if record.tags else None,
             "text": "lynxes WANTED",
+            "fuzzy": ("lnx", "SPEKAS"),
             "since": day(99) if record.created_at == day(100) else None,
         }
         for name, value in kept.items():

@@ -38,9 +38,10 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
+from memtui.fuzzy import finds
 
 _SCOPE = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
-_CHANGES = ("text", "pinned", "topic", "tags", "expires_at")
+_CHANGES = ("text", "pinned", "topic", "tags")
 
 
 class InMemoryConfig(Model):
@@ -191,7 +192,10 @@ class InMemoryAdapter(Adapter):
                 "The record changed since you read it.", current=record, proposed=request.text
             )
         values = {name: getattr(request, name) for name in _CHANGES}
-        self._put(record.model_copy(update={k: v for k, v in values.items() if v is not None}))
+        changes = {name: value for name, value in values.items() if value is not None}
+        if request.sets_expiry:
+            changes["expires_at"] = request.expires_at
+        self._put(record.model_copy(update=changes))
         return CorrectReply(handle=request.handle)
 
     async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
@@ -254,4 +258,5 @@ def _matches(record: Record, scope: Scope, wanted: Filter) -> bool:
         and (wanted.tag is None or wanted.tag in record.tags)
         and (wanted.kind is None or record.kind == wanted.kind)
         and all(word in f"{record.title}\n{record.text}".casefold() for word in words)
+        and all(finds(word, f"{record.title}\n{record.text}") for word in wanted.fuzzy)
     )

@@ -31,6 +31,7 @@ HOSTILE = {
     "astral": "\U0001f600 e\u0301 \u4e2d\u6587 \ufeff end",
     "long line": "x" * 300_000,
 }
+ODD_IDS = ("../../etc/passwd", "/etc/passwd", "a\0b", "x" * 10_000, "💥", " ", "#", "a#b")
 
 
 class WriteChecks(Kit):
@@ -55,18 +56,16 @@ class WriteChecks(Kit):
         kept = {key: record.metadata.get(key) for key in metadata}
         assert kept == metadata, "the metadata was lost or changed"
 
-    @pytest.mark.parametrize("name", HOSTILE)
-    async def test_hostile_text_is_kept_exactly_or_refused(
-        self, adapter: Adapter, name: str
-    ) -> None:
+    async def test_hostile_text_is_kept_exactly_or_refused(self, adapter: Adapter) -> None:
         """No text is changed in silence."""
         need_exact(adapter)
-        try:
-            handle = await self.write(adapter, HOSTILE[name])
-        except Invalid:
-            return
-        record = await self.read(adapter, handle)
-        assert record.text == HOSTILE[name], f"the text ({name}) came back changed"
+        for name, text in HOSTILE.items():
+            try:
+                handle = await self.write(adapter, text)
+            except Invalid:
+                continue
+            record = await self.read(adapter, handle)
+            assert record.text == text, f"the text ({name}) came back changed"
 
     async def test_two_writes_are_two_records(self, adapter: Adapter) -> None:
         """The same text twice is two records unless it is an upsert."""
@@ -153,13 +152,12 @@ class WriteChecks(Kit):
                 ForgetRequest(scope=self.scope(), handles=(self.unknown(adapter),))
             )
 
-    @pytest.mark.parametrize(
-        "record_id",
-        ["../../etc/passwd", "/etc/passwd", "a\0b", "x" * 10_000, "💥", " ", "#", "a#b"],
-        ids=["parent", "absolute", "nul", "long", "astral", "blank", "hash", "inner"],
-    )
-    async def test_malformed_handle(self, adapter: Adapter, record_id: str) -> None:
+    async def test_malformed_handles(self, adapter: Adapter) -> None:
         """A handle that cannot be right names nothing; no error but the contract's comes out."""
+        for record_id in ODD_IDS:
+            await self._names_nothing(adapter, record_id)
+
+    async def _names_nothing(self, adapter: Adapter, record_id: str) -> None:
         handle = RecordHandle(provider_key=adapter.key, provider_record_id=record_id)
         try:
             record = await adapter.get(handle, self.scope())

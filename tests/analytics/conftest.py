@@ -12,14 +12,6 @@ from tests.analytics.logs import fill
 
 
 @pytest.fixture(scope="session")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite database with the newest schema and nothing in it, to be copied."""
-    path = tmp_path_factory.mktemp("empty") / "memtui.db"
-    Database.open(path).close()
-    return path
-
-
-@pytest.fixture(scope="session")
 def sealed_home(empty_database: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home to be copied, see `fill_and_seal`."""
     home = tmp_path_factory.mktemp("sealed")

@@ -62,7 +62,7 @@ def draft(number: int, company: str = "acme", **changes: object) -> OperationDra
         "handles": handles,
         "usage": usage,
         "started_at": NOW + timedelta(seconds=number * 61),
-        "latency_ms": chance.choice([0.0, 1.5, chance.random() * 4000]),
+        "latency_ms": chance.choice([None, 0.0, 1.5, chance.random() * 4000]),
     }
     return OperationDraft.model_validate(values | changes)
 

@@ -15,9 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.analytics.buckets import Bucket
+from memtui.analytics.cuts import DIMENSIONS
 from memtui.analytics.figures import Figures, HitSign, Stats
 from memtui.analytics.seal import seal
-from memtui.analytics.stats import DIMENSIONS, Rollups
+from memtui.analytics.stats import Rollups
 from memtui.contract import Filter, Invalid
 from memtui.store.database import Database
 from memtui.store.operation import Operation, OperationDraft
@@ -75,7 +76,7 @@ def figures(
         if usage_key is None or getattr(usage, usage_key[0]) == usage_key[1]
     ]
     answered = [o for o in chosen if o.operation_type == "query" and o.status == "ok"]
-    latencies = [o.latency_ms for o in chosen]
+    latencies = [o.latency_ms for o in chosen if o.latency_ms is not None]
     kinds = [str(o.operation_type) for o in chosen]
     return {
         "operation_count": len(chosen),
@@ -245,11 +246,15 @@ def test_the_filter_is_honoured(known: Known, chosen: Filter) -> None:
 def test_a_long_log_is_cut_apart_with_the_same_figures(
     known: Known, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def asked() -> Stats:
-        return known.rollups.stats(by=["binding", "status"], bucket=Bucket.DAY)
+    def asked() -> list[Stats]:
+        return [
+            known.rollups.stats(chosen, by=by, bucket=Bucket.DAY)
+            for by in (["binding", "status"], ["provider"], ["model", "status", "provider"])
+            for chosen in (Filter(), Filter(agent_id="coding"))
+        ]
 
     together = asked()
-    monkeypatch.setattr("memtui.analytics.stats.TOGETHER", 149)
+    monkeypatch.setattr("memtui.analytics.question.TOGETHER", 49)
     assert asked() == together
 
 

@@ -43,8 +43,9 @@ from .store import FactStore
 USAGE = Usage(provider=KEY, cost_usd=Decimal(0))
 """What a call consumes: a local table costs nothing."""
 _ABILITIES = Capabilities(
-    browse=True, correction=True, namespaces=True, restore=True, keeps_ids=True, full_text=True
-)
+    browse=True, correction=True, namespaces=True, restore=True, keeps_ids=True,
+    chosen_owners=True, full_text=True,
+)  # fmt: skip
 
 
 class FactsAdapter(Adapter):

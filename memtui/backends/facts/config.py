@@ -6,7 +6,7 @@ from typing import Self
 
 from pydantic import Field, ValidationError
 
-from memtui.contract import BindingContext, Invalid, Model
+from memtui.contract import BindingContext, Invalid, Json, Model
 
 
 class FactsConfig(Model):
@@ -30,6 +30,9 @@ class FactsConfig(Model):
     an emoji that JavaScript counts as two is one)."""
     max_facts: int = Field(default=50, ge=1, le=1_000_000)
     """How many facts one user or one drive may have."""
+    templates: Json = {}
+    """The namespaces of `memtui serve plugin` for project, agent, subject and company, such as
+    `{"project": "workspace:acme-{project_id}"}`; what is left out is as usual."""
 
     @classmethod
     def of(cls, context: BindingContext) -> Self:

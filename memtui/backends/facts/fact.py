@@ -75,8 +75,8 @@ class Details(Model):
             changes["topic"] = request.topic
         if request.tags is not None:
             changes["tags"] = tag_lines(request.tags)
-        if request.expires_at is not None:
-            changes["expires_at"] = written(request.expires_at)
+        if request.sets_expiry:
+            changes["expires_at"] = written(request.expires_at) if request.expires_at else None
         return self.model_copy(update=changes)
 
     def fields(self) -> Json:

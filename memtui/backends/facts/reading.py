@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 
 from memtui.contract import BrowseRequest, Filter, Invalid, Namespace, QueryRequest, Scope
+from memtui.fuzzy import pattern
 
 from .fact import Fact, row_ids, tag_lines
 from .rules import DRIVE_PREFIX
@@ -102,7 +103,9 @@ class Reader:
 
     def all_of(self, request: QueryRequest, now: datetime) -> list[Fact]:
         """Return the facts that a query may answer with, the oldest first."""
-        conditions = [seen_by(request.scope), self._not_expired(now)]
+        conditions = [
+            seen_by(request.scope), owned_by(request.owners), self._not_expired(now),
+        ]  # fmt: skip
         if request.topic is not None and self._has_details:
             conditions.append(or_(_e.topic.is_(None), _e.topic == request.topic))
         if request.as_of is not None:
@@ -117,8 +120,10 @@ class Reader:
             Invalid: the sort field is not supported, or the cursor is not of this sort.
         """
         conditions = [
-            seen_by(request.scope), self._not_expired(now), *self._matching(request.filter),
+            seen_by(request.scope), owned_by(request.owners), *self._matching(request.filter),
         ]  # fmt: skip
+        if not request.expired:
+            conditions.append(self._not_expired(now))
         base = self._select().where(*conditions)
         total = self._connection.execute(
             select(func.count()).select_from(base.with_only_columns(_r.id).subquery())
@@ -181,6 +186,7 @@ class Reader:
             yield _r.created < self._moment(written(wanted.until))
         for word in (wanted.text or "").lower().split():
             yield self._holds(func.lower(_r.fact), word)
+        yield from (func.lower(_r.fact).regexp_match(pattern(w.lower())) for w in wanted.fuzzy)
         for name in _FILTERED:
             value = getattr(wanted, name)
             if value is not None:
@@ -223,6 +229,21 @@ def seen_by(scope: Scope) -> ColumnElement[bool]:
     named = [("drive", scope.project_id), ("user", scope.subject_id)]
     owned = [and_(_r.scope == kind, _r.owner == owner) for kind, owner in named if owner]
     return or_(*owned) if owned else literal_column("1") == literal_column("1")
+
+
+def owned_by(owners: Sequence[Scope]) -> ColumnElement[bool]:
+    """Return the condition for the facts of some projects and subjects; no owners, no condition.
+
+    There are no facts of an agent or of the company.
+    """
+    if not owners:
+        return literal_column("1") == literal_column("1")
+    drives = [scope.project_id for scope in owners if scope.project_id]
+    users = [scope.subject_id for scope in owners if scope.subject_id and not scope.project_id]
+    return or_(
+        and_(_r.scope == "drive", _r.owner.in_(drives)),
+        and_(_r.scope == "user", _r.owner.in_(users)),
+    )
 
 
 def _storable(text: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
@@ -14,7 +15,6 @@ from memtui.contract import (
     BrowsePage,
     BrowseRequest,
     Capabilities,
-    Conflict,
     ContextBundle,
     CorrectReply,
     CorrectRequest,
@@ -40,7 +40,8 @@ from memtui.contract import (
 
 from .client import FactsClient
 from .config import FactsHttpConfig
-from .records import KEY, age, check_revision, handle_of, place_of, record_of
+from .records import KEY, age, check_revision, handle_of, place_of, record_of, wire_id
+from .replacing import Replacement
 
 USAGE = Usage(provider=KEY)
 """What a call consumes; what the server spends on it, nobody says."""
@@ -55,8 +56,8 @@ class FactsHttpAdapter(Adapter):
     A write goes to the project's drive where the scope names a project, else to the token's user.
     A fact's handle is `user:<id>` or `drive:<id>`. The wire has a text and nothing else: sources,
     tags, topics and metadata stay behind, and a pin or an expiry is refused. It has no change
-    either: a correction stores the new text and then deletes the old, so that the fact gets
-    another handle and another time.
+    either: a correction stores the new text and deletes the old one, so that the fact gets another
+    handle and another time.
     """
 
     key: ClassVar[str] = KEY
@@ -69,6 +70,7 @@ class FactsHttpAdapter(Adapter):
         self._context = context
         self._config = config
         self._client = client
+        self._replacing: set[asyncio.Future[RecordHandle]] = set()
         if context.read_only:
             self.capabilities = _ABILITIES.model_copy(
                 update={"writable": False, "correction": False}
@@ -88,7 +90,9 @@ class FactsHttpAdapter(Adapter):
         return cls(context, config, client)
 
     async def close(self) -> None:
-        """Close the connections."""
+        """Close the connections, after a correction that is under way."""
+        if self._replacing:
+            await asyncio.wait(self._replacing)
         await self._client.close()
 
     async def write(self, request: WriteRequest) -> WriteReply:
@@ -97,8 +101,9 @@ class FactsHttpAdapter(Adapter):
         check_line(request.content)
         if request.pinned or request.expires_at is not None:
             raise Unsupported("The facts' server has no pins and no expiry; write it without.")
-        handle = await self._add(self._place(request.scope), request.content)
-        return WriteReply(records=(handle,), usage=(USAGE,))
+        kind, owner = self._place(request.scope)
+        stored = await self._client.add(kind, owner, request.content)
+        return WriteReply(records=(handle_of(kind, stored.id),), usage=(USAGE,))
 
     async def query(self, request: QueryRequest) -> ContextBundle:
         """Return the facts that match, or for a prompt every fact of the user and the drive."""
@@ -128,7 +133,7 @@ class FactsHttpAdapter(Adapter):
                 if handle not in there:
                     missing.append(handle)
                 else:
-                    await self._delete(handle)
+                    await self._client.delete(*wire_id(handle))
                     gone += 1
             except NotFound:
                 missing.append(handle)
@@ -149,12 +154,10 @@ class FactsHttpAdapter(Adapter):
         return page(chosen, request).model_copy(update={"usage": (USAGE,)})
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:
-        """Store the new text, then delete the old: nothing is lost wherever it breaks off."""
+        """Store the new text and delete the old; see `Replacement`."""
         self._check_writable()
-        if request.text is None or any(
-            value is not None
-            for value in (request.pinned, request.topic, request.tags, request.expires_at)
-        ):
+        others = (request.pinned, request.topic, request.tags)
+        if request.text is None or request.sets_expiry or others != (None, None, None):
             raise Unsupported("The facts' server can only change a fact's text.")
         check_line(request.text)
         record = (await self._there(request.scope)).get(request.handle)
@@ -166,12 +169,20 @@ class FactsHttpAdapter(Adapter):
         check_revision(record, request.revision, request.text)
         if record.text == request.text:
             return CorrectReply(handle=record.handle, usage=(USAGE,))
-        new = await self._add(place_of(record), request.text)
-        try:
-            await self._delete(record.handle)
-        except MemtuiError as error:
-            await self._take_back(new, record, request.text, error)
+        new = await self._replaced(Replacement(self._client, record, request.text))
         return CorrectReply(handle=new, usage=(USAGE,))
+
+    async def _replaced(self, replacement: Replacement) -> RecordHandle:
+        """Run to the end even if the caller no longer waits: in the middle a fact may be gone."""
+        running = asyncio.ensure_future(replacement.run())
+        self._replacing.add(running)
+        running.add_done_callback(self._replaced_or_not)
+        return await asyncio.shield(running)
+
+    def _replaced_or_not(self, running: asyncio.Future[RecordHandle]) -> None:
+        self._replacing.discard(running)
+        if not running.cancelled():
+            running.exception()  # looked at, so that nobody is told of it twice
 
     async def namespaces(self) -> Sequence[Namespace]:
         """List the token's user and the drives of the config."""
@@ -186,39 +197,10 @@ class FactsHttpAdapter(Adapter):
     async def health(self) -> Health:
         """Ask for the user's facts."""
         try:
-            facts = await self._client.list_user()
+            facts = await self._client.list_facts("user", self._config.subject_id)
         except MemtuiError as error:
             return Health(status="down", message=str(error))
         return Health(records=len(facts))
-
-    async def _take_back(
-        self, new: RecordHandle, old: Record, text: str, error: MemtuiError
-    ) -> None:
-        """Delete what a correction stored, because the old fact could not be deleted."""
-        try:
-            await self._delete(new)
-        except MemtuiError as second:
-            raise Unavailable(
-                f"The new text is stored as {new.provider_record_id}, and the old one may still be "
-                f"there as {old.handle.provider_record_id}: {error}",
-                sent=True,
-            ) from second
-        if isinstance(error, NotFound):
-            raise Conflict(
-                "The fact was deleted while you changed it; write it anew if it still holds.",
-                proposed=text,
-            ) from error
-        raise error
-
-    async def _add(self, place: tuple[str, str], text: str) -> RecordHandle:
-        kind, owner = place
-        if kind == "drive":
-            return handle_of(kind, (await self._client.add_drive(owner, text)).id)
-        return handle_of(kind, (await self._client.add_user(text)).id)
-
-    async def _delete(self, handle: RecordHandle) -> None:
-        kind, _, fact_id = handle.provider_record_id.partition(":")
-        await self._client.delete(kind, fact_id)
 
     async def _there(self, scope: Scope) -> Mapping[RecordHandle, Record]:
         try:
@@ -229,11 +211,7 @@ class FactsHttpAdapter(Adapter):
     async def _records(self, scope: Scope) -> Mapping[RecordHandle, Record]:
         records: dict[RecordHandle, Record] = {}
         for kind, owner in self._places(scope):
-            if kind == "drive":
-                facts = await self._client.list_drive(owner)
-            else:
-                facts = await self._client.list_user()
-            for fact in facts:
+            for fact in await self._client.list_facts(kind, owner):
                 record = record_of(fact, kind, owner, self._context.company_id)
                 if record.handle in records:
                     raise Unavailable(

@@ -49,35 +49,18 @@ class FactsClient:
         """Close the connections."""
         await self._http.aclose()
 
-    async def list_user(self) -> list[WireFact]:
-        """Return the token's user's facts."""
-        return await self._read("/api/memory/user")
+    async def list_facts(self, kind: str, owner: str) -> list[WireFact]:
+        """Return the facts of the token's `user`, or of the `drive` of that id."""
+        return await self._call("GET", _path(kind, owner), facts_of, None, sent=False)
 
-    async def list_drive(self, drive_id: str) -> list[WireFact]:
-        """Return a drive's facts."""
-        return await self._read(f"/api/memory/drive/{segment(drive_id, what='The drive')}")
+    async def add(self, kind: str, owner: str, text: str) -> WireFact:
+        """Store a fact about the token's `user`, or about the `drive` of that id."""
+        return await self._call("POST", _path(kind, owner), fact_of, text, sent=True)
 
-    async def add_user(self, text: str) -> WireFact:
-        """Store a fact about the token's user."""
-        return await self._change("POST", "/api/memory/user", fact_of, text)
-
-    async def add_drive(self, drive_id: str, text: str) -> WireFact:
-        """Store a fact about a drive."""
-        path = f"/api/memory/drive/{segment(drive_id, what='The drive')}"
-        return await self._change("POST", path, fact_of, text)
-
-    async def delete(self, scope: str, fact_id: str) -> None:
+    async def delete(self, kind: str, fact_id: str) -> None:
         """Delete a fact of a `user` or a `drive`. Raises `NotFound`."""
-        path = f"/api/memory/{scope}/{segment(fact_id, what='The fact')}"
-        await self._change("DELETE", path, lambda _body: None)
-
-    async def _read(self, path: str) -> list[WireFact]:
-        return await self._call("GET", path, facts_of, None, sent=False)
-
-    async def _change(
-        self, method: str, path: str, parse: Callable[[bytes], T], text: str | None = None
-    ) -> T:
-        return await self._call(method, path, parse, text, sent=True)
+        path = f"/api/memory/{kind}/{segment(fact_id, what='The fact')}"
+        await self._call("DELETE", path, lambda _body: None, None, sent=True)
 
     async def _call(
         self, method: str, path: str, parse: Callable[[bytes], T], text: str | None, *, sent: bool
@@ -121,3 +104,9 @@ class FactsClient:
             if len(content) > self._max_body_bytes:
                 raise Unreadable(f"it is larger than {self._max_body_bytes:,} bytes")
         return bytes(content)
+
+
+def _path(kind: str, owner: str) -> str:
+    if kind == "user":
+        return "/api/memory/user"
+    return f"/api/memory/drive/{segment(owner, what='The drive')}"

@@ -20,6 +20,12 @@ def handle_of(kind: str, fact_id: str) -> RecordHandle:
     return RecordHandle(provider_key=KEY, provider_record_id=f"{kind}:{fact_id}")
 
 
+def wire_id(handle: RecordHandle) -> tuple[str, str]:
+    """Return the kind (`user` or `drive`) and the server's id of a handle."""
+    kind, _, fact_id = handle.provider_record_id.partition(":")
+    return kind, fact_id
+
+
 def record_of(fact: WireFact, kind: str, owner: str, company_id: str) -> Record:
     """Return a fact of a user or a drive as a record."""
     field = "project_id" if kind == "drive" else "subject_id"

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from memtui.contract import BrowsePage, BrowseRequest, Filter, Invalid, Record, Scope
+from memtui.fuzzy import finds
 
 _SORTS: dict[str, Callable[[Record], str | int | None]] = {
     "created_at": lambda record: _moment(record.created_at),
@@ -57,7 +58,7 @@ def matches(record: Record, chosen: Filter) -> bool:
         return False
     if chosen.tag is not None and chosen.tag not in record.tags:
         return False
-    return _in_time(record.created_at, chosen) and _has_words(record, chosen.text)
+    return _in_time(record.created_at, chosen) and _has_words(record, chosen)
 
 
 def page(records: Sequence[Record], request: BrowseRequest) -> BrowsePage:
@@ -131,8 +132,9 @@ def _in_time(created_at: datetime | None, chosen: Filter) -> bool:
     )
 
 
-def _has_words(record: Record, text: str | None) -> bool:
-    if not text:
+def _has_words(record: Record, chosen: Filter) -> bool:
+    if not chosen.text and not chosen.fuzzy:
         return True
     held = "\n".join((record.title or "", record.text, record.summary or "")).casefold()
-    return all(word in held for word in text.casefold().split())
+    words = (chosen.text or "").casefold().split()
+    return all(word in held for word in words) and all(finds(word, held) for word in chosen.fuzzy)

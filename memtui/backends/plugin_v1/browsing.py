@@ -17,7 +17,8 @@ _FROM_WORK = ("issue_id", "run_id")
 async def browse(plugin: Plugin, lister: Lister, request: BrowseRequest) -> BrowsePage:
     """Return a page of the scope's namespaces, or of that one of them which is asked for.
 
-    `at_least` unless everything in them was within reach.
+    `at_least` unless everything in them was within reach. Of a whole company nobody knows, unless
+    the config names its namespaces: a plugin cannot list them.
     """
     names = await _names(plugin, request.scope, request.filter)
     if request.namespace is not None:
@@ -41,7 +42,9 @@ def _page(plugin: Plugin, listing: Listing, request: BrowseRequest) -> BrowsePag
     records = plugin.reader.records(listing.rows.values())
     chosen = [record for record in records if _matches(record, request.filter)]
     found = page(chosen, request)
-    return found.model_copy(update={"at_least": not listing.complete})
+    told = request.namespace is not None or bool(plugin.config.namespaces)
+    unlisted = plugin.is_company_wide(request.scope) and not told
+    return found.model_copy(update={"at_least": unlisted or not listing.complete})
 
 
 def _matches(record: Record, chosen: Filter) -> bool:

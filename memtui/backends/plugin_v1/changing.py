@@ -83,6 +83,8 @@ def _corrected(plugin: Plugin, row: Row, request: CorrectRequest) -> Json:
         body["pin"] = request.pinned
     if request.expires_at is not None:
         body["expires_at"] = request.expires_at.isoformat()
+    elif request.never_expires:
+        body.pop("expires_at", None)
     details = details_of(row)
     labels = {
         name: value for name in ("topic", "tags") if (value := getattr(request, name)) is not None
@@ -110,7 +112,7 @@ def _carried(plugin: Plugin, request: CorrectRequest) -> Json:
     carried: Json = {}
     if request.pinned is not None:
         carried["pinned"] = request.pinned and not plugin.abilities.has("pin")
-    if request.expires_at is not None:
+    if request.sets_expiry:
         kept = plugin.abilities.has("ttl")
         carried["expires_at"] = None if kept else request.expires_at
     return carried

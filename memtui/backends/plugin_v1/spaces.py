@@ -41,8 +41,8 @@ async def create(
     """Create a namespace, or replace one whole. Raises `Invalid` for a name that is none."""
     if not is_namespace(name):
         raise Invalid(
-            f"{name!r} is no namespace; name it like workspace:web, with letters, digits "
-            "and _ : . - after the first colon."
+            f"{name!r} is no namespace; name it like workspace:web, small letters before the first "
+            "colon, and letters, digits and _ : . - after it."
         )
     made = await plugin.client.put_namespace(name, kind_of(name), expires_at, metadata)
     return await _met(plugin, made)

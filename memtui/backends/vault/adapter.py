@@ -25,6 +25,7 @@ from memtui.contract import (
     ForgetRequest,
     Health,
     Invalid,
+    Json,
     Model,
     Namespace,
     QueryRequest,
@@ -67,6 +68,9 @@ class VaultConfig(Model):
     """How long, in seconds, a write waits for another program that is writing."""
     max_file_mb: int = Field(default=20, ge=1)
     """Larger files are listed as problems, not read."""
+    templates: Json = {}
+    """The namespaces of `memtui serve plugin` for project, agent, subject and company, such as
+    `{"project": "workspace:acme-{project_id}"}`; what is left out is as usual."""
 
 
 _ABILITIES = Capabilities(
@@ -77,6 +81,7 @@ _ABILITIES = Capabilities(
     history=True,
     namespaces=True,
     restore=True,
+    chosen_owners=True,
     expiry=True,
     pin=True,
     validity=True,
@@ -130,6 +135,7 @@ class VaultAdapter(Adapter):
             max_bytes=config.max_file_mb * 1_000_000,
         )
         index = Index(context.data_dir / INDEX, folder, config.refresh_seconds)
+        folder.known = folder.known or not index.is_empty
         index.refresh(force=True)
         if index.leftovers and not context.read_only:
             folder.clear_leftovers(index.leftovers)
@@ -156,13 +162,15 @@ class VaultAdapter(Adapter):
 
     async def query(self, request: QueryRequest) -> ContextBundle:
         """Search by words; keys of facts first, the nearest scope most."""
-        found = await asyncio.to_thread(self._search, request)
-        snippets = [
-            Snippet(**dict(self._vault.record(entry)), score=score)
-            for entry, score in found.entries
-        ]
+        snippets = await asyncio.to_thread(self._snippets, request)
         capped = len(snippets) > request.top_k
         return ContextBundle(snippets=tuple(snippets[: request.top_k]), capped=capped, usage=_FREE)
+
+    def _snippets(self, request: QueryRequest) -> list[Snippet]:
+        return [
+            Snippet(**dict(self._vault.record(entry)), score=score)
+            for entry, score in self._search(request).entries
+        ]
 
     def _search(self, request: QueryRequest) -> Found:
         self._index.refresh()
@@ -185,14 +193,14 @@ class VaultAdapter(Adapter):
 
     async def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page with the exact total."""
-        page = await asyncio.to_thread(self._browse, request)
-        records = tuple(self._vault.record(entry) for entry in page.entries)
-        return BrowsePage(records=records, next_cursor=page.next_cursor, total=page.total)
+        return await asyncio.to_thread(self._browse, request)
 
-    def _browse(self, request: BrowseRequest) -> browsing.Page:
+    def _browse(self, request: BrowseRequest) -> BrowsePage:
         self._index.refresh()
         now = self._context.now()
-        return self._index.read(lambda connection: browsing.browse(connection, request, now))
+        page = self._index.read(lambda connection: browsing.browse(connection, request, now))
+        records = tuple(self._vault.record(entry) for entry in page.entries)
+        return BrowsePage(records=records, next_cursor=page.next_cursor, total=page.total)
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:
         """Change a note's body or frontmatter lines, or a fact's line, and nothing around them."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from memtui.contract import BrowseRequest, Invalid
 
-from .conditions import add_functions, holding, narrow
+from .conditions import add_functions, holding, narrow, owned_by
 from .entries import Entry
 from .index import entry_of
 
@@ -42,8 +42,9 @@ def browse(connection: sqlite3.Connection, request: BrowseRequest, now: datetime
     key, is_descending = request.sort.removeprefix("-"), request.sort.startswith("-")
     if key not in _SORTS:
         raise Invalid(f"The vault cannot sort by {key!r}; choose one of {', '.join(_SORTS)}.")
-    where = holding(now, None)
+    where = holding(now, None, expired=request.expired)
     narrow(where, request.scope, request.filter)
+    owned_by(where, request.owners)
     total = connection.execute(
         f"SELECT count(*) FROM records WHERE {where.sql}", where.values
     ).fetchone()[0]

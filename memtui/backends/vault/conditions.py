@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from memtui.contract import Filter, Json, Scope
+from memtui.fuzzy import finds
 
 from .index import microseconds
 
+_OWNERS = ("project_id", "subject_id", "agent_id")
+"""From the first: the one that is set owns what is written; none: the company does."""
 _COLUMNS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 
 
@@ -33,10 +38,11 @@ class Where:
         return " AND ".join(f"({clause})" for clause in self.clauses)
 
 
-def holding(now: datetime, as_of: datetime | None) -> Where:
-    """Records that hold now, or held at `as_of`; expired ones never."""
+def holding(now: datetime, as_of: datetime | None, *, expired: bool = False) -> Where:
+    """Records that hold now, or held at `as_of`; expired ones only where they are asked for."""
     where = Where()
-    where.add("expires IS NULL OR expires > ?", microseconds(now))
+    if not expired:
+        where.add("expires IS NULL OR expires > ?", microseconds(now))
     if as_of is None:
         where.add("is_current")
         return where
@@ -65,6 +71,29 @@ def narrow(where: Where, scope: Scope, wanted: Filter) -> None:
             where.add(clause, value)
     for word in (wanted.text or "").casefold().split():
         where.add("instr(memtui_folded(COALESCE(title, '') || char(10) || text), ?)", word)
+    for word in wanted.fuzzy:
+        where.add("memtui_finds(?, COALESCE(title, '') || char(10) || text)", word)
+
+
+def owned_by(where: Where, owners: Sequence[Scope]) -> None:
+    """Let through only what one of the scopes owns; no owners, no condition."""
+    if not owners:
+        return
+    values: dict[str | None, list[str]] = defaultdict(list)
+    for scope in owners:
+        column = next((name for name in _OWNERS if getattr(scope, name)), None)
+        values[column].append(getattr(scope, column or "company_id"))
+    clauses: list[str] = []
+    for place, column in enumerate(_OWNERS):
+        if column in values:
+            wider = [f"{name} IS NULL" for name in _OWNERS[:place]]
+            chosen = f"{column} IN (SELECT value FROM json_each(?))"  # noqa: S608 — constants
+            clauses.append(" AND ".join([*wider, chosen]))
+    if None in values:
+        clauses.append(" AND ".join(f"{name} IS NULL" for name in _OWNERS))
+    where.add(
+        " OR ".join(clauses), *(json.dumps(values[name]) for name in _OWNERS if name in values)
+    )
 
 
 def match_metadata(where: Where, wanted: Json) -> None:
@@ -81,6 +110,7 @@ def match_metadata(where: Where, wanted: Json) -> None:
 def add_functions(connection: sqlite3.Connection) -> None:
     """Teach a connection the functions that the conditions use."""
     connection.create_function("memtui_folded", 1, _folded, deterministic=True)
+    connection.create_function("memtui_finds", 2, finds, deterministic=True)
     connection.create_function("memtui_has", 3, _has, deterministic=True)
 
 

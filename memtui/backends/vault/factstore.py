@@ -116,13 +116,14 @@ class FactStore:
                 text,
             )
         is_new_text = text != fact.bullet.text
-        changes = {
+        changes: dict[str, Any] = {
             "pinned": request.pinned,
             "tags": request.tags,
-            "expires_at": request.expires_at,
             "source": source_fields(request.source) if is_new_text and request.source else None,
         }
         wanted = {key: value for key, value in changes.items() if value is not None}
+        if request.sets_expiry:
+            wanted["expires_at"] = request.expires_at
         self._replace(book, fact, text, wanted, self._now())
 
     def _replace(

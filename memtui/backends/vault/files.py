@@ -56,6 +56,16 @@ class Folder:
         self._lock_seconds = lock_seconds
         self._max_bytes = max_bytes
         self._threads = threading.Lock()
+        self.known = root.is_dir()
+        """Whether the folder has been there: where it is gone then, it is not made anew."""
+
+    def check(self) -> None:
+        """Raise `Unavailable` if the folder has been there and is gone."""
+        if self.known and not self.root.is_dir():
+            raise Unavailable(
+                f"The vault {self.root} is gone; put the folder back, "
+                "or make an empty one there to begin anew."
+            )
 
     @staticmethod
     def is_path(path: str) -> bool:
@@ -77,13 +87,17 @@ class Folder:
         return Location(path=str(self.root / path), line=line)
 
     def read(self, path: str) -> File | Problem | None:
-        """Read a file whole; None where there is none, a `Problem` where it cannot be read."""
+        """Read a file whole; None where there is none, a `Problem` where it cannot be read.
+
+        Raises `Unavailable` if the whole vault is gone.
+        """
         target = self.root / path
         if self._is_link(path):
             return self._problem(path, "It is reached over a symbolic link, which is not followed.")
         try:
             descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError):
+            self.check()
             return None
         except OSError as error:
             return self._problem(path, f"It cannot be opened: {error.strerror}.")
@@ -208,7 +222,9 @@ class Folder:
         if not self._threads.acquire(timeout=self._lock_seconds):
             raise Unavailable(self._busy)
         try:
+            self.check()
             self._make_folder(self.root)
+            self.known = True
             lock = filelock.FileLock(
                 self.root / _LOCK,
                 timeout=self._lock_seconds,
@@ -232,7 +248,12 @@ class Folder:
         return f"Another program has been writing to the vault {self.root} for too long; try again."
 
     def scan(self) -> Scan:
-        """Walk over the folder and return every markdown and history file with its signature."""
+        """Walk over the folder and return every markdown and history file with its signature.
+
+        Raises `Unavailable` if the whole vault is gone.
+        """
+        self.check()
+        self.known = self.root.is_dir()
         found = Scan()
         waiting = [""]
         while waiting:

@@ -72,7 +72,12 @@ class Index:
         return len(after), changed, sum(key not in after for key in before)
 
     def refresh(self, *, force: bool = False) -> None:
-        """Follow what changed on disk; without `force` at most once in the configured seconds."""
+        """Follow what changed on disk; without `force` at most once in the configured seconds.
+
+        Raises:
+            Unavailable: the vault is gone; what the index knew of it stays.
+        """
+        self.check()
         pause = self._refresh_seconds * (15 if self.is_watched else 1)
         if not force and time.monotonic() - self._scanned < pause and not self.trouble:
             return
@@ -144,6 +149,15 @@ class Index:
             Problem(message=row["message"], location=Location(path=row["shown"], line=row["line"]))
             for row in rows
         ]
+
+    def check(self) -> None:
+        """Raise `Unavailable` if the vault is gone."""
+        self._folder.check()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has never seen a file, or sees none any more."""
+        return self.read(lambda c: c.execute("SELECT 1 FROM files LIMIT 1").fetchone()) is None
 
     def close(self) -> None:
         """Close the index file."""
@@ -225,7 +239,7 @@ def entry_of(row: sqlite3.Row) -> Entry:
         issue_id=row["issue_id"],
         run_id=row["run_id"],
         topic=row["topic"],
-        tags=tuple(json.loads(row["tags"])),
+        tags=() if row["tags"] == "[]" else tuple(json.loads(row["tags"])),
         title=row["title"],
         created=_moment(row["created"]),
         updated=_moment(row["updated"]),
@@ -233,7 +247,7 @@ def entry_of(row: sqlite3.Row) -> Entry:
         pinned=bool(row["pinned"]),
         created_by=row["created_by"],
         source=json.loads(row["source"]) if row["source"] else None,
-        metadata=json.loads(row["metadata"]),
+        metadata={} if row["metadata"] == "{}" else json.loads(row["metadata"]),
         valid_from=_moment(row["valid_from"]),
         valid_to=_moment(row["valid_to"]),
         is_current=bool(row["is_current"]),

@@ -92,7 +92,7 @@ class NoteStore:
             fields["topic"] = request.topic
         if request.tags is not None and request.tags != entry.tags:
             fields["tags"] = list(request.tags)
-        if request.expires_at is not None and request.expires_at != entry.expires:
+        if request.sets_expiry and request.expires_at != entry.expires:
             fields["expires"] = request.expires_at
         self._save(path, loaded[1], request.text, fields)
 

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from memtui.contract import ExplainStage, Explanation, QueryRequest
 
-from .conditions import Where, add_functions, holding, match_metadata
+from .conditions import Where, add_functions, holding, match_metadata, owned_by
 from .entries import Entry
 from .index import entry_of
 from .scoping import weight_sql
@@ -88,6 +88,7 @@ class _Search:
         self._limit = request.top_k + 1
         self._weight, self._weight_values = weight_sql(request.scope)
         self._where = holding(now, request.as_of)
+        owned_by(self._where, request.owners)
         match_metadata(self._where, request.metadata_filter)
         if topic is not None:
             self._where.add("topic IS NULL OR topic = ?", topic)

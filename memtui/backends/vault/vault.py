@@ -79,9 +79,17 @@ class Vault:
         return self.record(entry) if entry else None
 
     def _find(
-        self, handle: RecordHandle, scope: Scope, loaded: dict[str, books.Book] | None = None
+        self,
+        handle: RecordHandle,
+        scope: Scope,
+        loaded: dict[str, books.Book] | None = None,
+        *,
+        expired: bool = False,
     ) -> Entry | None:
-        """Find a record; `loaded` keeps the facts files that a bulk call has read already."""
+        """Find a record, an `expired` one only if asked to.
+
+        `loaded` keeps the facts files that a bulk call has read already.
+        """
         self._check_company(scope)
         try:
             entry = self._entry(handle, {} if loaded is None else loaded)
@@ -89,7 +97,8 @@ class Vault:
             return None
         if entry is None or not sees(scope, entry):
             return None
-        return None if entry.expires is not None and entry.expires <= self._now() else entry
+        is_past = entry.expires is not None and entry.expires <= self._now()
+        return None if is_past and not expired else entry
 
     def _entry(self, handle: RecordHandle, loaded: dict[str, books.Book]) -> Entry | None:
         if handle.provider_key != KEY:
@@ -130,14 +139,14 @@ class Vault:
         raise NotFound(f"There is no record {path[:200]!r} in this scope.")
 
     def forget(self, request: ForgetRequest) -> tuple[list[RecordHandle], set[str]]:
-        """Remove records; return the handles that named none, and the paths touched."""
+        """Remove records, expired ones too; return the handles that named none, and the paths."""
         missing: list[RecordHandle] = []
         named: dict[str, list[str]] = defaultdict(list)
         paths: list[str] = []
         loaded: dict[str, books.Book] = {}
         with self.folder.locked():
             for handle in dict.fromkeys(request.handles):
-                entry = self._find(handle, request.scope, loaded)
+                entry = self._find(handle, request.scope, loaded, expired=True)
                 wanted = request.revisions.get(handle.provider_record_id)
                 if entry is None:
                     missing.append(handle)
@@ -181,7 +190,7 @@ class Vault:
         )  # fmt: skip
 
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> list[Snapshot]:
-        """Return each record's exact bytes and place."""
+        """Return each record's exact bytes and place, an expired one's too."""
         loaded: dict[str, books.Book] = {}
         return [self._snapshot(handle, scope, loaded) for handle in handles]
 
@@ -189,7 +198,7 @@ class Vault:
         self, handle: RecordHandle, scope: Scope, loaded: dict[str, books.Book]
     ) -> Snapshot:
         path, name = split_id(handle.provider_record_id)
-        entry = self._find(handle, scope, loaded)
+        entry = self._find(handle, scope, loaded, expired=True)
         record = self.record(entry) if entry else None
         if name is None:
             note = NoteState.take(self.folder, path) if record else None

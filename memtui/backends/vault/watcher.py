@@ -47,6 +47,7 @@ async def watch(
 
 
 def _follow(root: Path, index: Index, paths: set[str]) -> list[str]:
+    index.check()
     units = set()
     for path in paths:
         relative = PurePath(path).relative_to(root)

@@ -23,6 +23,10 @@ class Server:
         """Raw replies by method, each used once; empty bytes close the connection."""
         self.stalls: set[str] = set()
         """Methods whose reply trickles until the server stops."""
+        self.most = 1_000
+        """How many facts a list takes."""
+        self.refused: set[str] = set()
+        """Texts that are not taken."""
         self.calls: list[tuple[str, str]] = []
         self.stopped = threading.Event()
         self._numbers = itertools.count(1)
@@ -83,13 +87,16 @@ class Server:
         if method == "GET":
             return 200, {"memories": self.facts.get((kind, name), []), "more": "fields"}
         if method == "POST":
+            text, rows = json.loads(body)["fact"], self.facts.setdefault((kind, name), [])
+            if len(rows) >= self.most or text in self.refused:
+                return 422, {"error": {"kind": "invalid", "message": "No more of this."}}
             row = {
                 "id": f"id/{next(self._numbers)}",
-                "fact": json.loads(body)["fact"],
+                "fact": text,
                 "createdAt": f"2026-01-16T10:00:00.{len(self.calls):06d}Z",
                 "source": "user",
             }
-            self.facts.setdefault((kind, name), []).append(row)
+            rows.append(row)
             return 201, row
         for (held, _), rows in self.facts.items():
             for row in rows:

@@ -3,11 +3,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 
 from memtui.backends.plugin_v1 import PluginAdapter
 from memtui.contract import Adapter
 from memtui.testing import AdapterContract
+from memtui.testing.change_checks import ChangeChecks
+from memtui.testing.write_checks import WriteChecks
 
 from .servers.loopback import serve, talk
 from .servers.minimal import Minimal
@@ -24,7 +27,10 @@ class TestReference(AdapterContract):
         return await PluginAdapter.open(self.context(tmp_path, url=self.url))
 
 
-class TestReferenceOverUnixSocket(AdapterContract):
+@pytest.mark.asyncio
+class TestReferenceOverUnixSocket(WriteChecks, ChangeChecks):
+    """A socket carries the same requests, so what reads alone is asked above."""
+
     @pytest_asyncio.fixture(autouse=True)
     async def _server(self, tmp_path: Path) -> AsyncIterator[None]:
         async with serve(talk(Reference()), tmp_path / "plugin.sock") as self.uds:

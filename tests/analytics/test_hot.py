@@ -1,0 +1,212 @@
+"""The copy of the hot rows, the search from the newest on, and fuzzy words, hot and sealed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from memtui.analytics import hot as copying
+from memtui.analytics import reading
+from memtui.analytics.layout import Folder
+from memtui.analytics.reading import OperationLog
+from memtui.analytics.seal import seal
+from memtui.analytics.stopping import Interrupted, Stop
+from memtui.contract import Comparison, Filter, Measure
+from memtui.fuzzy import finds
+from memtui.store import log as stored_log
+from memtui.store.database import Database
+from memtui.store.operation import Operation
+from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
+from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
+
+DEAR = Comparison(measure=Measure.COST, sign=">", value=Decimal("0.5"))
+FILTERS: list[tuple[Filter, Callable[[Operation], bool]]] = [
+    (Filter(agent_id="coding"), lambda one: one.scope.agent_id == "coding"),
+    (Filter(text="DEPLOY branch"), lambda one: one.request["query"] == "deploy branch"),
+    (Filter(fuzzy=("dply", "brnach")), lambda one: one.request["query"] == "deploy branch"),
+    (Filter(comparisons=(DEAR,)), lambda one: (one.cost_usd or 0) > Decimal("0.5")),
+]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let few operations be many."""
+    monkeypatch.setattr(reading, "_RECENT", 10)
+    monkeypatch.setattr(copying, "_BATCH", 7)
+
+
+@pytest.fixture
+def operations(database: Database, root: Path) -> Iterator[OperationLog]:
+    opened = OperationLog(database, root, "acme")
+    yield opened
+    opened.close()
+
+
+def answers(log: OperationLog) -> dict[object, list[Operation]]:
+    """What every filter, and the order by latency, answers."""
+    found: dict[object, list[Operation]] = {}
+    for place, (chosen, _) in enumerate(FILTERS):
+        view = log.open(chosen, "seq")
+        found[place] = list(view.window(0, 1000))
+        view.close()
+    view = log.open(sort="-latency_ms")
+    found["order"] = list(view.window(0, 1000))
+    view.close()
+    return found
+
+
+def expected(written: list[Operation]) -> dict[object, list[Operation]]:
+    found: dict[object, list[Operation]] = {
+        place: [one for one in written if fits(one)] for place, (_, fits) in enumerate(FILTERS)
+    }
+    found["order"] = sorted(
+        written, key=lambda one: (one.latency_ms is None, -(one.latency_ms or 0), -one.seq)
+    )
+    return found
+
+
+@pytest.mark.slow
+def test_the_copy_answers_as_the_log_does_after_every_change(
+    database: Database, root: Path, operations: OperationLog
+) -> None:
+    written: list[Operation] = []
+
+    def check() -> None:
+        nonlocal written
+        written = [*(one for one in written if one.seq <= sealed), *hot(database)]
+        assert answers(operations) == expected(written)
+        fresh = OperationLog(database, root, "acme")
+        assert answers(fresh) == expected(written)
+        fresh.close()
+
+    sealed = 0
+    check()
+    for through in (12, 40, 41, 90):
+        fill(database, through - len(written), start=len(written) + 1)
+        check()
+    # What another program appends is found as well, an undoing like all else.
+    url = database._engine.url
+    other = Database.open(Path(url.database or ""), "" if database.dialect == "sqlite" else
+                          url.render_as_string(hide_password=False))  # fmt: skip
+    append(other, [draft(91, undoes="acme-00090", operation_type="undo")])
+    other.close()
+    check()
+    for sealed in (30, 85, 91):
+        seal(database, root, "acme", before=NOW + timedelta(seconds=61 * (sealed + 1)))
+        check()
+    fill(database, 25, start=92)
+    check()
+    # What was sealed is not kept.
+    [(held,)] = operations._engine.connection.execute("SELECT count(*) FROM hot").fetchall()
+    assert held == 25
+
+
+@pytest.mark.slow
+def test_a_log_that_took_anothers_place_is_copied_anew(
+    database: Database, root: Path, operations: OperationLog
+) -> None:
+    fill(database, 60)
+    seal(database, root, "acme", before=NOW + timedelta(seconds=61 * 21))
+    answers(operations)
+    tables: list[Any] = [HandleRow, UsageRow, OperationRow, LogHeadRow]
+    with database.write() as connection:
+        for rows in (table.__table__ for table in tables):
+            connection.execute(rows.delete().where(rows.c.company_id == "acme"))
+    folder = Folder(root, "acme").path
+    folder.rename(folder.with_name("gone"))
+    append(database, [draft(number + 500) for number in range(60)])
+    assert answers(operations) == expected(list(hot(database)))
+
+
+def test_a_stopped_copying_goes_on_where_it_was(
+    database: Database, operations: OperationLog
+) -> None:
+    fill(database, 60)
+
+    class After(Stop):
+        left = 2
+
+        def check(self) -> None:
+            self.left -= 1
+            if not self.left:
+                self.stop()
+            super().check()
+
+    reached = []
+    for asked in (6, 10):
+        stop = After()
+        stop.left = asked
+        with pytest.raises(Interrupted):
+            operations.open(Filter(door="test"), "latency_ms", stop=stop)
+        reached.append(operations._hot.through)
+    assert 0 < reached[0] < reached[1] < 60
+    assert operations.open(Filter(door="test"), "latency_ms").count == 60
+
+
+def test_the_newest_are_told_of_before_all_are_found(
+    database: Database, root: Path, operations: OperationLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "EARLY", 25)
+    append(database, [draft(n, door="a" if n % 2 else "b") for n in range(1, 121)])
+    cut = NOW + timedelta(seconds=61 * 81)
+    seal(database, root, "acme", before=cut, segment_rows=10)
+    told: list[list[int]] = []
+    view = operations.open(
+        Filter(door="a"), early=lambda found: told.append([one.seq for one in found])
+    )
+    newest = list(range(119, 0, -2))
+    assert [one.seq for one in view.window(0, 100)] == newest
+    assert told == [newest[:5], newest[:20], newest[:25]]
+    told.clear()
+    operations.open(Filter(door="c"), early=lambda _found: told.append([]))
+    operations.open(early=lambda _found: told.append([]))
+    assert not told
+
+
+def searched(one: Operation) -> tuple[str | None, ...]:
+    # A request that holds what is no Unicode is stored in ASCII.
+    plain = HOSTILE not in one.request["query"]
+    request = json.dumps(one.request, ensure_ascii=not plain, separators=(",", ":"))
+    return request, one.error_message, one.principal, one.scope.issue_id, one.scope.run_id
+
+
+words = st.text(alphabet="deploybranch-é7 ", min_size=1, max_size=8) | st.sampled_from(
+    ["dply", "brnach", "развртвн", "развертывание", "acme", "ISS-1", "user:ana"]
+)
+
+
+@pytest.mark.slow
+def test_a_fuzzy_word_finds_the_same_everywhere(database: Database, root: Path) -> None:
+    for company in ("hot", "sealed"):
+        fill(database, 60, company)
+    written = hot(database, "hot")
+    seal(database, root, "sealed", segment_rows=40)
+    logs = {company: OperationLog(database, root, company) for company in ("hot", "sealed")}
+    held = ["\n".join(filter(None, searched(one))) for one in written]
+
+    @settings(max_examples=40, deadline=None)
+    @given(words)
+    def compare(word: str) -> None:
+        chosen = Filter(fuzzy=(word,))
+        fitting = [one.seq for one, text in zip(written, held, strict=True) if finds(word, text)]
+        with database.read() as connection:
+            stored = stored_log.seqs(connection, "hot", chosen, 1, 60)
+        assert list(stored) == fitting
+        for log in logs.values():
+            view = log.open(chosen, "seq")
+            assert [one.seq for one in view.window(0, 100)] == fitting
+            view.close()
+
+    try:
+        compare()
+    finally:
+        for log in logs.values():
+            log.close()
