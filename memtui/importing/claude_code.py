@@ -167,13 +167,13 @@ class Transcripts:
             latency_ms=self._latency(message),
         )
 
-    def _latency(self, message: _Message) -> float:
-        """From the message that was answered to the reply's last part; 0 where that is unknown."""
+    def _latency(self, message: _Message) -> float | None:
+        """From the message that was answered to the reply's last part; None where it is unknown."""
         if message.asked_at is not None:
             took = message.ended_at - message.asked_at
             if timedelta(0) <= took <= _LONGEST_REPLY:
                 return took / timedelta(milliseconds=1)
-        return 0.0
+        return None
 
     def _usage(self, message: _Message) -> Usage:
         counts = {

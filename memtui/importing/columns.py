@@ -21,18 +21,21 @@ class ColumnMap:
     columns: dict[str, str] = field(default_factory=dict)
     """Field by column; `imported` keeps a column as it is, `-` leaves it out."""
     types: dict[str, OperationType] = field(default_factory=dict)
+    left_out: frozenset[str] = frozenset()
+    """Words for types of which no row becomes an operation."""
     statuses: dict[str, OperationStatus] = field(default_factory=dict)
     constants: dict[str, str] = field(default_factory=dict)
     """Value by field, for rows that have none of their own."""
     timezone: str | None = None
     """The zone of moments that name none."""
-    _known: dict[str, tuple[str, int]] = field(default_factory=dict, repr=False)
+    known: dict[str, tuple[str, int]] = field(default_factory=dict, repr=False)
+    """What `target` has returned so far, in order of appearance."""
 
     def target(self, column: str) -> tuple[str, int]:
         """Return the field of a column, and its rank among those of the same field (0 first)."""
-        found = self._known.get(column)
+        found = self.known.get(column)
         if found is None:
-            found = self._known[column] = self._target(column)
+            found = self.known[column] = self._target(column)
         return found
 
     def _target(self, column: str) -> tuple[str, int]:
@@ -46,11 +49,11 @@ class ColumnMap:
     @property
     def seen(self) -> dict[str, str]:
         """The field of every column so far, in order of appearance."""
-        return {column: name for column, (name, _) in self._known.items()}
+        return {column: name for column, (name, _) in self.known.items()}
 
     def unused(self) -> list[str]:
         """Return the columns that were named and never met."""
-        return [column for column in self.columns if column not in self._known]
+        return [column for column in self.columns if column not in self.known]
 
 
 def column_map(
@@ -82,9 +85,13 @@ def column_map(
     _check_fields(tables["columns"], also=(KEEP, DROP))
     tables["set"] |= constants
     _check_fields(tables["set"])
+    kinds = tables["operation_type"] | dict(types)
+    left_out = frozenset(word for word, kind in kinds.items() if kind == DROP)
+    kept = {word: kind for word, kind in kinds.items() if kind != DROP}
     return ColumnMap(
         columns=tables["columns"],
-        types=_enum(OperationType, tables["operation_type"] | dict(types), "operation type"),
+        types=_enum(OperationType, kept, "operation type"),
+        left_out=left_out,
         statuses=_enum(OperationStatus, tables["status"] | dict(statuses), "status"),
         constants=tables["set"],
         timezone=zone,

@@ -35,19 +35,24 @@ FIELDS: dict[str, Field] = {
         "type",
         "What it did: one of memtui's types, or a word that means one.",
         ("type", "operation", "op", "action", "event_type", "event", "tool", "tool_name",
-         "method", "command"),
+         "method", "command", "run_type", "gen_ai.operation.name"),
     ),
     "operation_id": Field(
         "text",
         "The other system's id of it.",
-        ("id", "event_id", "op_id", "log_id", "uuid", "request_id"),
+        ("id", "event_id", "op_id", "log_id", "uuid", "request_id", "span_id"),
     ),
     "status": Field(
         "status",
         "How it ended: a status, a word that means one, true or false, or an HTTP status code.",
-        ("outcome", "success", "ok", "state", "status_code", "http_status"),
+        ("outcome", "success", "ok", "state", "status_code", "status.status_code", "http_status",
+         "level"),
     ),
-    "agent_id": Field("id", "The agent.", ("scope.agent_id", "agent", "agent_name", "assistant")),
+    "agent_id": Field(
+        "id",
+        "The agent.",
+        ("scope.agent_id", "agent", "agent_name", "assistant", "gen_ai.agent.name"),
+    ),
     "project_id": Field(
         "id",
         "The project.",
@@ -66,7 +71,7 @@ FIELDS: dict[str, Field] = {
         "id",
         "The run or session.",
         ("scope.run_id", "run", "session_id", "session", "conversation_id", "thread_id",
-         "trace_id"),
+         "gen_ai.conversation.id", "trace_id"),
     ),
     "binding_key": Field(
         "id", "The memory it went to.", ("binding", "collection", "store", "memory_store")
@@ -113,10 +118,15 @@ FIELDS: dict[str, Field] = {
     "latency_us": Field(
         "ms", "How long it took, in microseconds.", ("duration_us", "elapsed_us")
     ),
+    "ended_at": Field(
+        "moment",
+        "When it ended; how long it took, where the row does not say that.",
+        ("end_time", "ended", "finished_at", "finished", "completed_at"),
+    ),
     "error_message": Field(
         "text",
         "Why it failed. A row with one and no status has failed.",
-        ("error", "error.message", "error_msg", "exception", "failure"),
+        ("error", "error.message", "error_msg", "exception", "failure", "status_message"),
     ),
     "error_kind": Field(
         "id", "The kind of error.", ("error.type", "error_type", "exception_type", "error_code")
@@ -135,32 +145,41 @@ FIELDS: dict[str, Field] = {
     "provider": Field(
         "id",
         "Whose model was used.",
-        ("model_provider", "llm_provider", "vendor", "gen_ai.system", "gen_ai.provider.name"),
+        ("model_provider", "llm_provider", "vendor", "gen_ai.provider.name", "gen_ai.system",
+         "extra.metadata.ls_provider"),
     ),
     "model": Field(
         "id",
         "The model that was used.",
-        ("model_name", "llm_model", "model_id", "gen_ai.request.model", "message.model"),
+        ("model_name", "llm_model", "model_id", "gen_ai.response.model", "gen_ai.request.model",
+         "message.model", "extra.metadata.ls_model_name"),
     ),
     "input_tokens": Field(
         "count",
         "Tokens that the model read, cached ones included.",
         ("prompt_tokens", "tokens_in", "usage.prompt_tokens", "usage.input_tokens",
-         "gen_ai.usage.input_tokens", "input_token_count"),
+         "gen_ai.usage.input_tokens", "input_token_count", "usage_details.input",
+         "usage.input"),
     ),
     "output_tokens": Field(
         "count",
         "Tokens that the model wrote.",
         ("completion_tokens", "tokens_out", "usage.completion_tokens", "usage.output_tokens",
-         "gen_ai.usage.output_tokens", "output_token_count"),
+         "gen_ai.usage.output_tokens", "output_token_count", "usage_details.output",
+         "usage.output"),
     ),
     "embedding_tokens": Field("count", "Tokens that were embedded.", ("embed_tokens",)),
-    "cache_read_tokens": Field("count", "Those of `input_tokens` read from a cache."),
+    "cache_read_tokens": Field(
+        "count",
+        "Those of `input_tokens` read from a cache.",
+        ("cached_tokens", "input_cached_tokens", "usage.prompt_tokens_details.cached_tokens",
+         "usage_details.input_cached_tokens"),
+    ),
     "cache_write_tokens": Field("count", "Those of `input_tokens` written to a cache."),
     "cost_usd": Field(
         "usd",
         "What it cost in US dollars. Empty is not zero: memtui's price table is asked.",
-        ("cost", "total_cost", "price_usd", "cost_in_usd", "usd"),
+        ("cost", "total_cost", "price_usd", "cost_in_usd", "usd", "cost_details.total"),
     ),
     "unpriced_count": Field("count", "How many calls of models it made that have no price."),
     "usage": Field("list", "memtui's own list of usage."),
@@ -180,4 +199,4 @@ _SEPARATORS = re.compile(r"[\s\-]+")
 def guess(column: str) -> tuple[str, int] | None:
     """Return the field that a column's name tells, and how likely (0 is its own name)."""
     name = _SEPARATORS.sub("_", _WORD_START.sub("_", column.strip())).lower()
-    return _ALIASES.get(name)
+    return _ALIASES.get(name.removeprefix("attributes."))

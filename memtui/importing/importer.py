@@ -12,13 +12,14 @@ from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from memtui.contract import Invalid, Model, Usd, UtcDatetime
+from memtui.contract import Invalid, Model, OperationStatus, OperationType, Usd, UtcDatetime
 from memtui.importing.claude_code import Transcripts, transcripts_in
 from memtui.importing.columns import ColumnMap
 from memtui.importing.entry import Entry, kept_id, operation_id
+from memtui.importing.packing import unpack
 from memtui.importing.rows import FormatName, format_of, read
 from memtui.importing.staging import Staging
-from memtui.importing.translating import PRICED_BY, Translator
+from memtui.importing.translating import PRICED_BY, LeftOut, Translator
 from memtui.service import Caller, ForeignOperation, MemoryService
 from memtui.store.operation import OperationDraft
 
@@ -61,7 +62,7 @@ class ImportReport(Model):
     bad: tuple[BadRow, ...] = ()
     """The first of them."""
     skipped: dict[str, int] = {}
-    """Lines of transcripts that are no operation, by reason."""
+    """Lines of transcripts that are no operation, and rows that were left out, by reason."""
     repeated: int = 0
     """Lines of transcripts that repeat or go on with a reply that is counted once."""
     columns: tuple[ColumnUse, ...] = ()
@@ -75,7 +76,7 @@ class ImportReport(Model):
     """Moments that named no zone and were read in `timezone`."""
     timezone: str
     unmeasured_count: int = 0
-    """Operations without a length of time, which the log has as 0 ms."""
+    """Operations whose length is not known; percentiles are of the others."""
     input_tokens: int = 0
     output_tokens: int = 0
     embedding_tokens: int = 0
@@ -92,9 +93,11 @@ class _Figures:
     """What operations come to."""
 
     operations: int = 0
-    types: Counter[str] = field(default_factory=Counter)
-    statuses: Counter[str] = field(default_factory=Counter)
-    tokens: Counter[str] = field(default_factory=Counter)
+    types: Counter[OperationType] = field(default_factory=Counter)
+    statuses: Counter[OperationStatus] = field(default_factory=Counter)
+    input_tokens: int = 0
+    output_tokens: int = 0
+    embedding_tokens: int = 0
     first: datetime | None = None
     last: datetime | None = None
     cost: Decimal = Decimal(0)
@@ -105,16 +108,16 @@ class _Figures:
 
     def add(self, draft: OperationDraft) -> None:
         self.operations += 1
-        self.types[draft.operation_type.value] += 1
-        self.statuses[draft.status.value] += 1
+        self.types[draft.operation_type] += 1
+        self.statuses[draft.status] += 1
         self.first = self.first or draft.started_at
         self.last = draft.started_at
-        self.unmeasured += draft.latency_ms == 0
+        self.unmeasured += draft.latency_ms is None
         for usage in draft.usage:
             self.usage += 1
-            self.tokens["input"] += usage.input_tokens
-            self.tokens["output"] += usage.output_tokens
-            self.tokens["embedding"] += usage.embedding_tokens
+            self.input_tokens += usage.input_tokens
+            self.output_tokens += usage.output_tokens
+            self.embedding_tokens += usage.embedding_tokens
             self.priced_here += PRICED_BY in usage.details
             if usage.cost_usd is None:
                 self.unpriced += 1
@@ -159,6 +162,7 @@ class Import:
         self._transcripts = Transcripts(company_id)
         self._staging: Staging | None = None
         self._figures = _Figures()
+        self._left_out: Counter[str] = Counter()
         self.bad_count = 0
         self.bad: list[BadRow] = []
         """The first of the rows that do not fit."""
@@ -213,22 +217,22 @@ class Import:
             known=count.known,
             bad_count=self.bad_count,
             bad=tuple(self.bad),
-            skipped=dict(self._transcripts.skipped),
+            skipped=dict(self._transcripts.skipped + self._left_out),
             repeated=self._repeated(),
             columns=tuple(
                 ColumnUse(column=column, field=name) for column, name in self._columns.seen.items()
             ),
             types={word: kind.value for word, kind in self._translator.types.items()},
-            types_count=dict(figures.types),
-            status_count=dict(figures.statuses),
+            types_count={kind.value: count for kind, count in figures.types.items()},
+            status_count={status.value: count for status, count in figures.statuses.items()},
             first=figures.first,
             last=figures.last,
             naive_count=self._translator.naive,
             timezone=str(self._zone),
             unmeasured_count=figures.unmeasured,
-            input_tokens=figures.tokens["input"],
-            output_tokens=figures.tokens["output"],
-            embedding_tokens=figures.tokens["embedding"],
+            input_tokens=figures.input_tokens,
+            output_tokens=figures.output_tokens,
+            embedding_tokens=figures.embedding_tokens,
             cost_usd=figures.cost if figures.usage > figures.unpriced else None,
             usage_count=figures.usage,
             priced_here_count=figures.priced_here,
@@ -264,6 +268,8 @@ class Import:
                 continue
             try:
                 yield self._translator.entry(path.name, row)
+            except LeftOut as error:
+                self._left_out[f"type {error}"] += 1
             except ValueError as error:
                 self._refuse(path, row.line, str(error))
 
@@ -282,11 +288,11 @@ class Import:
 
     def _operations(self) -> Iterator[ForeignOperation]:
         assert self._staging is not None  # noqa: S101 — `run` has read the files
-        for document, key, occurrence, foreign_id in self._staging.in_order():
-            document["operation_id"] = operation_id(self.company_id, key, occurrence)
-            draft = OperationDraft.model_validate(document)
+        for packed, started_at, key, occurrence, foreign_id in self._staging.in_order():
+            own_id = operation_id(self.company_id, key, occurrence)
+            draft = unpack(packed, kept_id(foreign_id, occurrence) or own_id, started_at)
             self._figures.add(draft)
-            yield ForeignOperation(draft, kept_id(foreign_id, occurrence))
+            yield ForeignOperation(draft, own_id)
 
     def _repeated(self) -> int:
         assert self._staging is not None  # noqa: S101 — `run` has read the files

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 _PLACES = Decimal("1e-12")
 _MILLION = 1_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """What one call of a model consumed. The cached tokens are part of the input tokens."""
 
     model: str
@@ -57,14 +55,15 @@ def _at_plain_rates(rates: Mapping[str, Any], call: Call) -> Decimal | None:
     }
     total = Decimal(0)
     for name, tokens in counts.items():
+        if not tokens:
+            continue
         rate = rates.get(name)
-        tiers = getattr(rate, "tiers", ())
-        if any(call.input_tokens >= tier.start for tier in tiers):
+        if any(call.input_tokens >= tier.start for tier in getattr(rate, "tiers", ())):
             return None
         rate = getattr(rate, "base", rate)
-        if tokens and not isinstance(rate, Decimal):
+        if not isinstance(rate, Decimal):
             return None
-        total += tokens * (rate or 0)
+        total += tokens * rate
     return total / _MILLION
 
 

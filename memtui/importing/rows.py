@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TextIO
+
+from pydantic_core import from_json
 
 from memtui.contract import Invalid
+from memtui.importing.otlp import is_batch, spans
 
 FormatName = Literal["jsonl", "csv", "parquet", "claude-code"]
 
@@ -22,9 +26,13 @@ _ENDINGS: dict[str, FormatName] = {
 }
 _LINE_BYTES = 16 << 20
 """A longer line is refused."""
+_CHUNK = 1 << 20
+_BEGIN, _BETWEEN = re.compile(r"\s*\[\s*"), re.compile(r"[\s,]*")
 _BATCH = 2_000
 _LOOKED_AT = 50
 """Lines that are looked at to tell a transcript from a log."""
+_TRANSCRIPT = {"sessionId", "type", "uuid"}
+"""What a line of a transcript has, most of them."""
 _DEPTH = 4
 _WHOLE = "request"
 """The structure that is a field of its own."""
@@ -56,7 +64,7 @@ def format_of(path: Path) -> FormatName:
 def _is_transcript(path: Path) -> bool:
     for row in json_lines(path):
         values = row.values or {}
-        if "sessionId" in values and "type" in values:
+        if values.keys() >= _TRANSCRIPT:
             return True
         if row.line >= _LOOKED_AT:
             break
@@ -75,14 +83,27 @@ def read(path: Path, form: FormatName) -> Iterator[Row]:
         yield from _parquet_rows(path)
     else:
         for row in json_lines(path):
-            yield row if row.values is None else row._replace(values=_flat(row.values))
+            if row.values is None:
+                yield row
+            elif is_batch(row.values):
+                yield from _spans(row.line, row.values)
+            else:
+                yield row._replace(values=_flat(row.values))
+
+
+def _spans(line: int, batch: dict[str, Any]) -> Iterator[Row]:
+    try:
+        for span in spans(batch):
+            yield Row(line, span)
+    except ValueError as error:
+        yield Row(line, None, str(error))
 
 
 def json_lines(path: Path) -> Iterator[Row]:
-    """Yield the JSON object of every line that is not empty.
+    """Yield the JSON object of every line that is not empty, or of every one in an array.
 
     Raises:
-        Invalid: the file cannot be read, or holds one JSON array.
+        Invalid: the file cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -95,22 +116,52 @@ def json_lines(path: Path) -> Iterator[Row]:
                     yield Row(number, None, f"it is longer than {_LINE_BYTES >> 20} MiB")
                 elif stripped := line.removeprefix(b"\xef\xbb\xbf" if number == 1 else b"").strip():
                     if number == 1 and stripped.startswith(b"["):
-                        raise Invalid(
-                            f"{path} holds one JSON array; write one document a line "
-                            "(jq -c '.[]' does)."
-                        )
+                        with path.open(encoding="utf-8-sig", errors="surrogateescape") as text:
+                            yield from _array_rows(text)
+                        return
                     yield _json_row(number, stripped)
     except OSError as error:
         raise _unreadable(path, error) from error
 
 
+def _array_rows(text: TextIO) -> Iterator[Row]:
+    """Yield the elements of an array, with the line that each begins in."""
+    decoder = json.JSONDecoder(parse_constant=_refuse_constant)
+    held, at, line = text.read(_CHUNK), 0, 1
+    between = _BEGIN
+    while True:
+        begins = between.match(held, at).end()  # type: ignore[union-attr]  # it matches anything
+        line += held.count("\n", at, begins)
+        at, between = begins, _BETWEEN
+        try:
+            value, end = decoder.raw_decode(held, at)
+        except (ValueError, RecursionError):
+            if len(held) - at <= _LINE_BYTES and (more := text.read(_CHUNK)):
+                held, at = held[at:] + more, 0
+                continue
+            if not held.startswith("]", at):
+                yield Row(line, None, "it is no JSON, nor is what follows")
+            return
+        if not isinstance(value, dict):
+            yield Row(line, None, "it is no JSON object")
+        elif _is_unicode(held[at:end]):
+            yield Row(line, value)
+        else:
+            yield Row(line, None, "it is not UTF-8 text")
+        line += held.count("\n", at, end)
+        at = end
+
+
 def _json_row(number: int, line: bytes) -> Row:
     try:
-        value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
-    except UnicodeDecodeError:
-        return Row(number, None, "it is not UTF-8 text")
-    except (ValueError, RecursionError):
-        return Row(number, None, "it is no JSON")
+        value = from_json(line, allow_inf_nan=False)
+    except ValueError:  # also for what the standard library can read, such as a lone surrogate
+        try:
+            value = json.loads(line.decode("utf-8"), parse_constant=_refuse_constant)
+        except UnicodeDecodeError:
+            return Row(number, None, "it is not UTF-8 text")
+        except (ValueError, RecursionError):
+            return Row(number, None, "it is no JSON")
     if not isinstance(value, dict):
         return Row(number, None, "it is no JSON object")
     return Row(number, value)
@@ -121,6 +172,8 @@ def _refuse_constant(word: str) -> None:
 
 
 def _flat(values: dict[str, Any], prefix: str = "", depth: int = 0) -> dict[str, Any]:
+    if not prefix and dict not in map(type, values.values()):
+        return values
     found: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, dict) and depth < _DEPTH and prefix + name != _WHOLE:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import partial
 from typing import Any
@@ -15,8 +15,9 @@ from memtui.context.prices import table_name
 from memtui.contract import OperationStatus, OperationType, Scope, SourceRef, Usage
 from memtui.importing import values
 from memtui.importing.columns import ColumnMap
-from memtui.importing.entry import Entry, key_of
+from memtui.importing.entry import Entry, key_of, key_of_id
 from memtui.importing.fields import DROP, FIELDS, KEEP
+from memtui.importing.packing import made, scope_of
 from memtui.importing.pricing import Call, price
 from memtui.importing.rows import Row
 from memtui.store.operation import OperationDraft, OperationHandle
@@ -31,14 +32,36 @@ PRICED_BY = "priced_by"
 _SCOPE = tuple(name for name in Scope.model_fields if name != "company_id")
 _SOURCE = tuple(name for name in SourceRef.model_fields if name not in {"kind", "company_id"})
 _LATENCY_UNITS = {"latency_ms": 1, "latency_s": 1_000, "latency_us": Decimal("0.001")}
+_OF_SOURCE = frozenset({"source_kind", *(f"source_{name}" for name in _SOURCE)})
 _COUNTS = ("input_tokens", "output_tokens", "embedding_tokens")
+_CACHED = ("cache_read_tokens", "cache_write_tokens")
 _UNKNOWN_PROVIDER = "unknown"
 _MOST_CALLS = 1_000
+_MOST_WORDS = 1_000
 _NOT_KEPT = frozenset({"company_id", "scope.company_id", "source.company_id", "previous_digest"})
 """Columns of memtui's own export that say nothing about the operation itself."""
 
 Given = dict[str, Any]
 """Values by field."""
+
+_READ: dict[str, Callable[[Any], Any]] = {
+    "id": values.identifier,
+    "text": values.text,
+    "count": values.count,
+    "usd": values.money,
+    "flag": values.flag,
+    "ms": values.duration,
+    "list": partial(values.structure, kind=list),
+}
+_READERS = {
+    **{name: _READ[field.kind] for name, field in FIELDS.items() if field.kind in _READ},
+    **dict.fromkeys(("error_message", "binding_reason", "undoes"), values.unicode),
+}
+"""What reads the value of a field; the others depend on more than the value."""
+
+
+class LeftOut(Exception):
+    """A row of a type that the person wants no operation of; its text is the word."""
 
 
 @dataclass(slots=True)
@@ -50,6 +73,8 @@ class Translator:
     zone: tzinfo = UTC
     types: dict[str, OperationType] = field(default_factory=dict)
     """What each word for a type was taken for."""
+    statuses: dict[str, OperationStatus] = field(default_factory=dict)
+    """The same for outcomes."""
     naive: int = 0
     """How many moments named no zone."""
 
@@ -57,11 +82,13 @@ class Translator:
         """Return the operation of a row.
 
         Raises:
+            LeftOut: it is of a type that is left out.
             ValueError: something in the row does not fit; the text says what.
         """
         assert row.values is not None  # noqa: S101 — the caller has reported those
         given, rest = self._sorted(row.values)
         moment, naive = values.moment(_needed(given, "started_at"), self.zone)
+        kind = self._type(_needed(given, "operation_type"))
         foreign = given.get("operation_id")
         foreign_id = None if foreign is None else values.text(foreign).strip() or None
         origin: dict[str, Any] = {"file": file, "line": row.line}
@@ -70,14 +97,14 @@ class Translator:
         if rest:
             origin["columns"] = values.plain(rest)
         try:
-            draft = self._draft(given, moment, origin)
+            draft = self._draft(_read(given), kind, moment, origin)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise ValueError(f"{where}: {first['msg']}") from error
         self.naive += naive
         at = values.microseconds(moment)
-        key = key_of("id", foreign_id, at) if foreign_id else key_of("row", row.values)
+        key = key_of_id(foreign_id, at) if foreign_id else key_of("row", row.values)
         return Entry(row.line, draft, key, foreign_id)
 
     def _sorted(self, row: Mapping[str, Any]) -> tuple[Given, dict[str, Any]]:
@@ -85,8 +112,9 @@ class Translator:
         given: Given = {}
         ranks: dict[str, tuple[int, str]] = {}
         rest: dict[str, Any] = {}
+        known, target = self.columns.known, self.columns.target
         for column, value in row.items():
-            name, rank = self.columns.target(column)
+            name, rank = known.get(column) or target(column)
             if value is None or value == "" or name == DROP:
                 continue
             if name == KEEP:
@@ -104,127 +132,144 @@ class Translator:
             given.setdefault(name, constant)
         return given, rest
 
-    def _draft(self, given: Given, moment: datetime, origin: dict[str, Any]) -> OperationDraft:
-        scope = {name: _optional(given, name, values.identifier) for name in _SCOPE}
-        message = _optional(given, "error_message", values.text)
-        agent = scope["agent_id"]
-        latency = self._latency(given)
-        handles = _handles(given)
-        result_count = _optional(given, "result_count", values.count)
-        return OperationDraft(
+    def _draft(
+        self, given: Given, kind: OperationType, moment: datetime, origin: dict[str, Any]
+    ) -> OperationDraft:
+        get = given.get
+        agent, message = get("agent_id"), get("error_message")
+        handles = _handles(given["handles"]) if "handles" in given else ()
+        return made(
             operation_id="",
-            operation_type=self._type(given),
+            operation_type=kind,
             status=self._status(given, failed=message is not None),
-            scope=Scope(company_id=self.company_id, **scope),
+            scope=scope_of((self.company_id, *map(get, _SCOPE))),
             source=self._source(given),
-            binding_key=_optional(given, "binding_key", values.identifier),
-            provider_key=_optional(given, "provider_key", values.identifier),
-            binding_reason=_optional(given, "binding_reason", values.text),
-            principal=_optional(given, "principal", values.identifier)
-            or (f"agent:{agent}" if agent else DOOR),
-            door=_optional(given, "door", values.identifier) or DOOR,
-            request=_request(given) | {IMPORTED: origin},
-            error_kind=_optional(given, "error_kind", values.identifier),
+            binding_key=get("binding_key"),
+            provider_key=get("provider_key"),
+            binding_reason=get("binding_reason"),
+            principal=get("principal") or (f"agent:{agent}" if agent else DOOR),
+            door=get("door") or DOOR,
+            request={**_request(given), IMPORTED: origin},
+            error_kind=get("error_kind"),
             error_message=message,
-            result_count=len(handles) if result_count is None else result_count,
-            capped=_optional(given, "capped", values.flag) or False,
+            result_count=get("result_count", len(handles)),
+            capped=get("capped", False),
             handles=handles,
-            usage=self._usage(given, moment),
+            usage=_usage(given, moment),
             started_at=moment,
-            latency_ms=latency,
-            undoes=_optional(given, "undoes", values.text),
+            latency_ms=self._latency(given, moment),
+            undoes=get("undoes"),
         )
 
-    def _type(self, given: Given) -> OperationType:
-        value = _needed(given, "operation_type")
+    def _type(self, value: Any) -> OperationType:
         word = values.text(value).strip()
+        if word in self.columns.left_out:
+            raise LeftOut(word)
         found = self.types.get(word)
         if found is None:
             found = values.operation_type(value, self.columns.types)
-            if len(self.types) < 1000:
+            if len(self.types) < _MOST_WORDS:
                 self.types[word] = found
         return found
 
     def _status(self, given: Given, *, failed: bool) -> OperationStatus:
-        if "status" in given:
-            return values.status(given["status"], self.columns.statuses)
-        return OperationStatus.ERROR if failed else OperationStatus.OK
+        if "status" not in given:
+            return OperationStatus.ERROR if failed else OperationStatus.OK
+        word = values.text(given["status"]).strip()
+        found = self.statuses.get(word)
+        if found is None:
+            found = values.status(word, self.columns.statuses)
+            if len(self.statuses) < _MOST_WORDS:
+                self.statuses[word] = found
+        return found
 
-    def _source(self, given: Given) -> SourceRef | None:
-        kind = _optional(given, "source_kind", values.text)
-        parts = {name: _optional(given, f"source_{name}", values.text) for name in _SOURCE}
-        if kind is None and any(parts.values()):
-            kind = "external_document"
-        if kind is None:
-            return None
-        return SourceRef.model_validate({"kind": kind, "company_id": self.company_id, **parts})
-
-    def _latency(self, given: Given) -> float:
-        """0 where the row does not tell; the log has no empty length of time."""
+    def _latency(self, given: Given, began: datetime) -> float | None:
+        """None where the row does not tell."""
         for name, unit in _LATENCY_UNITS.items():
             if name in given:
-                return float(_fitting(name, given[name], values.duration) * unit)
-        return 0.0
+                return float(given[name] * unit)
+        if "ended_at" not in given:
+            return None
+        took = values.moment(given["ended_at"], self.zone)[0] - began
+        if took < timedelta(0):
+            raise ValueError("ended_at: it is before started_at")
+        return took / timedelta(milliseconds=1)
 
-    def _usage(self, given: Given, at: datetime) -> tuple[Usage, ...]:
-        if "usage" in given:
-            parts = _fitting("usage", given["usage"], partial(values.structure, kind=list))
-            return tuple(Usage.model_validate(part) for part in parts)
-        known = self._call(given, at)
-        unpriced = _optional(given, "unpriced_count", values.count) or 0
-        if unpriced > _MOST_CALLS:
-            raise ValueError(f"unpriced_count: {unpriced} is more than {_MOST_CALLS:,}")
-        unpriced -= any(usage.cost_usd is None for usage in known)
-        return (*known, *[Usage(provider=_UNKNOWN_PROVIDER)] * unpriced)
-
-    def _call(self, given: Given, at: datetime) -> tuple[Usage, ...]:
-        """Return the call of a model that a row's columns tell, if they tell any."""
-        counts = {name: _optional(given, name, values.count) or 0 for name in _COUNTS}
-        cost = _optional(given, "cost_usd", values.money)
-        model = _optional(given, "model", values.identifier)
-        if not any(counts.values()) and cost is None and model is None:
-            return ()
-        provider = _optional(given, "provider", values.identifier)
-        details: dict[str, Any] = {}
-        if cost is None and model is not None:
-            cached = {
-                name: _optional(given, name, values.count) or 0
-                for name in ("cache_read_tokens", "cache_write_tokens")
-            }
-            details |= {name: count for name, count in cached.items() if count}
-            found = _priced(Call(model=model, provider=provider, at=at, **cached), counts)
-            if found is not None:
-                owner, cost = found
-                provider = provider or owner
-                details[PRICED_BY] = table_name()
-        usage = Usage(
-            provider=provider or _UNKNOWN_PROVIDER,
-            model=model,
-            cost_usd=cost,
-            details=details,
-            **counts,
-        )
-        return (usage,)
+    def _source(self, given: Given) -> SourceRef | None:
+        if given.keys().isdisjoint(_OF_SOURCE):
+            return None
+        parts = {name: given.get(f"source_{name}") for name in _SOURCE}
+        kind = given.get("source_kind") or "external_document"
+        return SourceRef.model_validate({"kind": kind, "company_id": self.company_id, **parts})
 
 
-def _priced(call: Call, counts: Mapping[str, int]) -> tuple[str, Decimal] | None:
-    """Price a call; one that both read and embedded is several calls, and left unpriced."""
-    tokens = [counts["input_tokens"], counts["embedding_tokens"]]
-    if all(tokens) or not any(counts.values()):
-        return None
-    if call.cache_read_tokens + call.cache_write_tokens > sum(tokens):
-        raise ValueError("cache_read_tokens and cache_write_tokens are more than input_tokens")
-    return price(
-        Call(
-            model=call.model,
-            provider=call.provider,
-            at=call.at,
-            input_tokens=sum(tokens),
-            output_tokens=counts["output_tokens"],
-            cache_read_tokens=call.cache_read_tokens,
-            cache_write_tokens=call.cache_write_tokens,
-        )
+def _read(given: Given) -> Given:
+    """Return the values as what their fields hold."""
+    found: Given = {}
+    for name, value in given.items():
+        read = _READERS.get(name)
+        if read is None:
+            found[name] = value
+            continue
+        try:
+            found[name] = read(value)
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    return found
+
+
+def _usage(given: Given, at: datetime) -> tuple[Usage, ...]:
+    if "usage" in given:
+        return tuple(Usage.model_validate(part) for part in values.plain(given["usage"]))
+    known = _call(given, at)
+    unpriced = given.get("unpriced_count", 0)
+    if not unpriced:
+        return known
+    if unpriced > _MOST_CALLS:
+        raise ValueError(f"unpriced_count: {unpriced} is more than {_MOST_CALLS:,}")
+    unpriced -= any(usage.cost_usd is None for usage in known)
+    return (*known, *[Usage(provider=_UNKNOWN_PROVIDER)] * unpriced)
+
+
+def _call(given: Given, at: datetime) -> tuple[Usage, ...]:
+    """Return the call of a model that a row's columns tell, if they tell any."""
+    get = given.get
+    counts = {name: get(name, 0) for name in _COUNTS}
+    cost, model, provider = get("cost_usd"), get("model"), get("provider")
+    if cost is None and model is None and not any(counts.values()):
+        return ()
+    details: dict[str, Any] = {}
+    if cost is None and model is not None:
+        details |= {name: count for name in _CACHED if (count := get(name, 0))}
+        found = _price(model, provider, at, counts, details)
+        if found is not None:
+            owner, cost = found
+            provider = provider or owner
+            details[PRICED_BY] = table_name()
+    usage = Usage(
+        provider=provider or _UNKNOWN_PROVIDER,
+        model=model,
+        cost_usd=cost,
+        details=details,
+        **counts,
     )
+    return (usage,)
+
+
+def _price(
+    model: str,
+    provider: str | None,
+    at: datetime,
+    counts: Mapping[str, int],
+    cached: Mapping[str, int],
+) -> tuple[str, Decimal] | None:
+    """Price a call; one that both read and embedded is several calls, and left unpriced."""
+    read, embedded = counts["input_tokens"], counts["embedding_tokens"]
+    if (read and embedded) or not any(counts.values()):
+        return None
+    if sum(cached.values()) > read + embedded:
+        raise ValueError("cache_read_tokens and cache_write_tokens are more than input_tokens")
+    return price(Call(model, provider, at, read + embedded, counts["output_tokens"], **cached))
 
 
 def _request(given: Given) -> dict[str, Any]:
@@ -233,19 +278,18 @@ def _request(given: Given) -> dict[str, Any]:
     if isinstance(whole, str) and not whole.lstrip().startswith("{"):
         request["query"] = whole
     elif whole is not None:
-        found = _fitting("request", whole, partial(values.structure, kind=dict))
-        request |= values.plain(found)
+        try:
+            request |= values.plain(values.structure(whole, kind=dict))
+        except ValueError as error:
+            raise ValueError(f"request: {error}") from error
     for name in ("query", "content"):
         if name in given:
-            request[name] = values.text(given[name])
+            request[name] = given[name]
     return request
 
 
-def _handles(given: Given) -> tuple[OperationHandle, ...]:
-    if "handles" not in given:
-        return ()
-    parts = _fitting("handles", given["handles"], partial(values.structure, kind=list))
-    handles = tuple(OperationHandle.model_validate(part) for part in parts)
+def _handles(parts: Sequence[Any]) -> tuple[OperationHandle, ...]:
+    handles = tuple(OperationHandle.model_validate(part) for part in values.plain(parts))
     if len({handle.rank for handle in handles}) < len(handles):
         raise ValueError("handles: two of them have the same rank")
     return handles
@@ -258,14 +302,3 @@ def _needed(given: Given, name: str) -> Any:
         f"no column tells {name}; say --map COLUMN={name}"
         + (f" or --set {name}=TYPE" if FIELDS[name].kind == "type" else "")
     )
-
-
-def _optional(given: Given, name: str, read: Callable[[Any], Any]) -> Any:
-    return _fitting(name, given[name], read) if name in given else None
-
-
-def _fitting(name: str, value: Any, read: Callable[[Any], Any]) -> Any:
-    try:
-        return read(value)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from error

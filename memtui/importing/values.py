@@ -12,8 +12,10 @@ from typing import Any
 from memtui.contract import OperationStatus, OperationType
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _WORDS = re.compile(r"[^a-z0-9]+")
+_CARRIED = frozenset({str, int, bool, type(None)})
 _ID_CHARS = 200
 _LAST_SECOND = Decimal(253402300799)
 """The end of the year 9999."""
@@ -21,7 +23,8 @@ _LAST_SECOND = Decimal(253402300799)
 TYPE_WORDS: dict[str, OperationType] = {
     **{kind.value: kind for kind in OperationType},
     **dict.fromkeys(
-        ("search", "find", "recall", "retrieve", "retrieval", "lookup", "ask"), OperationType.QUERY
+        ("search", "find", "recall", "retrieve", "retrieval", "retriever", "lookup", "ask"),
+        OperationType.QUERY,
     ),
     **dict.fromkeys(
         ("add", "create", "insert", "store", "save", "remember", "append", "put", "upsert", "set",
@@ -34,7 +37,8 @@ TYPE_WORDS: dict[str, OperationType] = {
     **dict.fromkeys(("list", "scan"), OperationType.BROWSE),
     **dict.fromkeys(("reindex", "refresh", "synchronise", "synchronize"), OperationType.SYNC),
     **dict.fromkeys(
-        ("chat", "completion", "completions", "generate", "inference", "llm", "preamble"),
+        ("chat", "completion", "completions", "generate", "generation", "inference", "llm",
+         "preamble"),
         OperationType.CONTEXT,
     ),
     **dict.fromkeys(("revert", "rollback", "restore"), OperationType.UNDO),
@@ -46,7 +50,7 @@ STATUS_WORDS: dict[str, OperationStatus] = {
     **{status.value: status for status in OperationStatus},
     **dict.fromkeys(
         ("success", "succeeded", "successful", "completed", "complete", "done", "true", "1",
-         "finished"),
+         "finished", "unset", "default", "debug", "info", "warning"),
         OperationStatus.OK,
     ),
     **dict.fromkeys(
@@ -98,7 +102,7 @@ def _since_epoch(value: str | float | Decimal) -> datetime:
 
 def microseconds(at: datetime) -> int:
     """Return a moment as microseconds since 1970."""
-    return (at - _EPOCH) // timedelta(microseconds=1)
+    return (at - _EPOCH) // _MICROSECOND
 
 
 def from_microseconds(count: int) -> datetime:
@@ -120,6 +124,8 @@ def decimal(value: Any) -> Decimal:
 
 def count(value: Any) -> int:
     """Return a whole number from 0 on."""
+    if type(value) is int and 0 <= value < 2**63:
+        return value
     number = decimal(value)
     if number < 0 or number >= 2**63 or number != number.to_integral_value():
         raise ValueError(f"{shown(value)} is no count")
@@ -162,9 +168,19 @@ def text(value: Any) -> str:
     return str(plain(value))
 
 
+def unicode(value: Any) -> str:
+    """Return a text that is Unicode; half of a surrogate pair is none."""
+    found = text(value)
+    try:
+        found.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(f"{shown(value)} is no Unicode text") from error
+    return found
+
+
 def identifier(value: Any) -> str:
     """Return an id: 1 to 200 printable characters."""
-    found = text(value).strip()
+    found = (value if type(value) is str else text(value)).strip()
     if not 0 < len(found) <= _ID_CHARS or not found.isprintable():
         raise ValueError(f"{shown(value)} is no id of 1 to {_ID_CHARS} printable characters")
     return found
@@ -220,6 +236,8 @@ def _of_http(code: int) -> OperationStatus:
 
 def plain(value: Any) -> Any:
     """Return a value that JSON can carry: what it cannot is its text."""
+    if type(value) in _CARRIED:
+        return value
     if isinstance(value, dict):
         return {name(key): plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -228,14 +246,13 @@ def plain(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, bytes):
         return value.hex()
-    carried = value is None or isinstance(value, str | bool | int)
-    finite = isinstance(value, float) and math.isfinite(value)
-    return value if carried or finite else str(value)
+    return value if isinstance(value, float) and math.isfinite(value) else str(value)
 
 
 def name(key: object) -> str:
     """Return the name of a JSON member; lone surrogates, which none can carry, are escaped."""
-    return str(key).encode(errors="backslashreplace").decode()
+    word = str(key)
+    return word if word.isascii() else word.encode(errors="backslashreplace").decode()
 
 
 def shown(value: Any) -> str:

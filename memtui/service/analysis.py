@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
-from memtui.contract import Filter, Invalid
+from memtui.contract import Filter, Invalid, Unavailable
 from memtui.service.answers import Caller
 from memtui.service.configuring import configured
 from memtui.service.core import Core
@@ -24,10 +25,11 @@ if TYPE_CHECKING:
     from memtui.analytics.figures import HitSign, Stats
     from memtui.analytics.layout import Folder, Manifest, Segment
     from memtui.analytics.objects import ObjectStore
-    from memtui.analytics.reading import OperationLog, View
+    from memtui.analytics.reading import OperationLog
     from memtui.analytics.seal import SealReport
     from memtui.analytics.sql import SqlAnswer, SqlConsole
     from memtui.analytics.stats import Rollups
+    from memtui.analytics.windows import View
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -134,7 +136,12 @@ class Analysis:
         await asyncio.to_thread(recover)
 
     async def open_log(
-        self, caller: Caller, chosen: Filter | None = None, sort: str = "-seq"
+        self,
+        caller: Caller,
+        chosen: Filter | None = None,
+        sort: str = "-seq",
+        *,
+        early: Callable[[tuple[Operation, ...]], None] | None = None,
     ) -> LogView:
         """Open a view of the log; cancelling the task that waits for it stops the work.
 
@@ -142,16 +149,29 @@ class Analysis:
             caller: Whose company's log.
             chosen: What to let through; None is everything.
             sort: A name of `memtui.analytics.conditions.SORTS`, `-` in front for descending.
+            early: Called in this event loop while a filter still looks for older operations: with
+                the newest that match, newest first, each time there are more of them, up to a
+                screenful. Not for another order than the log's own.
 
         Raises:
             Invalid: operations cannot be sorted so.
             Unavailable: the log cannot be read.
         """
-        from memtui.analytics.reading import Stop
+        from memtui.analytics.stopping import Stop
 
-        log, stop = self._log(caller), Stop()
+        log, stop, loop = self._log(caller), Stop(), asyncio.get_running_loop()
+
+        def show(found: tuple[Operation, ...]) -> None:
+            if early is not None and not stop.stopped:
+                early(found)
+
+        def tell(found: tuple[Operation, ...]) -> None:
+            loop.call_soon_threadsafe(show, found)
+
         opening = asyncio.ensure_future(
-            asyncio.to_thread(lambda: log.open(chosen, sort, stop=stop))
+            asyncio.to_thread(
+                lambda: log.open(chosen, sort, stop=stop, early=None if early is None else tell)
+            )
         )
         try:
             return LogView(await asyncio.shield(opening))
@@ -325,6 +345,36 @@ class Analysis:
         except asyncio.CancelledError:
             exporter.stop()
             raise
+
+    async def remove(self, company_id: str, remove_rows: Callable[[], None]) -> None:
+        """Remove what is sealed of a company, with its rows. Only `service.removal` calls it.
+
+        The copy goes first, as it can fail, and the files last: without the rows they are not
+        looked at, and are removed when the removal is asked for again.
+
+        Raises:
+            Conflict: another process seals this log, or the store's copy is another one's.
+            Unavailable: the object store cannot be reached or written.
+        """
+        from memtui.analytics.layout import Folder
+        from memtui.analytics.recovery import locked
+
+        def remove() -> None:
+            folder = Folder(self._archive, company_id)
+            if self._archive_url:
+                self._store().remove(folder)
+            folder.create()
+            with locked(folder):
+                remove_rows()
+                try:
+                    shutil.rmtree(folder.path)
+                except OSError as error:
+                    raise Unavailable(
+                        f"The files of {company_id} in {folder.path} could not all be removed "
+                        f"({error.strerror}); make that possible and ask again."
+                    ) from error
+
+        await asyncio.to_thread(remove)
 
     def _store(self) -> ObjectStore:
         from memtui.analytics.objects import ObjectStore

@@ -6,9 +6,11 @@ import asyncio
 import logging
 import os
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -35,8 +37,36 @@ class Connection:
     adapter: Adapter
     breaker: Breaker
     timeout_ms: int
-    adding_facts: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Held from the count of a scope's facts to the end of the write: none is one too many."""
+    lock_file: Path
+    """Held by the process that is adding a fact."""
+    _adding: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @asynccontextmanager
+    async def adding_facts(self) -> AsyncIterator[None]:
+        """Keep everybody else of this home out, from the count of facts to the end of the write.
+
+        Raises:
+            Unavailable: another process does not come to an end, or nothing can be locked.
+        """
+        from filelock import AsyncFileLock, Timeout
+
+        async with self._adding:
+            lock = AsyncFileLock(
+                self.lock_file, timeout=self.timeout_ms / 1000, mode=0o600, poll_interval=0.005
+            )
+            try:
+                await lock.acquire()
+            except Timeout as error:
+                raise Unavailable(
+                    f"Another program has been adding facts to {self.binding.key} for too long; "
+                    "try again."
+                ) from error
+            except OSError as error:
+                raise Unavailable(f"Cannot use {self.lock_file}: {error.strerror}.") from error
+            try:
+                yield
+            finally:
+                await lock.release()
 
     async def read(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
         """Make an idempotent call that handles so many records."""
@@ -169,13 +199,15 @@ class Connections:
             timeout_ms=max(self._timeout_ms, _OPEN_TIMEOUT_MS),
             idempotent=True,
         )
-        return Connection(binding, adapter, breaker, self._timeout_ms)
+        return Connection(binding, adapter, breaker, self._timeout_ms, data_dir / _ADDING)
 
     async def _drop(self, binding_id: str) -> None:
         known = self._open.pop(binding_id, None)
         if known is not None:
             await known[1].close()
 
+
+_ADDING = "adding-facts.lock"
 
 _OPEN_TIMEOUT_MS = 120_000
 """Opening may build an index of a large folder."""

@@ -7,7 +7,10 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, NamedTuple
+
+from sqlalchemy import Connection
 
 from memtui.contract import (
     Conflict,
@@ -26,29 +29,37 @@ from memtui.service.companies import company, new_company
 from memtui.service.configuring import configured, write
 from memtui.service.core import Core
 from memtui.service.recorder import Entry
-from memtui.service.redaction import redact, redact_json
+from memtui.service.redaction import may_hold_secret, redact, redact_json
 from memtui.store import bindings, log
-from memtui.store.operation import OperationDraft
+from memtui.store.operation import Operation, OperationDraft
 
 IMPORTED = "imported"
 """The member of an operation's request that says where it was imported from."""
 
-_Owners = Mapping[str, tuple[str, datetime]]
-"""Whose each operation is, and when it began, by id."""
-
 _BATCH = 2_000
-_NAMES = ("binding_key", "provider_key", "binding_reason", "principal", "door", "error_kind")
+_NAMES = (
+    "binding_key",
+    "provider_key",
+    "binding_reason",
+    "principal",
+    "door",
+    "error_kind",
+    "undoes",
+)
 _SCOPE = tuple(name for name in Scope.model_fields if name != "company_id")
-_OLDEST = 100
+_texts = attrgetter(
+    "operation_id", "request", "error_message", *_NAMES, *(f"scope.{name}" for name in _SCOPE)
+)
+OLDEST = 100
 """Operations that are looked at to tell an imported log."""
 
 
 class ForeignOperation(NamedTuple):
-    """An operation of another system. Its `operation_id` is the same at every import."""
+    """An operation of another system, under the id that it had there if that can be kept."""
 
     draft: OperationDraft
-    kept_id: str | None = None
-    """The other system's own id, to be kept if no operation here has it."""
+    own_id: str
+    """The same at every import, and its id if another operation here has the one of the draft."""
 
 
 class ImportCount(Model):
@@ -130,24 +141,35 @@ async def _check_target(core: Core, caller: Caller, company_id: str) -> bool:
     try:
         await company(core, company_id)
     except NotFound:
+        if await asyncio.to_thread(core.log.oldest_sealed, company_id, 1):
+            raise Conflict(
+                f"Sealed operations of a company {company_id} that is gone are still here; "
+                f"`memtui companies remove {company_id}` removes those of an import."
+            ) from None
         return False
-    there = caller.model_copy(update={"company_id": company_id})
+    await may_configure(core, caller.model_copy(update={"company_id": company_id}))
+    await refuse_lived_in(core, company_id, "import into another, a new one is made for the log")
+    return True
+
+
+async def may_configure(core: Core, caller: Caller) -> None:
+    """Raise `Denied` if the caller may not change the settings of its company."""
     await core.authorise(
         Entry(
             operation_id="",
             operation_type=OperationType.CONFIGURE,
-            caller=there,
-            scope=Scope(company_id=company_id),
+            caller=caller,
+            scope=Scope(company_id=caller.company_id),
             started_at=core.clock(),
             started=0.0,
         )
     )
+
+
+async def refuse_lived_in(core: Core, company_id: str, rule: str) -> None:
+    """Raise `Conflict`, with the rule, if the company is more than an imported log."""
     if not await asyncio.to_thread(_takes_imports, core, company_id):
-        raise Conflict(
-            f"The company {company_id} has memories or operations of its own; import into another, "
-            "a new one is made for the log."
-        )
-    return True
+        raise Conflict(f"The company {company_id} has memories or operations of its own; {rule}.")
 
 
 def _takes_imports(core: Core, company_id: str) -> bool:
@@ -155,8 +177,13 @@ def _takes_imports(core: Core, company_id: str) -> bool:
     with core.database.read() as connection:
         if bindings.bindings(connection, company_id):
             return False
-    page = core.log.page(company_id, Filter(), limit=_OLDEST, before=None, after=0)
-    for operation in reversed(page.operations):
+    page = core.log.page(company_id, Filter(), limit=OLDEST, before=None, after=0)
+    return was_imported(page.operations)
+
+
+def was_imported(oldest: Sequence[Operation]) -> bool:
+    """Whether a log that begins with these operations, newest first, is nothing but imported."""
+    for operation in reversed(oldest):
         if IMPORTED in operation.request:
             return True
         if operation.operation_type is not OperationType.CONFIGURE:
@@ -180,14 +207,14 @@ async def _append(
     while batch := await asyncio.to_thread(_next, waiting):
         if any(one.draft.scope.company_id != company_id for one in batch):
             raise Denied("An operation names another company than the one that is imported.")
-        work = _unknown if dry_run else _write
+        work = _read if dry_run else _write
         new = await asyncio.to_thread(work, core, company_id, batch)
         if dry_run:
-            new = [one for one in new if one.draft.operation_id not in seen]
+            new = [one for one in new if one.own_id not in seen]
             last = batch[-1].draft.started_at
             if batch[0].draft.started_at < last:
                 seen.clear()
-            seen.update(one.draft.operation_id for one in new if one.draft.started_at == last)
+            seen.update(one.own_id for one in new if one.draft.started_at == last)
         added += len(new)
         gone_through += len(batch)
         if count is not None:
@@ -207,65 +234,57 @@ def _write(
     core: Core, company_id: str, batch: Sequence[ForeignOperation]
 ) -> list[ForeignOperation]:
     """Append what the log does not have, and return it."""
-    fresh = [one._replace(draft=_clean(one.draft)) for one in _unknown(core, company_id, batch)]
-    if not fresh:
-        return []
+    clean = [ForeignOperation(_clean(draft, own_id), own_id) for draft, own_id in batch]
     with core.database.write() as connection:
         log.hold(connection, company_id)
-        # Another import of the same log may have come between.
-        owners = log.owners(connection, _ids(fresh))
-        fresh = _fresh(core, owners, company_id, fresh)
-        taken = owners.keys() | core.log.sealed(company_id, _ids(fresh)).keys()
+        if bindings.company(connection, company_id) is None:
+            raise NotFound(f"The company {company_id} was removed while it was imported into.")
+        fresh, taken = _unknown(core, connection, company_id, clean)
         log.append_all(connection, _named(taken, fresh))
     return fresh
 
 
-def _unknown(
-    core: Core, company_id: str, batch: Sequence[ForeignOperation]
-) -> list[ForeignOperation]:
+def _read(core: Core, company_id: str, batch: Sequence[ForeignOperation]) -> list[ForeignOperation]:
     """Return what the log does not have now."""
     with core.database.read() as connection:
-        owners = log.owners(connection, _ids(batch))
-    return _fresh(core, owners, company_id, batch)
+        return _unknown(core, connection, company_id, batch)[0]
 
 
-def _ids(batch: Sequence[ForeignOperation]) -> list[str]:
-    ids = [one.draft.operation_id for one in batch]
-    return ids + [one.kept_id for one in batch if one.kept_id is not None]
-
-
-def _fresh(
-    core: Core, owners: _Owners, company_id: str, batch: Sequence[ForeignOperation]
-) -> list[ForeignOperation]:
-    """Return what is neither in the database nor sealed, each operation once."""
-    begun = {one: at for one, (owner, at) in owners.items() if owner == company_id}
-    begun |= core.log.sealed(company_id, _ids(batch))
-    fresh = {one.draft.operation_id: one for one in batch if not _is_known(one, begun)}
-    return list(fresh.values())
+def _unknown(
+    core: Core, connection: Connection, company_id: str, batch: Sequence[ForeignOperation]
+) -> tuple[list[ForeignOperation], set[str]]:
+    """Return what is neither in the database nor sealed, each operation once, and the taken ids."""
+    ids = list({name for one in batch for name in (one.own_id, one.draft.operation_id)})
+    owners = log.owners(connection, ids)
+    sealed = core.log.sealed(company_id, ids)
+    begun = {one: at for one, (owner, at) in owners.items() if owner == company_id} | sealed
+    fresh = {one.own_id: one for one in batch if not _is_known(one, begun)}
+    return list(fresh.values()), {*owners, *sealed}
 
 
 def _is_known(one: ForeignOperation, begun: Mapping[str, datetime]) -> bool:
     """Whether it is there, under either id; the other system may use one for several of its own."""
-    if one.draft.operation_id in begun:
-        return True
-    return one.kept_id is not None and begun.get(one.kept_id) == one.draft.started_at
+    return one.own_id in begun or begun.get(one.draft.operation_id) == one.draft.started_at
 
 
 def _named(taken: set[str], fresh: Sequence[ForeignOperation]) -> list[OperationDraft]:
     """Give each operation the other system's id, where that can be kept and nobody has it."""
     named: list[OperationDraft] = []
-    for draft, kept_id in fresh:
-        if kept_id is None or kept_id in taken:
-            named.append(draft)
-        else:
-            named.append(draft.model_copy(update={"operation_id": kept_id}))
-            taken.add(kept_id)
+    for draft, own_id in fresh:
+        free = draft.operation_id not in taken
+        named.append(draft if free else draft.model_copy(update={"operation_id": own_id}))
+        taken.add(draft.operation_id)
     return named
 
 
-def _clean(draft: OperationDraft) -> OperationDraft:
+def _clean(draft: OperationDraft, own_id: str) -> OperationDraft:
     """Take the secrets out of whatever text another system has logged."""
+    parts = (draft.source and vars(draft.source), [usage.details for usage in draft.usage])
+    if not may_hold_secret(repr((_texts(draft), parts))):
+        return draft
     changes: dict[str, Any] = {}
+    if redact(draft.operation_id)[1]:
+        changes["operation_id"] = own_id
     request, found = redact_json(draft.request)
     if found:
         changes["request"] = request

@@ -45,6 +45,7 @@ from memtui.service import (
     outcome,
     pruning,
     reads,
+    removal,
     undo,
 )
 from memtui.service.analysis import Analysis
@@ -86,6 +87,7 @@ from memtui.service.plugin_ledger import PluginLedger
 from memtui.service.providers import Providers
 from memtui.service.pruning import PruneAnswer, PruneRequest
 from memtui.service.recorder import Recorder
+from memtui.service.removal import CompanyContent
 from memtui.service.resilience import unexpected
 from memtui.service.spending import Spending
 from memtui.service.whole_log import WholeLog
@@ -241,6 +243,14 @@ class MemoryService:
                 self._core, caller, name, link_templates=link_templates or {}, read_only=read_only
             )
         )
+
+    async def company_content(self, company_id: str) -> CompanyContent:
+        """Return what removing a company would remove; raises `Conflict`, `NotFound`."""
+        return await removal.content(self._core, self.analysis, company_id)
+
+    async def remove_company(self, caller: Caller, company_id: str) -> CompanyContent:
+        """Remove a company that an import made, for good; the caller's own records it."""
+        return await self._to_its_end(removal.remove(self._core, self.analysis, caller, company_id))
 
     async def bindings(self, caller: Caller) -> list[BindingView]:
         """Return the company's bindings, the oldest first."""

@@ -16,6 +16,7 @@ from memtui.contract import (
     ForgetRequest,
     Invalid,
     Json,
+    MemtuiError,
     NotFound,
     OperationType,
     RecordHandle,
@@ -66,7 +67,7 @@ async def write(core: Core, caller: Caller, request: WriteRequest) -> MutationAn
         _refuse_empty(routed.content)
         if routed.kind == facts.FACT:
             facts.check_text(routed.content, core.fact_limits)
-            await gate.enter_async_context(connection.adding_facts)
+            await gate.enter_async_context(connection.adding_facts())
             await facts.check_room(connection, routed, core.fact_limits)
         known = [as_handle(connection, routed.record_id)] if routed.record_id else []
         before = await take(connection, known, request.scope)
@@ -101,6 +102,7 @@ async def correct(core: Core, caller: Caller, request: CorrectRequest) -> Mutati
         "topic": clean.topic,
         "tags": list(clean.tags) if clean.tags is not None else None,
         "expires_at": clean.expires_at.isoformat() if clean.expires_at else None,
+        "never_expires": clean.never_expires or None,
         "redacted": list(labels),
     }
     recording = core.recorder.recorded(
@@ -121,7 +123,12 @@ async def correct(core: Core, caller: Caller, request: CorrectRequest) -> Mutati
         await membership.may_change(core, entry, [record.scope])
         before = await take(connection, [record.handle], request.scope)
         await core.recorder.begin(entry, before)
-        reply = await entry.mutate(connection, lambda: connection.adapter.correct(routed))
+        try:
+            reply = await entry.mutate(connection, lambda: connection.adapter.correct(routed))
+        except MemtuiError as error:
+            if error.moved is not None:
+                entry.links = {record.handle.provider_record_id: error.moved.provider_record_id}
+            raise
         entry.usage = reply.usage
         old, new = record.handle, reply.handle
         touched = [old] if old == new else [old, new]

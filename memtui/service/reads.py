@@ -31,6 +31,7 @@ from memtui.service.answers import (
 )
 from memtui.service.connections import Connection
 from memtui.service.core import Core
+from memtui.service.owning import owner_of
 from memtui.service.perimeter import for_caller, readable
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact, redact_json
@@ -38,6 +39,7 @@ from memtui.store import journal
 from memtui.store.operation import Operation, OperationHandle
 
 _LOGGED_CHARS = 4_000
+_LOGGED_OWNERS = 100
 _PAGE = 1_000
 
 
@@ -92,14 +94,17 @@ async def get(
 
 async def browse(core: Core, caller: Caller, request: BrowseRequest) -> BrowseAnswer:
     """Return one page of what is stored."""
-    words = request.filter.text
-    narrowed = request.filter.model_copy(update={"text": words and redact(words)[0]})
+    words, fuzzy = request.filter.text, request.filter.fuzzy
+    clean = {"text": words and redact(words)[0], "fuzzy": tuple(redact(word)[0] for word in fuzzy)}
+    narrowed = request.filter.model_copy(update=clean)
     asked: Json = {
         "filter": request.filter.model_dump(mode="json", exclude_defaults=True),
         "sort": request.sort,
         "limit": request.limit,
         "cursor": request.cursor,
     }
+    if request.owners:
+        asked["owners"] = _owners_json(request.owners)
     recording = core.recorder.recorded(OperationType.BROWSE, caller, request.scope, asked)
     async with recording as entry:
         needs = "browse" if request.namespace is None else "namespace_changes"
@@ -256,6 +261,10 @@ def _redact_query(request: QueryRequest) -> QueryRequest:
     )
 
 
+def _owners_json(owners: Sequence[Scope]) -> list[str]:
+    return [" ".join(owner_of(scope)) for scope in owners[:_LOGGED_OWNERS]]
+
+
 def _query_json(request: QueryRequest) -> Json:
     asked: Json = {
         "query": request.query[:_LOGGED_CHARS],
@@ -266,6 +275,8 @@ def _query_json(request: QueryRequest) -> Json:
         asked["topic"] = request.topic
     if request.as_of:
         asked["as_of"] = request.as_of.isoformat()
+    if request.owners:
+        asked["owners"] = _owners_json(request.owners)
     if request.metadata_filter:
         asked["metadata_filter"] = request.metadata_filter
     return asked

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 _URL_END = r"[^\s\"'<>`\\]*"
-_PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
+_PATTERNS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
     (
         "PRIVATE_KEY",
+        ("-----begin",),
         re.compile(
             r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
             r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
@@ -18,6 +19,7 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     (
         "DATABASE_URL",
+        ("://",),
         re.compile(
             r"(?i)\b(?:postgres(?:ql)?|mysql|mariadb|mongodb|redis|rediss|amqps?|mssql)"
             rf"(?:\+[a-z0-9_]{{1,20}})?://[^\s:/@]{{0,200}}:[^\s@]{{1,500}}@{_URL_END}"
@@ -25,30 +27,43 @@ _PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ),
     (
         "URL_PASSWORD",
+        ("://",),
         re.compile(
             rf"(?i)\b[a-z][a-z0-9+.\-]{{1,30}}://[^\s:/@]{{0,200}}:[^\s@/]{{1,500}}@{_URL_END}"
         ),
     ),
     (
         "BEARER",
+        ("bearer",),
         re.compile(
             r"(?i)\bbearer\s{1,20}(?![a-z\-]{1,24}(?![a-z0-9._~+/\-=]))[a-z0-9._~+/\-]{8,}=*"
         ),
     ),
     (
         "GITHUB_TOKEN",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
         re.compile(r"(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})"),
     ),
-    ("AWS_ACCESS_KEY", re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])")),
+    (
+        "AWS_ACCESS_KEY",
+        ("akia", "asia"),
+        re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
+    ),
     (
         "API_KEY",
+        ("sk-",),
         re.compile(
             r"(?<![A-Za-z0-9\-])sk-(?:(?=[A-Za-z_\-]{0,80}[0-9])[A-Za-z0-9_\-]{16,}"
             r"|[A-Za-z0-9_\-]{40,})"
         ),
     ),
-    ("SLACK_TOKEN", re.compile(r"(?<![A-Za-z0-9])xox[abprs]-[A-Za-z0-9\-]{10,}")),
+    (
+        "SLACK_TOKEN",
+        ("xox",),
+        re.compile(r"(?<![A-Za-z0-9])xox[abprs]-[A-Za-z0-9\-]{10,}"),
+    ),
 )
+"""The label of a sort of secret, texts of which each of them has one, and what it looks like."""
 
 _NAME = r"(API[_\- ]?KEY|TOKEN|SECRET|PASSWORD|PASSWD)([A-Z0-9_\-]{0,40})"
 _NAMED = re.compile(
@@ -56,6 +71,8 @@ _NAMED = re.compile(
     r"(\\\"[^\"\\\n]{4,}\\\"|\"(?:[^\"\\\n]|\\.){4,}\"|'(?:[^'\\\n]|\\.){4,}'"
     r"|[\"'][^\s\"'][^\"'\n]{3,200}|(?:[^\s\"',;\\]|[,;](?!\s|\w{1,40}\s?[=:])){6,})"
 )
+_NAME_SIGNS = ("apikey", "api_key", "api-key", "api key", "token", "secret", "passw")
+_SIGNS = (*dict.fromkeys(sign for _, signs, _ in _PATTERNS for sign in signs), *_NAME_SIGNS)
 _NAMED_MEMBER = re.compile(rf"(?i)[A-Z0-9_.\-]{{0,60}}{_NAME}")
 _LABELS = {"APIKEY": "API_KEY", "TOKEN": "TOKEN", "SECRET": "SECRET"}
 _SECRET_ENDINGS = frozenset({"", "S", "KEY", "ACCESSKEY", "KEYBASE", "VALUE"})
@@ -67,10 +84,16 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 
 def redact(text: str) -> tuple[str, tuple[str, ...]]:
     """Return the text with each secret replaced by `[REDACTED:LABEL]`, and the labels found."""
+    folded = _folded(text)
+    if not _has_any(folded, _SIGNS):
+        return text, ()
     labels: list[str] = []
-    for label, pattern in _PATTERNS:
-        text, count = pattern.subn(f"[REDACTED:{label}]", text)
-        labels.extend([label] * count)
+    for label, signs, pattern in _PATTERNS:
+        if _has_any(folded, signs):
+            text, count = pattern.subn(f"[REDACTED:{label}]", text)
+            labels.extend([label] * count)
+    if not _has_any(folded, _NAME_SIGNS):
+        return text, tuple(labels)
 
     def replace_value(match: re.Match[str]) -> str:
         keyword, ending, name_quote, separator, value = match.groups()
@@ -85,6 +108,25 @@ def redact(text: str) -> tuple[str, tuple[str, ...]]:
         return f"{keyword}{ending}{name_quote}{separator}{before}[REDACTED:{label}]{after}"
 
     return _NAMED.sub(replace_value, text), tuple(labels)
+
+
+def may_hold_secret(text: str) -> bool:
+    """Tell whether there can be a secret in a text at all, in a tenth of the time of `redact`.
+
+    The text may be the JSON or the `repr` of a value: where this is False, `redact_json` finds
+    nothing in the value either.
+    """
+    return _has_any(_folded(text), _SIGNS)
+
+
+def _has_any(folded: str, signs: tuple[str, ...]) -> bool:
+    return any(map(folded.__contains__, signs))
+
+
+def _folded(text: str) -> str:
+    """Return the text with every letter that a pattern takes for an ASCII one as that one."""
+    folded = text.casefold()
+    return folded if folded.isascii() else folded.replace("\u0131", "i").replace("\u0307", "")
 
 
 def _label(keyword: str) -> str:

@@ -150,6 +150,11 @@ async def _rebuild(
     now: Sequence[Snapshot],
 ) -> None:
     """Undo without the provider's help; notes the new id of each record that needed one."""
+    if (exchanged := _exchanged(operation, befores, now)) is not None:
+        old_id, change = exchanged
+        corrected = await entry.mutate(connection, partial(connection.adapter.correct, change))
+        entry.links[old_id] = corrected.handle.provider_record_id
+        return
     for before, current in zip(befores, now, strict=True):
         if before.record is None and current.record is not None:
             gone = ForgetRequest(
@@ -170,17 +175,36 @@ async def _rebuild(
                 entry.links[old_id] = new_ids[0]
 
 
+def _exchanged(
+    operation: Operation, befores: Sequence[Snapshot], now: Sequence[Snapshot]
+) -> tuple[str, CorrectRequest] | None:
+    """Return the id that a correction gave up, and what corrects its successor back.
+
+    Such a provider has its own safe order of storing and deleting, even where it is full.
+    """
+    if operation.operation_type not in {OperationType.CORRECT, OperationType.UNDO}:
+        return None
+    pairs = list(zip(befores, now, strict=True))
+    gone = [old.record for old, new in pairs if old.record and not new.record]
+    extra = [new.record for old, new in pairs if new.record and not old.record]
+    if len(gone) != 1 or len(extra) != 1:
+        return None
+    return gone[0].handle.provider_record_id, _as_correction(operation, gone[0], extra[0])
+
+
 def _as_correction(operation: Operation, before: Record, current: Record) -> CorrectRequest:
+    """Return what makes a record as it was; what is the same is not named."""
+    old = {"pinned": before.pinned, "topic": before.topic or "", "tags": before.tags}
+    now = {"pinned": current.pinned, "topic": current.topic or "", "tags": current.tags}
+    expiry = {"expires_at": before.expires_at, "never_expires": before.expires_at is None}
     return CorrectRequest(
         scope=operation.scope,
-        handle=before.handle,
+        handle=current.handle,
         binding_key=operation.binding_key,
         text=before.text,
         revision=current.revision,
-        pinned=before.pinned,
-        topic=before.topic,
-        tags=before.tags,
-        expires_at=before.expires_at,
+        **{name: value for name, value in old.items() if value != now[name]},
+        **(expiry if before.expires_at != current.expires_at else {}),
     )
 
 

@@ -89,6 +89,10 @@ class WholeLog:
         """
         return self._archive.of(company_id).begun(operation_ids)
 
+    def oldest_sealed(self, company_id: str, limit: int) -> Sequence[Operation]:
+        """Return the oldest operations that are sealed, newest first, whatever the database has."""
+        return self._archive.of(company_id).oldest(Filter(), after=0, limit=limit)[::-1]
+
     def latencies(self, company_id: str, binding_key: str, limit: int) -> list[float]:
         """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
         hot, sealed = self._both(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import duckdb
 import pytest
 
+from memtui.analytics.buckets import Bucket
 from memtui.config import Paths, Settings, load_settings
-from memtui.contract import Conflict, Denied, Invalid, Unavailable
+from memtui.contract import Conflict, Denied, Filter, Invalid, OperationType, Unavailable
 from memtui.importing import Import
 from memtui.importing.rows import Row
 from memtui.importing.staging import Staging
@@ -263,7 +265,6 @@ async def test_a_map_that_makes_no_sense(
     ("name", "content", "message"),
     [
         ("a.txt", b"x", "give --format"),
-        ("a.json", b'[{"a": 1}]', "one document a line"),
         ("a.parquet", b"PAR0", "is no Parquet file"),
         ("a.parquet", b"PAR1 and then nothing", "cannot be read as Parquet"),
         ("a.csv", b"a,a\n1,2\n", "each once"),
@@ -403,3 +404,86 @@ def test_what_was_put_aside_may_be_closed_while_it_is_read() -> None:
         next(reading)
     with pytest.raises(Unavailable, match="stopped"):
         staging.add(0, entry)
+
+
+SPAN = {
+    "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174",
+    "name": "chat gpt-4o", "startTimeUnixNano": "1772359200000000000",
+    "endTimeUnixNano": "1772359201500000000", "status": {"code": 2, "message": "too long"},
+    "attributes": [
+        {"key": "gen_ai.operation.name", "value": {"stringValue": "chat"}},
+        {"key": "gen_ai.provider.name", "value": {"stringValue": "openai"}},
+        {"key": "gen_ai.request.model", "value": {"stringValue": "gpt-4o"}},
+        {"key": "gen_ai.usage.input_tokens", "value": {"intValue": "1000"}},
+        {"key": "stops", "value": {"arrayValue": {"values": [{"stringValue": "."}]}}},
+    ],
+}  # fmt: skip
+
+
+async def test_spans_in_otlp(service: MemoryService, load: Log, tmp_path: Path) -> None:
+    tool = SPAN | {"spanId": "eee19b7ec3c1b175", "attributes": [
+        {"key": "gen_ai.operation.name", "value": {"stringValue": "execute_tool"}}]}  # fmt: skip
+    resource = {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]}
+    batch = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [SPAN, tool]}]}]}
+    path = json_lines(tmp_path / "a.jsonl", [batch, {"resourceSpans": [{"scopeSpans": [3]}]}])
+    columns = map_of("service.name=agent_id", types={"execute_tool": "-"})
+    report = await load(path, columns=columns, skip_bad=True)
+    assert (report.added, report.skipped) == (1, {"type execute_tool": 1})
+    assert [(bad.line, bad.reason) for bad in report.bad] == [(2, "it is no OTLP JSON")]
+    [found] = await log_of(service)
+    assert (found.operation_id, found.operation_type, found.status, found.latency_ms) == (
+        "eee19b7ec3c1b174", "context", "error", 1500,
+    )  # fmt: skip
+    assert (found.scope.agent_id, found.scope.run_id) == ("shop", SPAN["traceId"])
+    assert (found.error_message, found.usage[0].cost_usd) == ("too long", Decimal("0.0025"))
+    assert found.request["imported"]["columns"] == {"name": "chat gpt-4o", "stops": ["."]}
+
+
+async def test_one_array_of_many_lines(load: Log, tmp_path: Path) -> None:
+    rows = [row(id=n, query="x" * 3_000) for n in range(1_000)]
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(rows, indent=1))
+    assert (await load(path)).added == 1_000
+    path.write_text(json.dumps([*rows[:2], 3], indent=1)[:-2] + ',\n {"cut": ')
+    report = await load(path, skip_bad=True)
+    assert report.known == 2
+    assert [(bad.line, bad.reason) for bad in report.bad] == [
+        (14, "it is no JSON object"),
+        (15, "it is no JSON, nor is what follows"),
+    ]
+
+
+async def test_another_systems_sessions_are_no_transcript(
+    service: MemoryService, load: Log, tmp_path: Path
+) -> None:
+    export = {
+        "id": "observation-number-1", "type": "GENERATION", "sessionId": "s", "level": "ERROR",
+        "startTime": "2026-03-01T10:00:00Z", "endTime": "2026-03-01T10:00:02Z",
+        "model": "gpt-4o-mini", "usageDetails": {"input": 100, "output": 5},
+    }  # fmt: skip
+    path = json_lines(tmp_path / "export.jsonl", [export, export | {"endTime": "2025-01-01"}])
+    report = await load(path, skip_bad=True)
+    assert (report.format, report.added, report.bad_count) == ("jsonl", 1, 1)
+    assert report.bad[0].reason == "ended_at: it is before started_at"
+    [found] = await log_of(service)
+    assert (found.operation_type, found.status, found.latency_ms) == ("context", "error", 2000)
+    assert found.usage[0].input_tokens == 100
+
+
+async def test_a_length_that_is_not_known_is_in_no_percentile(
+    service: MemoryService, load: Log, tmp_path: Path
+) -> None:
+    rows = [row(n=n, **({"duration_ms": 100} if n < 2 else {})) for n in range(10)]
+    report = await load(json_lines(tmp_path / "a.jsonl", rows))
+    assert report.unmeasured_count == 8
+    found = await log_of(service)
+    assert sorted(one.latency_ms or 0 for one in found) == [0] * 8 + [100] * 2
+    for _ in ("hot", "sealed"):
+        stats = await service.analysis.stats(THEIRS, Filter(operation_type=OperationType.QUERY))
+        assert (stats.latency_ms.p50, stats.latency_ms.p99) == (100, 100)
+        board = await service.analysis.dashboard(THEIRS, Bucket.DAY)
+        [day] = [one for one in board.stats.groups if one.operation_count >= 10]
+        assert day.latency_ms.p50 == pytest.approx(100, rel=0.01)  # one seal is among them
+        await service.analysis.seal(THEIRS, before=found[-1].started_at + timedelta(seconds=1))
+    assert [one.latency_ms for one in await log_of(service)][:10].count(None) == 8
+    assert (await service.analysis.verify_chain(THEIRS)).problem is None

@@ -8,6 +8,7 @@ import pytest
 
 from memtui.contract import Filter, Invalid, OperationType, WriteRequest
 from memtui.service import Caller, MemoryService
+from memtui.store.operation import Operation
 
 
 @pytest.mark.parametrize("sort", ["-seq", "-cost_usd"])
@@ -34,3 +35,29 @@ async def test_an_opening_that_is_cancelled_leaves_the_log_readable(
 async def test_an_order_that_is_none_is_refused(service: MemoryService, caller: Caller) -> None:
     with pytest.raises(Invalid, match="cannot be sorted by colour"):
         await service.analysis.open_log(caller, sort="colour")
+
+
+async def test_the_newest_are_told_of_in_the_loop_and_not_after_a_cancelling(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    await service.write(caller, note)
+    await service.analysis.seal(caller, everything=True)
+    await service.write(caller, note)
+    writes = Filter(operation_type=OperationType.WRITE)
+    told: list[tuple[Operation, ...]] = []
+
+    async def opened() -> None:
+        view = await service.analysis.open_log(caller, writes, early=told.append)
+        assert view.count == 2
+        await view.close()
+
+    await opened()
+    assert [len(found) for found in told] == [1]
+    assert told[0][0].seq > 1
+    opening = asyncio.create_task(opened())
+    await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    await opened()
+    assert [len(found) for found in told] == [1, 1]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.service import redaction
-from memtui.service.redaction import redact, redact_json
+from memtui.service.redaction import may_hold_secret, redact, redact_json
 
 GITHUB = "ghp_" + "a1B2" * 9
 PAT = "github_pat_" + "11ABCDEFG0" * 5
@@ -204,6 +204,21 @@ def test_a_large_hostile_text_is_read_in_steps_that_grow_with_its_size(unit: str
 
 
 def test_no_pattern_has_an_unbounded_gap_before_what_it_needs() -> None:
-    for pattern in (*(pattern for _, pattern in redaction._PATTERNS), redaction._NAMED):
+    for pattern in (*(pattern for *_, pattern in redaction._PATTERNS), redaction._NAMED):
         repeats = re.findall(r"\\s[*+]|\.\*(?!\?)|\.\+(?!\?)|\)[*+](?:\)[*+])", pattern.pattern)
         assert repeats == []
+
+
+SIGNS = [
+    *HUNGRY, "AP\u0131_Key=", "to\u212aen: ", "\u017fecret=", "a1B2c3D4e5F6g7H8i9J0", "@h/x",
+    "sk-ant-", "xoxb-", "postgres://u:p@h ", "\u0130", " ",
+]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(SIGNS), max_size=12).map("".join))
+def test_a_text_without_a_sign_of_a_secret_has_none(text: str) -> None:
+    everything = (*(pattern for *_, pattern in redaction._PATTERNS), redaction._NAMED)
+    if any(pattern.search(text) for pattern in everything):
+        assert may_hold_secret(text)
+        assert may_hold_secret(repr({"a": [text]}))
+        assert may_hold_secret(json.dumps([text], ensure_ascii=False))

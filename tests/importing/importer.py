@@ -1,0 +1,27 @@
+"""A process that imports into `theirs`, to be killed: says how far it has come."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from memtui.config import find_paths, load_settings
+from memtui.importing import Import
+from memtui.service import Caller, open_service
+from tests.importing.conftest import map_of
+
+
+async def work(home: Path, file: Path) -> None:
+    paths = find_paths(home)
+    service = await open_service(paths, load_settings(paths))
+    caller = Caller(company_id="local", principal="user:ana", door="test")
+    done = await Import([file], "theirs", map_of()).run(
+        service, caller, report=lambda what, count: print(what, count, flush=True)
+    )
+    print("done", done.added, done.known, flush=True)
+    await service.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(work(Path(sys.argv[1]), Path(sys.argv[2])))
