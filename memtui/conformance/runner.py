@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from time import perf_counter
 
-from memtui.contract import Invalid, Unavailable
+from memtui.contract import Invalid, Json, Unavailable
 
 from .check import Check
 from .checks import CHECKS
@@ -31,6 +31,8 @@ _TRIES = 5
 _BETWEEN_TRIES_S = 0.2
 _AFTERWARDS = "recovery"
 """The check that judges what is left of the server, and runs whatever happened."""
+_NONE = object()
+"""What a body that is no JSON holds."""
 _SETTLE_S = 0.3
 """After a stop: until requests that were under way are through, so that nothing is made later."""
 
@@ -54,7 +56,8 @@ async def run_conformance(
 
     Raises:
         Invalid: the address is none, or `only` names no check.
-        Unavailable: the server cannot be reached, or its health says that it cannot serve.
+        Unavailable: the server cannot be reached, is no memory plugin at all, or its health says
+            that it cannot serve.
     """
     chosen = choose_checks(only)
     started = perf_counter()
@@ -205,6 +208,8 @@ async def _greet(wire: Wire, place: str) -> ServerSeen:
         ) from error
     if reply.status == 503:
         raise Unavailable(f"The memory plugin at {place} says that it cannot serve now (503).")
+    if not _speaks(reply):
+        await _search_instead(wire, place, reply)
     fields = _health_fields(reply)
     version, listed = fields.get("version"), fields.get("capabilities")
     return ServerSeen(
@@ -217,11 +222,39 @@ async def _greet(wire: Wire, place: str) -> ServerSeen:
     )
 
 
-def _health_fields(reply: Reply) -> dict[str, object]:
+async def _search_instead(wire: Wire, place: str, health: Reply) -> None:
+    """Leave a server to the checks whose health alone is wrong. Raises `Unavailable` for others."""
+    body: Json = {"namespaces": ["custom:memtui-conformance"], "limit": 1}
     try:
-        found = json.loads(reply.body)
+        reply = await wire.send("POST", "/v1/search", body)
+    except NoReply:
+        return  # the checks tell it better
+    if not _speaks(reply):
+        raise Unavailable(
+            f"There is no memory plugin v1 at {place}: it answers GET /v1/health with "
+            f"{_told(health)} and POST /v1/search with {_told(reply)}; check the address, or the "
+            "server's log."
+        )
+
+
+def _speaks(reply: Reply) -> bool:
+    """Whether an answer can be a plugin's: JSON, and one of success."""
+    return reply.is_ok and _document(reply) is not _NONE
+
+
+def _told(reply: Reply) -> str:
+    return f"{reply.status}" if not reply.is_ok else f"{reply.status} and no JSON"
+
+
+def _document(reply: Reply) -> object:
+    try:
+        return json.loads(reply.body)
     except (ValueError, RecursionError):
-        return {}
+        return _NONE
+
+
+def _health_fields(reply: Reply) -> dict[str, object]:
+    found = _document(reply)
     return found if isinstance(found, dict) else {}
 
 

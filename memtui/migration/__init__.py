@@ -1,10 +1,11 @@
 """Move a binding's records to another binding, and prove that nothing was lost (seed 001)."""
 
-from memtui.migration.applying import Applied, Failure, Progress, apply
+from memtui.migration.applying import Applied, Failure, apply
 from memtui.migration.cutover import Switched, switch
 from memtui.migration.ends import Ends, Part, open_ends
 from memtui.migration.passport import KEY, Passport, unpack
 from memtui.migration.planning import Loss, Plan, Refusal, ScopeCount, plan
+from memtui.migration.progress import Progress
 from memtui.migration.progress_file import MigrationState
 from memtui.migration.verifying import Mismatch, Verified, verify
 

@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from time import monotonic
 
 from memtui.contract import MemtuiError, Model, Record, Unavailable, Unsupported
 from memtui.migration.ends import Ends, check_writable
 from memtui.migration.index import Index
 from memtui.migration.moving import Found, Mover, Outcome
 from memtui.migration.passport import Parcel, living, unpack, unpack_clean
+from memtui.migration.progress import Pace, Progress
 from memtui.migration.progress_file import MigrationState, ProgressFile
 
 _AT_ONCE = 8
@@ -52,25 +52,11 @@ class Applied(Model):
     """What the destination has no field for, so that the metadata carries it."""
 
 
-class Progress(Model):
-    """How far a run has come."""
-
-    done: int
-    total: int | None
-    failed: int
-    rate: float
-    """Records a second."""
-    seconds_left: float | None
-
-
 @dataclass(slots=True)
 class _Tally:
-    total: int | None = None
-    started: float = field(default_factory=monotonic)
-    seen: int = 0
+    pace: Pace
     outcomes: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
     failures: list[Failure] = field(default_factory=list)
-    failed: int = 0
     redacted: int = 0
     unavailable: int = 0
     at_least: bool = False
@@ -79,29 +65,24 @@ class _Tally:
         self.unavailable = 0
         self.outcomes[outcome] += 1
         self.redacted += bool(parcel.redacted) and outcome is not Outcome.UNCHANGED
+        self.pace.add()
 
     def fail(self, parcel: Parcel, error: MemtuiError) -> None:
-        self.failed += 1
+        self.pace.failed += 1
+        self.pace.add()
         self.unavailable = self.unavailable + 1 if isinstance(error, Unavailable) else 0
         if len(self.failures) < _LISTED_FAILURES:
             self.failures.append(Failure(record_id=parcel.record_id, reason=str(error)))
         if self.unavailable >= _FAILURES_TO_STOP:
             raise error
 
-    def progress(self) -> Progress:
-        rate = self.seen / max(monotonic() - self.started, 1e-6)
-        left = None if self.total is None else max(0, self.total - self.seen) / max(rate, 1e-6)
-        return Progress(
-            done=self.seen, total=self.total, failed=self.failed, rate=rate, seconds_left=left
-        )
-
     def answer(self, carried: tuple[str, ...]) -> Applied:
         return Applied(
-            seen=self.seen,
+            seen=self.pace.done,
             written=self.outcomes[Outcome.WRITTEN],
             replaced=self.outcomes[Outcome.REPLACED],
             unchanged=self.outcomes[Outcome.UNCHANGED],
-            failed=self.failed,
+            failed=self.pace.failed,
             redacted=self.redacted,
             failures=tuple(self.failures),
             source_at_least=self.at_least,
@@ -114,8 +95,8 @@ async def apply(
 ) -> Applied:
     """Write every record of the source into the destination; the source stays as it is.
 
-    `data` is memtui's data folder; `report` is told after every page. A record that cannot be
-    moved does not keep the others; a provider that stays unavailable does.
+    `data` is memtui's data folder; `report` is told as records are finished, a few times a second.
+    A record that cannot be moved does not keep the others; a provider that stays unavailable does.
 
     Raises:
         Denied: the destination is read-only.
@@ -128,16 +109,17 @@ async def apply(
     with kept.alone(), Index() as index:
         known = await asyncio.to_thread(kept.read)
         await _read_destination(ends, index)
-        begun = MigrationState(applied_at=datetime.now(UTC), switched=known.switched)
+        begun = MigrationState(begun_at=datetime.now(UTC), switched=known.switched)
         await asyncio.to_thread(kept.write, begun)
-        mover, tally = Mover(ends, index), _Tally()
+        mover, tally = Mover(ends, index), _Tally(Pace(report))
         async for page in ends.pages(ends.source):
             if page.total is not None and not page.at_least:
-                tally.total = page.total
+                tally.pace.total = page.total
             tally.at_least |= page.at_least
             await _move_all(mover, tally, page.records)
-            tally.seen += len(page.records)
-            report(tally.progress())
+            tally.pace.tell()
+        ended = begun.model_copy(update={"applied_at": datetime.now(UTC)})
+        await asyncio.to_thread(kept.write, ended)
     return tally.answer(mover.carried)
 
 
@@ -167,6 +149,7 @@ async def _move_all(mover: Mover, tally: _Tally, records: Sequence[Record]) -> N
                 tally.count(parcel, outcome)
 
     looked = await asyncio.to_thread(look)
+    tally.pace.add(len(records) - len(looked))  # those that should have expired
     try:
         async with asyncio.TaskGroup() as group:
             for parcel, found in looked:

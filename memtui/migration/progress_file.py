@@ -19,8 +19,10 @@ from memtui.service import TargetView
 class MigrationState(Model):
     """How far a migration has come. Every file of it may be deleted: verify makes it again."""
 
+    begun_at: UtcDatetime | None = None
+    """When records last began to be moved."""
     applied_at: UtcDatetime | None = None
-    """When records were last moved, or began to be."""
+    """When that was done; None where it was stopped half way."""
     verified_at: UtcDatetime | None = None
     """When all of it was found to be the same, since then."""
     verified_whole: bool = False

@@ -12,7 +12,7 @@ import pytest
 
 from memtui.conformance import CheckResult, choose_checks, run_conformance
 from memtui.contract import Invalid, Unavailable
-from tests.backends.plugin_v1.servers.loopback import Answer, Request, response
+from tests.backends.plugin_v1.servers.loopback import Answer, Request, Talk, response
 from tests.backends.plugin_v1.servers.loopback import serve as serve_talk
 from tests.backends.plugin_v1.servers.loopback import talk as plain_talk
 from tests.backends.plugin_v1.servers.nasty import TRICKS
@@ -200,18 +200,44 @@ ODD: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "status"), [*((name, 200) for name in ODD), ("null", 404)])
-async def test_odd_answers_fail_checks_and_nothing_else(name: str, status: int) -> None:
-    body = json.dumps(ODD[name]).encode()
+def saying(status: int, body: bytes) -> Talk:
+    """Return what answers every request alike."""
 
-    async def answer(request: Request, writer: asyncio.StreamWriter) -> bool:
+    async def answer(_: Request, writer: asyncio.StreamWriter) -> bool:
         said = response(status, body)
         writer.write(said.replace(b"text/plain", b"application/json"))
         await writer.drain()
         return True
 
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(404, b"null"), (404, b'{"code": "not_found", "message": "no such page"}'), (500, b"boom"),
+     (200, b"<html>hello</html>"), (302, b"")],
+)  # fmt: skip
+async def test_another_sort_of_server_is_told_in_one_sentence(status: int, body: bytes) -> None:
+    async with serve_talk(saying(status, body)) as url:
+        with pytest.raises(Unavailable, match=f"no memory plugin v1 .* {status} ") as told:
+            await run_conformance(url)
+    assert str(told.value).count(".") == url.count(".") + 1
+
+
+class NoHealth(Plugin):
+    def route(self, request: Request) -> Answer:
+        return (404, None) if request.path == "/v1/health" else super().route(request)
+
+
+async def test_a_plugin_without_health_alone_is_checked(serve: Serve) -> None:
+    report = await run_conformance(await serve(NoHealth()), only=["health-shape", "write-created"])
+    assert failed(report) == {"health-shape"}
+
+
+@pytest.mark.parametrize("name", ODD)
+async def test_odd_answers_fail_checks_and_nothing_else(name: str) -> None:
     fast = [check.name for check in choose_checks() if not check.alone]
-    async with serve_talk(answer) as url:
+    async with serve_talk(saying(200, json.dumps(ODD[name]).encode())) as url:
         report = await run_conformance(url, only=fast, timeout_s=1, ttl_s=0.01)
     assert report.failed > 20
     report.model_dump_json()

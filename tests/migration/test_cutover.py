@@ -8,7 +8,8 @@ import pytest
 
 from memtui.config import Paths
 from memtui.contract import Conflict, Scope, WriteRequest
-from memtui.migration import apply, switch, verify
+from memtui.migration import Progress, apply, switch, verify
+from memtui.migration.progress_file import ProgressFile
 from memtui.service import Caller, MemoryService
 from tests.migration.conftest import ends_of, fill, held, requests
 
@@ -83,6 +84,28 @@ async def test_a_failed_proof_and_a_new_run_take_the_leave_away(
         await switch(ends, paths.data)
     await switch(ends, paths.data, force=True)
     assert await serving(service, caller) == "memory"
+
+
+async def test_a_run_that_is_stopped_has_begun_and_is_not_applied(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await fill(service, caller, "default", 5)
+    ends = await ends_of(service, caller, "default", "memory")
+
+    def stop(now: Progress) -> None:
+        if now.done:
+            raise KeyError(now.done)
+
+    with pytest.raises(KeyError):
+        await apply(ends, paths.data, stop)
+    stopped = ProgressFile(paths.data, ends).read()
+    assert stopped.begun_at is not None
+    assert stopped.applied_at is None
+    await apply(ends, paths.data)
+    ended = ProgressFile(paths.data, ends).read()
+    assert ended.applied_at is not None
+    assert ended.begun_at is not None
+    assert stopped.begun_at < ended.begun_at < ended.applied_at
 
 
 async def test_the_state_is_private_and_a_broken_one_tells_nothing(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import os
 import socket
@@ -11,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from memtui.contract import Invalid, Unavailable
+from memtui.contract import Invalid, MemtuiError, Unavailable
 from memtui.doors.http.guard import LOOPBACK_NAMES
 
 _WAITING = 128
@@ -43,7 +44,7 @@ def on_port(host: str, port: int) -> Iterator[Listener]:
     """Listen on a port; 0 takes a free one.
 
     Raises:
-        Invalid: there is no such host here.
+        Invalid: there is no such host, or it is not this machine.
         Unavailable: the port is taken, or may not be used.
     """
     try:
@@ -53,13 +54,24 @@ def on_port(host: str, port: int) -> Iterator[Listener]:
     try:
         opened = socket.create_server(address[:2], family=family, backlog=_WAITING)
     except OSError as error:
-        raise Unavailable(
-            f"Cannot listen on {host} port {port} ({error.strerror}); choose another with --port."
-        ) from error
+        raise _cannot_listen(host, port, error) from error
     shown = f"[{host}]" if family == socket.AF_INET6 else host
     names = LOOPBACK_NAMES | {shown.lower()} if is_loopback(host) else None
     with opened:
         yield Listener(opened, f"http://{shown}:{opened.getsockname()[1]}", names)
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> MemtuiError:
+    if error.errno == errno.EADDRINUSE:
+        return Unavailable(
+            f"Another program listens on {host} port {port}; stop it, or choose a port with --port."
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return Invalid(f"{host} is no address of this machine; give one with --host.")
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return Unavailable(
+        f"Cannot listen on {host} port {port} ({reason}); choose another with --port."
+    )
 
 
 @contextmanager

@@ -98,6 +98,8 @@ class PluginCalls:
             filter=own_filter(scope, kind=None),
             sort="created_at",
             limit=_PAGE,
+            owners=(scope,),
+            expired=True,
         )
         while True:
             page = await shelf.service.browse(shelf.caller, request)

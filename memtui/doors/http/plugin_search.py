@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -19,16 +20,20 @@ from memtui.service import own_filter, owned
 _PAGE = 1_000
 _WIDEN = 5
 """How many times more is asked for where too little of an answer may be shown."""
-_MANY = 16
-"""More namespaces than that are looked for in all that the company has, in one call."""
+_AT_ONCE = 8
+"""Scopes that are looked in together, where the provider cannot take several in one call."""
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A scope to look in, and the namespaces of it that were asked for."""
+    """A scope to look in, whose records of it count, and the namespaces that were asked for.
+
+    Whatever a provider returns, only memories of these namespaces come out.
+    """
 
     scope: Scope
+    owners: tuple[Scope, ...]
     names: frozenset[str]
 
 
@@ -46,22 +51,40 @@ async def search(shelf: Shelf, asked: Search) -> Found:
     wanted = Wanted(frozenset(asked.kinds or ()), asked.limit or DEFAULT_ROWS)
     if asked.ids is not None:
         return _found(await _by_ids(shelf, names, asked.ids))
-    parts = _parts(shelf, names)
+    parts = await _parts(shelf, names)
     if asked.cursor is not None:
         return await _listed(shelf, parts, wanted, asked.cursor)
     if (asked.query or "").strip() or asked.embedding:
-        ranked = [one for part in parts for one in await _queried(shelf, part, wanted, asked)]
+        ranked = await _together(parts, lambda part: _queried(shelf, part, wanted, asked))
         ranked.sort(key=lambda one: (-(_score(one) or 0.0), -_age(one)))
     else:
-        ranked = [one for part in parts for one in await _newest(shelf, part, wanted)]
+        ranked = await _together(parts, lambda part: _newest(shelf, part, wanted))
         ranked.sort(key=_pinned_then_newest)
     return _found(ranked[: wanted.limit])
 
 
-def _parts(shelf: Shelf, names: Sequence[str]) -> list[Part]:
-    if len(names) > _MANY:
-        return [Part(Scope(company_id=shelf.caller.company_id), frozenset(names))]
-    return [Part(shelf.places.scope_of(name), frozenset([name])) for name in names]
+async def _parts(shelf: Shelf, names: Sequence[str]) -> list[Part]:
+    """Return where to look: all in one call where the provider can, so that it ranks them all."""
+    held: dict[Scope, set[str]] = {}
+    for name in names:
+        held.setdefault(shelf.places.scope_of(name), set()).add(name)
+    if len(held) > 1 and (await shelf.binding()).capabilities.chosen_owners:
+        company = Scope(company_id=shelf.caller.company_id)
+        return [Part(company, tuple(held), frozenset(names))]
+    return [Part(scope, (scope,), frozenset(own)) for scope, own in held.items()]
+
+
+async def _together(
+    parts: Sequence[Part], look: Callable[[Part], Awaitable[list[Named]]]
+) -> list[Named]:
+    """Return what is found in all parts, a few looked in at a time."""
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(part: Part) -> list[Named]:
+        async with turn:
+            return await look(part)
+
+    return [named for found in await asyncio.gather(*map(one, parts)) for named in found]
 
 
 async def _living(shelf: Shelf, names: Sequence[str]) -> list[str]:
@@ -82,6 +105,7 @@ async def _queried(shelf: Shelf, part: Part, wanted: Wanted, asked: Search) -> l
         query=asked.query or "",
         binding_key=shelf.key,
         top_k=wanted.limit,
+        owners=part.owners,
         embedding=tuple(asked.embedding) if asked.embedding else None,
     )
     while True:
@@ -137,6 +161,7 @@ def _list_request(shelf: Shelf, part: Part, sort: str, limit: int) -> BrowseRequ
         scope=part.scope,
         binding_key=shelf.key,
         filter=own_filter(part.scope, kind=None),
+        owners=part.owners,
         sort=sort,
         limit=limit,
     )

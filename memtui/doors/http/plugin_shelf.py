@@ -34,7 +34,7 @@ class Shelf:
         self.service = service
         self.caller = caller
         self.key = binding.key
-        self.places = Places(caller.company_id, binding.provider_key)
+        self.places = Places(caller.company_id, binding)
         self.keeps_lines = binding.provider_key in _LINE_KEEPERS
         """Whether the provider keeps single lines only."""
         self._binding = binding
@@ -148,6 +148,7 @@ async def open_shelf(served: Served, key: str, principal: str) -> Shelf:
 
     Raises:
         NotFound: there is no such binding.
+        Invalid: the templates of its config do not fit.
         Unsupported: its provider cannot list what it holds, or stores something else or later.
     """
     caller = Caller(company_id=served.company_id, principal=principal, door=DOOR)

@@ -1,25 +1,30 @@
-"""A memory plugin of ours in a thread of its own, over a real service and on a real socket."""
+"""A server of ours in a thread of its own, over a real service and on a real socket."""
 
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sqlite3
 import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import psycopg
+from fastapi import FastAPI
 
 from memtui.config import find_paths, load_settings
 from memtui.doors.http.app import Served
+from memtui.doors.http.facts_api import facts_app
 from memtui.doors.http.listening import on_port
 from memtui.doors.http.plugin_api import plugin_app
 from memtui.doors.http.server import make_server
 from memtui.service import Caller, MemoryService, open_service
 
 ANA = Caller(company_id="local", principal="user:ana", door="test")
+MakeApp = Callable[[MemoryService, frozenset[str] | None], Awaitable[FastAPI]]
 Provider = tuple[str, dict[str, Any]]
 VAULT: Provider = ("vault", {})
 FACTS: Provider = ("facts", {"max_chars": 10_000, "max_facts": 100_000})
@@ -43,6 +48,44 @@ def plugin_over(
     home: Path, provider: str, config: dict[str, Any], *, database_url: str = ""
 ) -> Iterator[str]:
     """Serve a new binding of a provider until the block ends; gives the address."""
+
+    async def app(service: MemoryService, names: frozenset[str] | None) -> FastAPI:
+        await service.add_binding(ANA, "served", provider, config)
+        return await plugin_app(Served(service, "local"), "served", names=names)
+
+    with _serving(home, app, database_url) as url:
+        yield url
+
+
+@contextmanager
+def facts_over(home: Path, provider: str, config: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Serve the facts of a new binding of a provider; gives the address and Ana's token."""
+
+    async def app(service: MemoryService, names: frozenset[str] | None) -> FastAPI:
+        await service.add_binding(ANA, "served", provider, config)
+        await service.set_target(ANA, "company", "local", "served")
+        tokens.append((await service.add_token(ANA, "ana", "user:ana")).token)
+        return facts_app(Served(service, "local"), names=names)
+
+    tokens: list[str] = []
+    with _serving(home, app) as url:
+        yield url, tokens[0]
+
+
+def empty(home: Path) -> None:
+    """Take away what the served binding of a home holds, behind the server's back."""
+    folder = home / "bindings" / "local" / "served"
+    for found in (folder / "vault").glob("[!.]*"):
+        shutil.rmtree(found) if found.is_dir() else found.unlink()
+    if (folder / "facts.sqlite3").exists():
+        with closing(sqlite3.connect(folder / "facts.sqlite3")) as facts, facts:
+            for table in ("user_memories", "drive_memories"):
+                facts.execute(f"DELETE FROM {table}")
+
+
+@contextmanager
+def _serving(home: Path, make: MakeApp, database_url: str = "") -> Iterator[str]:
+    """Serve an app over a service of its own, in a thread of its own."""
     ready, stop = threading.Event(), threading.Event()
     told: list[str | BaseException] = []
 
@@ -55,10 +98,8 @@ def plugin_over(
             await service.close()
 
     async def serve(service: MemoryService) -> None:
-        await service.add_binding(ANA, "served", provider, config)
         with on_port("127.0.0.1", 0) as listener:
-            app = await plugin_app(Served(service, "local"), "served", names=listener.names)
-            server = make_server(app)
+            server = make_server(await make(service, listener.names))
             running = asyncio.create_task(server.serve(sockets=[listener.socket]))
             told.append(listener.url)
             ready.set()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -25,30 +26,65 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService, open_service
+from memtui.testing.change_checks import ChangeChecks
+from memtui.testing.kit import Kit
+from memtui.testing.write_checks import WriteChecks
 from tests.backends.facts_http import test_facts_http_conformance as conformance
 from tests.doors.http.conftest import DRIVE
+from tests.doors.http.plugin_server import empty, facts_over
 
 ANA = Scope(company_id="local", subject_id="ana")
 APOLLO = Scope(company_id="local", project_id=DRIVE)
 SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
 
 
-@pytest.mark.slow
-class TestConformance(conformance.TestFactsHttp):
-    """Every check that a provider must pass, asked through the wire."""
+class Client(Kit):
+    """Each check begins with no facts on a server that all of them share."""
 
-    @pytest.fixture(autouse=True)
-    async def _server(self, memories: MemoryService, caller: Caller, url: str) -> None:
-        self._url = url
-        self._token = (await memories.add_token(caller, "contract", "user:ana")).token
+    home: ClassVar[Path]
+    server: ClassVar[tuple[str, str]]
 
     async def open_adapter(self, tmp_path: Path) -> Adapter:
+        url, token = self.server
         context = self.context(
-            tmp_path, url=self._url, token_secret="T", subject_id="ana", drives=["apollo", "gemini"]
+            tmp_path, url=url, token_secret="T", subject_id="ana", drives=["apollo", "gemini"]
         )
-        return await FactsHttpAdapter.open(
-            context.model_copy(update={"secret": {"T": self._token}.get})
+        adapter = await FactsHttpAdapter.open(
+            context.model_copy(update={"secret": {"T": token}.get})
         )
+        if not (tmp_path / "opened").exists():
+            (tmp_path / "opened").touch()
+            empty(self.home)
+        return adapter
+
+
+@pytest.mark.slow
+class TestOverVault(Client, conformance.TestFactsHttp):
+    """Every check that a provider must pass, asked through the wire."""
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _server(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+        cls.home = tmp_path_factory.mktemp("vault")
+        with facts_over(cls.home, "vault", {"refresh_seconds": 0}) as cls.server:
+            yield
+
+
+@pytest.mark.slow
+@pytest.mark.asyncio
+class TestOverFacts(Client, WriteChecks, ChangeChecks):
+    """What depends on how the facts are kept."""
+
+    test_write_then_get = conformance.TestFactsHttp.test_write_then_get
+    test_creation_time_is_kept = conformance.TestFactsHttp.test_creation_time_is_kept
+    test_correct = conformance.TestFactsHttp.test_correct
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _server(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+        cls.home = tmp_path_factory.mktemp("facts")
+        with facts_over(cls.home, "facts", {}) as cls.server:
+            yield
 
 
 @pytest.fixture

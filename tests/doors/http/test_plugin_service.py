@@ -16,6 +16,7 @@ from memtui.contract import (
     Capabilities,
     Filter,
     Health,
+    Invalid,
     NotFound,
     OperationType,
     Scope,
@@ -211,6 +212,72 @@ async def test_a_provider_without_metadata_loses_nothing(
             for lost in ({"pin": True}, {"expires_at": "2099-01-01T00:00:00Z"}):
                 reply = await client.post(f"{WEB}/memories", json=MEMORY | lost)
                 assert (reply.status_code, reply.json()["code"]) == (400, "bad_request")
+    finally:
+        await opened.close()
+
+
+async def test_a_namespace_goes_with_what_had_expired_in_it(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    past, web = {"expires_at": "2020-01-01T00:00:00Z"}, paths.data / "bindings"
+    async with serving(service) as client:
+        for name in (WEB, "/v1/namespaces/org:local", "/v1/namespaces/workspace:other"):
+            await client.put(name, json={"kind": "custom"})
+            for more in ({}, past):
+                reply = await client.post(f"{name}/memories", json=MEMORY | more)
+                assert reply.status_code == 201
+        assert len(list(web.rglob("*.md"))) == 6
+        assert (await client.delete(WEB)).status_code == 204
+        assert len(list(web.rglob("*.md"))) == 4
+        assert not list(web.rglob("*/web/**/*.md"))
+        assert (await client.delete("/v1/namespaces/org:local")).status_code == 204
+        assert len(list(web.rglob("*.md"))) == 2
+        assert len(await listed(client, "workspace:other")) == 1
+
+
+async def test_namespaces_are_named_as_the_binding_says(
+    service: MemoryService, caller: Caller
+) -> None:
+    named = {"project": "workspace:acme-{project_id}", "company": "custom:all"}
+    await service.add_binding(caller, "acme", "vault", {"templates": named})
+    spaces = {
+        "workspace:acme-web": {"project_id": "web"},
+        "team:ops": {"agent_id": "ops"},
+        "custom:all": {},
+        "workspace:web": {"subject_id": "workspace:web"},
+        "org:acme": {"subject_id": "org:acme"},
+    }
+    async with serving(service, "acme") as client:
+        for name, ids in spaces.items():
+            await client.put(f"/v1/namespaces/{name}", json={"kind": "custom"})
+            memory = MEMORY | {"content": f"In {name}."}
+            assert (await client.post(f"/v1/namespaces/{name}/memories", json=memory)).is_success
+            page = await service.operations(caller, Filter(operation_type=OperationType.WRITE))
+            assert page.operations[0].scope == Scope(company_id="local", **ids)
+        for name in spaces:
+            assert [row["content"] for row in await listed(client, name)] == [f"In {name}."]
+    await service.add_binding(caller, "wrong", "vault", {"templates": {"project": "workspace:x"}})
+    with pytest.raises(
+        Invalid, match="The templates of the binding wrong do not fit: the template"
+    ):
+        await plugin_app(Served(service, "local"), "wrong", names=None)
+
+
+async def test_a_provider_that_takes_one_scope_a_call_is_asked_for_each(
+    paths: Paths, caller: Caller
+) -> None:
+    opened = await open_service(paths, load_settings(paths), providers={"memory": InMemoryAdapter})
+    names = ["workspace:a", "user:b", "org:local"]
+    try:
+        await opened.add_binding(caller, "memory", "memory", {})
+        async with serving(opened, "memory") as client:
+            for name in (*names, "workspace:outside"):
+                await client.put(f"/v1/namespaces/{name}", json={"kind": "custom"})
+                await client.post(f"/v1/namespaces/{name}/memories", json=MEMORY)
+            assert {row["namespace"] for row in await listed(client, *names)} == set(names)
+            asked = {"namespaces": names, "query": "kettle"}
+            found = (await client.post("/v1/search", json=asked)).json()["memories"]
+            assert sorted(row["namespace"] for row in found) == sorted(names)
     finally:
         await opened.close()
 
