@@ -112,9 +112,11 @@ def corrected(
     number = contents.stored + 1
     given = {
         name: value
-        for name in ("text", "pinned", "topic", "tags", "expires_at")
+        for name in ("text", "pinned", "topic", "tags")
         if (value := getattr(request, name)) is not None
     }
+    if request.sets_expiry:
+        given["expires_at"] = request.expires_at
     changed = record.model_copy(update={**given, "updated_at": now, "revision": f"r{number}"})
     held = tuple(
         Held(record=changed) if one.record.handle == request.handle else one

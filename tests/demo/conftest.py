@@ -1,40 +1,16 @@
-"""One whole demo for all tests, and a short story for those that only need some demo."""
+"""The service over the whole demo, and a short story for tests that only need some demo."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
-from memtui.config import Paths, Settings, find_paths
-from memtui.demo import DemoSummary, build_demo, making
+from memtui.config import Paths, Settings
+from memtui.demo import making
 from memtui.demo.timeline import timeline
 from memtui.service import Caller, MemoryService, open_service
+from tests.demos import END, Built
 
-END = datetime(2026, 3, 18, 16, tzinfo=UTC)
 CALLER = Caller(company_id="acme", principal="user:test", door="test")
-
-
-@dataclass(frozen=True)
-class Built:
-    """A demo that was made."""
-
-    paths: Paths
-    summary: DemoSummary
-
-
-def build_in(home: Path) -> Built:
-    """Make the whole demo, ending at a fixed moment."""
-    paths = find_paths(home)
-    return Built(paths, asyncio.run(build_demo(paths, Settings(), now=END)))
-
-
-@pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """The whole demo; tests only read it."""
-    return build_in(tmp_path_factory.mktemp("demo") / "home")
 
 
 @pytest.fixture
@@ -43,6 +19,12 @@ async def service(built: Built) -> AsyncIterator[MemoryService]:
     opened = await open_service(built.paths, Settings(), clock=lambda: END)
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+def paths(new_paths: Paths) -> Paths:
+    """A home that is not there yet: a demo wants one."""
+    return new_paths
 
 
 @pytest.fixture

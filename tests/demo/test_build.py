@@ -21,7 +21,8 @@ from memtui.contract import (
 )
 from memtui.demo.content import load
 from memtui.service import MemoryService, Operation, open_service
-from tests.demo.conftest import CALLER, END, Built, build_in
+from tests.demo.conftest import CALLER
+from tests.demos import END, Built, build_in
 
 pytestmark = pytest.mark.slow
 
@@ -54,21 +55,21 @@ def _kept(home: Path) -> dict[str, bytes]:
     }
 
 
-async def test_two_homes_get_the_same_demo(
-    built: Built, service: MemoryService, tmp_path: Path
-) -> None:
-    other = await asyncio.to_thread(build_in, tmp_path / "other")
+@pytest.mark.usefixtures("short_story")
+async def test_two_homes_get_the_same_demo(tmp_path: Path) -> None:
+    made = [await asyncio.to_thread(build_in, tmp_path / name) for name in ("one", "other")]
     of_the_place = {"home", "commands"}
-    described = other.summary.model_dump(exclude=of_the_place)
-    assert described == built.summary.model_dump(exclude=of_the_place)
-    assert _kept(other.paths.data) == _kept(built.paths.data)
-    second = await open_service(other.paths, Settings(), clock=lambda: END)
-    try:
+    one, other = (each.summary.model_dump(exclude=of_the_place) for each in made)
+    assert one == other
+    assert one["operations"] > 50
+    assert _kept(made[0].paths.data) == _kept(made[1].paths.data) != {}
+    newest = []
+    for each in made:
+        opened = await open_service(each.paths, Settings(), clock=lambda: END)
         # The log's digests are chained: the newest one stands for every operation before it.
-        newest = str(built.summary.operations)
-        assert await second.operation(CALLER, newest) == await service.operation(CALLER, newest)
-    finally:
-        await second.close()
+        newest.append(await opened.operation(CALLER, str(each.summary.operations)))
+        await opened.close()
+    assert newest[0] == newest[1]
 
 
 async def test_the_summary_says_what_is_there(built: Built, service: MemoryService) -> None:

@@ -23,7 +23,8 @@ from memtui.demo.plan import Step
 from memtui.demo.player import Player
 from memtui.demo.timeline import timeline
 from memtui.service import Caller, open_service
-from tests.demo.conftest import CALLER, END
+from tests.demo.conftest import CALLER
+from tests.demos import END
 
 pytestmark = pytest.mark.usefixtures("short_story")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated
 
 import typer
@@ -55,3 +56,50 @@ async def add_company(
         caller, name or company_id, link_templates=pairs(link, "--link"), read_only=read_only
     )
     session.out.answer(company, lambda: [company.company_id])
+
+
+async def remove_company(
+    session: Session,
+    company_id: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
+    confirm: Annotated[
+        str | None, typer.Option(metavar="ID", help="The id once more, instead of typing it.")
+    ] = None,
+) -> None:
+    """Remove a company that an import made.
+
+    Its operations go for good, those that are sealed and their copy in the object store too: no
+    undo brings them back, but the log can be imported again. Your own company records it.
+    """
+    from memtui.widgets.format import counted
+
+    await _confirm(session, company_id, confirm)
+    gone = await session.service.remove_company(session.caller, company_id)
+    what = counted(gone.operations, "operation")
+    session.out.answer(gone, lambda: [f"removed {company_id} with {what}; its log is gone"])
+
+
+async def _confirm(session: Session, company_id: str, given: str | None) -> None:
+    """Have the id typed.
+
+    Raises:
+        Invalid: another id was given, or nobody is there to type it.
+        Conflict, NotFound: as `MemoryService.company_content`.
+    """
+    from memtui.contract import Invalid
+    from memtui.visible import visible
+    from memtui.widgets.format import counted
+
+    if given is None:
+        there = await session.service.company_content(company_id)
+        if not sys.stdin.isatty():
+            raise Invalid(
+                f"Nobody can type the id here, so say it once more: "
+                f"memtui companies remove {company_id} --confirm {company_id}"
+            )
+        question = (
+            f"This removes {there.name} and {counted(there.operations, 'operation')} for good. "
+            f"Type its id, {company_id}, to do it"
+        )
+        given = str(typer.prompt(visible(question), err=True))
+    if given.strip() != company_id:
+        raise Invalid(f"{given!r} is not {company_id!r}, so nothing was removed.")

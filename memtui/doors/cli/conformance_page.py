@@ -20,7 +20,8 @@ $ memtui conformance http://localhost:9100
 
 ✓ is a rule that is kept, ✗ one that is broken, – one that does not apply, because the server does
 not list the capability that it needs. The exit code is 0 where nothing failed, 1 where something
-did, 3 where the server cannot be reached or its health answers 503.
+did, 3 where the server cannot be reached, its health answers 503, or it is no memory plugin at all:
+neither its health nor a search is answered with success and JSON.
 
 - `--only NAME` runs one check, or all whose names begin so (`--only search`), and can be given
   several times. `--list` shows the checks and runs none.

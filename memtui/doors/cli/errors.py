@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -22,11 +23,13 @@ EXIT_CODES: dict[int, str] = {
     4: "Denied, or read-only.",
     5: "Conflict: the record changed since it was read. Both versions are shown.",
     70: "A fault in memtui itself; the details are in the log file.",
+    74: "The answer could not be written where stdout goes, such as a full disk.",
     130: "Interrupted with ctrl+c.",
 }
 """Every exit code and what it means."""
 
 INTERNAL = 70
+UNWRITTEN = 74
 INTERRUPTED = 130
 
 KIND_CODES = {
@@ -45,8 +48,8 @@ def report(error: Exception, invocation: Invocation, *, as_json: bool) -> int:
     """Tell a person (and, with `as_json`, a program) what went wrong; return the exit code."""
     from memtui.contract import Conflict, MemtuiError
 
-    if isinstance(error, BrokenPipeError):
-        return close_quietly()
+    if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
+        return _tell_unwritten(error)
     if isinstance(error, typer.Abort):
         say("Nothing was changed.")
         return 1
@@ -59,6 +62,12 @@ def report(error: Exception, invocation: Invocation, *, as_json: bool) -> int:
     return _tell_fault(Output(as_json), error, invocation)
 
 
+_UNWRITABLE = {
+    errno.EPIPE, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF,
+}  # fmt: skip
+"""What writing to stdout fails with; a file of memtui's own would have its name in the error."""
+
+
 def kind_of(error: Exception) -> str:
     """Return an error's class as a word: `NotFound` is `not_found`."""
     name = type(error).__name__
@@ -66,7 +75,7 @@ def kind_of(error: Exception) -> str:
 
 
 def close_quietly() -> int:
-    """Let what is still to be written go nowhere: nobody reads the pipe any more."""
+    """Let what is still to be written go nowhere: nothing takes it any more."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
@@ -76,8 +85,21 @@ def close_quietly() -> int:
 def _tell(out: Output, kind: str, sentence: str, **more: Any) -> int:
     say(sentence)
     if out.as_json:
-        out.document({"error": {"kind": kind, "message": sentence, **more}})
+        try:
+            out.document({"error": {"kind": kind, "message": sentence, **more}})
+        except OSError:
+            close_quietly()
     return KIND_CODES.get(kind, INTERNAL)
+
+
+def _tell_unwritten(error: OSError) -> int:
+    done = close_quietly()
+    if isinstance(error, BrokenPipeError):
+        return done
+    say(
+        f"The answer could not be written: {error.strerror}; `memtui ops list` shows what was done."
+    )
+    return UNWRITTEN
 
 
 def _tell_conflict(out: Output, error: Conflict) -> int:

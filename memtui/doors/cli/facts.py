@@ -100,10 +100,11 @@ async def add_fact(
     """
     from memtui.contract import WriteRequest
 
+    chosen = scope.scope(session)
     request = build(
         WriteRequest,
-        scope=scope.scope(session),
-        source=source.reference(session),
+        scope=chosen,
+        source=source.reference(chosen),
         content=read_stdin().removesuffix("\n") if text == "-" else text,
         binding_key=scope.binding,
         kind=FACT,

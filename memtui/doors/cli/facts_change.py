@@ -114,13 +114,17 @@ async def expire_fact(
     record_id: RecordId,
     when: Annotated[
         str,
-        typer.Argument(metavar="WHEN", help="From then on it is gone: 30d from now, or a date."),
+        typer.Argument(
+            metavar="WHEN", help="From then on it is gone: 30d from now, a date, or never."
+        ),
     ],
     scope: FactScope,
 ) -> None:
-    """Let a fact expire."""
-    moment = future(when, now=session.now, zone=session.zone)
-    await _change_each(session, [record_id], scope, expires_at=moment)
+    """Let a fact expire, or never expire."""
+    change: dict[str, object] = {"never_expires": True}
+    if when != "never":
+        change = {"expires_at": future(when, now=session.now, zone=session.zone)}
+    await _change_each(session, [record_id], scope, **change)
 
 
 async def _change_each(

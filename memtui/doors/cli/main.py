@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -95,6 +96,7 @@ def build_app() -> typer.Typer:
     owners = group(app, "companies", "Whose memory this is.")
     add(owners, "list", "companies:list_companies", "List the companies of this home.")
     add(owners, "add", "companies:add_company", "Add a company.")
+    add(owners, "remove", "companies:remove_company", "Remove a company that an import made.")
     people = group(app, "members", "Who may see, add and delete what.")
     add(people, "list", "members:list_members", "List the company's members and their roles.")
     add(
@@ -167,7 +169,7 @@ def _add_facts(facts: typer.Typer) -> None:
         "Pin facts.",
     )
     add(facts, "unpin", "facts_change:unpin_facts", "Take the pin off facts.")
-    add(facts, "expire", "facts_change:expire_fact", "Let a fact expire.")
+    add(facts, "expire", "facts_change:expire_fact", "Let a fact expire, or never expire.")
     add(facts, "export", "facts_files:export_facts", "Write facts to a new file or to stdout.")
     add(
         facts,
@@ -261,6 +263,7 @@ def _add_bindings(served: typer.Typer) -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; no error gets past here."""
+    _open_missing()
     for stream in (sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -277,6 +280,13 @@ def run(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the outermost boundary: nobody sees a traceback
         return errors.report(error, invocation, as_json=_asks_for_json(arguments))
     return code or 0
+
+
+def _open_missing() -> None:
+    """Give a standard stream that is closed (`>&-`) a place where what goes there is lost."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
 
 
 def _refuse_other_encodings(arguments: Sequence[str]) -> None:

@@ -231,8 +231,15 @@ def _applied(done: Applied) -> Iterator[Line]:
 
 
 def _verified(found: Verified) -> Iterator[Line]:
+    from memtui.widgets import format as shown
+
     words = ("checked", "matched", "missing", "different", "extra", "others")
     yield "  ".join(f"{name} {getattr(found, name):,}" for name in words)
+    wrong = found.missing + found.different + found.extra
+    if wrong:
+        yield f"✗ {shown.counted(wrong, 'record')} not the same on both sides"
+    else:
+        yield "✓ the same on both sides"
     if found.sample is not None:
         yield f"a sample of {found.sample:,} from {found.source_records:,}, --seed {found.seed}"
     for one in found.mismatches:

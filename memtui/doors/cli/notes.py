@@ -55,10 +55,11 @@ async def note(
     """Store TEXT as a memory and print the new record's id."""
     from memtui.contract import WriteMode, WriteRequest
 
+    chosen = scope.scope(session)
     request = build(
         WriteRequest,
-        scope=scope.scope(session),
-        source=source.reference(session),
+        scope=chosen,
+        source=source.reference(chosen),
         content=read_stdin() if text == "-" else text,
         binding_key=scope.binding,
         mode=WriteMode(mode),
@@ -98,6 +99,7 @@ async def correct(
         bool | None, typer.Option("--pin/--no-pin", help="Pin it, or take the pin off.")
     ] = None,
     expires: Expires = None,
+    no_expiry: Annotated[bool, typer.Option("--no-expiry", help="Take its expiry away.")] = False,
     editor: Annotated[
         bool, typer.Option("--editor", help="Change its text in your editor.")
     ] = False,
@@ -110,7 +112,10 @@ async def correct(
 
     if editor and text is not None:
         raise Invalid("Give the new text or --editor, not both.")
-    if not editor and (text, topic, tag, pin, expires) == (None, None, None, None, None):
+    if no_expiry and expires is not None:
+        raise Invalid("Give --expires or --no-expiry, not both.")
+    nothing = all(value is None for value in (text, topic, tag, pin, expires)) and not no_expiry
+    if nothing and not editor:
         raise Invalid("Nothing to change; give a new text, --editor, or one of the options.")
     chosen = scope.scope(session)
     request = build(
@@ -124,6 +129,7 @@ async def correct(
         topic=topic,
         tags=None if tag is None else tuple(word for word in tag if word),
         expires_at=future(expires, now=session.now, zone=session.zone),
+        never_expires=no_expiry,
     )
     if editor:
         return await _correct_in_editor(session, request)

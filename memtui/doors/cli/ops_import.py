@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +47,9 @@ async def import_operations(
     ] = None,
     types: Annotated[
         list[str] | None,
-        typer.Option("--map-type", metavar="WORD=TYPE", help="What a word of theirs means."),
+        typer.Option(
+            "--map-type", metavar="WORD=TYPE", help="What a word of theirs means; - leaves out."
+        ),
     ] = None,
     statuses: Annotated[
         list[str] | None,
@@ -86,6 +89,7 @@ async def import_operations(
         constants=pairs(constants, "--set"),
         timezone=timezone,
     )
+    gc.freeze()  # what is there by now stays: a large import would look at it again and again
     target = company or company_for(files, form)
     ticker = _Ticker()
     work = Import(files, target, chosen, form=form)
@@ -146,7 +150,7 @@ def _lines(report: ImportReport) -> Iterator[Line]:
     yield ", ".join(parts)
     if report.unmeasured_count:
         count = shown.counted(report.unmeasured_count, "operation")
-        yield Dim(f"{count} without a duration, logged as 0 ms")
+        yield Dim(f"{count} without a duration; percentiles are of the others")
 
 
 def _facts(report: ImportReport) -> Iterator[tuple[str, str]]:

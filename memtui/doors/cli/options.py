@@ -147,6 +147,17 @@ class OperationOptions:
         )
 
 
+_NAMED_BY: dict[str, tuple[str, ...]] = {
+    "issue_comment": ("issue_id", "comment_id"),
+    "issue_document": ("issue_id", "document_key"),
+    "issue": ("issue_id",),
+    "run": ("run_id",),
+    "activity": ("activity_id",),
+    "external_document": ("external_ref",),
+}
+"""What it takes to go back to a source of each kind (seed 000, "Memory source reference")."""
+
+
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
     """The work object that a memory comes from."""
@@ -163,21 +174,22 @@ class SourceOptions:
         str | None, typer.Option(help="A URL, or a path with an optional :line.")
     ] = None
 
-    def reference(self, session: Session) -> SourceRef:
-        """Return the source reference in the session's company."""
-        from memtui.contract import SourceKind, SourceRef
+    def reference(self, scope: Scope) -> SourceRef:
+        """Return the source reference; an issue or run that it lacks is the one of the scope.
 
-        return build(
-            SourceRef,
-            kind=SourceKind(self.source),
-            company_id=session.company.company_id,
-            issue_id=self.issue_id,
-            comment_id=self.comment_id,
-            document_key=self.document_key,
-            run_id=self.run_id,
-            activity_id=self.activity_id,
-            external_ref=self.external_ref,
-        )
+        Raises:
+            Invalid: what names a source of this kind is missing.
+        """
+        from memtui.contract import Invalid, SourceKind, SourceRef
+
+        named = asdict(self)
+        kind = SourceKind(named.pop("source"))
+        needed = _NAMED_BY.get(kind, ())
+        named |= {name: getattr(scope, name, None) for name in needed if named[name] is None}
+        if any(named[name] is None for name in needed):
+            options = " and ".join(f"--{name.replace('_', '-')}" for name in needed)
+            raise Invalid(f"A memory from {kind} says which one; give {options}.")
+        return build(SourceRef, kind=kind, company_id=scope.company_id, **named)
 
 
 def filter_of(session: Session, line: list[str] | None, **flags: str | None) -> Filter:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -55,10 +56,11 @@ class Output:
 
 
 def say(sentence: str) -> None:
-    """Print a sentence on stderr, made safe to show."""
+    """Print a sentence on stderr, made safe to show; where it cannot be, nobody can be told."""
     from memtui.visible import visible
 
-    sys.stderr.write(visible(sentence, keep_newlines=True) + "\n")
+    with suppress(OSError):
+        sys.stderr.write(visible(sentence, keep_newlines=True) + "\n")
 
 
 def shown(line: Line, *, colour: bool) -> str:

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from memtui import service
-from memtui.config import find_paths, load_settings
+from memtui.config import Paths, find_paths, load_settings
 from memtui.doors.cli.main import run
 from memtui.service import Caller, open_service
 from memtui.store import bindings
@@ -79,8 +79,8 @@ def person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
+def home(paths: Paths) -> Path:
+    return paths.data
 
 
 @pytest.fixture
@@ -125,7 +125,6 @@ def here(home: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 @pytest.fixture
 def empty_log(home: Path) -> Iterator[Database]:
     """The database of a home in which nothing happened: the companies `acme` and `other`."""
-    find_paths(home).create()
     database = Database.open(home / "memtui.db")
     moment = datetime(2026, 3, 1, tzinfo=UTC)
     with database.write() as connection:

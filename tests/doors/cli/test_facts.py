@@ -95,6 +95,8 @@ def test_pin_unpin_and_expire(here: Run) -> None:
     assert here("facts", "expire", record_id, "30d", *U).code == 0
     assert listed(here)[0]["expires_at"] is not None
     assert here("facts", "expire", record_id, "soon", *U).code == 2
+    assert here("facts", "expire", record_id, "never", *U).code == 0
+    assert listed(here)[0]["expires_at"] is None
 
 
 def test_clear_wants_the_name(here: Run) -> None:

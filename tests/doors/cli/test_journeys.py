@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,11 +14,19 @@ from typing import Any
 import pexpect
 import pytest
 
+from memtui.config import Paths
+from tests.demos import Built
 from tests.doors.cli.conftest import HOSTILE, Run, assert_harmless
 
 pytestmark = pytest.mark.slow
 
 MEMTUI = [sys.executable, "-m", "memtui"]
+
+
+@pytest.fixture
+def home(new_paths: Paths) -> Path:
+    """A home that is not there yet, as after an installation."""
+    return new_paths.data
 
 
 def environment(home: Path, **more: str) -> dict[str, str]:
@@ -109,6 +118,11 @@ def test_what_is_not_named_stays(here: Run) -> None:
     cleared = record()
     assert (cleared["pinned"], cleared["tags"], cleared["text"]) == (False, [], "text")
     assert cleared["expires_at"] is not None
+    forever = here("correct", record_id, "--no-expiry", "--json")
+    assert (forever.code, record()["expires_at"]) == (0, None)
+    assert here("undo", forever.document["operation_id"]).code == 0
+    assert record()["expires_at"] == cleared["expires_at"]
+    assert here("correct", record_id, "--no-expiry", "--expires", "30d").code == 2
 
 
 def test_a_file_changed_on_disk_is_a_conflict(here: Run) -> None:
@@ -244,6 +258,23 @@ def test_a_reader_that_leaves_early_is_no_failure(home: Path, memtui: Run) -> No
         assert running.returncode == 0
 
 
+def test_an_answer_that_cannot_be_written(home: Path, memtui: Run) -> None:
+    memtui("note", "something to print")
+    full = "The answer could not be written: No space left on device"
+    cases = [
+        ("browse", 74, full), ("browse --json", 74, full), ("--help", 74, full),
+        ("nothing --json", 2, "No such command"),
+    ]  # fmt: skip
+    for arguments, code, sentence in cases:
+        with Path("/dev/full").open("w") as disk:
+            ran = subprocess.run(
+                [*MEMTUI, *arguments.split()],
+                env=environment(home), stdout=disk, stderr=subprocess.PIPE, text=True, check=False,
+            )  # fmt: skip
+        assert (ran.returncode, ran.stderr.count("\n")) == (code, 1)
+        assert ran.stderr.startswith(sentence)
+
+
 def test_output_is_utf8_whatever_the_locale(memtui: Run) -> None:
     record_id = memtui("note", "naïve ✓ 日本", "--title", "plain").out.strip()
     exact = memtui("get", record_id, "--json", PYTHONIOENCODING="ascii", LC_ALL="C")
@@ -349,23 +380,26 @@ def test_a_completion_never_fails(memtui: Run, home: Path) -> None:
     assert (ran.code, ran.out.strip(), ran.err) == (0, "", "")
 
 
-def test_the_demo_answers_as_a_script_expects(memtui: Run) -> None:
+def test_the_demo_answers_as_a_script_expects(
+    built: Built, home: Path, memtui: Run, here: Run
+) -> None:
+    shutil.copytree(built.paths.data, home)
     made = memtui("demo", "--no-tui", "--json")
     assert made.code == 0, made.err
     assert made.document["records"] > 100
-    assert "demo" in memtui("demo", "--no-tui").out
-    assert memtui("bindings", "list", "--json").document["bindings"]
-    found = memtui("query", "deploy branch", "--json").document
+    assert "demo" in here("demo", "--no-tui").out
+    assert here("bindings", "list", "--json").document["bindings"]
+    found = here("query", "deploy branch", "--json").document
     assert found["snippets"][0]["source"]["kind"]
-    assert len(memtui("browse", "--json", "--limit", "5").document["records"]) == 5
-    log = memtui("ops", "list", "--json", "--limit", "5").document
+    assert len(here("browse", "--json", "--limit", "5").document["records"]) == 5
+    log = here("ops", "list", "--json", "--limit", "5").document
     assert len(log["operations"]) == 5
     for flags in (
         ["--type", "write"], ["--agent", "coding"], ["--project", "infra"],
         ["--source-kind", "issue_comment"], ["--status", "error"],
         ["--since", "30d"], ["--until", "30d"],
     ):  # fmt: skip
-        narrowed = memtui("ops", "list", *flags, "--json").document
+        narrowed = here("ops", "list", *flags, "--json").document
         assert 0 < narrowed["total"] < log["total"], flags
 
 

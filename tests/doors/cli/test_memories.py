@@ -20,11 +20,12 @@ def write(here: Run, text: str = "we deploy from release", *more: str) -> str:
 
 
 def test_a_note_prints_its_id_and_a_query_finds_it(here: Run) -> None:
-    record_id = write(here, "we deploy from release", "--project", "p", "--source", "run")
+    record_id = write(here, "we deploy from release", "--project", "p", "--run", "7",
+                      "--source", "run")  # fmt: skip
     found = here("query", "deploy", "--project", "p", "--json").document
     snippet = found["snippets"][0]
     assert snippet["handle"] == {"provider_key": "fake", "provider_record_id": record_id}
-    assert snippet["source"]["kind"] == "run"
+    assert (snippet["source"]["kind"], snippet["source"]["run_id"]) == ("run", "7")
     assert snippet["text"] == "we deploy from release"
     assert snippet["score"] == 1.0
     assert found["binding_key"] == "default"

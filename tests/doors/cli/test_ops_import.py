@@ -64,3 +64,23 @@ def test_the_page_has_every_field() -> None:
     for name, field in FIELDS.items():
         aliases = ", ".join(f"`{alias}`" for alias in field.aliases)
         assert f"| `{name}` | {field.meaning} | {aliases} |" in page
+
+
+def test_an_imported_company_is_removed_once_its_id_was_said_twice(
+    here: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_text('{"ts": 1, "op": "add"}\n', encoding="utf-8")
+    here("ops", "import", str(path))
+    asked = here("companies", "remove", "other")
+    assert (asked.code, asked.out) == (2, "")
+    assert "memtui companies remove other --confirm other" in asked.err
+    assert here("companies", "remove", "other", "--confirm", "another").code == 2
+    assert here("companies", "remove", "nobody", "--confirm", "nobody").code == 1
+    assert here("--read-only", "companies", "remove", "other", "--confirm", "other").code == 4
+    assert "other" in here("companies", "list").out
+    done = here("companies", "remove", "other", "--confirm", "other")
+    assert done.code == 0
+    assert "removed other with 1 operation; its log is gone" in done.out
+    assert "other" not in here("companies", "list").out
+    assert here("companies", "remove", "local", "--confirm", "local").code == 2
