@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -60,6 +61,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
+_ALLOCATIONS_A_COLLECTION = 10_000
+"""Python's own 700 makes a list of 10,000 records pause the screen for half of its time."""
 _SEEN_OPERATIONS = 1_000
 _FIRST_SCREEN = "records"
 _CLASSES: dict[str, type[MemtuiScreen]] = {
@@ -177,8 +180,14 @@ class MemtuiApp(App[None]):
             frame.shared = shared
         if shared.health is not None and not self._offered:
             self._offered = True
+            self._spare_loaded()
             if is_first_start(shared):
                 self._finding.latest(find_memories, self._offer, self._failed)
+
+    def _spare_loaded(self) -> None:
+        """Leave what is loaded by now out of garbage collections, which would walk over it all."""
+        if not self.is_headless:
+            gc.freeze()
 
     def _offer(self, findings: tuple[Finding, ...]) -> None:
         if said := offer(findings, self.state.shared.keymap.label("app.go_bindings")):
@@ -388,6 +397,7 @@ def run_app(
         Invalid: the keymap of the settings does not fit, or there is no such screen.
     """
     app = MemtuiApp(paths, settings, company=company, screen=screen)
+    gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
     paths.create()
     handler = _PrivateLog(paths.log_file, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))

@@ -257,8 +257,16 @@ async def test_a_session_is_restored(paths: Paths, settings: Settings) -> None:
         assert app.theme == "ansi"
 
 
+async def test_a_remembered_company_that_is_gone_is_no_reason_to_fail(
+    paths: Paths, settings: Settings
+) -> None:
+    paths.session_file.write_text('{"company": "imported"}')
+    async with running(paths, settings) as (app, _):
+        assert app.state.shared.phase is Phase.READY
+        assert app.state.shared.scope.company_id == "local"
+
+
 async def test_a_broken_session_is_told_and_no_more(paths: Paths, settings: Settings) -> None:
-    paths.create()
     paths.session_file.write_bytes(b"\xff{")
     async with running(paths, settings) as (app, _):
         assert app.state.shared.phase is Phase.READY
@@ -370,6 +378,20 @@ async def test_a_fault_ends_with_one_sentence_and_the_log_has_the_rest(
         await divide()
     assert app.return_code == 1
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_a_database_that_is_taken_away_is_told_and_not_made_anew(
+    paths: Paths, settings: Settings
+) -> None:
+    async with running(paths, settings) as (app, pilot):
+        kept = paths.database.rename(paths.database.with_name("kept.db"))
+        await pilot.press("r")
+        await until(pilot, lambda: any("memtui.db is gone" in said for said in toasts(app)))
+        await until(pilot, lambda: "✗ down" in screen_text(app))
+        assert not paths.database.exists()
+        kept.rename(paths.database)
+        await pilot.press("r")
+        await until(pilot, lambda: "✗ down" not in screen_text(app))
 
 
 async def test_opening_a_damaged_database_is_a_sentence(paths: Paths, settings: Settings) -> None:

@@ -176,10 +176,10 @@ def test_a_home_of_nobody_is_refused() -> None:
         find_paths(Path("~no-such-person-here/x"))
 
 
-def test_the_folders_are_private_even_if_they_were_not(paths: Paths) -> None:
-    paths.data.mkdir(mode=0o755)
-    paths.create()
-    assert stat.S_IMODE(paths.data.stat().st_mode) == 0o700
+def test_the_folders_are_private_even_if_they_were_not(new_paths: Paths) -> None:
+    new_paths.data.mkdir(mode=0o755)
+    new_paths.create()
+    assert stat.S_IMODE(new_paths.data.stat().st_mode) == 0o700
 
 
 def test_a_folder_that_cannot_be_made_is_said_with_the_way_out(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ BUDGET = (
         "budget.expire",
         ("x",),
         "expires",
-        "Let the fact expire.",
+        "Let the fact expire, or never expire.",
         mutates=True,
         needs=(*CHANGE_ROW, Need.CORRECTION),
     ),

@@ -91,9 +91,10 @@ LIST = (
 
 FILTER = (
     Action("filter.apply", ("enter",), "apply", "Filter by what is written.", 10),
-    Action("filter.previous", ("up",), "before", "Bring back the filter used before.", 20),
-    Action("filter.next", ("down",), "after", "Go to the filter used after.", 30),
-    Action("filter.leave", ("escape",), "clear", "Clear the line; once more leaves it.", 40),
+    Action("filter.complete", ("tab",), "complete", "Complete the word that is written.", 20),
+    Action("filter.previous", ("up",), "before", "Bring back the filter used before.", 30),
+    Action("filter.next", ("down",), "after", "Go to the filter used after.", 40),
+    Action("filter.leave", ("escape",), "clear", "Clear the line; once more leaves it.", 50),
 )
 
 ASK = (

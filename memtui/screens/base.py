@@ -49,13 +49,17 @@ from memtui.filters import FIELDS
 from memtui.screens.keymap import footer_entries
 from memtui.screens.shared import Door, FilterChosen, Phase, Shared
 from memtui.screens.view import scope_view
+from memtui.widgets.background import Background
 from memtui.widgets.display import toast
 from memtui.widgets.filter_line import FilterLine
+from memtui.widgets.filter_words import known_values
 from memtui.widgets.footer import KeyFooter
 from memtui.widgets.notice import Notice
 from memtui.widgets.scope_bar import ScopeBar
 from memtui.widgets.tabs import ScreenTabs
 
+_KNOWN_OPERATIONS = 500
+"""Operations whose names the filter line completes."""
 _DATA = ("door", "scope", "filter", "binding_key", "resolution")
 
 
@@ -79,6 +83,7 @@ class MemtuiScreen(Screen[None]):
         super().__init__(id=f"screen-{self.MODE}")
         self._stale = True
         self._wanted: str | None = None
+        self._knowing = Background(self, "filter-words")
         self.set_reactive(MemtuiScreen.shared, shared)
 
     def compose(self) -> ComposeResult:
@@ -232,6 +237,17 @@ class MemtuiScreen(Screen[None]):
         """Pass a filter line up."""
         message.stop()
         self.post_message(FilterChosen(message.line))
+
+    def on_filter_line_entered(self, message: FilterLine.Entered) -> None:
+        """Read which agents, projects and other names the newest operations have."""
+        message.stop()
+        door, filter_line = self.shared.door, self.query_one(FilterLine)
+        if door is not None:
+            self._knowing.latest(
+                lambda: door.service.operations(door.caller, limit=_KNOWN_OPERATIONS),
+                lambda page: setattr(filter_line, "known", known_values(page.operations)),
+                self.fail,
+            )
 
     def on_filter_line_left(self, message: FilterLine.Left) -> None:
         """Give the focus back to the body."""

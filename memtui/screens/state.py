@@ -8,13 +8,14 @@ import logging
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from textual.app import App
 
 from memtui.config import Paths, Settings
-from memtui.contract import Filter, Invalid, MemtuiError, NotFound, Scope
+from memtui.contract import Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.filters import parse_filter
 from memtui.screens.keymap import load_keymap
 from memtui.screens.log_views import LogLook, load_looks
@@ -58,11 +59,12 @@ class SharedState:
         self._resolving = Background(app, "resolve")
         self._checking = Background(app, "health")
         self._adding_up = Background(app, "spending")
-        self._spending_problem = ""
+        self._told = ""
         self.session, self.session_problem = _read_session(paths)
         looks, problem = _read_looks(paths)
         self.session_problem = self.session_problem or problem
-        self._company = company or settings.company or self.session.company
+        self._asked_for = company or settings.company
+        self._company = self._asked_for or self.session.company
         self.shared = Shared(
             scope=Scope(company_id=self._company or "local"),
             filters=self.session.filters,
@@ -99,7 +101,7 @@ class SharedState:
         service = await open_service(self._paths, self._settings)
         try:
             companies = tuple(await service.companies())
-            return self._door(service, _pick(companies, self._company)), companies
+            return self._door(service, self._pick(companies)), companies
         except BaseException:
             await service.close()
             raise
@@ -111,6 +113,22 @@ class SharedState:
             company_id=company.company_id, principal=self._settings.principal, door="tui"
         )
         return Door(service, caller, company)
+
+    def _pick(self, companies: tuple[CompanyView, ...]) -> CompanyView:
+        """Return the company that was asked for by id or name, else the last one, else the first.
+
+        Raises:
+            NotFound: there is none, or not the one that was asked for.
+        """
+        if not companies:
+            raise NotFound("There is no company yet; run `memtui demo` or add one.")
+        for company in companies:
+            if self._company in (company.company_id, company.name):
+                return company
+        if self._asked_for:
+            names = ", ".join(one.name for one in companies[:5])
+            raise NotFound(f"There is no company {self._asked_for!r}; there are {names}.")
+        return companies[0]
 
     def _opened(self, opened: tuple[Door, tuple[CompanyView, ...]]) -> None:
         door, companies = opened
@@ -196,12 +214,22 @@ class SharedState:
             return
         key = resolution.binding_key
         self._checking.latest(
-            lambda: door.service.health(door.caller, key), self._checked, self._failed
+            lambda: door.service.health(door.caller, key),
+            self._checked,
+            partial(self._not_checked, key),
         )
 
     def _checked(self, health: BindingHealth) -> None:
         if self.shared.resolution and self.shared.resolution.binding_key == health.key:
             self._set(replace(self.shared, health=health))
+
+    def _not_checked(self, key: str, error: MemtuiError) -> None:
+        from memtui.service.answers import BindingHealth
+
+        down = Health(status="down", message=str(error))
+        health = BindingHealth(key=key, health=down, checked_at=self.shared.clock())
+        self._set(replace(self.shared, health=health))
+        self._tell_once(error)
 
     def check_spending(self) -> None:
         """Hold what was spent against the company's limits in the background."""
@@ -211,18 +239,18 @@ class SharedState:
         self._adding_up.latest(
             lambda: door.service.check_spending(door.caller, zone=zone),
             self._added_up,
-            self._not_added_up,
+            self._tell_once,
         )
 
     def _added_up(self, spending: list[SpendingStatus]) -> None:
-        self._spending_problem = ""
+        self._told = ""
         if self.shared.spending != (found := tuple(spending)):
             self._set(replace(self.shared, spending=found))
 
-    def _not_added_up(self, error: MemtuiError) -> None:
+    def _tell_once(self, error: MemtuiError) -> None:
         """Tell of a problem once, however often it is met again."""
-        if str(error) != self._spending_problem:
-            self._spending_problem = str(error)
+        if str(error) != self._told:
+            self._told = str(error)
             self._failed(error)
 
     def _set(self, shared: Shared) -> None:
@@ -271,19 +299,6 @@ def _read_looks(paths: Paths) -> tuple[tuple[LogLook, ...], str]:
         return load_looks(paths.views_file), ""
     except Invalid as error:
         return (), str(error)
-
-
-def _pick(companies: tuple[CompanyView, ...], wanted: str) -> CompanyView:
-    """Return the company that was asked for by id or name, else the first."""
-    for company in companies:
-        if wanted in (company.company_id, company.name):
-            return company
-    if wanted and companies:
-        names = ", ".join(one.name for one in companies[:5])
-        raise NotFound(f"There is no company {wanted!r}; there are {names}.")
-    if not companies:
-        raise NotFound("There is no company yet; run `memtui demo` or add one.")
-    return companies[0]
 
 
 def _filter_of(line: str, shared: Shared) -> Filter:

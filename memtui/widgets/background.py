@@ -99,7 +99,8 @@ class Background:
 
     @property
     def _alive(self) -> bool:
-        return self._owner.is_attached
+        # An app that ends takes the widgets away first, while their screen is still attached.
+        return self._owner.is_attached and self._owner.app.is_running
 
     def _start(self, work: Callable[[], Coroutine[None, None, None]], sort: str) -> Worker[None]:
         group = f"{self._name}:{sort}"

@@ -1,47 +1,92 @@
-"""Small charts over days, drawn by plotext in the theme's own colours."""
+"""Charts over buckets of time, each bucket with cells of its own, so that one can be pointed at.
+
+plotext draws what is inside; title, scale, axis and the selected bucket are put around it. Series
+are told apart by what they are drawn with, never by colour alone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import date
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from textual.content import Content
 from textual.widgets import Static
 
-from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.display import (
+    ACCENT,
+    BAD,
+    DIM,
+    OK,
+    PRIMARY,
+    SECONDARY,
+    STRONG,
+    WARN,
+    display,
+    line,
+    lines,
+)
 
-Tone = Literal["accent", "ok", "bad", "warn"]
+Tone = Literal["primary", "secondary", "accent", "ok", "warn", "bad"]
 
-NUMBERS: dict[Tone, int] = {"bad": 1, "ok": 2, "warn": 3, "accent": 4}
-STYLES = {1: BAD, 2: OK, 3: WARN, 4: ACCENT}
-"""plotext knows the terminal's colours by number; they stand for the theme's here."""
+STYLES: dict[Tone, str] = {
+    "primary": PRIMARY,
+    "secondary": SECONDARY,
+    "accent": ACCENT,
+    "ok": OK,
+    "warn": WARN,
+    "bad": BAD,
+}
+LEAST_LINES = 6
+_LEAST_CELLS = 20
+_WIDEST = 8
+"""Cells of a bucket at most."""
+_GUTTER = 9
+"""Cells of the scale at least, so that charts stand under each other."""
+_BETWEEN = 4
+"""Cells between two names on the axis at least."""
 
-_LEAST_LINES = 7
-_LEAST_CELLS = 24
+
+def plain_count(value: float) -> str:
+    """Return a count for a scale: `850`, `1,200`, `0.5`."""
+    return f"{value:,.0f}" if value == round(value) else f"{value:,.1f}"
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """Values over the days of a chart; `marker` tells it apart where there is no colour."""
+    """A value for each bucket; `marker` tells it apart where there is no colour."""
 
     name: str
     values: tuple[float | None, ...]
     tone: Tone
     marker: str
-    bars: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """What a chart shows. `limit` is a line across; `nothing` is said where there are no values."""
+    """What a chart shows.
+
+    Bars stand on top of each other, the first series at the bottom, and those below zero hang down;
+    lines do neither.
+    """
 
     title: str
-    days: tuple[date, ...]
+    labels: tuple[str, ...]
     series: tuple[Series, ...]
+    unit: Callable[[float], str] = plain_count
+    """How a value reads on the scale."""
+    lines: bool = False
+    log: bool = False
+    """Whether the scale of lines is logarithmic."""
     limit: float | None = None
-    nothing: str = "There is nothing to draw yet."
+    """Where a line goes across."""
+    squeezed: str = ""
+    """What a bucket is called where all are shown at once, several in one if need be; without it
+    the newest that fit are shown."""
+    legend: bool = True
+    note: str = ""
+    nothing: str = "There is nothing to draw here."
+    """What is said where there are no values."""
 
     @property
     def empty(self) -> bool:
@@ -49,86 +94,152 @@ class Chart:
         return not any(value for series in self.series for value in series.values)
 
 
-def chart_content(chart: Chart, width: int, height: int) -> Content:
-    """Return a chart of `width` by `height` cells, its title and legend on the first line."""
-    head = _head(chart, width)
-    if chart.empty or width < _LEAST_CELLS or height < _LEAST_LINES - 2:
-        return lines([head, display(f"  {chart.nothing if chart.empty else '…'}", style=DIM)])
-    return lines([head, *_body(chart, width, height - 1)])
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the buckets of a drawn chart stand: so many from `first` on, `cells` wide each."""
+
+    gutter: int = 0
+    first: int = 0
+    shown: int = 0
+    cells: int = 1
+
+    def at(self, x: int) -> int | None:
+        """Return the bucket in a column."""
+        index = (x - self.gutter) // self.cells
+        return self.first + index if x >= self.gutter and 0 <= index < self.shown else None
 
 
-def _head(chart: Chart, width: int) -> Content:
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """The lines of a chart, each as wide as it was asked for."""
+
+    lines: tuple[Content, ...]
+    place: Place = field(default_factory=Place)
+
+
+def draw(
+    chart: Chart, width: int, height: int, *, selected: int | None = None, lead: str = ""
+) -> Drawn:
+    """Draw a chart in `width` by `height` cells, its title and legend on the first line.
+
+    Args:
+        chart: What it shows.
+        width: Cells.
+        height: Lines.
+        selected: The bucket to point at.
+        lead: What stands before the title of one of several charts; one that is not blank is that
+            of the chosen chart.
+    """
+    from memtui.widgets.chart_canvas import canvas, scale_of
+
+    if chart.empty or width < _LEAST_CELLS or height < LEAST_LINES - 1:
+        words = chart.nothing if chart.empty else "There is no room for the chart."
+        rows = [_head(chart, lead), display(f"  {words}", style=DIM)]
+        return Drawn(tuple(_fit(row, width) for row in rows + [Content("")] * (height - 2)))
+    chart = _squeezed(chart, width - _GUTTER)
+    inside = height - 2
+    scale = scale_of(chart)
+    marks = {row: chart.unit(value) for row, value in scale.marks(inside)}
+    gutter = max(_GUTTER, *(len(mark) + 1 for mark in marks.values()))
+    place = _place(len(chart.labels), width - gutter, gutter, selected)
+    rows = [_head(chart, lead)]
+    drawn = canvas(chart, place.first, place.shown, place.cells, inside)
+    for row, part in enumerate(_pointed(drawn, place, selected)):
+        rows.append(display(f"{marks.get(row, ''):>{gutter - 1}} ", style=DIM) + part)
+    rows.append(Content(" " * gutter) + _axis(chart.labels, place, selected))
+    return Drawn(tuple(_fit(row, width) for row in rows), place)
+
+
+def _fit(row: Content, width: int) -> Content:
+    cut = row.truncate(width, ellipsis=True)
+    return cut + Content(" " * (width - cut.cell_length))
+
+
+def _head(chart: Chart, lead: str) -> Content:
     legend = [
-        Content.styled(one.marker, STYLES[NUMBERS[one.tone]]) + display(f" {one.name}", style=DIM)
+        Content.styled(one.marker, STYLES[one.tone]) + display(f" {one.name}", limit=24, style=DIM)
         for one in chart.series
-        if len(chart.series) > 1 or chart.limit is not None
+        if chart.legend
     ]
     if chart.limit is not None:
-        legend.append(Content.styled("-", WARN) + display(f" {chart.limit:,.0f}", style=DIM))
-    head = line(display(chart.title, style=STRONG), *([] if chart.empty else legend), gap="  ")
-    return head.truncate(width, ellipsis=True)
+        legend.append(Content.styled("-", WARN) + display(f" {chart.unit(chart.limit)}", style=DIM))
+    chosen = lead.strip()
+    title = display(chart.title, style=f"{STRONG} {ACCENT}" if chosen else STRONG)
+    parts = [] if chart.empty else [*legend, display(chart.note, style=DIM)]
+    return Content.styled(lead, ACCENT) + line(title, *parts, gap="  ")
 
 
-def _body(chart: Chart, width: int, height: int) -> Iterator[Content]:
-    import plotext as plot
-    from rich.text import Text
+def _squeezed(chart: Chart, room: int) -> Chart:
+    """Put several buckets into one where not all fit and all are to be seen."""
+    each = -(-len(chart.labels) // max(1, room))
+    if each < 2 or not chart.squeezed:
+        return chart
+    starts = range(0, len(chart.labels), each)
 
-    plot.clear_figure()  # plotext has one figure; nothing else runs between here and `build`
-    plot.theme("clear")
-    plot.limit_size(False, False)  # noqa: FBT003 - plotext's own signature
-    plot.plotsize(width, height)
-    plot.frame(False)  # noqa: FBT003 - plotext's own signature
-    places = list(range(len(chart.days)))
-    if chart.limit is not None:
-        plot.plot([places[0], places[-1]], [chart.limit] * 2, marker="-", color=3)
-    for series in chart.series:
-        _draw(plot, series, places)
-    _scale(plot, chart)
-    yield from _themed(Text.from_ansi(plot.build())).split("\n", include_separator=False)
+    def joined(values: Sequence[float | None]) -> float | None:
+        known = [value for value in values if value is not None]
+        return None if not known else known[-1] if chart.lines else sum(known)
+
+    return replace(
+        chart,
+        labels=tuple(chart.labels[start] for start in starts),
+        series=tuple(
+            replace(one, values=tuple(joined(one.values[at : at + each]) for at in starts))
+            for one in chart.series
+        ),
+        note=" ".join(filter(None, [chart.note, f"{each} {chart.squeezed}s a cell"])),
+    )
 
 
-def _draw(plot: Any, series: Series, places: Sequence[int]) -> None:
-    known = [
-        (place, value)
-        for place, value in zip(places, series.values, strict=True)
-        if value is not None
-    ]
-    if not known:
+def _place(count: int, room: int, gutter: int, selected: int | None) -> Place:
+    cells = max(1, min(_WIDEST, room // max(1, count)))
+    shown = min(count, room // cells)
+    first = count - shown
+    if selected is not None and selected < first:
+        first = max(0, selected - shown // 3)
+    return Place(gutter, first, shown, cells)
+
+
+def _pointed(rows: Sequence[Content], place: Place, selected: int | None) -> Iterator[Content]:
+    """Draw a line down to the selected bucket through what is empty above it."""
+    if selected is None or not place.first <= selected < place.first + place.shown:
+        yield from rows
         return
-    xs, ys = [place for place, _ in known], [value for _, value in known]
-    color = NUMBERS[series.tone]
-    if series.bars:
-        there = [(x, y) for x, y in zip(xs, ys, strict=True) if y]
-        xs, ys = [x for x, _ in there], [y for _, y in there]
-        plot.scatter(xs, ys, marker=series.marker, color=color, fillx=True)
-        return
-    if len(xs) > 1:
-        plot.plot(xs, ys, marker="braille", color=color)
-    plot.scatter(xs[-1:], ys[-1:], marker=series.marker, color=color)
+    column = (selected - place.first) * place.cells + (place.cells - 1) // 2
+    for row in rows:
+        if row.plain[column : column + 1] in {" ", ""}:
+            yield row[:column] + Content.styled("┊", STRONG) + row[column + 1 :]
+        else:
+            yield row
 
 
-def _scale(plot: Any, chart: Chart) -> None:
-    values = [value for one in chart.series for value in one.values if value is not None]
-    top, bottom = max([*values, chart.limit or 0, 1]), min([*values, 0])
-    half = top // 2 if top >= 2 else top
-    marks = sorted({bottom, 0, half, top, *([chart.limit] if chart.limit else [])})
-    plot.ylim(bottom, top)
-    plot.yticks(marks, [f"{mark:,.0f}" for mark in marks])
-    last = len(chart.days) - 1
-    shown = sorted({0, last // 2, last})
-    plot.xlim(-0.5, last + 0.5)
-    plot.xticks(shown, [f"{chart.days[place]:%m-%d}" for place in shown])
-
-
-def _themed(drawn: Any) -> Content:
-    """Return plotext's text with the theme's colours in place of the terminal's."""
-    styled = Content(drawn.plain.rstrip("\n"))
-    for span in drawn.spans:
-        color = getattr(span.style, "color", None)
-        style = STYLES.get(color.number) if color is not None else None
-        if style:
-            styled = styled.stylize(style, span.start, span.end)
-    return styled
+def _axis(labels: Sequence[str], place: Place, selected: int | None) -> Content:
+    """Return the names of the selected bucket, the first, the last, and of others between them."""
+    width = place.shown * place.cells
+    last = place.first + place.shown - 1
+    taken = [" "] * width
+    pointed = (0, 0)
+    widest = max(map(len, labels[place.first : last + 1]), default=1)
+    step = max(1, -(-(widest + _BETWEEN) // place.cells))
+    wanted = [selected, place.first, last, *range(place.first, last, step)]
+    for index in dict.fromkeys(one for one in wanted if one is not None):
+        if not place.first <= index <= last:
+            continue
+        name = f"▲{labels[index]}" if index == selected else labels[index]
+        if index == place.first > 0 and index != selected:
+            name = f"‹ {name}"
+        middle = (index - place.first) * place.cells
+        start = max(0, min(middle, width - len(name)))
+        around = taken[max(0, start - 1) : start + len(name) + 1]
+        if len(name) <= width and not "".join(around).strip():
+            taken[start : start + len(name)] = name
+            if index == selected:
+                pointed = (start, start + len(name))
+    axis = Content.styled("".join(taken), DIM)
+    begin, end = pointed
+    if begin == end:
+        return axis
+    return axis[:begin] + display("".join(taken[begin:end]), style=STRONG) + axis[end:]
 
 
 class Charts(Static):
@@ -152,10 +263,10 @@ class Charts(Static):
         if not self._charts or not width or not height:
             self.update(Content(""))
             return
-        shown = self._charts[: max(1, min(len(self._charts), height // _LEAST_LINES))]
+        shown = self._charts[: max(1, min(len(self._charts), height // LEAST_LINES))]
         each = height // len(shown)
-        gap = Content("\n\n") if each > _LEAST_LINES else Content("\n")
-        drawn = [
-            chart_content(one, width, each - (1 if each > _LEAST_LINES else 0)) for one in shown
-        ]
-        self.update(gap.join(drawn))
+        gap = 1 if each > LEAST_LINES else 0
+        rows: list[Content] = []
+        for chart in shown:
+            rows.extend((*draw(chart, width, each - gap).lines, *[Content("")] * gap))
+        self.update(lines(rows))

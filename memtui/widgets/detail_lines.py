@@ -116,17 +116,18 @@ def _diff_line(one: DiffLine) -> Content:
 
 
 def usage_lines(operation: Operation) -> Iterator[Line]:
-    """Yield tokens and cost together, then each row where there are several."""
+    """Yield tokens and cost together, then who charged it, or each row where there are several."""
     if not operation.usage:
         yield labelled("cost", Content.styled("nothing was reported", DIM))
         return
     yield labelled("tokens", fmt.tokens(operation.usage))
     cost = fmt.operation_cost(operation)
     yield labelled("cost", display(cost, style=WARN if operation.unpriced else ""))
+    several = len(operation.usage) > 1
     for row in operation.usage:
         model = f" {row.model}" if row.model else ""
         spent = fmt.money(row.cost_usd, unpriced=row.cost_usd is None)
-        words = [f"{row.provider}{model}", fmt.tokens([row]), spent]
+        words = [f"{row.provider}{model}", *([fmt.tokens([row]), spent] if several else [])]
         if row.latency_ms is not None:
             words.append(fmt.duration(row.latency_ms))
         yield labelled("", display(SEPARATOR.join(words), style=DIM))

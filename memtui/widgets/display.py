@@ -21,6 +21,8 @@ LONGEST = 20_000
 """Characters of one text that are ever laid out; the rest is counted, not drawn."""
 
 DIM = "dim"
+PRIMARY = "$text-primary"
+SECONDARY = "$text-secondary"
 ACCENT = "$text-accent"
 OK = "$text-success"
 WARN = "$text-warning"

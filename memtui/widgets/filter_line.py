@@ -1,7 +1,11 @@
-"""The filter line: one input, its history, how many rows match, and its error under it."""
+"""The filter line: one input, its history, how many rows match, and under it what it may become.
+
+Under the line stands what completes the term that is being written, or what is wrong with it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from textual.app import ComposeResult
@@ -14,7 +18,8 @@ from textual.widgets import Input, Static
 
 from memtui.contract import Invalid
 from memtui.filters import parse_filter
-from memtui.widgets.display import ACCENT, BAD, DIM, display
+from memtui.widgets.display import ACCENT, BAD, DIM, display, line
+from memtui.widgets.filter_words import completed, completions, last_term
 from memtui.widgets.keys import bindings_for
 
 PLACEHOLDER = "agent:coding type:write since:7d words"
@@ -25,7 +30,8 @@ PAUSE_SECONDS = 0.15
 class FilterLine(Vertical):
     """Takes a filter; posts `Applied` with a line that parses, `Left` when done with it.
 
-    While the person writes and pauses, `Typed` comes with each line that parses.
+    While the person writes and pauses, `Typed` comes with each line that parses. `Entered` comes
+    with the cursor: whoever knows values of the fields may put them into `known`.
 
     `history` is the lines applied before, the newest last. `count` is shown at the right end.
     """
@@ -50,12 +56,16 @@ class FilterLine(Vertical):
             super().__init__()
             self.line = line
 
+    class Entered(Message):
+        """The cursor came into the line."""
+
     class Left(Message):
         """The person is done with the line."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
         self.history: tuple[str, ...] = ()
+        self._known: Mapping[str, Sequence[str]] = {}
         self._back = 0
         self._draft = ""
         self._pause: Timer | None = None
@@ -66,11 +76,40 @@ class FilterLine(Vertical):
             yield Static(Content.styled("/", f"bold {ACCENT}"), id="filter-sign")
             yield Input(placeholder=PLACEHOLDER, compact=True, id="filter-input")
             yield Static(id="filter-count")
+        yield Static(id="filter-words")
         yield Static(id="filter-error")
 
     @property
     def _input(self) -> Input:
         return self.query_one("#filter-input", Input)
+
+    @property
+    def known(self) -> Mapping[str, Sequence[str]]:
+        """Values of fields that are offered."""
+        return self._known
+
+    @known.setter
+    def known(self, values: Mapping[str, Sequence[str]]) -> None:
+        self._known = values
+        self._offer()
+
+    @property
+    def _before(self) -> str:
+        """What is written up to the cursor."""
+        return self._input.value[: self._input.cursor_position]
+
+    def _offer(self) -> None:
+        """Show what the term may become, while the cursor is in the line."""
+        place = self.query_one("#filter-words", Static)
+        words = completions(self._before, self._known) if self._input.has_focus else []
+        place.display = bool(words) and not self.error
+        if words:
+            tab = Content.styled("tab", ACCENT) if last_term(self._before) else None
+            first = line(tab, display(words[0], limit=80))
+            others = [
+                display(word.partition(":")[2] or word, limit=80, style=DIM) for word in words[1:]
+            ]
+            place.update(line(first, *others, gap="  "))
 
     def show_line(self, text: str) -> None:
         """Show the filter in force, unless the person is writing another."""
@@ -94,6 +133,7 @@ class FilterLine(Vertical):
             place = self.query_one("#filter-error", Static)
             place.update(display(f"✗ {error}" if error else "", limit=400, style=BAD))
             place.display = bool(error)
+            self._offer()
 
     def on_mount(self) -> None:
         """Start without an error line."""
@@ -103,9 +143,19 @@ class FilterLine(Vertical):
         """Take an old error away while the person writes."""
         event.stop()
         self.error = ""
+        self._offer()
         self._forget_pause()
         if self._input.has_focus:
             self._pause = self.set_timer(PAUSE_SECONDS, self._paused)
+
+    def on_descendant_focus(self) -> None:
+        """Offer what completes the line."""
+        self._offer()
+        self.post_message(self.Entered())
+
+    def on_descendant_blur(self) -> None:
+        """Offer nothing any more."""
+        self._offer()
 
     def _forget_pause(self) -> None:
         if self._pause is not None:
@@ -118,7 +168,9 @@ class FilterLine(Vertical):
             return
         try:
             parse_filter(text, now=datetime.now(UTC))
-        except Invalid:
+        except Invalid as error:
+            if not completions(self._before, self._known):
+                self.error = str(error)
             return
         self.post_message(self.Typed(text))
 
@@ -147,6 +199,17 @@ class FilterLine(Vertical):
             self.post_message(self.Applied(""))
         else:
             self.post_message(self.Left())
+
+    def action_complete(self) -> None:
+        """Take the first word that completes the term; without one, leave the line."""
+        before, after = self._before, self._input.value[self._input.cursor_position :]
+        words = completions(before, self._known) if last_term(before) else []
+        if not words:
+            self.post_message(self.Left())
+            return
+        written = completed(before, words[0])
+        self._input.value = written + after.removeprefix(" ")
+        self._input.cursor_position = len(written)
 
     def action_previous(self) -> None:
         """Show the filter used before."""

@@ -88,10 +88,18 @@ def _asked(operation: Operation) -> Iterator[Line]:
         if name in _TEXTS and isinstance(value, str):
             yield display(f"“{value}”", limit=4_000, keep_newlines=True)
         else:
-            words = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-            rest.append(f"{name.replace('_', ' ')} {words}")
+            rest.append(f"{name.replace('_', ' ')} {_value_words(value)}")
     if rest:
         yield display(SEPARATOR.join(rest), limit=2_000, style=DIM)
+
+
+def _value_words(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    if isinstance(value, dict):
+        parts = ((str(name).replace("_", " "), part) for name, part in value.items())
+        return ", ".join(f"{name} {part}" for name, part in parts if part not in (None, ""))
+    return str(value)
 
 
 def _ending(view: OperationView) -> Iterator[Line]:
@@ -169,8 +177,10 @@ def handle_lines(handle: OperationHandle, record: Record | str | None) -> Conten
         place = fmt.place_line(record.location) if record.location else ""
         below = SEPARATOR.join(filter(None, [fmt.source_line(record.source), place]))
     else:
-        text = display(handle.provider_record_id, limit=200)
-        below = "enter reads it" if record is None else record
+        folder, slash, name = handle.provider_record_id.rpartition("/")
+        text = display(name or folder, limit=200)
+        said = "enter reads it" if record is None else record
+        below = SEPARATOR.join(filter(None, [said, folder + slash]))
     under = display(f"           {below}", limit=300, style=DIM)
     return Content("\n").join([line(rank, score, text, ghost, gap="  "), under])
 

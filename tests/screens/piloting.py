@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Any
 
 from textual.pilot import Pilot
@@ -14,17 +15,18 @@ from memtui.config import Paths, Settings
 from memtui.contract import Record, Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService
 
-_TRIES = 500
+_LONGEST_SECONDS = 60
 
 
 async def until(pilot: Pilot[Any], true: Callable[[], object]) -> None:
-    """Let the app run until something is true; fails if it never is."""
-    for _ in range(_TRIES):
-        await pilot.pause()
-        if true():
-            return
+    """Let the app run until something is true and the app is idle; fails if it never is."""
+    await pilot.pause()
+    end = monotonic() + _LONGEST_SECONDS
+    while not true():
+        assert monotonic() < end, "it never came true"
         await asyncio.sleep(0.01)
-    raise AssertionError("it never came true")
+        if true():
+            await pilot.pause()
 
 
 @asynccontextmanager

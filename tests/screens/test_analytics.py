@@ -28,12 +28,11 @@ from memtui.screens.analytics import AnalyticsScreen, queries
 from memtui.screens.analytics.board import Board
 from memtui.screens.analytics.chart_grid import ChartGrid
 from memtui.screens.analytics.charts_half import ChartsHalf
-from memtui.screens.analytics.drawing import Plot, Series, draw
 from memtui.screens.analytics.drill import filter_of_group, statement_of_group
 from memtui.screens.analytics.error_place import place_of
 from memtui.screens.analytics.files import Table, figures_table, write_table
 from memtui.screens.analytics.period import Period, after, begin_in, span_of
-from memtui.screens.analytics.results import ResultRow
+from memtui.screens.analytics.results import ResultRow, result_columns
 from memtui.screens.analytics.sql_editor import Completions, SqlEditor
 from memtui.screens.analytics.sql_half import SqlHalf
 from memtui.screens.analytics.words import Words, completions, word_before
@@ -161,8 +160,10 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
         assert "33 operations" in shown
         assert "Operations by day" in shown
         assert "█ queries" in shown
-        assert "$0.04; 20 of 40 calls (50%) unpriced, not in it" in said
-        assert "share of queries whose record was opened later" in said
+        assert "$0.04; 50% of calls unpriced" in said
+        assert "hits 4.8% (used)" in said
+        assert all(f"{share} " in said for share in ("p50", "p95", "p99"))
+        assert "2k in · 0 out · 140 embedded" in said
         assert "✗ 1 failed" in said
         painted = board(app)
         assert painted.question.painted
@@ -183,7 +184,7 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
         )
         await pilot.press("H")
         await until(pilot, lambda: board(app).stats.hit_sign == "score")
-        assert "share of queries with a score ≥ threshold" in words(app)
+        assert "(by score)" in words(app)
         app.state.choose(filter_line="since:30d until:3d type:query")
         await until(pilot, lambda: "the time of the filter" in screen_text(app))
         await pilot.press("p")
@@ -202,6 +203,7 @@ async def test_a_bar_and_a_group_lead_to_their_operations(log: Paths, settings: 
         assert bucket.begins is not None
         await until(pilot, lambda: f"▲{bucket.begins:%m-%d}" in screen_text(app))
         assert f"{bucket.begins:%a %Y-%m-%d}" in words(app)
+        assert "share of queries whose record was opened later" in words(app)
         await pilot.press("enter")
         await until(pilot, lambda: app.state.shared.filter.since == bucket.begins)
         assert app.state.shared.filter.until == bucket.ends
@@ -212,6 +214,15 @@ async def test_a_bar_and_a_group_lead_to_their_operations(log: Paths, settings: 
         await until(pilot, lambda: app.state.shared.filter.operation_type == "correct")
         app.state.choose(filter_line="")
         await back(app, pilot)
+        await pilot.press("g", "j", "enter")
+        await until(pilot, lambda: app.state.shared.filter_line.endswith("cost>0"))
+        await until(pilot, lambda: "20 of 33" in screen_text(app))
+        app.state.choose(filter_line="")
+        await back(app, pilot)
+        await pilot.press("G", "k", "enter")
+        await until(pilot, lambda: rows(app).rows.count == board(app).stats.failure_count)
+        assert "status <> 'ok'" in app.screen.query_one(SqlEditor).text
+        await pilot.press("escape", "t")
         await pilot.press("tab", "home", "enter")
         await until(pilot, lambda: app.state.shared.filter.binding_key == "default")
         app.state.choose(filter_line="")
@@ -433,32 +444,6 @@ def test_buckets_have_the_edges_of_the_zone() -> None:
     )
 
 
-def test_a_chart_tells_series_apart_without_colour_and_shows_what_is_selected() -> None:
-    labels = tuple(f"d{number}" for number in range(200))
-    plot = Plot(
-        "Two",
-        labels,
-        (
-            Series("a", tuple(float(n % 5 + 1) for n in range(200)), "ok", "█"),
-            Series("b", tuple(2.0 for _ in range(200)), "bad", "▓"),
-        ),
-        str,
-    )
-    drawn = draw(plot, 60, 10, selected=3, active=True)
-    text = "\n".join(row.plain for row in drawn.lines)
-    assert {row.cell_length for row in drawn.lines} == {60}
-    assert "▲d3" in text
-    assert "█" in text
-    assert "▓" in text
-    assert drawn.place.at(drawn.place.gutter + 3 - drawn.place.first) == 3
-    newest = draw(plot, 60, 10, selected=None, active=False)
-    assert newest.place.first + newest.place.shown == 200
-    assert "‹" in newest.lines[-1].plain
-    empty = draw(Plot("None", (), (), str, nothing="Nothing."), 60, 10, selected=None, active=False)
-    assert "Nothing." in empty.lines[1].plain
-    assert len(empty.lines) == 10
-
-
 async def test_a_group_without_a_word_in_the_filter_is_a_statement(
     log: Paths, service: MemoryService, caller: Caller
 ) -> None:
@@ -491,6 +476,12 @@ def test_any_type_goes_into_a_file(tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".memtui-*"))
     timed = figures_table([Group(begins=moment, ends=moment, operation_count=2)])
     assert timed.rows[0][timed.columns.index("operation_count")] == 2
+
+
+def test_no_number_of_a_long_result_is_cut() -> None:
+    rows = [ResultRow(place, (place, "x" * (place % 7))) for place in range(12_345)]
+    number, text = result_columns(("n", "t"), ("BIGINT", "VARCHAR"), rows, UTC)
+    assert (number.width, text.width) == (5, 6)
 
 
 def test_a_place_is_found_only_where_it_is_sure() -> None:

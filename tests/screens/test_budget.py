@@ -91,25 +91,28 @@ async def budget(
     settings: Settings,
     scope: Scope,
     rows: int,
-    size: tuple[int, int] = (120, 40),
 ) -> AsyncIterator[tuple[MemtuiApp, Any]]:
-    async with running(paths, settings, "budget", size) as (app, pilot):
+    async with running(paths, settings, "budget") as (app, pilot):
         app.state.choose_scope(scope)
         await until(pilot, lambda: len(texts(app)) == rows)
-        await until(pilot, lambda: app.focused is not None)
+        await until(pilot, lambda: listed(app).has_focus)
         yield app, pilot
 
 
 async def test_nobody_chosen_offers_whom_there_is(
     paths: Paths, settings: Settings, service: MemoryService
 ) -> None:
-    await remember(service, ANA, "Likes tea")
-    await remember(service, MECH, "Deploys from main")
     async with running(paths, settings, "budget") as (app, pilot):
         await until(pilot, lambda: "Whose context?" in screen_text(app))
-        await until(pilot, lambda: isinstance(app.focused, OptionList))
-        assert "user     ana" in screen_text(app)
+        assert "s takes a name that is not known yet" in screen_text(app)
+        app.state.choose_scope(ANA)
+        await until(pilot, lambda: "Nothing is remembered here." in screen_text(app))
+        await remember(service, ANA, "Likes tea")
+        await remember(service, MECH, "Deploys from main")
+        app.state.choose_scope(Scope(company_id="local"))
+        await until(pilot, lambda: "user     ana" in screen_text(app))
         assert "project  mech" in screen_text(app)
+        await until(pilot, lambda: isinstance(app.focused, OptionList))
         await pilot.press("p")
         await until(pilot, lambda: any("Nobody is chosen" in said for said in toasts(app)))
         await pilot.press("enter")
@@ -117,15 +120,7 @@ async def test_nobody_chosen_offers_whom_there_is(
         assert app.state.shared.scope.subject_id == "ana"
 
 
-async def test_an_empty_home_says_what_to_do(paths: Paths, settings: Settings) -> None:
-    async with running(paths, settings, "budget") as (app, pilot):
-        await until(pilot, lambda: "Whose context?" in screen_text(app))
-        assert "s takes a name that is not known yet" in screen_text(app)
-        app.state.choose_scope(ANA)
-        await until(pilot, lambda: "Nothing is remembered here." in screen_text(app))
-
-
-async def test_bars_price_share_and_the_text_that_the_model_sees(
+async def test_bars_price_share_text_and_charts(
     paths: Paths, settings: Settings, service: MemoryService
 ) -> None:
     await remember(service, ANA, "Likes tea", "Writes Lua")
@@ -157,13 +152,26 @@ async def test_bars_price_share_and_the_text_that_the_model_sees(
         await pilot.press("w")
         await until(pilot, lambda: "Conversation history" in screen_text(app))
         assert "Total with memory" in screen_text(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "context size, 60 days" in screen_text(app))
+        assert "█ added" in screen_text(app)
+        await pilot.press("c")
+        await until(pilot, lambda: isinstance(app.screen, ChartsSheet))
+        await until(pilot, lambda: "how facts serve" in screen_text(app))
+        assert "adoption" in screen_text(app)
+        await pilot.press("j")
+        await until(
+            pilot, lambda: str(app.screen.query_one(Charts).content).startswith("facts, 60 days")
+        )
+        await pilot.press("escape", "f")
+        await until(pilot, lambda: "memtui facts export --subject ana" in screen_text(app))
 
 
-async def test_model_and_budget_are_chosen_and_an_unknown_price_is_a_word(
+async def test_model_budget_order_and_filter_are_chosen(
     paths: Paths, settings: Settings, service: MemoryService
 ) -> None:
-    await remember(service, ANA, "Likes tea")
-    async with budget(paths, settings, ANA, 1) as (app, pilot):
+    await remember(service, ANA, "Likes tea", "Writes Lua and a great deal of Python")
+    async with budget(paths, settings, ANA, 2) as (app, pilot):
         await pilot.press("m")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press(*"gpt-4o", "enter")
@@ -183,13 +191,23 @@ async def test_model_and_budget_are_chosen_and_an_unknown_price_is_a_word(
         await pilot.press("l")
         await until(pilot, lambda: "its budget of 5; prune it." in screen_text(app))
         await until(pilot, lambda: "Nothing was left out." in screen_text(app))
+        await pilot.press("escape", "S")
+        await until(pilot, lambda: texts(app)[0].startswith("Writes"))
+        await pilot.press("I")
+        await until(pilot, lambda: texts(app)[0] == "Likes tea")
+        await pilot.press("slash", *"lua", "enter")
+        await until(pilot, lambda: len(texts(app)) == 1)
+        assert "1 of 2" in screen_text(app)
+        await pilot.press("R")
+        await until(pilot, lambda: app.frame is not None and app.frame.MODE == "records")
 
 
-async def test_a_fact_is_added_where_the_person_says_and_taken_back(
+async def test_a_fact_is_added_where_the_person_says_and_a_refused_one_keeps_its_text(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
     await remember(service, ANA, "Likes tea")
-    async with budget(paths, settings, BOTH, 1) as (app, pilot):
+    full = settings.model_copy(update={"fact_max_count": 1})
+    async with budget(paths, full, BOTH, 1) as (app, pilot):
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, WriteFact))
         app.screen.query_one(Input).value = "x" * 201
@@ -202,14 +220,6 @@ async def test_a_fact_is_added_where_the_person_says_and_taken_back(
         await pilot.press("u")
         await until(pilot, lambda: texts(app) == ["Likes tea"])
         assert not any("Remembered: " in said for said in toasts(app))
-
-
-async def test_a_fact_that_is_refused_comes_back_with_its_text(
-    paths: Paths, settings: Settings, service: MemoryService
-) -> None:
-    await remember(service, ANA, "Likes tea")
-    full = settings.model_copy(update={"fact_max_count": 1})
-    async with budget(paths, full, ANA, 1) as (app, pilot):
         await pilot.press("a")
         await until(pilot, lambda: isinstance(app.screen, WriteFact))
         await pilot.press(*"lua", "enter")
@@ -234,6 +244,11 @@ async def test_edit_pin_expire_and_undo(
         await until(pilot, lambda: isinstance(app.screen, Prompt))
         await pilot.press(*"30d", "enter")
         await until(pilot, lambda: "(expires in 2" in screen_text(app))
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press("ctrl+u", "enter")
+        await until(pilot, lambda: "(expires in 2" not in screen_text(app))
+        await until(pilot, lambda: any("never expires" in said for said in toasts(app)))
         assert not any("Remembered: " in said for said in toasts(app))
 
 
@@ -253,7 +268,7 @@ async def test_an_edit_of_what_changed_meanwhile_is_a_conflict(
         await until(pilot, lambda: texts(app) == ["Likes mate"])
 
 
-async def test_marked_facts_of_two_places_go_and_come_back_with_one_key(
+async def test_marked_or_all_facts_go_and_come_back_with_one_key(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
     await remember(service, ANA, "Likes tea", "Writes Lua")
@@ -270,14 +285,6 @@ async def test_marked_facts_of_two_places_go_and_come_back_with_one_key(
         await pilot.press("u")
         await until(pilot, lambda: len(texts(app)) == 3)
         assert await held(service, caller, MECH) == ["Deploys from main"]
-
-
-async def test_clearing_needs_the_name_typed(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
-) -> None:
-    await remember(service, ANA, "Likes tea", "Writes Lua")
-    await remember(service, MECH, "Deploys from main")
-    async with budget(paths, settings, BOTH, 3) as (app, pilot):
         await pilot.press("D")
         await until(pilot, lambda: isinstance(app.screen, TypedConfirm))
         assert "Forget all 2 facts of user ana" in screen_text(app)
@@ -308,7 +315,7 @@ async def test_merging_makes_one_and_one_key_takes_it_back(
     assert await held(service, caller, ANA) == ["Likes tea", "Loves green tea"]
 
 
-async def test_prune_review_apply_and_undo_leave_the_files_as_they_were(
+async def test_a_review_is_applied_undone_to_the_byte_and_merges_a_cluster(
     paths: Paths, settings: Settings, service: MemoryService
 ) -> None:
     [first, *_] = await remember(
@@ -341,6 +348,12 @@ async def test_prune_review_apply_and_undo_leave_the_files_as_they_were(
         await until(pilot, lambda: len(texts(app)) == 5)
         assert file.read_bytes() == before
         assert not any("Remembered: " in said for said in toasts(app))
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
+        await pilot.press("j", "j", "M")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, PruneReview) and len(texts(app)) == 4)
 
 
 async def test_a_prune_of_what_changed_meanwhile_forgets_nothing(
@@ -360,20 +373,6 @@ async def test_a_prune_of_what_changed_meanwhile_forgets_nothing(
         await until(pilot, lambda: "0 marked" in screen_text(app))
         assert "Deploys from release" in await held(service, caller, MECH)
         assert len(await held(service, caller, MECH)) == 2
-
-
-async def test_a_cluster_is_merged_from_the_review(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
-) -> None:
-    await remember(service, MECH, "Deploys from main", "deploys from main.")
-    async with budget(paths, settings, MECH, 2) as (app, pilot):
-        await pilot.press("p")
-        await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
-        await pilot.press("j", "j", "M")
-        await until(pilot, lambda: isinstance(app.screen, Choose))
-        await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, PruneReview) and len(texts(app)) == 1)
-    assert len(await held(service, caller, MECH)) == 1
 
 
 async def test_a_fact_from_elsewhere_is_told_once_for_all_that_come_together(
@@ -411,44 +410,8 @@ async def test_a_read_only_binding_says_why(
         assert isinstance(app.screen, PruneReview)
 
 
-async def test_charts_are_drawn_small_and_large(
-    paths: Paths, settings: Settings, service: MemoryService
-) -> None:
-    await remember(service, ANA, "Likes tea")
-    async with budget(paths, settings, ANA, 1) as (app, pilot):
-        await until(pilot, lambda: "context size, 60 days" in screen_text(app))
-        assert "█ added" in screen_text(app)
-        await pilot.press("c")
-        await until(pilot, lambda: isinstance(app.screen, ChartsSheet))
-        await until(pilot, lambda: "how facts serve" in screen_text(app))
-        assert "adoption" in screen_text(app)
-        await pilot.press("j")
-        await until(
-            pilot, lambda: str(app.screen.query_one(Charts).content).startswith("facts, 60 days")
-        )
-        await pilot.press("escape", "f")
-        await until(pilot, lambda: "memtui facts export --subject ana" in screen_text(app))
-
-
-async def test_filter_sort_and_the_way_to_records(
-    paths: Paths, settings: Settings, service: MemoryService
-) -> None:
-    await remember(service, ANA, "Likes tea", "Writes Lua and a great deal of Python")
-    async with budget(paths, settings, ANA, 2) as (app, pilot):
-        await pilot.press("S")
-        await until(pilot, lambda: texts(app)[0].startswith("Writes"))
-        await pilot.press("I")
-        await until(pilot, lambda: texts(app)[0] == "Likes tea")
-        await pilot.press("slash", *"lua", "enter")
-        await until(pilot, lambda: len(texts(app)) == 1)
-        assert "1 of 2" in screen_text(app)
-        await pilot.press("R")
-        await until(pilot, lambda: app.frame is not None and app.frame.MODE == "records")
-
-
-@pytest.mark.parametrize("size", [(50, 20), (80, 24), (120, 40), (200, 60)])
 async def test_hostile_facts_are_shown_and_never_obeyed(
-    paths: Paths, settings: Settings, service: MemoryService, size: tuple[int, int]
+    paths: Paths, settings: Settings, service: MemoryService
 ) -> None:
     hostile = [
         text
@@ -456,7 +419,13 @@ async def test_hostile_facts_are_shown_and_never_obeyed(
         if len(text.splitlines()) == 1 and len(text) <= 200 and "\ud800" not in text
     ]
     await remember(service, ANA, *hostile)
-    async with budget(paths, settings, ANA, len(hostile), size) as (app, pilot):
+    async with budget(paths, settings, ANA, len(hostile)) as (app, pilot):
+        for size in ((50, 20), (80, 24), (200, 60), (120, 40)):
+            await pilot.resize_terminal(*size)
+            assert_harmless(screen_text(app))
+            await pilot.press("end")
+            assert_harmless(screen_text(app))
+            await pilot.press("home")
         for _ in hostile:
             assert_harmless(screen_text(app))
             await pilot.press("j")
@@ -468,5 +437,6 @@ async def test_hostile_facts_are_shown_and_never_obeyed(
             ("A", "t"),
         ):
             await pilot.press(*keys)
-            await pilot.pause()
-            assert_harmless(screen_text(app))
+            for size in ((50, 20), (200, 60)):
+                await pilot.resize_terminal(*size)
+                assert_harmless(screen_text(app))

@@ -168,6 +168,7 @@ async def test_a_stopped_run_keeps_what_it_did_and_goes_on(
             await settled(pilot, screen)
             assert any("what was moved stays" in said for said in toasts(app))
             assert 5 <= len(server.rows) < 30
+            await until(pilot, lambda: "◐ applied in part" in screen.draw_head(80).plain)
             await confirmed(pilot, screen, "a")
             assert len(server.rows) == 30
             assert await texts(service, caller, "plugin") == await texts(service, caller, "default")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
+
+import pytest
+from textual.widgets import Input
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
@@ -12,7 +17,7 @@ from memtui.store.operation import Operation
 from memtui.widgets.option_rows import OptionRows
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
-from tests.screens.piloting import running, until, write_notes
+from tests.screens.piloting import running, toasts, until, write_notes
 
 MECH = Scope(company_id="local", project_id="mech", run_id="run-7")
 
@@ -32,11 +37,12 @@ async def loaded(app: MemtuiApp, pilot: Any) -> None:
     await until(pilot, lambda: listed(app).current is not None)
 
 
-async def test_the_newest_is_on_top_with_its_detail_beside_it(
+async def test_an_operation_is_read_and_leads_to_its_record(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
-    await write_notes(service, caller, ["deploy_branch: release"])
+    [record, _] = await write_notes(service, caller, ["deploy_branch: release", "other"])
     await service.query(caller, QueryRequest(scope=MECH, query="deploy branch"))
+    before = (await service.operations(caller)).total
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)
         assert current(app).operation_type is OperationType.QUERY
@@ -46,16 +52,8 @@ async def test_the_newest_is_on_top_with_its_detail_beside_it(
         assert "✓ ok" in shown
         assert "● live" in shown
 
-
-async def test_reading_texts_waits_for_enter_because_each_read_is_logged(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
-) -> None:
-    await write_notes(service, caller, ["deploy_branch: release"])
-    await service.query(caller, QueryRequest(scope=MECH, query="deploy branch"))
-    before = (await service.operations(caller)).total
-    async with running(paths, settings, "operations") as (app, pilot):
-        await loaded(app, pilot)
-        await until(pilot, lambda: "enter reads it" in screen_text(app))
+        # Each read of a text is logged, so it waits for enter.
+        assert "enter reads it" in shown
         assert (await service.operations(caller)).total == before
         await pilot.press("enter")
         await until(pilot, lambda: "ISS-31 comment 1" in screen_text(app))
@@ -63,11 +61,25 @@ async def test_reading_texts_waits_for_enter_because_each_read_is_logged(
         await pilot.press("escape")
         assert listed(app).has_focus
 
+        await pilot.press("enter", "enter")
+        await until(pilot, lambda: app.frame is not None and app.frame.MODE == "records")
+
+        def there() -> bool:
+            found: VirtualList[Record] = app.screen.query_one(VirtualList)
+            return found.current is not None and found.current.handle == record.handle
+
+        await until(pilot, there)
+
 
 async def test_new_operations_come_in_on_top_or_are_counted(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    await write_notes(service, caller, [f"note {number}" for number in range(60)])
+    monkeypatch.setattr("memtui.screens.operations.screen.POLL_SECONDS", 0.1)
+    await write_notes(service, caller, [f"note {number}" for number in range(40)])
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)
         await write_notes(service, caller, ["newest"])
@@ -82,16 +94,35 @@ async def test_new_operations_come_in_on_top_or_are_counted(
         assert current(app).request["content"] == "newer still"
 
 
-async def test_filtering_counts_and_an_empty_result_says_what_next(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+async def test_a_filter_counts_narrows_exports_and_says_what_next(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
 ) -> None:
-    await write_notes(service, caller, ["one", "two"])
+    await write_notes(service, caller, ["one", "the new text"])
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)
-        app.state.choose(filter_line="type:write")
+        await until(pilot, lambda: "+ the new text" in screen_text(app))
+        await pilot.press("R")
+        await until(pilot, lambda: app.state.shared.filter.run_id == "run-7")
         await until(pilot, lambda: "2 of 5" in screen_text(app))
-        app.state.choose(filter_line="type:forget")
+
+        path = tmp_path / "operations.jsonl"
+        for times in (1, 2):
+            await pilot.press("x")
+            await until(pilot, lambda: "Export 2 operations to" in screen_text(app))
+            app.screen.query_one(".dialog-input", Input).value = str(path)
+            await pilot.press("enter")
+            if times == 2:
+                await until(pilot, lambda: "Overwrite it?" in screen_text(app))
+                path.unlink()
+                await pilot.press("y")
+            said = f"Wrote 2 operations to {path}."
+            await until(pilot, lambda: toasts(app).count(said) == times)  # noqa: B023 - waited for
+            written = [json.loads(line) for line in path.read_text().splitlines()]
+            assert [one["request"]["content"] for one in written] == ["one", "the new text"]
+
+        await pilot.press("slash", *"type:for", "tab", "enter")
         await until(pilot, lambda: "No operation matches." in screen_text(app))
+        assert app.state.shared.filter.operation_type is OperationType.FORGET
         assert "ctrl+l takes it away" in screen_text(app)
 
 
@@ -112,18 +143,6 @@ async def test_an_operation_is_undone_after_a_different_key(
     assert found.record.text == "keep me"
 
 
-async def test_a_change_shows_its_diff_and_a_run_narrows_the_log(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
-) -> None:
-    await write_notes(service, caller, ["the new text"])
-    async with running(paths, settings, "operations") as (app, pilot):
-        await loaded(app, pilot)
-        await until(pilot, lambda: "+ the new text" in screen_text(app))
-        await pilot.press("R")
-        await until(pilot, lambda: app.state.shared.filter.run_id == "run-7")
-        await until(pilot, lambda: "1 of 4" in screen_text(app))
-
-
 async def test_sorting_by_duration_and_back(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
@@ -131,14 +150,13 @@ async def test_sorting_by_duration_and_back(
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)
         newest = current(app).seq
-        for _ in range(20):
-            await pilot.press("S")
-            await pilot.pause()
-            if listed(app).sort == ("ms", True):
-                break
+        await pilot.press("S")
+        assert listed(app).sort == ("type", True)
+        header = listed(app).render_line(0).text
+        await pilot.click(VirtualList, offset=(header.index("ms"), 0))
         await until(pilot, lambda: listed(app).sort == ("ms", True))
         await until(pilot, lambda: "paused" in screen_text(app))
-        times = [row.latency_ms for _, row in listed(app).rows.held()]
+        times = [row.latency_ms or 0 for _, row in listed(app).rows.held()]
         assert times == sorted(times, reverse=True)
         await pilot.press("F", "F")
         await until(pilot, lambda: current(app).seq >= newest)
@@ -156,22 +174,3 @@ async def test_hostile_texts_are_shown_and_never_obeyed(
             await pilot.pause()
             assert_harmless(screen_text(app))
         assert app.is_running
-
-
-async def test_a_record_of_an_operation_opens_in_records(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
-) -> None:
-    [record, _] = await write_notes(service, caller, ["deploy_branch: release", "other"])
-    await service.query(caller, QueryRequest(scope=MECH, query="deploy branch"))
-    async with running(paths, settings, "operations") as (app, pilot):
-        await loaded(app, pilot)
-        await pilot.press("enter")
-        await until(pilot, lambda: "ISS-31 comment 1" in screen_text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: app.frame is not None and app.frame.MODE == "records")
-
-        def there() -> bool:
-            found: VirtualList[Record] = app.screen.query_one(VirtualList)
-            return found.current is not None and found.current.handle == record.handle
-
-        await until(pilot, there)

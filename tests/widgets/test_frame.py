@@ -3,7 +3,7 @@ from __future__ import annotations
 from textual.app import App, ComposeResult
 from textual.widgets import Input, Static
 
-from memtui.widgets.filter_line import FilterLine
+from memtui.widgets.filter_line import PAUSE_SECONDS, FilterLine
 from memtui.widgets.footer import FooterEntry, entry_content, fitting
 from memtui.widgets.spark import sparkline
 
@@ -68,6 +68,28 @@ async def test_history_goes_back_and_returns_to_what_was_being_written() -> None
             await pilot.press(key)
             seen.append(field.value)
         assert seen == ["run:2", "run:1", "run:1", "run:2", "dra", "dra"]
+
+
+async def test_tab_completes_the_term_and_what_fits_nothing_is_said_at_once() -> None:
+    app = OneLine()
+    async with app.run_test() as pilot:
+        line = app.query_one(FilterLine)
+        field, words = app.query_one("#filter-input", Input), app.query_one("#filter-words", Static)
+        line.enter()
+        await pilot.pause()
+        line.known = {"agent": ("coding", "ops")}
+        await pilot.press(*"ag")
+        assert str(words.content) == "tab agent:"
+        await pilot.press("tab")
+        assert str(words.content) == "tab agent:coding  ops"
+        await pilot.press("o", "tab", *"type:x")
+        assert field.value == "agent:ops type:x"
+        await pilot.pause(PAUSE_SECONDS * 2)
+        assert line.error.startswith("The filter value 'x' for type does not fit")
+        assert not words.display
+        await pilot.press("backspace", "w", "tab", "tab")
+        assert field.value == "agent:ops type:write "
+        assert app.left == 1
 
 
 async def test_a_line_being_written_is_not_overwritten() -> None:

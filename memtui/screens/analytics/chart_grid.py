@@ -11,7 +11,7 @@ from textual.events import Click
 from textual.message import Message
 from textual.widgets import Static
 
-from memtui.screens.analytics.drawing import Drawn, Plot, draw
+from memtui.widgets.charts import Chart, Drawn, draw
 from memtui.widgets.display import lines
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.list_moves import ListMoves
@@ -40,29 +40,23 @@ class ChartGrid(ListMoves, Static, can_focus=True):
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
-        self.plots: tuple[Plot, ...] = ()
+        self.charts: tuple[Chart, ...] = ()
         self.chosen = 0
         self.bucket: int | None = None
         self.large = False
         self._cells: list[tuple[int, int, int, Drawn]] = []
         """Left cell, top line and number of each chart that is shown."""
-        self._shape = (1, 1)
-
-    @property
-    def plot(self) -> Plot | None:
-        """The chosen chart."""
-        return self.plots[self.chosen] if self.chosen < len(self.plots) else None
 
     @property
     def page_lines(self) -> int:
         """How many charts are shown."""
         return max(1, len(self._cells))
 
-    def show(self, plots: Sequence[Plot]) -> None:
+    def show(self, charts: Sequence[Chart]) -> None:
         """Draw other charts; the chosen one stays, and the bucket where there is still one."""
-        self.plots = tuple(plots)
-        self.chosen = min(self.chosen, max(0, len(self.plots) - 1))
-        if self.bucket is not None and (not plots or self.bucket >= len(self.plots[0].labels)):
+        self.charts = tuple(charts)
+        self.chosen = min(self.chosen, max(0, len(self.charts) - 1))
+        if self.bucket is not None and (not charts or self.bucket >= len(self.charts[0].labels)):
             self.bucket = None
         self._draw()
 
@@ -72,12 +66,12 @@ class ChartGrid(ListMoves, Static, can_focus=True):
 
     def choose(self, number: int) -> None:
         """Choose a chart by its number."""
-        self.chosen = max(0, min(number, len(self.plots) - 1))
+        self.chosen = max(0, min(number, len(self.charts) - 1))
         self._moved()
 
     def move_bucket(self, by: int) -> None:
         """Select a later bucket, or an earlier one; the newest where none is."""
-        count = len(self.plots[0].labels) if self.plots else 0
+        count = len(self.charts[0].labels) if self.charts else 0
         if count:
             begin = count if by < 0 else -1
             start = self.bucket if self.bucket is not None else begin
@@ -106,7 +100,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
 
     def action_bottom(self) -> None:
         """Choose the last chart."""
-        self.choose(len(self.plots) - 1)
+        self.choose(len(self.charts) - 1)
 
     def action_open(self) -> None:
         """Open the chosen chart, or the selected bucket."""
@@ -141,11 +135,11 @@ class ChartGrid(ListMoves, Static, can_focus=True):
     def _draw(self) -> None:
         width, height = self.content_size.width, self.content_size.height
         self._cells = []
-        if not self.plots or not width or not height:
+        if not self.charts or not width or not height:
             self.update(Content(""))
             return
         columns = 1 if self.large else max(1, min(2, (width + _GAP) // (_CELLS + _GAP)))
-        rows = 1 if self.large else max(1, min(height // _LINES, -(-len(self.plots) // columns)))
+        rows = 1 if self.large else max(1, min(height // _LINES, -(-len(self.charts) // columns)))
         each = (width - _GAP * (columns - 1)) // columns
         first = min(self.chosen // columns * columns, max(0, self._last_first(columns, rows)))
         drawn_rows: list[Content] = []
@@ -153,7 +147,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
             numbers = range(first + row * columns, first + (row + 1) * columns)
             tall = height // rows + (1 if row < height % rows else 0)
             drawn = [
-                self._one(number, each, tall) for number in numbers if number < len(self.plots)
+                self._one(number, each, tall) for number in numbers if number < len(self.charts)
             ]
             for column, one in enumerate(drawn):
                 left = column * (each + _GAP)
@@ -163,10 +157,10 @@ class ChartGrid(ListMoves, Static, can_focus=True):
         self.update(lines(drawn_rows))
 
     def _last_first(self, columns: int, rows: int) -> int:
-        all_rows = -(-len(self.plots) // columns)
+        all_rows = -(-len(self.charts) // columns)
         return (all_rows - rows) * columns
 
     def _one(self, number: int, width: int, height: int) -> Drawn:
-        plot = self.plots[number]
-        active = number == self.chosen and self.has_focus
-        return draw(plot, width, height, selected=self.bucket, active=active)
+        chosen = number == self.chosen and self.has_focus
+        lead = "▸ " if chosen else "  "
+        return draw(self.charts[number], width, height, selected=self.bucket, lead=lead)

@@ -10,7 +10,6 @@ from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.events import DescendantFocus
 from textual.widget import Widget
-from textual.widgets import Static
 
 from memtui.analytics.figures import Group, HitSign
 from memtui.contract import Filter, MemtuiError
@@ -18,9 +17,9 @@ from memtui.screens.analytics.board import Board, Question, read_board, read_gro
 from memtui.screens.analytics.chart_grid import ChartGrid
 from memtui.screens.analytics.figures_content import Selected, figures_content
 from memtui.screens.analytics.group_list import GroupRows, group_columns, name_of, sort_key
-from memtui.screens.analytics.messages import Counted
+from memtui.screens.analytics.messages import Told
 from memtui.screens.analytics.period import Period, bucket_words, span_of
-from memtui.screens.analytics.plots import plots_of
+from memtui.screens.analytics.plots import Plot, plots_of
 from memtui.screens.base import frame_of
 from memtui.screens.columns_dialog import choose_columns
 from memtui.widgets import format as fmt
@@ -46,6 +45,7 @@ class ChartsBody(Container):
         self.dimension = "binding"
         self.hit_sign: HitSign | None = None
         self.board: Board | None = None
+        self.plots: tuple[Plot, ...] = ()
         self.groups: tuple[Group, ...] = ()
         self.count = ""
         self._rows = GroupRows()
@@ -57,7 +57,6 @@ class ChartsBody(Container):
 
     def compose(self) -> ComposeResult:
         """Lay out charts, table and figures."""
-        yield Static(id="analytics-how")
         yield Notice(id="analytics-notice")
         with Container(id="analytics-split"):
             yield ChartGrid(id="chart-grid")
@@ -88,6 +87,11 @@ class ChartsBody(Container):
         self._table.show(self._rows)
         self._grid.show(())
 
+    def on_resize(self) -> None:
+        """Say the figures in more lines, or in fewer."""
+        self._draw_figures()
+        self.post_message(Told())
+
     def load(self) -> None:
         """Read the figures; charts of another question go at once."""
         question, door = self._question(), frame_of(self).door
@@ -95,7 +99,7 @@ class ChartsBody(Container):
             self._hide("loading", "Adding up", "The first look at a long log takes longest.")
         self._grouping.forget()
         self._reading.latest(lambda: read_board(door, question), self._show, self._broken)
-        self._draw_how(question)
+        self.post_message(Told())
 
     def _question(self) -> Question:
         shared = frame_of(self).shared
@@ -111,13 +115,14 @@ class ChartsBody(Container):
         self.board = board
         found = board.stats.operation_count
         self.count = fmt.counted(found, "operation")
-        self.post_message(Counted())
+        self.plots = plots_of(board) if found else ()
+        self._grid.show([plot.chart for plot in self.plots])
+        self.post_message(Told())
         if not found:
             self._hide("empty", *self._nothing(board.question))
             return
         self.query_one(Notice).hide()
         self.query_one("#analytics-split").display = True
-        self._grid.show(plots_of(board))
         self._draw_figures()
         self._read_groups(board)
         if frame_of(self).focused is None and self.display:
@@ -139,7 +144,7 @@ class ChartsBody(Container):
     def _broken(self, error: MemtuiError) -> None:
         self.board = None
         self.count = ""
-        self.post_message(Counted())
+        self.post_message(Told())
         self._hide("error", str(error), "r adds up again, 2 shows the operations one by one.")
 
     def _hide(self, state: State, title: str, hint: str) -> None:
@@ -163,10 +168,7 @@ class ChartsBody(Container):
         self.groups = groups
         self._rows.fill(groups, dimension)
         table = self._table
-        table.columns = tuple(
-            replace(one, title=dimension.replace("_", " ")) if one.key == "name" else one
-            for one in group_columns(self._rows)
-        )
+        table.columns = tuple(group_columns(self._rows))
         self._order()
         table.notice = ("Nothing to group.",)
         table.show(self._rows)
@@ -180,8 +182,9 @@ class ChartsBody(Container):
 
     # Drawing.
 
-    def _draw_how(self, question: Question) -> None:
-        keys = frame_of(self).shared.keymap
+    def how(self, width: int) -> Content:
+        """Return how the figures are cut, in `width` cells; the keys that use them if they fit."""
+        question, keys = self._question(), frame_of(self).shared.keymap
 
         def part(words: str, action: str) -> Content:
             return line(display(words, style=STRONG), display(keys.label(action), style=DIM))
@@ -193,27 +196,39 @@ class ChartsBody(Container):
             time = part("all time", "analytics.period")
         else:
             time = part(f"last {self.period.words}", "analytics.period")
-        self.query_one("#analytics-how", Static).update(
-            line(
-                time,
-                part(f"by {self.bucket}", "analytics.bucket"),
-                part(f"by {self.dimension.replace('_', ' ')}", "analytics.dimension"),
-                key_hint(keys.label("analytics.earlier") + keys.label("analytics.later"), "bar"),
-                key_hint("enter", "operations"),
-                display(question.zone, style=DIM),
-                gap="  ",
-            )
+        chart = ""
+        if self._grid.page_lines < len(self.plots):
+            chart = f"chart {self._grid.chosen + 1} of {len(self.plots)}"
+        cut = line(
+            time,
+            part(f"by {self.bucket}", "analytics.bucket"),
+            part(f"by {self.dimension.replace('_', ' ')}", "analytics.dimension"),
+            key_hint(keys.label("list.down") + keys.label("list.up"), chart) if chart else None,
+            display(question.zone, style=DIM),
+            gap="  ",
         )
+        bars = keys.label("analytics.earlier") + keys.label("analytics.later")
+        hints = line(
+            cut,
+            key_hint(bars, "bar"),
+            key_hint(keys.label("analytics.large"), "large"),
+            key_hint(keys.label("list.open"), "operations"),
+            gap="  ",
+        )
+        return hints if hints.cell_length <= width else cut
 
     def _draw_figures(self) -> None:
         board = self.board
         if board is None:
             return
         selected, sign = self._selected(board), board.stats.hit_sign
-        self.query_one("#figures", Fitted).fit(lambda width: figures_content(selected, sign, width))
+        short = frame_of(self).has_class("-short")
+        self.query_one("#figures", Fitted).fit(
+            lambda width: figures_content(selected, sign, width, short=short)
+        )
 
     def _selected(self, board: Board) -> Selected:
-        hint = "shows its operations"
+        hint = "operations"
         if self._of_group and self._group is not None:
             name = name_of(self._group, self._rows.dimension)[:_LONGEST_NAME]
             note = self._rows.dimension.replace("_", " ")
@@ -224,7 +239,7 @@ class ChartsBody(Container):
         whole = "All time" if self.period is Period.ALL else f"The last {self.period.words}"
         if board.question.span.filtered:
             whole = "The time of the filter"
-        wanted = hint if self._grid.large else "shows the chart large"
+        wanted = hint if self._grid.large else "large"
         return Selected(whole, board.stats, "together", wanted)
 
     @property
@@ -240,6 +255,7 @@ class ChartsBody(Container):
     def _moved(self) -> None:
         self._of_group = False
         self._draw_figures()
+        self.post_message(Told())
 
     @on(Highlighted)
     def _highlighted(self) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC
 from pathlib import Path
-from typing import Any
 
 from textual import on
 
@@ -20,12 +20,14 @@ from memtui.screens.analytics.charts_body import ChartsBody
 from memtui.screens.analytics.drill import (
     filter_of_bucket,
     filter_of_group,
+    statement_of,
     statement_of_group,
 )
-from memtui.screens.analytics.messages import StatementGiven
+from memtui.screens.analytics.messages import StatementGiven, Told
 from memtui.screens.base import frame_of
 from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.choose import Choice, Choose
+from memtui.screens.exports import Writer
 from memtui.screens.shared import GoTo
 from memtui.visible import visible
 from memtui.widgets import format as fmt
@@ -77,7 +79,7 @@ class ChartsHalf(ChartsBody):
     def _use_dimension(self, name: str | None) -> None:
         if name is not None:
             self.dimension = name
-            self._draw_how(self._question())
+            self.post_message(Told())
             if self.board is not None:
                 self._read_groups(self.board)
 
@@ -105,26 +107,28 @@ class ChartsHalf(ChartsBody):
         if bucket is None and not self._grid.large:
             self._grid.turn_large()
             return
-        plot = self._grid.plot
-        sort = plot.operation_type if plot else None
-        chosen = self._chosen(board)
-        self._go_to(filter_of_bucket(chosen, bucket or Group(), sort))
+        plot, bucket = self.plots[self._grid.chosen], bucket or Group()
+        if plot.where:
+            narrowed = filter_of_bucket(board.question.filter, bucket, plot.about)
+            self._ask_in_sql(statement_of(plot.where, narrowed))
+        else:
+            self._go_to(filter_of_bucket(self._chosen(board), bucket, plot.about))
 
     @on(Opened)
     def _open_group(self) -> None:
         board, group = self.board, self._group
         if board is None or group is None:
             return
-        chosen = self._chosen(board)
-        narrowed = filter_of_group(chosen, group, self._rows.dimension)
-        if narrowed is not None:
+        dimension = self._rows.dimension
+        narrowed = filter_of_group(self._chosen(board), group, dimension)
+        if narrowed is None:
+            self._ask_in_sql(statement_of_group(group, dimension, board.question.filter))
+        else:
             self._go_to(narrowed)
-            return
+
+    def _ask_in_sql(self, statement: str) -> None:
         frame_of(self).toast("The filter line has no word for that, so here it is in SQL.")
-        everything = board.question.filter
-        self.post_message(
-            StatementGiven(statement_of_group(group, self._rows.dimension, everything))
-        )
+        self.post_message(StatementGiven(statement))
 
     def _chosen(self, board: Board) -> Filter:
         """Return the filter line's own filter in the stretch of time; the scope stays as it is."""
@@ -132,7 +136,8 @@ class ChartsHalf(ChartsBody):
         return frame_of(self).shared.filter.model_copy(update=span)
 
     def _go_to(self, chosen: Filter) -> None:
-        frame_of(self).post_message(GoTo("operations", filter_line=format_filter(chosen)))
+        zone = frame_of(self).shared.zone or UTC
+        frame_of(self).post_message(GoTo("operations", filter_line=format_filter(chosen, zone)))
 
     # Files.
 
@@ -157,7 +162,7 @@ class ChartsHalf(ChartsBody):
             return f"Export the figures by {self._rows.dimension.replace('_', ' ')} to"
         return f"Export the figures by {self.bucket} to"
 
-    def writer(self, path: Path) -> Any:
+    def writer(self, path: Path) -> Writer:
         """Return what writes the figures that are shown, or the charts for an SVG."""
         if path.suffix.lower() == ".svg":
             grid = self._grid

@@ -40,20 +40,19 @@ def filter_of_group(chosen: Filter, group: Group, dimension: str) -> Filter | No
     return Filter.model_validate(chosen.model_dump() | {field: value})
 
 
-def filter_of_bucket(chosen: Filter, bucket: Group, operation_type: str | None) -> Filter:
-    """Return a filter narrowed to a bucket of time, and to what the chart is about."""
-    since = max(filter(None, (chosen.since, bucket.begins)), default=None)
-    until = min(filter(None, (chosen.until, bucket.ends)), default=None)
-    narrowed: dict[str, object] = {"since": since, "until": until}
-    if operation_type is not None:
-        narrowed["operation_type"] = operation_type
-    return Filter.model_validate(chosen.model_dump() | narrowed)
+def filter_of_bucket(chosen: Filter, bucket: Group, about: Filter) -> Filter:
+    """Return a filter narrowed to a bucket of time, and to what a chart is about."""
+    narrowed = {
+        "since": max(filter(None, (chosen.since, bucket.begins)), default=None),
+        "until": min(filter(None, (chosen.until, bucket.ends)), default=None),
+        "operation_type": about.operation_type or chosen.operation_type,
+        "comparisons": tuple(dict.fromkeys((*chosen.comparisons, *about.comparisons))),
+    }
+    return chosen.model_copy(update=narrowed)
 
 
 def statement_of_group(group: Group, dimension: str, chosen: Filter) -> str:
     """Return the SQL that lists the operations of a group for which there is no filter."""
-    from memtui.analytics.conditions import condition
-
     value = group.keys.get(dimension)
     column = _FIELDS[dimension]
     same = f"{column} IS NULL" if value is None else f"{column} = {_quoted(value)}"
@@ -61,6 +60,13 @@ def statement_of_group(group: Group, dimension: str, chosen: Filter) -> str:
         same = f"seq IN (SELECT seq FROM usage WHERE {same})"  # noqa: S608 - for a person to read
         if value is None:
             same = f"(seq NOT IN (SELECT seq FROM usage) OR {same})"  # noqa: S608 - as above
+    return statement_of(same, chosen)
+
+
+def statement_of(same: str, chosen: Filter) -> str:
+    """Return the SQL that lists the operations that a condition and a filter let through."""
+    from memtui.analytics.conditions import condition
+
     narrowed = chosen.model_copy(update={"comparisons": ()})
     measured = [f"{_MEASURES[one.measure]} {one.sign} {one.value:f}" for one in chosen.comparisons]
     also = [f"  AND {part}" for part in (condition(narrowed), *measured) if part]

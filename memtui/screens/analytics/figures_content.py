@@ -8,10 +8,12 @@ from textual.content import Content
 
 from memtui.analytics.figures import Figures, HitSign
 from memtui.screens.analytics.board import SIGN_WORDS
-from memtui.screens.analytics.plots import unpriced_words
+from memtui.screens.analytics.plots import short_count, unpriced_words
 from memtui.widgets import format as fmt
-from memtui.widgets.detail_lines import Line, heading, joined, key_hint, labelled
-from memtui.widgets.display import BAD, DIM, WARN, display, line
+from memtui.widgets.detail_lines import SEPARATOR, Line, heading, joined, key_hint, labelled
+from memtui.widgets.display import BAD, DIM, WARN, display, line, lines
+
+_SIGNS = {HitSign.USED: "used", HitSign.SCORE: "by score"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +26,45 @@ class Selected:
     hint: str = ""
 
 
-def figures_content(selected: Selected, sign: HitSign, width: int) -> Content:
-    """Return every figure of what is selected."""
+def figures_content(selected: Selected, sign: HitSign, width: int, *, short: bool) -> Content:
+    """Return every figure of what is selected, in few lines where it has to be short."""
+    return _short(selected, sign) if short else _whole(selected, sign, width)
+
+
+def _short(selected: Selected, sign: HitSign) -> Content:
+    one = selected.figures
+    writes = fmt.counted(one.write_count, "write")
+    priced = one.usage_count - one.unpriced_count
+    unpriced = f"{one.unpriced_count / one.usage_count:.0%} of calls" if priced else "all calls"
+    tokens = (
+        (one.input_tokens, "in"),
+        (one.output_tokens, "out"),
+        (one.embedding_tokens, "embedded"),
+    )
+    return lines(
+        [
+            heading(selected.title, fmt.counted(one.operation_count, "operation")),
+            display(SEPARATOR.join([fmt.counted(one.query_count, "query", "queries"), writes])),
+            _ended(one),
+            line(
+                fmt.short_money(one.cost_usd) if one.cost_usd else "nothing priced",
+                display(f"{unpriced} unpriced" if one.unpriced_count else "", style=WARN),
+                gap="; ",
+            ),
+            display(f"hits {_share(one.hit_rate)} ({_SIGNS[sign]})")
+            + display(f"{SEPARATOR}empty {_share(one.empty_query_rate)}"),
+            display(_latency(one)),
+            display(SEPARATOR.join(f"{short_count(count)} {word}" for count, word in tokens)),
+            line(
+                f"corrected {fmt.count(one.correction_count)}",
+                key_hint("enter", selected.hint) if selected.hint else None,
+                gap="   ",
+            ),
+        ]
+    )
+
+
+def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
     one = selected.figures
     others = one.operation_count - one.query_count - one.write_count
     sorts = (
@@ -33,21 +72,19 @@ def figures_content(selected: Selected, sign: HitSign, width: int) -> Content:
         fmt.counted(one.write_count, "write"),
         f"{fmt.count(others)} other",
     )
-    failed = f"✗ {fmt.count(one.failure_count)} failed"
-    ended = display(failed, style=BAD if one.failure_count else "")
     inference = f"{fmt.count(one.input_tokens)} in · {fmt.count(one.output_tokens)} out"
     answered = f"of {fmt.count(one.answered_count)} answered"
     block: list[Line] = [
         heading(selected.title, selected.note),
         labelled("did", display(fmt.counted(one.operation_count, "operation"))),
-        labelled("", display(" · ".join(sorts), style=DIM)),
-        labelled("ended", line(f"✓ {fmt.count(one.success_count)} ok", ended, gap="  ")),
+        labelled("", _dim(SEPARATOR.join(sorts))),
+        labelled("ended", _ended(one)),
         labelled("cost", _cost(one)),
         labelled("inference", f"{inference} tokens"),
         labelled("embedding", f"{fmt.count(one.embedding_tokens)} tokens"),
         labelled("latency", _latency(one)),
-        labelled("hit rate", _rate(one.hit_rate, SIGN_WORDS[sign])),
-        labelled("empty", _rate(one.empty_query_rate, answered)),
+        labelled("hit rate", line(_share(one.hit_rate), _dim(SIGN_WORDS[sign]), gap="  ")),
+        labelled("empty", line(_share(one.empty_query_rate), _dim(answered), gap="  ")),
         labelled("corrected", fmt.count(one.correction_count)),
     ]
     if selected.hint:
@@ -55,18 +92,30 @@ def figures_content(selected: Selected, sign: HitSign, width: int) -> Content:
     return joined([block], width)
 
 
+def _ended(figures: Figures) -> Content:
+    failed = f"✗ {fmt.count(figures.failure_count)} failed"
+    return line(
+        f"✓ {fmt.count(figures.success_count)} ok",
+        display(failed, style=BAD if figures.failure_count else ""),
+        gap="  ",
+    )
+
+
 def _cost(figures: Figures) -> Content:
     unpriced = unpriced_words(figures)
-    paid = fmt.money(figures.cost_usd) if figures.cost_usd else "nothing priced"
+    paid = fmt.short_money(figures.cost_usd) if figures.cost_usd else "nothing priced"
     return line(paid, display(unpriced, style=WARN), gap="; ")
 
 
 def _latency(figures: Figures) -> str:
     one = figures.latency_ms
     shares = (("p50", one.p50), ("p95", one.p95), ("p99", one.p99))
-    return " · ".join(f"{name} {fmt.duration(value)}" for name, value in shares)
+    return SEPARATOR.join(f"{name} {fmt.duration(value)}" for name, value in shares)
 
 
-def _rate(value: float | None, words: str) -> Content:
-    shown = "–" if value is None else f"{value:.1%}"
-    return display(shown) + display(f"  {words}", style=DIM)
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
+
+
+def _dim(words: str) -> Content:
+    return display(words, style=DIM)

@@ -17,7 +17,7 @@ from typing import Any
 
 from memtui.analytics.engine import Engine
 from memtui.analytics.figures import Group
-from memtui.contract import Conflict, Invalid, Unavailable
+from memtui.contract import Conflict, Unavailable
 
 _CHUNK = 200
 _FIGURES = (
@@ -76,24 +76,6 @@ def figures_table(groups: Sequence[Group]) -> Table:
             for one in groups
         ),
     )
-
-
-def path_of(text: str, kinds: Sequence[str]) -> Path:
-    """Return the file that a person named.
-
-    Raises:
-        Invalid: there is no name, or its extension is none of `kinds`.
-    """
-    try:
-        path = Path(text.strip()).expanduser().absolute()
-    except (RuntimeError, ValueError) as error:
-        raise Invalid("That is no file name; give one such as figures.csv.") from error
-    if not text.strip() or "\0" in text:
-        raise Invalid("That is no file name; give one such as figures.csv.")
-    if path.suffix.lower().removeprefix(".") not in kinds:
-        *others, last = kinds
-        raise Invalid(f"The name ends in {', '.join(others)} or {last}, which chooses the form.")
-    return path
 
 
 def write_table(path: Path, table: Table, *, overwrite: bool) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from memtui.analytics.figures import Group
@@ -12,6 +12,10 @@ from memtui.widgets.columns import Cell, Column
 from memtui.widgets.rows import AppendedRows
 
 _BAR = 8
+_NAME = 16
+"""Cells of a name that are never cut."""
+_MEASURED = 2_000
+"""Groups that are measured for the width of a column; those with the most operations are."""
 
 
 def name_of(group: Group, dimension: str) -> str:
@@ -39,18 +43,36 @@ class GroupRows(AppendedRows[Group]):
 
 
 def group_columns(rows: GroupRows) -> list[Column[Group]]:
-    """Return the columns of a table of groups."""
-    return [
-        Column("name", "by", lambda one: _name(one, rows), 9, flexible=True, keep=100),
-        Column("operations", "ops", lambda one: _count(one.operation_count), 6, "right", keep=95),
-        Column("share", "", lambda one: _share(one, rows), _BAR, keep=50),
-        Column("failed", "failed", _failed, 6, "right", keep=80),
-        Column("cost", "$", _cost, 8, "right", keep=90),
-        Column("unpriced", "unpriced", lambda one: _count(one.unpriced_count), 8, "right", keep=70),
-        Column("ok", "ok", lambda one: _count(one.success_count), 6, "right", keep=40),
-        Column("p95", "p95", _p95, 7, "right", keep=60),
-        Column("hits", "hits", _hits, 5, "right", keep=30),
-    ]  # fmt: skip
+    """Return the columns of a table of groups; a number is never cut."""
+    title = rows.dimension.replace("_", " ")
+    numbers: list[tuple[str, str, Callable[[Group], Cell], int]] = [
+        ("operations", "ops", lambda one: _count(one.operation_count), 95),
+        ("failed", "failed", _failed, 80),
+        ("cost", "$", _cost, 90),
+        ("unpriced", "unpriced", lambda one: _count(one.unpriced_count), 70),
+        ("ok", "ok", lambda one: _count(one.success_count), 40),
+        ("p95", "p95", _p95, 60),
+        ("hits", "hits", _hits, 30),
+    ]
+    columns: list[Column[Group]] = [
+        Column(key, head, cell, _width(head, cell, rows), "right", keep=keep)
+        for key, head, cell, keep in numbers
+    ]
+    columns.insert(1, Column("share", "", lambda one: _share(one, rows), _BAR, keep=20))
+    named: Column[Group] = Column(
+        "name",
+        title,
+        lambda one: _name(one, rows),
+        min(_NAME, _width(title, lambda one: _name(one, rows), rows)),
+        flexible=True,
+        keep=100,
+    )
+    return [named, *columns]
+
+
+def _width(title: str, cell: Callable[[Group], Cell], rows: GroupRows) -> int:
+    texts = [cell(one).text for _, one in rows.held()[:_MEASURED]]
+    return max([len(title) + len("↓"), *map(len, texts)])
 
 
 def _name(group: Group, rows: GroupRows) -> Cell:

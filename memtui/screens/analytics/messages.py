@@ -13,5 +13,5 @@ class StatementGiven(Message):
         self.statement = statement
 
 
-class Counted(Message):
-    """Another number of operations is added up."""
+class Told(Message):
+    """What a half says of itself in the screen's own lines changed."""

@@ -5,34 +5,49 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
+from typing import NamedTuple
 
-from memtui.analytics.figures import Figures, Group
-from memtui.contract import OperationType
-from memtui.screens.analytics.board import SIGN_WORDS, Board
-from memtui.screens.analytics.drawing import Plot, Series
+from memtui.analytics.figures import Figures, Group, HitSign
+from memtui.contract import Comparison, Filter, Measure, OperationType
+from memtui.screens.analytics.board import Board
 from memtui.screens.analytics.period import bucket_label
 from memtui.widgets import format as fmt
-from memtui.widgets.charts import Tone
+from memtui.widgets.charts import Chart, Series, Tone
 
 _MOST_PROVIDERS = 3
 _HOURS = 25
 """Hours of a day at most."""
 _BARS = "█▓▒░"
-_TONES: tuple[Tone, ...] = ("accent", "ok", "warn", "bad")
+_TONES: tuple[Tone, ...] = ("primary", "ok", "accent", "secondary")
+_NOTES = {HitSign.USED: "a hit was opened later", HitSign.SCORE: "a hit: score ≥ threshold"}
 _SHORT = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
+
+
+class Plot(NamedTuple):
+    """A chart, and which operations it is made of: by a filter, or by SQL where none says it."""
+
+    chart: Chart
+    about: Filter = Filter()
+    where: str = ""
 
 
 def plots_of(board: Board) -> tuple[Plot, ...]:
     """Return the charts, the first answers first."""
+    queries = Filter(operation_type=OperationType.QUERY)
+    corrections = Filter(operation_type=OperationType.CORRECT)
     return (
-        _operations(board),
-        _cost(board),
-        _latency(board),
-        _hits(board),
-        _tokens(board),
-        _failures(board),
-        _corrections(board),
+        Plot(_operations(board)),
+        Plot(_cost(board), _more_than_nothing(Measure.COST)),
+        Plot(_latency(board)),
+        Plot(_hits(board), queries),
+        Plot(_tokens(board), _more_than_nothing(Measure.TOKENS)),
+        Plot(_failures(board), where="status <> 'ok'"),
+        Plot(_corrections(board), corrections),
     )
+
+
+def _more_than_nothing(measure: Measure) -> Filter:
+    return Filter(comparisons=(Comparison(measure=measure, sign=">", value=Decimal(0)),))
 
 
 def short_count(value: float) -> str:
@@ -55,7 +70,7 @@ def unpriced_words(figures: Figures) -> str:
 
 
 def _money(value: float) -> str:
-    return fmt.short_money(Decimal(f"{value:.12f}")) if value else "$0"
+    return fmt.short_money(Decimal(f"{value:.12f}")).removesuffix(".00") if value else "$0"
 
 
 def _percent(value: float) -> str:
@@ -86,8 +101,8 @@ def _by(board: Board) -> str:
     return f"by {board.question.bucket}"
 
 
-def _operations(board: Board) -> Plot:
-    return Plot(
+def _operations(board: Board) -> Chart:
+    return Chart(
         f"Operations {_by(board)}",
         _labels(board),
         _stack(
@@ -101,7 +116,7 @@ def _operations(board: Board) -> Plot:
     )
 
 
-def _cost(board: Board) -> Plot:
+def _cost(board: Board) -> Chart:
     totals: dict[str, Decimal] = {}
     spent: dict[tuple[datetime | None, str], Decimal] = {}
     for one in board.spending:
@@ -120,21 +135,21 @@ def _cost(board: Board) -> Plot:
     parts = [(name, of([name])) for name in shown]
     if rest:
         parts.append(("others", of(rest)))
-    unpriced = unpriced_words(board.stats)
-    return Plot(
+    stats, spent_words = board.stats, fmt.short_money(board.stats.cost_usd)
+    if stats.unpriced_count:
+        spent_words += f"; {stats.unpriced_count / stats.usage_count:.0%} of calls unpriced"
+    return Chart(
         f"Cost {_by(board)}",
         _labels(board),
         _stack(board, *parts),
         _money,
-        note=f"{fmt.short_money(board.stats.cost_usd)}; {unpriced}"
-        if unpriced
-        else fmt.short_money(board.stats.cost_usd),
-        nothing=f"Nothing that has a price was spent. {unpriced}",
+        note=spent_words,
+        nothing=f"Nothing that has a price was spent. {unpriced_words(stats)}",
     )
 
 
-def _latency(board: Board) -> Plot:
-    return Plot(
+def _latency(board: Board) -> Chart:
+    return Chart(
         f"Latency {_by(board)}",
         _labels(board),
         (
@@ -149,8 +164,8 @@ def _latency(board: Board) -> Plot:
     )
 
 
-def _hits(board: Board) -> Plot:
-    return Plot(
+def _hits(board: Board) -> Chart:
+    return Chart(
         f"Hit rate {_by(board)}",
         _labels(board),
         (
@@ -159,14 +174,13 @@ def _hits(board: Board) -> Plot:
         ),
         _percent,
         lines=True,
-        note=SIGN_WORDS[board.stats.hit_sign],
+        note=_NOTES[board.stats.hit_sign],
         nothing="No query was a hit, and none came back empty.",
-        operation_type=OperationType.QUERY.value,
     )
 
 
-def _tokens(board: Board) -> Plot:
-    return Plot(
+def _tokens(board: Board) -> Chart:
+    return Chart(
         f"Tokens {_by(board)}",
         _labels(board),
         _stack(
@@ -180,12 +194,12 @@ def _tokens(board: Board) -> Plot:
     )
 
 
-def _failures(board: Board) -> Plot:
+def _failures(board: Board) -> Chart:
     failed = tuple(float(one.failure_count) for one in board.buckets)
-    return Plot(
+    return Chart(
         f"Failures {_by(board)}",
         _labels(board),
-        (Series("failed", failed, "bad", "▒"),),
+        (Series("failed", failed, "bad", _BARS[0]),),
         short_count,
         legend=False,
         note=fmt.count(board.stats.failure_count),
@@ -193,15 +207,14 @@ def _failures(board: Board) -> Plot:
     )
 
 
-def _corrections(board: Board) -> Plot:
+def _corrections(board: Board) -> Chart:
     corrected = tuple(float(one.correction_count) for one in board.buckets)
-    return Plot(
+    return Chart(
         f"Corrections {_by(board)}",
         _labels(board),
-        (Series("corrections", corrected, "warn", "▒"),),
+        (Series("corrections", corrected, "accent", _BARS[0]),),
         short_count,
         legend=False,
         note=fmt.count(board.stats.correction_count),
         nothing="Nothing was corrected.",
-        operation_type=OperationType.CORRECT.value,
     )

@@ -28,7 +28,7 @@ class Chosen:
 
 
 class ChooseQuery(ModalScreen[Chosen | None]):
-    """List the saved statements, then those run since the app began; None goes back."""
+    """List the saved statements, then others run since the app began; None goes back."""
 
     BINDINGS = [
         ("escape,q", "back", "back"),
@@ -42,7 +42,7 @@ class ChooseQuery(ModalScreen[Chosen | None]):
         super().__init__()
         self._listed = [
             *(Chosen("open", text, name) for name, text in saved.items()),
-            *(Chosen("open", text) for text in earlier),
+            *(Chosen("open", text) for text in earlier if text not in saved.values()),
         ]
 
     def compose(self) -> ComposeResult:

@@ -17,7 +17,7 @@ from memtui.widgets.columns import Cell, Column
 from memtui.widgets.display import DIM, display, hanging, lines
 
 _MEASURED = 200
-"""Rows that are measured for the width of a column."""
+"""Rows from all over the result that are measured for the width of a column."""
 _WIDEST = 40
 _LONGEST = 2_000
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
@@ -61,7 +61,7 @@ def result_columns(
             str(place),
             title,
             _cell(place, zone),
-            _width(title, place, rows, zone),
+            _width(title, _measured(place, rows, number=is_number(kind)), zone),
             "right" if is_number(kind) else "left",
             keep=len(columns) - place,
         )
@@ -77,8 +77,15 @@ def _cell(place: int, zone: tzinfo) -> Callable[[ResultRow], Cell]:
     return cell
 
 
-def _width(title: str, place: int, rows: Sequence[ResultRow], zone: tzinfo) -> int:
-    texts = [title, *(cell_text(row.values[place], zone) for row in rows[:_MEASURED])]
+def _measured(place: int, rows: Sequence[ResultRow], *, number: bool) -> list[Any]:
+    """Return values of a column, and of numbers the least and the greatest as well."""
+    values = [row.values[place] for row in rows[:: len(rows) // _MEASURED + 1]]
+    known = [row.values[place] for row in rows if number and row.values[place] is not None]
+    return [*values, min(known), max(known)] if known else values
+
+
+def _width(title: str, values: Sequence[Any], zone: tzinfo) -> int:
+    texts = [title, *(cell_text(value, zone) for value in values)]
     return max(2, *(min(_WIDEST, cell_len(visible(text, limit=_WIDEST + 1))) for text in texts))
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -16,17 +15,15 @@ from textual.message import Message
 from textual.widgets import Static
 
 from memtui.actions import ACTIONS, Need, footer_actions
-from memtui.contract import Conflict, MemtuiError
+from memtui.contract import MemtuiError
 from memtui.screens.analytics.charts_half import ChartsHalf
-from memtui.screens.analytics.files import path_of
-from memtui.screens.analytics.messages import Counted, StatementGiven
+from memtui.screens.analytics.messages import StatementGiven, Told
 from memtui.screens.analytics.sql_half import SqlHalf
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.dialogs.confirm import Confirm
-from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.exports import Exports
 from memtui.screens.shared import Shared
-from memtui.widgets.background import Background
 from memtui.widgets.display import DIM, STRONG
+from memtui.widgets.fitted import Fitted
 from memtui.widgets.footer import FooterEntry, KeyFooter
 from memtui.widgets.keys import bindings_for
 
@@ -74,13 +71,14 @@ class AnalyticsScreen(MemtuiScreen):
         super().__init__(shared)
         self._company = ""
         self._sql_shown = False
-        self._writing = Background(self, "analytics-export")
+        self._exports = Exports(self)
 
     def compose_body(self) -> ComposeResult:
         """Lay out the names of the halves, and the halves."""
         with Horizontal(id="analytics-halves"):
             yield HalfTab("charts", "Charts")
             yield HalfTab("sql", "SQL")
+            yield Fitted(id="analytics-how")
         yield ChartsHalf(id="charts-half")
         yield SqlHalf(id="sql-half")
 
@@ -126,11 +124,13 @@ class AnalyticsScreen(MemtuiScreen):
         self.query_one("#half-sql", HalfTab).show(active=self._sql_shown)
         self.missing = {Need.CHARTS: ""} if self._sql_shown else {Need.SQL: ""}
         self.labels = {"analytics.half": "charts" if self._sql_shown else "SQL"}
-        self._draw_count()
+        self._draw_told()
 
-    @on(Counted)
-    def _draw_count(self) -> None:
+    @on(Told)
+    def _draw_told(self) -> None:
         self.show_count("SQL reads the whole log" if self._sql_shown else self._charts.count)
+        how = self._sql.how if self._sql_shown else self._charts.how
+        self.query_one("#analytics-how", Fitted).fit(how)
 
     def _draw_footer(self) -> None:
         """Leave out what is the other half's."""
@@ -237,39 +237,7 @@ class AnalyticsScreen(MemtuiScreen):
         """Ask for a file and write what is shown into it."""
         half = self._sql if self._sql_shown else self._charts
         kinds = _TABLES if self._sql_shown else (*_TABLES, "svg")
-
-        def ask() -> None:
-            prompt = Prompt(
-                half.export_words,
-                value="memtui.csv",
-                hint=f"{', '.join('.' + kind for kind in kinds)}   enter write   esc go back",
-                check=lambda text: path_of(text, kinds),
-            )
-            self.app.push_screen(prompt, self._export)
-
-        self._try(ask)
-
-    def _export(self, text: str | None) -> None:
-        if text is None:
-            return
-        half = self._sql if self._sql_shown else self._charts
-        path = path_of(text, (*_TABLES, "svg"))
-        self._try(lambda: self._write(path, half.writer(path)))
-
-    def _write(self, path: Path, write: Callable[..., Any], *, overwrite: bool = False) -> None:
-        def failed(error: MemtuiError) -> None:
-            if not isinstance(error, Conflict):
-                self.fail(error)
-                return
-
-            def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
-                if yes:
-                    self._write(path, write, overwrite=True)
-
-            question = Confirm(f"{path} is there already. Overwrite it?", verb="overwrite it")
-            self.app.push_screen(question, answered)
-
-        self._writing.every(lambda: write(overwrite=overwrite), self.toast, failed)
+        self._try(lambda: self._exports.ask(half.export_words, "memtui.csv", kinds, half.writer))
 
     def _try(self, act: Callable[[], object]) -> None:
         try:

@@ -95,6 +95,10 @@ class SqlEditor(ForeignTextArea):
         self._offered = offered
         self._by_hand = False
 
+    def on_mount(self) -> None:
+        """Select the example, so that the first letter takes its place."""
+        self.select_all()
+
     def get_line(self, line_index: int) -> Text:
         """Return a line as it is drawn, its keywords and texts emphasised."""
         text = super().get_line(line_index)

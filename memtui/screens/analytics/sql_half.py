@@ -15,7 +15,7 @@ from textual.containers import Container
 from textual.content import Content
 from textual.widgets import Static
 
-from memtui.contract import Invalid, MemtuiError, NotFound
+from memtui.contract import MemtuiError, NotFound
 from memtui.screens.analytics import files
 from memtui.screens.analytics.error_place import place_of
 from memtui.screens.analytics.results import (
@@ -32,6 +32,7 @@ from memtui.screens.base import frame_of
 from memtui.screens.columns_dialog import choose_columns
 from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.sheet import Sheet
+from memtui.screens.exports import Writer
 from memtui.screens.shared import Door
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
@@ -80,7 +81,7 @@ class SqlHalf(Container):
         rows: VirtualList[ResultRow] = VirtualList((), self._rows, name="sql-rows")
         rows.notice = (
             "ctrl+r runs the statement.",
-            "i goes to it, o opens a saved one, v shows the views.",
+            "ctrl+o opens a saved one, f2 shows the views, esc leaves it.",
         )
         yield rows
         yield self._completions
@@ -102,6 +103,11 @@ class SqlHalf(Container):
     @property
     def _zone(self) -> ZoneInfo:
         return ZoneInfo(frame_of(self).shared.zone_name)
+
+    def how(self, width: int) -> Content:
+        """Return how the result reads."""
+        del width
+        return display(f"times in {frame_of(self).shared.zone_name}", style=DIM)
 
     @property
     def running(self) -> bool:
@@ -307,13 +313,11 @@ class SqlHalf(Container):
             raise NotFound("There is no result to export; ctrl+r runs the statement.")
         return f"Export {fmt.counted(len(self._result.rows), 'row')} to"
 
-    def writer(self, path: Path) -> Any:
+    def writer(self, path: Path) -> Writer:
         """Return what writes the result."""
         result = self._result
         if result is None:
             raise NotFound("There is no result to export; ctrl+r runs the statement.")
-        if path.suffix.lower() == ".svg":
-            raise Invalid("A result is no chart; choose CSV, JSON or Parquet.")
         table = files.Table(result.columns, result.types, result.rows)
 
         async def write(*, overwrite: bool) -> str:

@@ -24,16 +24,12 @@ to_seconds to_minutes to_hours to_days if typeof
 KEYWORDS = tuple(_KEYWORDS.split())
 FUNCTIONS = tuple(_FUNCTIONS.split())
 EXAMPLE = """\
--- ctrl+r runs it, f2 shows the views, esc leaves for the result
-SELECT date_trunc('day', started_at) AS day,
-       coalesce(agent_id, '–') AS agent,
-       count(*) AS operations,
-       round(sum(cost_usd), 6) AS cost_usd
+-- ctrl+r runs this example; write, and it makes room for yours
+SELECT date_trunc('day', started_at) AS day, agent_id,
+       count(*) AS operations, round(sum(cost_usd), 6) AS cost_usd
 FROM operations
 WHERE started_at > now() - INTERVAL 7 DAY
-GROUP BY ALL
-ORDER BY day DESC, operations DESC
-"""
+GROUP BY ALL ORDER BY day DESC, operations DESC"""
 
 _WORD = re.compile(r"[A-Za-z_][\w.]*\Z|\Z")
 _SOURCE = re.compile(r"\b(?:from|join)\s+(\w+)(?:\s+(?:as\s+)?(\w+))?", re.IGNORECASE)

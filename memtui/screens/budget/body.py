@@ -118,6 +118,7 @@ class BudgetBody(MemtuiScreen):
             view = replace(view, answer=None, same={}, raw=False)
         self.view = replace(view, places=places, problem="")
         if places:
+            self._finding.forget()
             self._feed.ask_for(view.model, view.budget)
             self._feed.load()
         else:
@@ -154,7 +155,7 @@ class BudgetBody(MemtuiScreen):
                 lambda same: setattr(self, "view", replace(self.view, same=same)),
                 self.fail,
             )
-        if self.focused is None:
+        if self.focused is None or not self.focused.display:
             self.focus_body()
 
     def _broken(self, error: MemtuiError) -> None:

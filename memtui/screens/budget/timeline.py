@@ -56,53 +56,45 @@ def charts_of(timeline: Timeline, budget: int) -> tuple[Chart, ...]:
     return (
         Chart(
             f"context size, {DAYS} days",
-            _days(timeline.contexts),
+            _labels(timeline.contexts),
             (
                 Series(
                     "tokens",
                     tuple(day.average_context_tokens for day in timeline.contexts.days),
-                    "accent",
+                    "primary",
                     "●",
                 ),
             ),
+            lines=True,
             limit=float(budget),
+            squeezed="day",
             nothing="No context of this scope was assembled yet; each look and each run counts.",
         ),
         Chart(
             f"facts, {DAYS} days",
-            _days(timeline.contexts),
+            _labels(timeline.contexts),
             (
-                Series(
-                    "added", _summed(timeline, lambda day: day.facts_added), "ok", "█", bars=True
-                ),
-                Series(
-                    "deleted",
-                    _summed(timeline, lambda day: -day.facts_deleted),
-                    "bad",
-                    "▒",
-                    bars=True,
-                ),
+                Series("added", _summed(timeline, lambda day: day.facts_added), "ok", "█"),
+                Series("deleted", _summed(timeline, lambda day: -day.facts_deleted), "bad", "▒"),
             ),
+            squeezed="day",
             nothing="No fact came or went in these days; a adds one.",
         ),
         Chart(
             f"saves, {DAYS} days",
-            _days(timeline.contexts),
+            _labels(timeline.contexts),
             (
-                Series(
-                    "user",
-                    _summed(timeline, lambda day: day.saves_by_ai + day.saves_by_user),
-                    "warn",
-                    "▒",
-                    bars=True,
-                ),
-                Series(
-                    "ai", _summed(timeline, lambda day: day.saves_by_ai), "accent", "█", bars=True
-                ),
+                Series("ai", _summed(timeline, lambda day: day.saves_by_ai), "primary", "█"),
+                Series("user", _summed(timeline, lambda day: day.saves_by_user), "accent", "▒"),
             ),
+            squeezed="day",
             nothing="Nobody saved a fact in these days.",
         ),
     )
+
+
+def _labels(metrics: FactMetrics) -> tuple[str, ...]:
+    return tuple(f"{day.day:%m-%d}" for day in metrics.days)
 
 
 def _days(metrics: FactMetrics) -> tuple[date, ...]:

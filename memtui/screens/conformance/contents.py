@@ -100,11 +100,10 @@ def row_content(one: CheckResult | None, width: int) -> Content:
         display(f"{mark} {word}", style=_STYLES[tone]),
         gap="  ",
     )
-    about: list[Line] = [labelled("rule", one.rule), labelled("stands in", one.source)]
+    about: list[Line] = [labelled("rule", one.rule)]
     if one.detail:
         style = BAD if one.outcome == "fail" else ""
         about.append(labelled("found", display(one.detail, limit=2_000, style=style)))
-    about.append(labelled("took", fmt.duration(one.duration_ms)))
     blocks: list[Sequence[Line]] = [[head], about]
     if one.request is not None:
         sent = f"{one.request.method} {one.request.path}"
@@ -114,6 +113,8 @@ def row_content(one: CheckResult | None, width: int) -> Content:
         blocks.append([heading("Reply"), display(seen, limit=300), *_body(one.reply.body)])
     elif one.request is not None:
         blocks.append([heading("Reply", "none came")])
+    took = labelled("took", fmt.duration(one.duration_ms))
+    blocks.append([labelled("stands in", one.source), took])
     return joined(blocks, width)
 
 

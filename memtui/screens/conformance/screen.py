@@ -10,7 +10,7 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import Conflict, MemtuiError
-from memtui.screens.analytics.files import path_of, write_text
+from memtui.screens.analytics.files import write_text
 from memtui.screens.conformance.contents import (
     WARNING,
     State,
@@ -22,6 +22,7 @@ from memtui.screens.conformance.contents import (
 )
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.exports import path_of
 from memtui.screens.over import OverScreen
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background

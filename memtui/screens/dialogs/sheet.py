@@ -14,6 +14,9 @@ from textual.widgets import Static
 from memtui.widgets.display import DIM, STRONG, display
 from memtui.widgets.fitted import Fitted
 
+_AROUND = 8
+"""Lines of frame, title and keys."""
+
 
 class Sheet(ModalScreen[None]):
     """Show a content that scrolls, as it is or as it is drawn for a width in cells.
@@ -38,7 +41,7 @@ class Sheet(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """Lay out title, text and how to leave."""
-        with Vertical(classes="dialog dialog-large"):
+        with Vertical(classes="dialog dialog-sheet"):
             yield Static(display(self._title, limit=200, style=STRONG), classes="dialog-title")
             with VerticalScroll(can_focus=False):
                 yield Fitted(id="sheet-text")
@@ -49,6 +52,11 @@ class Sheet(ModalScreen[None]):
         content = self._content
         draw = (lambda _: content) if isinstance(content, Content) else content
         self.query_one(Fitted).fit(draw)
+
+    def on_resize(self) -> None:
+        """Be as high as the text, and leave room for what is around it where it is long."""
+        highest = self.size.height * 9 // 10 - _AROUND
+        self.query_one(VerticalScroll).styles.max_height = max(1, highest)
 
     def action_close(self) -> None:
         """Close the sheet."""

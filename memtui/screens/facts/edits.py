@@ -1,4 +1,4 @@
-"""Changes to facts: those of records, and adding, expiry, clearing and merging."""
+"""Changes to facts: those of records, and adding, clearing and merging."""
 
 from __future__ import annotations
 
@@ -18,8 +18,6 @@ from memtui.contract import (
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.confirm import TypedConfirm
-from memtui.screens.dialogs.prompt import Prompt
-from memtui.screens.facts.expiry import parse_expiry
 from memtui.screens.facts.new_fact import NewFact, WriteFact
 from memtui.screens.facts.rows import FactRow, Place
 from memtui.screens.records.changes import Answers, EditedRows, place_of, said
@@ -73,6 +71,10 @@ class FactEdits:
         """Pin a fact, or unpin it."""
         self._with([row], lambda records: self._edits.pin(records[0]))
 
+    def expire(self, row: FactRow) -> None:
+        """Ask when a fact expires."""
+        self._with([row], lambda records: self._edits.expire(records[0]))
+
     def forget(self, rows: Sequence[FactRow]) -> None:
         """Forget facts after a yes."""
         self._with(rows, self.changes.forget)
@@ -113,44 +115,6 @@ class FactEdits:
         self.changes.own(answer.operation_id)
         self._facts.load()
         self._screen.toast(said("Remembered. u takes it back.", answer))
-
-    # Expiry.
-
-    def expire(self, row: FactRow) -> None:
-        """Ask when a fact is to expire."""
-        shared = self._screen.shared
-        parse = partial(parse_expiry, now=shared.clock(), zone=shared.zone)
-        prompt = Prompt(
-            "Expires when?",
-            placeholder="30d, 6h, 2026-12-31",
-            hint="enter set it   esc go back   from then on the model does not see it",
-            check=parse,
-        )
-
-        def answered(text: str | None) -> None:
-            if text is not None:
-                self._with([row], lambda records: self._expire(records[0], text))
-
-        self._screen.app.push_screen(prompt, answered)
-
-    def _expire(self, record: Record, text: str) -> None:
-        shared, door = self._screen.shared, self._screen.door
-        request = CorrectRequest(
-            scope=place_of(record),
-            handle=record.handle,
-            binding_key=self._facts.binding_of(record),
-            expires_at=parse_expiry(text, now=shared.clock(), zone=shared.zone),
-            revision=record.revision,
-        )
-
-        def done(answer: MutationAnswer) -> None:
-            self.changes.own(answer.operation_id)
-            self._facts.load()
-            self._screen.toast(said("It expires as you said. u takes it back.", answer))
-
-        self._work.every(
-            lambda: door.service.correct(door.caller, request), done, self.changes.failed
-        )
 
     # Clearing.
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from memtui.context import AssembledContext, AssembledFact, LeftOut, SectionKind
 from memtui.context.sections import RULES
 from memtui.contract import Filter, RecordHandle, Scope, UtcDatetime
+from memtui.fuzzy import finds
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,7 @@ def narrowed(rows: Sequence[FactRow], chosen: Filter) -> list[FactRow]:
         row
         for row in rows
         if all(word in row.text.casefold() for word in words)
+        and all(finds(word, row.text) for word in chosen.fuzzy)
         and chosen.principal in (None, row.created_by)
         and chosen.kind in (None, row.kind)
         and (

@@ -23,11 +23,14 @@ _BAR_CELLS = 20
 def steps_content(state: MigrationState | None, now: datetime, *, planned: bool) -> Content:
     """Return how far the migration is: planned → applied → verified → cut over."""
     applied = state.applied_at if state else None
+    begun = state.begun_at if state and applied is None else None
     verified = state.verified_at if state else None
     cut = bool(state and state.switched)
     steps = [
         _step("planned", done=planned, note=""),
-        _step("applied", done=applied is not None, note=_when(applied, now)),
+        _step("applied", done=applied is not None, note=_when(applied, now))
+        if begun is None
+        else display(f"◐ applied in part, begun {_when(begun, now)}", style=WARN),
         _step("verified", done=verified is not None, note=_when(verified, now)),
         _step("cut over", done=cut, note=""),
     ]

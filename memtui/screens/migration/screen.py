@@ -24,6 +24,7 @@ from memtui.screens.migration.lines import Row
 from memtui.screens.over import OverScreen
 from memtui.screens.shared import ConfigurationChanged
 from memtui.widgets import format as fmt
+from memtui.widgets.background import Background
 from memtui.widgets.display import BAD, DIM, OK, WARN, display
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
@@ -56,7 +57,9 @@ class Migration(OverScreen):
         self._status = Content("")
         self._doing = ""
         self._leaving = False
+        self._ends: Ends | None = None
         self._run: Stoppable[Any] = Stoppable(self, "migration")
+        self._looking = Background(self, "migration-state")
 
     def make_list(self) -> VirtualList[Row]:
         """Return the list."""
@@ -94,7 +97,7 @@ class Migration(OverScreen):
         state = self._state
         if verb == "apply":
             return "See the dry run first; p makes it." if self._plan is None else self._unfit()
-        if verb == "verify" and (state is None or state.applied_at is None):
+        if verb == "verify" and not _is_begun(state):
             return "Nothing was moved yet; a moves the records."
         if verb == "cut_over":
             return self._not_cut(state)
@@ -111,7 +114,7 @@ class Migration(OverScreen):
         return ""
 
     def _not_cut(self, state: MigrationState | None) -> str:
-        if state is None or state.applied_at is None:
+        if state is None or not _is_begun(state):
             return "Nothing was moved yet; a moves the records."
         if state.verified_at is None:
             return "All of it must be found the same first; v compares."
@@ -141,7 +144,8 @@ class Migration(OverScreen):
             return answer, after, await asyncio.to_thread(ProgressFile(data, after).read)
 
         def done(found: tuple[Any, Ends, MigrationState]) -> None:
-            answer, ends, self._state = found
+            answer, self._ends, self._state = found
+            ends = self._ends
             self._source, self._destination = ends.source, ends.destination
             self._doing = ""
             show(answer)
@@ -153,15 +157,31 @@ class Migration(OverScreen):
             if doing == "moving":
                 self.say("Stopped; what was moved stays, and a goes on where it was.")
             self._ended()
+            self._look()
 
         def failed(error: MemtuiError) -> None:
             self._doing, self._status = "", display(f"✗ {error}", limit=600, style=BAD)
             self._list.notice = (f"✗ {error}", "p tries again, esc goes back.")
             self._ended()
+            self._look()
 
         self._doing, self._status = doing, waiting
         self._run.start(work, done=done, stopped=stopped, failed=failed)
         self.draw()
+
+    def _look(self) -> None:
+        """Read how far the migration is, after a step that did not end well."""
+        from memtui.migration.progress_file import ProgressFile
+
+        if self._ends is None or not self.is_attached:
+            return
+
+        def show(found: MigrationState) -> None:
+            self._state = found
+            self.draw()
+
+        kept = ProgressFile(self.shared.data, self._ends)
+        self._looking.latest(lambda: asyncio.to_thread(kept.read), show, self.fail)
 
     def _ended(self) -> None:
         self.draw()
@@ -372,6 +392,10 @@ class Migration(OverScreen):
         if not self.refusal("stop"):
             self.action_stop()
         return False
+
+
+def _is_begun(state: MigrationState | None) -> bool:
+    return state is not None and (state.begun_at or state.applied_at) is not None
 
 
 def _planned_words(plan: Plan) -> Content:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from memtui.service.namespaces import NamespaceDeleted
 
 _FOREVER = "for good"
-_WHEN = "30d, 6h, 2027-01-31, 2027-01-31T14:30; empty: never   enter take it   esc go back"
+_WHEN = "30d, 6h, 2027-01-31T14:30; empty: never   enter take it   esc go back"
 
 
 class Namespaces(OverScreen):
@@ -48,6 +48,8 @@ class Namespaces(OverScreen):
         self._rows: AppendedRows[Namespace] = AppendedRows(lambda one: one.name)
         self._state = ""
         self._gone: NamespaceDeleted | None = None
+        self._written: str | None = None
+        """What the cursor goes to once it is listed."""
         self._reading = Background(self, "namespaces")
         self._changing = Background(self, "namespace")
 
@@ -107,6 +109,9 @@ class Namespaces(OverScreen):
         )
         self._rows.replace(self._found)
         self._list.show(self._rows)
+        if self._written is not None:
+            self._list.go_to_key(self._written)
+            self._written = None
         self.draw()
 
     def _not_read(self, error: MemtuiError) -> None:
@@ -150,6 +155,7 @@ class Namespaces(OverScreen):
 
         async def put() -> str:
             made = await door.service.put_namespace(door.caller, key, name, expires_at=moment)
+            self._written = made.name
             if made.expires_at is None:
                 return f"{made.name} never expires."
             return f"{made.name} expires {fmt.exact(made.expires_at, self.shared.zone)}."

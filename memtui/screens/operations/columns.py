@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
+from memtui.contract import OperationType
 from memtui.store.operation import ASKED, Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
@@ -19,21 +20,21 @@ def operation_columns(now: Callable[[], datetime]) -> list[Column[Operation]]:
         Column("when", "when", lambda one: _when(one, now()), 6, "right", keep=90),
         Column("type", "type", _type, 11, keep=100),
         Column("status", "status", _plain(lambda one: one.status.value), 8, keep=45),
-        Column("binding", "binding", _binding, 9, flexible=True, keep=40),
+        Column("binding", "binding", _binding, 9, keep=40),
         Column("provider", "provider", _plain(lambda one: one.provider_key), 9, keep=35),
-        Column("agent", "agent", _agent, 9, flexible=True, keep=60),
+        Column("agent", "agent", _agent, 9, flexible=True, keep=80),
         Column("project", "project", _plain(lambda one: one.scope.project_id), 10, keep=55),
         Column("issue", "issue", _plain(lambda one: one.scope.issue_id), 8, keep=55),
         Column("run", "run", _plain(lambda one: one.scope.run_id), 9, keep=55),
         Column("subject", "subject", _plain(lambda one: one.scope.subject_id), 9, keep=55),
-        Column("source", "source", _source, 16, flexible=True, keep=80),
-        Column("what", "what", _what, 18, flexible=True, keep=30),
+        Column("what", "what", _what, 16, flexible=True, keep=85),
+        Column("source", "source", _source, 16, flexible=True, keep=43),
         Column("door", "door", _plain(lambda one: one.door), 6, keep=50),
         Column("by", "by", _plain(lambda one: one.principal), 10, keep=50),
         Column("records", "records", _plain(lambda one: one.result_count), 7, "right", keep=50),
         Column("score", "score", _score, 6, "right", keep=50),
         Column("tokens", "tokens", _tokens, 8, "right", keep=50),
-        Column("ms", "ms", _milliseconds, 6, "right", keep=50),
+        Column("ms", "ms", _milliseconds, 6, "right", keep=60),
         Column("cost", "$", _cost, 9, "right", keep=70),
         Column("error", "error", _plain(lambda one: one.error_kind), 10, keep=50),
     ]
@@ -66,7 +67,10 @@ def _source(operation: Operation) -> Cell:
 
 
 def _what(operation: Operation) -> Cell:
-    return Cell(asked(operation), "muted")
+    words = asked(operation)
+    if words and words == operation.request.get("record_id"):
+        words = words.rstrip("/").rpartition("/")[2]  # the folders before it are alike
+    return Cell(words, "muted")
 
 
 def asked(operation: Operation) -> str:
@@ -79,11 +83,16 @@ def asked(operation: Operation) -> str:
         characters = fmt.counted(int(operation.request["content_chars"]), "character")
         return f"{characters}, sha256 {str(operation.request['content_sha256'])[:12]}"
     records = operation.request.get("records")
-    return fmt.counted(records, "record") if isinstance(records, int) else ""
+    if isinstance(records, int):
+        return fmt.counted(records, "record")
+    if operation.operation_type is OperationType.CONFIGURE:
+        return next(iter(operation.request), "").replace("_", " ")
+    return ""
 
 
 def _milliseconds(operation: Operation) -> Cell:
-    return Cell(fmt.count(round(operation.latency_ms)))
+    took = operation.latency_ms
+    return Cell("–" if took is None else fmt.count(round(took)))
 
 
 def _cost(operation: Operation) -> Cell:

@@ -8,7 +8,7 @@ in which it was asked for; what came since is counted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -66,6 +66,7 @@ class LogFeed:
         self._seen = 0
         self._problem = ""
         self._ordering = ""
+        self._looking = False
         self._head = Background(screen, "log-head")
         self._orders = Background(screen, "log-order")
         self._windows = Background(screen, "log-pages")
@@ -90,16 +91,34 @@ class LogFeed:
             self._list.notice = ("Reading the log …",)
         again = chosen == self.chosen
         self.chosen = chosen
+        self._looking = False
+        early = self._show_early if self.order == NEWEST_FIRST and not again else None
         self._head.latest(
-            lambda: self._open(chosen), lambda opened: self._show(opened, again=again), self._broken
+            lambda: self._open(chosen, early),
+            lambda opened: self._show(opened, again=again),
+            self._broken,
         )
 
-    async def _open(self, chosen: Filter) -> _Opened:
+    async def _open(
+        self, chosen: Filter, early: Callable[[Sequence[Operation]], None] | None = None
+    ) -> _Opened:
         # The natural view runs from the oldest on: there no operation ever changes its place.
         door = self._screen.door
-        view = await door.service.analysis.open_log(door.caller, chosen, "seq")
+        view = await door.service.analysis.open_log(door.caller, chosen, "seq", early=early)
         number = max(0, view.count - 1) // PAGE_ROWS
         return _Opened(view, number, await view.window(number * PAGE_ROWS, PAGE_ROWS))
+
+    def _show_early(self, found: Sequence[Operation]) -> None:
+        """Show the newest that match while older ones are looked for."""
+        was = self._list.current if self._list.cursor else None
+        self._close(self._view, self._ordered)
+        self._view = self._ordered = None
+        self._looking = True
+        self.rows.reset(len(found))
+        self.rows.put(0, found[::-1])
+        self._list.show(self.rows)
+        self._find(was)
+        self.look()
 
     def _show(self, opened: _Opened, *, again: bool) -> None:
         was = self._list.current if self._list.cursor else None
@@ -107,6 +126,7 @@ class LogFeed:
         self._view, self._ordered = opened.view, None
         self._arrived = []
         self._problem = ""
+        self._looking = False
         self._last_seq = opened.view.last
         self.rows.reset(opened.view.count)
         self.rows.put(opened.number, opened.rows)
@@ -143,6 +163,7 @@ class LogFeed:
     def _broken(self, error: MemtuiError) -> None:
         self._close(self._view, self._ordered)
         self._view = self._ordered = None
+        self._looking = False
         self.rows.reset(0)
         self._list.notice = (f"✗ {error}", "r reads the log again.")
         self._list.show(self.rows)
@@ -293,6 +314,9 @@ class LogFeed:
 
     def look(self) -> None:
         """Note what has been seen, and say how much there is."""
+        if self._looking:
+            self._screen.show_count(f"{fmt.count(self.rows.count)} so far  looking further …")
+            return
         in_order = self._in_time_order
         if in_order and self._list.scroll_offset.y == 0:
             self._seen = self.rows.count

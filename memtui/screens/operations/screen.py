@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -14,7 +16,7 @@ from textual.containers import Container
 from textual.widgets import Input
 
 from memtui.actions import Need
-from memtui.contract import Filter, Invalid, NotFound, OperationStatus
+from memtui.contract import Conflict, Filter, Invalid, NotFound, OperationStatus
 from memtui.filters import format_filter, parse_filter, parse_when
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.columns_dialog import choose_columns
@@ -22,6 +24,7 @@ from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.exports import Exports, Writer
 from memtui.screens.log_views import LogLook
 from memtui.screens.open_source import open_source
 from memtui.screens.operations.columns import HIDDEN, asked, operation_columns
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from memtui.service.answers import UndoCandidate
 
 POLL_SECONDS = 2.0
+_EXPORTED = ("csv", "jsonl", "parquet")
 
 
 class OperationsScreen(MemtuiScreen):
@@ -65,6 +69,7 @@ class OperationsScreen(MemtuiScreen):
         self._feed = LogFeed(self)
         self._details = DetailFeed(self, self._draw_detail)
         self._looks = Looks(self, self._look)
+        self._exports = Exports(self)
         self._acts = Background(self, "operation-acts")
 
     def compose_body(self) -> ComposeResult:
@@ -236,6 +241,26 @@ class OperationsScreen(MemtuiScreen):
 
         prompt = Prompt("Go to a time", placeholder="2026-03-01, 14:30, 3d ago", check=moment)
         self.app.push_screen(prompt, go)
+
+    def action_export(self) -> None:
+        """Ask for a file and write all that the filter lets through into it."""
+        count = fmt.counted(self._feed.rows.count, "operation")
+        self._exports.ask(f"Export {count} to", "operations.csv", _EXPORTED, self._writer)
+
+    def _writer(self, path: Path) -> Writer:
+        door, chosen = self.door, self._feed.chosen
+
+        async def write(*, overwrite: bool) -> str:
+            from memtui.analytics.export import format_of
+
+            if not overwrite and await asyncio.to_thread(path.exists):
+                raise Conflict(f"{path} is there already; overwrite it or give another name.")
+            count = await door.service.analysis.export(
+                door.caller, path, format_of(str(path)), chosen, force=overwrite
+            )
+            return f"Wrote {fmt.counted(count, 'operation')} to {path}."
+
+        return write
 
     def action_views(self) -> None:
         """Offer the saved views, and to save this one."""

@@ -6,6 +6,7 @@ takes it up again.
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,9 @@ from memtui.screens.base import MemtuiScreen
 from memtui.screens.conflict import ConflictScreen, Resolve
 from memtui.screens.dialogs.edit_text import EditText
 from memtui.screens.dialogs.new_record import NewRecord, WriteRecord
+from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.external_editor import edit_text
+from memtui.screens.facts.expiry import parse_expiry
 from memtui.screens.records.changes import Changes, EditedRows, place_of, said
 from memtui.screens.records.columns import record_key
 from memtui.widgets.background import Background
@@ -101,12 +104,12 @@ class RecordEdits:
             partial(self._refused, record, text),
         )
 
-    def _corrected(self, record: Record, answer: MutationAnswer) -> None:
+    def _corrected(self, record: Record, answer: MutationAnswer, *, told: str = "Changed.") -> None:
         self._drafts.pop(record_key(record), None)
         self.changes.own(answer.operation_id)
         for now in answer.records:
             self._feed.changed(record_key(record), now)
-        self._screen.toast(said("Changed.", answer))
+        self._screen.toast(said(told, answer))
 
     def _refused(self, record: Record, text: str, error: MemtuiError) -> None:
         if not isinstance(error, Conflict):
@@ -157,6 +160,50 @@ class RecordEdits:
         self._work.every(
             lambda: door.service.correct(door.caller, request),
             partial(self._corrected, record),
+            self.changes.failed,
+        )
+
+    def expire(self, record: Record) -> None:
+        """Ask when a record expires; an empty line means never."""
+        zone = self._screen.shared.zone
+        until = record.expires_at
+        prompt = Prompt(
+            "Expires when?",
+            value=until.astimezone(zone).isoformat("T", "minutes") if until else "",
+            placeholder="30d, 6h, 2026-12-31",
+            hint="enter set it   empty: never   esc go back",
+            check=self._moment,
+        )
+
+        def answered(text: str | None) -> None:
+            if text is not None:
+                self._expire(record, self._moment(text))
+
+        self._screen.app.push_screen(prompt, answered)
+
+    def _moment(self, text: str) -> datetime | None:
+        shared = self._screen.shared
+        if not text.strip():
+            return None
+        return parse_expiry(text, now=shared.clock(), zone=shared.zone)
+
+    def _expire(self, record: Record, moment: datetime | None) -> None:
+        if moment is None and record.expires_at is None:
+            self._screen.toast("It has no expiry, nothing was changed.")
+            return
+        request = CorrectRequest(
+            scope=place_of(record),
+            handle=record.handle,
+            binding_key=self._feed.binding_of(record),
+            expires_at=moment,
+            never_expires=moment is None,
+            revision=record.revision,
+        )
+        told = "It never expires." if moment is None else "It expires as you said."
+        door = self._screen.door
+        self._work.every(
+            lambda: door.service.correct(door.caller, request),
+            partial(self._corrected, record, told=f"{told} u takes it back."),
             self.changes.failed,
         )
 

@@ -120,6 +120,11 @@ class RecordFeed:
                 "No record matches.",
                 "/ changes the filter, ctrl+l takes it away, s widens the scope.",
             )
+        if self._at_least:
+            return (
+                "Nothing that this provider can list.",
+                "s chooses whose memories to ask for, 3 asks it a question, B looks elsewhere.",
+            )
         return (
             "No memories here yet.",
             "n writes one, B looks at another binding, 1 finds memories on this machine.",

@@ -232,6 +232,14 @@ class RecordsScreen(MemtuiScreen):
             return
         self._edits.pin(self._record)
 
+    def action_expire(self) -> None:
+        """Set when the record expires, or that it never does."""
+        binding = self.shared.binding
+        if binding is not None and not binding.capabilities.expiry:
+            self.fail(Unsupported(f"The provider of {binding.key} keeps no expiry."))
+            return
+        self._edits.expire(self._record)
+
     def action_history(self) -> None:
         """Show or hide how the record came to be."""
         self._details.turn_history(self._record)
