@@ -16,6 +16,8 @@ from sqlmodel import SQLModel
 
 from memtui.store.database import Database
 
+_TABLES = [table.name for table in SQLModel.metadata.sorted_tables]
+
 
 @pytest.fixture(scope="session")
 def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
@@ -58,22 +60,23 @@ def postgres_url(_bare: str) -> Iterator[str]:
     """The URL of a PostgreSQL database without a table."""
     yield _bare
     with _alone(_bare) as connection:
-        connection.execute("DROP SCHEMA public CASCADE")
-        connection.execute("CREATE SCHEMA public")
+        _empty(connection)
 
 
 @pytest.fixture
 def control_plane_url(_control_plane: str) -> Iterator[str]:
     """The URL of a PostgreSQL database with the newest schema and nothing in it."""
     yield _control_plane
-    own = [table.name for table in SQLModel.metadata.sorted_tables]
     with _alone(_control_plane) as connection:
         found = connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
-        for (name,) in found.fetchall():
-            if name in own:
+        whole = {name for (name,) in found.fetchall()} == {"alembic_version", *_TABLES}
+        if whole:
+            for name in _TABLES:
                 connection.execute(SQL("DELETE FROM {}").format(Identifier(name)))
-            elif name != "alembic_version":
-                connection.execute(SQL("DROP TABLE {} CASCADE").format(Identifier(name)))
+        else:
+            _empty(connection)
+    if not whole:
+        Database.open(Path(), _control_plane).close()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -105,3 +108,9 @@ def _alone(url: str) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
         yield connection
+
+
+def _empty(connection: psycopg.Connection[tuple[Any, ...]]) -> None:
+    connection.execute("DROP SCHEMA public CASCADE")
+    connection.execute("CREATE SCHEMA public")
+    connection.execute("GRANT USAGE ON SCHEMA public TO PUBLIC")

@@ -22,7 +22,7 @@ from memtui.widgets.display import ACCENT, BAD, DIM, display, line
 from memtui.widgets.filter_words import completed, completions, last_term
 from memtui.widgets.keys import bindings_for
 
-PLACEHOLDER = "agent:coding type:write since:7d words"
+PLACEHOLDER = "agent:coding type:write since:7d words ~fuzzy"
 PAUSE_SECONDS = 0.15
 """How long a person stops writing before the line counts as typed."""
 

@@ -74,7 +74,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 FilterLine = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="FILTER", help="A filter line as on the screens: agent:bob since:7d words."
+        metavar="FILTER", help="A filter line as on the screens: agent:bob since:7d words ~fuzzy."
     ),
 ]
 

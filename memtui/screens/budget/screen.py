@@ -19,12 +19,13 @@ from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.dialogs.sheet import Sheet
 from memtui.screens.facts.rows import FactRow
+from memtui.screens.marking import Marking
 from memtui.screens.shared import GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets.keys import bindings_for
 
 
-class BudgetScreen(BudgetBody):
+class BudgetScreen(BudgetBody, Marking):
     """What the model sees before a run, and what that costs."""
 
     MODE = "budget"
@@ -45,18 +46,6 @@ class BudgetScreen(BudgetBody):
         return self.view.places.index(place) if place in self.view.places else 0
 
     # The list.
-
-    def action_mark(self) -> None:
-        """Mark or unmark the fact, or the range."""
-        self._list.action_mark()
-
-    def action_range(self) -> None:
-        """Begin a range, or mark it."""
-        self._list.action_range()
-
-    def action_mark_all(self) -> None:
-        """Mark all facts that are shown."""
-        self._list.action_mark_all()
 
     def action_back(self) -> None:
         """Go back to the list; there, take away the range, else all marks."""

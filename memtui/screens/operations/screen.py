@@ -26,6 +26,7 @@ from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.exports import Exports, Writer
 from memtui.screens.log_views import LogLook
+from memtui.screens.marking import Marking
 from memtui.screens.open_source import open_source
 from memtui.screens.operations.columns import HIDDEN, asked, operation_columns
 from memtui.screens.operations.details import DetailFeed
@@ -56,7 +57,7 @@ POLL_SECONDS = 2.0
 _EXPORTED = ("csv", "jsonl", "parquet")
 
 
-class OperationsScreen(MemtuiScreen):
+class OperationsScreen(MemtuiScreen, Marking):
     """Every operation of the company, newest first and live."""
 
     MODE = "operations"
@@ -215,18 +216,6 @@ class OperationsScreen(MemtuiScreen):
     def action_follow(self) -> None:
         """Turn following on or off."""
         self._feed.turn()
-
-    def action_mark(self) -> None:
-        """Mark or unmark the row, or the range."""
-        self._list.action_mark()
-
-    def action_range(self) -> None:
-        """Begin a range, or mark it."""
-        self._list.action_range()
-
-    def action_mark_all(self) -> None:
-        """Mark all rows that are loaded."""
-        self._list.action_mark_all()
 
     def action_jump(self) -> None:
         """Go to the last operation that had begun by a time."""

@@ -17,6 +17,7 @@ from memtui.screens.base import MemtuiScreen
 from memtui.screens.columns_dialog import choose_columns
 from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.choose import Choice, Choose
+from memtui.screens.marking import Marking
 from memtui.screens.open_source import open_file, open_source
 from memtui.screens.records.columns import record_columns
 from memtui.screens.records.details import RecordDetails
@@ -45,7 +46,7 @@ _SETTLE_SECONDS = 0.2
 """A jump from another screen may change the binding too: the second reading is the right one."""
 
 
-class RecordsScreen(MemtuiScreen):
+class RecordsScreen(MemtuiScreen, Marking):
     """What the active binding holds."""
 
     MODE = "records"
@@ -180,18 +181,6 @@ class RecordsScreen(MemtuiScreen):
     def _enter(self) -> None:
         self.query_one(".split").add_class("-opened")
         self.query_one(RecordDetail).focus()
-
-    def action_mark(self) -> None:
-        """Mark or unmark the row, or the range."""
-        self._list.action_mark()
-
-    def action_range(self) -> None:
-        """Begin a range, or mark it."""
-        self._list.action_range()
-
-    def action_mark_all(self) -> None:
-        """Mark all rows that are loaded."""
-        self._list.action_mark_all()
 
     def action_unmark(self) -> None:
         """Go back from the details to the list; there, take away the range, else all marks."""
