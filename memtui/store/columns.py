@@ -105,6 +105,11 @@ class ForeignText(Portable[str]):
         return _MARKED.sub(lambda match: chr(int(match[1], 16)), value)
 
 
+def unsigned_zero(value: float | None) -> float | None:
+    """Return a number as every database keeps it: SQLite knows no -0.0."""
+    return None if value is None else value + 0.0
+
+
 def stored_json(value: object) -> str:
     """Return the text of a JSON column."""
     text = _JSON.encode(value)

@@ -10,6 +10,7 @@ from math import isfinite
 from pydantic_core import to_jsonable_python
 
 from memtui.contract import Json, Scope, SourceRef, Usage
+from memtui.store.columns import unsigned_zero
 from memtui.store.operation import Operation, OperationDraft, OperationHandle
 
 GENESIS = "0" * 64
@@ -108,9 +109,10 @@ def _truth(value: bool) -> str:  # noqa: FBT001
 
 
 def _number(value: float | None) -> str:
-    if value is None:
+    stored = unsigned_zero(value)
+    if stored is None:
         return "null"
-    return repr(value) if isfinite(value) else canonical(value)
+    return repr(stored) if isfinite(stored) else canonical(stored)
 
 
 def _json(value: Json) -> str:

@@ -12,7 +12,13 @@ from typing import Any
 from sqlalchemy import Row
 
 from memtui.contract import Json, Scope, SourceRef, Usage
-from memtui.store.columns import ForeignText, PicoDollars, UtcMicroseconds, stored_json
+from memtui.store.columns import (
+    ForeignText,
+    PicoDollars,
+    UtcMicroseconds,
+    stored_json,
+    unsigned_zero,
+)
 from memtui.store.operation import Operation, OperationDraft, OperationHandle
 
 Stored = tuple[Any, ...]
@@ -56,7 +62,7 @@ def operation_row(draft: OperationDraft, seq: int, previous: str, digest: str) -
         draft.result_count,
         draft.capped,
         _moment(draft.started_at),
-        draft.latency_ms,
+        unsigned_zero(draft.latency_ms),
         _text(draft.undoes),
         previous,
         digest,
@@ -89,7 +95,7 @@ def usage_rows(draft: OperationDraft, seq: int) -> list[Stored]:
             usage.output_tokens,
             usage.embedding_tokens,
             _dollars(usage.cost_usd),
-            usage.latency_ms,
+            unsigned_zero(usage.latency_ms),
             _json(usage.details),
         )
         for ordinal, usage in enumerate(draft.usage)
@@ -109,7 +115,7 @@ def handle_rows(draft: OperationDraft, seq: int) -> list[Stored]:
             operation_type,
             _text(handle.provider_key),
             _text(handle.provider_record_id),
-            handle.score,
+            unsigned_zero(handle.score),
             handle.ghost,
         )
         for handle in draft.handles

@@ -16,9 +16,11 @@ from memtui.store.operation import OperationDraft, OperationHandle
 text = st.text(alphabet=st.characters(codec=None, exclude_categories=()), max_size=8)
 key = st.text(max_size=8)
 maybe = st.none() | text
-number = st.floats(allow_nan=False, allow_infinity=False) | st.integers(-(2**53), 2**53)
+number = st.floats(allow_nan=False, allow_infinity=False).map(
+    lambda value: value + 0.0
+) | st.integers(-(2**53), 2**53)
 json_value = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | text,
+    st.none() | st.booleans() | st.integers() | st.floats().map(lambda value: value + 0.0) | text,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(key, inner, max_size=3),
     max_leaves=5,
 )
@@ -40,7 +42,7 @@ handles = st.builds(
     rank=st.integers(1, 9),
     provider_key=text,
     provider_record_id=text,
-    score=st.none() | st.floats(),
+    score=st.none() | st.floats().map(lambda value: value + 0.0),
     binding_key=maybe,
     ghost=st.booleans(),
 )

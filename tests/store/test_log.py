@@ -111,7 +111,7 @@ hostile = st.text(alphabet=st.characters(codec=None, exclude_categories=()), max
     ids=st.lists(hostile, min_size=3, max_size=3),
     cost=st.none() | st.decimals(0, 1000, places=12, allow_nan=False),
     latency=st.floats(0, 1e6, allow_nan=False),
-    score=st.none() | st.floats(allow_nan=False, allow_infinity=False),
+    score=st.sampled_from([None, -0.0]) | st.floats(allow_nan=False, allow_infinity=False),
     micros=st.integers(0, 10**15),
 )
 def test_what_is_read_is_what_was_written_and_its_digest_holds(

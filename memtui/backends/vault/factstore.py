@@ -69,7 +69,9 @@ class FactStore:
             **_fields(request, place_of(path)),
         )
         book.ledger.append(version)
-        self.save(book, content)
+        # A crash between the two leaves a version without its fact, not a fact without its origin.
+        self._put_history(book)
+        self._put(book.path, book.file, content)
         return f"{path}#{name}"
 
     def replaces(self, request: WriteRequest, folder: str) -> str | None:
@@ -169,9 +171,14 @@ class FactStore:
     def save(self, book: Book, content: str, *, drop_empty: bool = False) -> None:
         """Put the file and then its history on disk, each only if it changed."""
         self._put(book.path, book.file, content, drop_empty=drop_empty)
+        self._put_history(book)
+
+    def _put_history(self, book: Book) -> None:
         self._put(history_path(book.path), book.history, book.ledger.joined(), drop_empty=True)
 
-    def _put(self, path: str, before: File | None, content: str, *, drop_empty: bool) -> None:
+    def _put(
+        self, path: str, before: File | None, content: str, *, drop_empty: bool = False
+    ) -> None:
         if content == (before.content if before else ""):
             return
         if not content and drop_empty:
