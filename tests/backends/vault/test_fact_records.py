@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.backends.vault import VaultAdapter
+from memtui.backends.vault.files import Folder
 from memtui.contract import (
     BrowseRequest,
     Conflict,
@@ -342,3 +343,33 @@ async def test_of_two_that_say_the_same_one_is_forgotten(open_vault: Open, root:
         await adapter.correct(
             CorrectRequest(scope=SCOPE, handle=handle("Project/test_command"), text="twice")
         )
+
+
+@pytest.mark.parametrize("before", ["", HAND])
+async def test_a_crash_while_a_fact_is_added_leaves_no_fact_of_unknown_origin(
+    open_vault: Open, root: Path, monkeypatch: pytest.MonkeyPatch, before: str
+) -> None:
+    class Crash(Exception):
+        pass
+
+    whole = Folder.replace
+
+    def cut(folder: Folder, path: str, content: str, modified_ns: int) -> None:
+        if path == PATH:
+            raise Crash
+        whole(folder, path, content, modified_ns)
+
+    if before:
+        put(root, PATH, before)
+    held = [entry.text for entry in await everything(await open_vault())]
+    mine = SCOPE.model_copy(update={"agent_id": "coding"})
+    with monkeypatch.context() as patched:
+        patched.setattr(Folder, "replace", cut)
+        with pytest.raises(Crash):
+            await fact(await open_vault(), "uses: SQLite", scope=mine)
+    opened = await open_vault(data="another index")
+    assert [entry.text for entry in await everything(opened)] == held
+    await fact(opened, "uses: SQLite", scope=mine)
+    [stored] = [one for one in await everything(opened) if one.text == "uses: SQLite"]
+    assert stored.scope.agent_id == "coding"
+    assert len(await everything(opened)) == len(held) + 1
