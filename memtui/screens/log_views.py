@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from memtui.contract import Invalid, Model
-from memtui.screens.session import save_document
+from memtui.screens.kept import load_document, save_document
 
 _LONGEST_NAME = 60
 
@@ -36,15 +34,9 @@ def load_looks(path: Path) -> tuple[LogLook, ...]:
     Raises:
         Invalid: the file cannot be read.
     """
-    try:
-        found = _Kept.model_validate_json(path.read_bytes()).looks
-    except FileNotFoundError:
-        return ()
-    except (OSError, ValidationError) as error:
-        raise Invalid(
-            f"The saved views in {path} cannot be read; mend the file or move it away."
-        ) from error
-    return tuple(sorted(found, key=lambda look: look.name.casefold()))
+    problem = f"The saved views in {path} cannot be read; mend the file or move it away."
+    found = load_document(path, _Kept, problem)
+    return tuple(sorted(found.looks, key=lambda look: look.name.casefold()))
 
 
 def save_look(path: Path, look: LogLook, *, instead_of: str = "") -> tuple[LogLook, ...]:
@@ -75,5 +67,5 @@ def checked_name(name: str) -> str:
 
 
 def _save(path: Path, looks: list[LogLook]) -> tuple[LogLook, ...]:
-    save_document(path, _Kept(looks=tuple(looks)).model_dump_json(indent=1))
+    save_document(path, _Kept(looks=tuple(looks)))
     return load_looks(path)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from memtui.contract import Invalid, Model, Scope
+from memtui.contract import Model, Scope
+from memtui.screens.kept import load_document, save_document
 
 _HISTORY = 50
 
@@ -49,37 +46,10 @@ def load_session(path: Path) -> Session:
     Raises:
         Invalid: the file cannot be read as a session.
     """
-    try:
-        return Session.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return Session()
-    except (OSError, ValidationError) as error:
-        raise Invalid(
-            f"The last session in {path} cannot be read, so memtui starts afresh."
-        ) from error
+    problem = f"The last session in {path} cannot be read, so memtui starts afresh."
+    return load_document(path, Session, problem)
 
 
 def save_session(path: Path, session: Session) -> None:
     """Write the session as `save_document` does."""
-    save_document(path, session.model_dump_json(indent=1))
-
-
-def save_document(path: Path, text: str) -> None:
-    """Write a file of the app's own with mode 0600, all of it or nothing.
-
-    Raises:
-        Invalid: the file cannot be written.
-    """
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-")
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise Invalid(f"The file {path} cannot be kept ({error.strerror}).") from error
+    save_document(path, session)

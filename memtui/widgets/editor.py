@@ -1,11 +1,13 @@
-"""A text area that keeps every character of a foreign text and shows none of them raw."""
+"""Fields that keep every character of a foreign text and show none of them raw."""
 
 from __future__ import annotations
 
 import unicodedata
+from typing import Any
 
+from rich.highlighter import Highlighter
 from rich.text import Text
-from textual.widgets import TextArea
+from textual.widgets import Input, TextArea
 
 LONGEST_IN_PLACE = 200_000
 """Characters that are edited in place; longer texts go to the person's own editor."""
@@ -41,3 +43,17 @@ class ForeignTextArea(TextArea):
         if not (line.isascii() and line.isprintable()):
             line = "".join(map(stand_in, line))
         return Text(line, end="", no_wrap=True)
+
+
+class _StandIns(Highlighter):
+    def highlight(self, text: Text) -> None:
+        """Put stand-ins into what is drawn of a value."""
+        if not (text.plain.isascii() and text.plain.isprintable()):
+            text.plain = "".join(map(stand_in, text.plain))
+
+
+class ForeignInput(Input):
+    """Holds the exact value; what is drawn stands in, as in `ForeignTextArea`."""
+
+    def __init__(self, value: str | None = None, **options: Any) -> None:
+        super().__init__(value, highlighter=_StandIns(), **options)

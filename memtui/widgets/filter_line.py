@@ -19,6 +19,7 @@ from textual.widgets import Input, Static
 from memtui.contract import Invalid
 from memtui.filters import parse_filter
 from memtui.widgets.display import ACCENT, BAD, DIM, display, line
+from memtui.widgets.editor import ForeignInput
 from memtui.widgets.filter_words import completed, completions, last_term
 from memtui.widgets.keys import bindings_for
 
@@ -74,7 +75,7 @@ class FilterLine(Vertical):
         """Lay out the sign, the input, the count and the error."""
         with Horizontal(id="filter-row"):
             yield Static(Content.styled("/", f"bold {ACCENT}"), id="filter-sign")
-            yield Input(placeholder=PLACEHOLDER, compact=True, id="filter-input")
+            yield ForeignInput(placeholder=PLACEHOLDER, compact=True, id="filter-input")
             yield Static(id="filter-count")
         yield Static(id="filter-words")
         yield Static(id="filter-error")

@@ -9,7 +9,8 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError
 
 from memtui.contract import Invalid, Model, Problem, Record, SourceRef, UtcDatetime
-from memtui.doors.cli.output import json_text, jsonable
+from memtui.doors.cli.output import jsonable
+from memtui.json_text import json_text
 
 JSONL, MARKDOWN = "jsonl", "md"
 

@@ -95,16 +95,9 @@ def jsonable(value: Any) -> Any:
     return value
 
 
-def json_text(document: Any) -> str:
-    """Return a document as JSON text; lone surrogates are escaped, all else stays as it is."""
-    import json
-    import re
-
-    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
-    return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
-
-
 def _write_json(document: Any) -> None:
     sys.stdout.flush()
+    from memtui.json_text import json_text
+
     sys.stdout.buffer.write(json_text(document).encode("utf-8") + b"\n")
     sys.stdout.buffer.flush()

@@ -169,7 +169,7 @@ def _cells(row: Sequence[Any], null: str) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    from memtui.doors.cli.output import json_text
+    from memtui.json_text import json_text
 
     found = plain(value)
     return found if isinstance(found, str) else json_text(jsonable(found))

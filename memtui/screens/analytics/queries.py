@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from memtui.contract import Invalid, Model, NotFound
-from memtui.screens.session import save_document
+from memtui.screens.kept import load_document, save_document
 
 
 class Queries(Model):
@@ -22,14 +20,8 @@ def read_queries(path: Path) -> dict[str, str]:
     Raises:
         Invalid: the file cannot be read.
     """
-    try:
-        found = Queries.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValidationError) as error:
-        raise Invalid(
-            f"The saved statements in {path} cannot be read; mend the file or move it away."
-        ) from error
+    problem = f"The saved statements in {path} cannot be read; mend the file or move it away."
+    found = load_document(path, Queries, problem)
     return dict(sorted(found.queries.items(), key=lambda pair: pair[0].casefold()))
 
 
@@ -66,4 +58,4 @@ def checked_name(name: str) -> str:
 
 
 def _write(path: Path, queries: dict[str, str]) -> None:
-    save_document(path, Queries(queries=queries).model_dump_json(indent=1))
+    save_document(path, Queries(queries=queries))

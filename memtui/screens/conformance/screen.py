@@ -10,6 +10,7 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import Conflict, MemtuiError
+from memtui.json_text import json_text
 from memtui.screens.analytics.files import write_text
 from memtui.screens.conformance.contents import (
     WARNING,
@@ -221,7 +222,7 @@ class Conformance(OverScreen):
         report = self._report
         if report is None:
             return
-        text = report.model_dump_json(indent=1) + "\n"
+        text = json_text(report.model_dump(mode="json"), indent=1) + "\n"
 
         def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
             if yes:

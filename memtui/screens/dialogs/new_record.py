@@ -12,7 +12,7 @@ from textual.widgets import Input, Label, Static
 from memtui.contract import Scope
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.widgets.display import BAD, DIM, STRONG, display
-from memtui.widgets.editor import ForeignTextArea
+from memtui.widgets.editor import ForeignInput, ForeignTextArea
 
 _FIELDS = ("project", "agent", "subject", "kind", "topic", "tags")
 
@@ -61,7 +61,7 @@ class WriteRecord(ModalScreen[NewRecord | None]):
                 with Horizontal(classes="fields"):
                     for name in (first, second):
                         yield Label(name)
-                        yield Input(values[name] or "", compact=True, id=f"field-{name}")
+                        yield ForeignInput(values[name] or "", compact=True, id=f"field-{name}")
             yield Static(classes="dialog-error")
             yield Static(
                 display("ctrl+s write   tab next field   esc go back", style=DIM),

@@ -11,6 +11,7 @@ from textual.widgets import Input, Static
 
 from memtui.contract import MemtuiError
 from memtui.widgets.display import BAD, DIM, STRONG, display
+from memtui.widgets.editor import ForeignInput
 
 
 class Prompt(ModalScreen[str | None]):
@@ -41,7 +42,7 @@ class Prompt(ModalScreen[str | None]):
         """Lay out title, input and hint."""
         with Vertical(classes="dialog"):
             yield Static(display(self._title, limit=400, style=STRONG), classes="dialog-title")
-            yield Input(
+            yield ForeignInput(
                 self._value, placeholder=self._placeholder, compact=True, classes="dialog-input"
             )
             yield Static(classes="dialog-error")

@@ -18,6 +18,7 @@ from textual.widgets import Input
 from memtui.actions import Need
 from memtui.contract import Conflict, Filter, Invalid, NotFound, OperationStatus
 from memtui.filters import format_filter, parse_filter, parse_when
+from memtui.json_text import json_text
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.columns_dialog import choose_columns
 from memtui.screens.copying import copy_text
@@ -331,7 +332,8 @@ class OperationsScreen(MemtuiScreen, Marking):
             "text": "\n".join(filter(None, map(asked, chosen))),
             "id": "\n".join(one.operation_id for one in chosen),
             "JSON": "\n".join(
-                one.model_dump_json(indent=None if len(chosen) > 1 else 2) for one in chosen
+                json_text(one.model_dump(mode="json"), indent=None if len(chosen) > 1 else 2)
+                for one in chosen
             ),
             "digest": "\n".join(one.digest for one in chosen),
         }

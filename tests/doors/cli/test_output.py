@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.contract import Record, RecordHandle, Scope, Usage
-from memtui.doors.cli.output import Dim, Output, json_text, jsonable, shown
+from memtui.doors.cli.output import Dim, Output, jsonable, shown
 from memtui.doors.cli.tables import Column, facts, table
+from memtui.json_text import json_text
 from tests.doors.cli.conftest import HOSTILE, Stream, Terminal, assert_harmless
 
 ANY_TEXT = st.text(st.characters(codec=None, exclude_categories=()))
