@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+_CLOSE_TIMEOUT_MS = 3_000
+"""Quitting waits no longer for a provider."""
 _RECORDS_A_TIMEOUT = 200
 """A bulk call gets the timeout again for every so many records."""
 
@@ -90,7 +92,7 @@ class Connection:
     async def close(self) -> None:
         """Close the adapter; one that fails or hangs at it is let go."""
         try:
-            async with asyncio.timeout(self.timeout_ms / 1000):
+            async with asyncio.timeout(min(self.timeout_ms, _CLOSE_TIMEOUT_MS) / 1000):
                 await self.adapter.close()
         except Exception:  # noqa: BLE001 — a provider's bug must not keep the others from closing
             _log.exception("The provider of %s failed to close", self.binding.key)
@@ -115,6 +117,7 @@ class Connections:
         self._timer = timer
         self._open: dict[str, tuple[object, Connection]] = {}
         self._breakers: dict[str, Breaker] = {}
+        self._is_closed = False
         self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def to(self, binding: BindingRow, *, read_only: bool) -> Connection:
@@ -134,6 +137,9 @@ class Connections:
                 return known[1]
             await self._drop(binding.binding_id)
             connection = await self._connect(binding, read_only=state[2])
+            if self._is_closed:
+                await connection.close()
+                raise Unavailable(f"{binding.key} was opened too late; memtui is closing.")
             self._open[binding.binding_id] = (state, connection)
             return connection
 
@@ -143,9 +149,9 @@ class Connections:
             await self._drop(binding_id)
 
     async def close(self) -> None:
-        """Close every adapter."""
-        for binding_id in list(self._locks):
-            await self.drop(binding_id)
+        """Close every adapter, all at once: none waits for another that hangs, or still opens."""
+        self._is_closed = True
+        await asyncio.gather(*(self._drop(binding_id) for binding_id in list(self._open)))
 
     def breaker(self, binding_id: str) -> Breaker:
         """Return the breaker of a binding; it outlives the adapter."""

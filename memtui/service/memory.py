@@ -93,6 +93,7 @@ from memtui.service.spending import Spending
 from memtui.service.whole_log import WholeLog
 from memtui.store.database import Database
 from memtui.store.operation import Operation, OperationPage
+from memtui.threads import use_loose_threads
 
 T = TypeVar("T")
 
@@ -129,6 +130,7 @@ async def open_service(
         Invalid: a folder or setting cannot be used.
         Unavailable: the database cannot be reached.
     """
+    use_loose_threads()
     database = await asyncio.to_thread(_open_database, paths, settings)
     recorder = Recorder(database, paths.data / "sessions", clock=clock, timer=timer, new_id=new_id)
     registry = Providers(providers)

@@ -1,4 +1,4 @@
-"""The index's SQLite file: opened, versioned, and thrown away when it cannot be trusted."""
+"""The index's SQLite file: opened, versioned, thrown away when damaged, done without when full."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import contextlib
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from memtui.contract import Unavailable
 
+T = TypeVar("T")
 VERSION = 1
 _BUSY_SECONDS = 30.0
 _COLUMNS = "title, text, topic, tags, names"
@@ -54,6 +56,25 @@ CREATE TRIGGER records_gone AFTER DELETE ON records BEGIN
 END;
 """  # noqa: S608  # put together from constants
 
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+_UNUSABLE = frozenset(
+    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
+     sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_NOLFS}
+)  # fmt: skip
+_REPLACED_OFTEN = 5
+
+
+class Broken(Exception):
+    """The index cannot go on as it is; its text says why."""
+
+
+class Damaged(Broken):
+    """What the file holds cannot be trusted: throw it away."""
+
+
+class Unusable(Broken):
+    """The file cannot be opened or written, as on a full disk; what it holds may be sound."""
+
 
 class Database:
     """A pool of connections to the index file, each used by one thread at a time."""
@@ -64,21 +85,32 @@ class Database:
         self._guard = threading.Lock()
         self._is_closed = False
 
-    @contextlib.contextmanager
-    def connection(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection. Raises `Unavailable` if the index cannot be opened at all."""
-        inode, connection = self._take()
-        try:
-            yield connection
-        finally:
-            if connection.in_transaction:
-                connection.rollback()
-            with self._guard:
-                keep = not self._is_closed and inode == _inode(self.path)
-                if keep:
-                    self._idle.append((inode, connection))
-            if not keep:
-                connection.close()
+    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` on a connection; once more where another process began the file anew.
+
+        Raises:
+            Broken: the file is damaged, or cannot be used.
+            Unavailable: it is held by another process for too long.
+        """
+        for _ in range(_REPLACED_OFTEN):
+            inode, connection = self._take()
+            try:
+                return work(connection)
+            except sqlite3.DatabaseError as error:
+                if inode == _inode(self.path):
+                    raise _fault(self.path, error) from error
+            finally:
+                self._give_back(inode, connection)
+        raise Unavailable(f"The index {self.path} is replaced again and again; try again.")
+
+    def _give_back(self, inode: int, connection: sqlite3.Connection) -> None:
+        is_sound = _rolled_back(connection)
+        with self._guard:
+            keep = is_sound and not self._is_closed and inode == _inode(self.path)
+            if keep:
+                self._idle.append((inode, connection))
+        if not keep:
+            connection.close()
 
     def _take(self) -> tuple[int, sqlite3.Connection]:
         current = _inode(self.path)
@@ -96,24 +128,33 @@ class Database:
         return found or self._open()
 
     def _open(self) -> tuple[int, sqlite3.Connection]:
+        with self._locked():
+            os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
+            connection = self._ready()
+            return _inode(self.path), connection
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Keep every other process from opening the file, or from throwing it away."""
         import filelock
 
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = filelock.FileLock(
+            with filelock.FileLock(
                 self.path.with_suffix(".lock"), timeout=_BUSY_SECONDS, mode=0o600,
                 poll_interval=0.01, preserve_lock_file=True,
-            )  # fmt: skip
-            with lock:
-                os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-                connection = self._ready()
-                return _inode(self.path), connection
-        except (OSError, sqlite3.Error, filelock.Timeout) as error:
-            raise Unavailable(f"The index {self.path} cannot be opened: {error}.") from error
+            ):  # fmt: skip
+                yield
+        except filelock.Timeout as error:
+            raise Unavailable(f"The index {self.path} is held by another program.") from error
+        except OSError as error:
+            raise Unusable(f"{self.path}: {error.strerror or error}") from error
+        except sqlite3.Error as error:
+            raise _fault(self.path, error) from error
 
     def _ready(self) -> sqlite3.Connection:
-        """Open the file, or throw it away and begin anew if it is not ours, or broken."""
-        connection = self._connect()
+        """Open the file, or throw it away and begin anew if it is not ours, or damaged."""
+        connection = _connected(self.path)
         try:
             version = connection.execute("PRAGMA user_version").fetchone()[0]
             if version == VERSION:
@@ -122,29 +163,25 @@ class Database:
             if version == 0 and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
                 _create(connection)
                 return connection
-        except sqlite3.OperationalError as error:
-            if is_busy(error):
+        except sqlite3.DatabaseError as error:
+            if not isinstance(_fault(self.path, error), Damaged):
                 connection.close()
                 raise
-        except sqlite3.DatabaseError:
-            pass
         connection.close()
         self._remove()
         os.close(os.open(self.path, os.O_CREAT | os.O_RDWR, 0o600))
-        connection = self._connect()
+        connection = _connected(self.path)
         _create(connection)
         return connection
 
-    def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(
-            self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
-        connection.row_factory = sqlite3.Row
-        return connection
-
     def discard(self) -> None:
-        """Throw the index away; the next connection begins an empty one."""
-        self._remove()
+        """Throw the index away; the next connection begins an empty one.
+
+        Raises:
+            Unusable: the file cannot be removed.
+        """
+        with self._locked():
+            self._remove()
 
     def _remove(self) -> None:
         for suffix in ("", "-wal", "-shm"):
@@ -159,18 +196,71 @@ class Database:
             connection.close()
 
 
+class InMemory:
+    """An index for this process alone, where none can be kept in a file."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._connection = _connected(":memory:")
+        _create(self._connection)
+
+    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work`. Raises as `Database.run` does."""
+        with self._guard:
+            try:
+                return work(self._connection)
+            except sqlite3.DatabaseError as error:
+                raise _fault("in memory", error) from error
+            finally:
+                _rolled_back(self._connection)
+
+    def discard(self) -> None:
+        """Begin an empty one."""
+        with self._guard:
+            self._connection = _connected(":memory:")
+            _create(self._connection)
+
+    def close(self) -> None:
+        """Let go of it."""
+        with self._guard:
+            self._connection.close()
+
+
+def _connected(path: Path | str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def _rolled_back(connection: sqlite3.Connection) -> bool:
+    """End a transaction that was left open; False: not even that is possible."""
+    try:
+        if connection.in_transaction:
+            connection.rollback()
+    except sqlite3.Error:
+        return False
+    return True
+
+
 def _create(connection: sqlite3.Connection) -> None:
     connection.execute("PRAGMA journal_mode = WAL")
     connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
 
 
-def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another process merely holds the index."""
-    return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
+def _fault(where: Path | str, error: sqlite3.Error) -> Broken | Unavailable:
+    """Say what an error of SQLite means for the index."""
+    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+    if code in _DAMAGED or "no such table" in str(error) or "no such column" in str(error):
+        return Damaged(f"{where}: {error}")
+    if code in _UNUSABLE:
+        return Unusable(f"{where}: {error}")
+    return Unavailable(f"The vault's index {where} cannot answer now ({error}); try again.")
 
 
 def _inode(path: Path) -> int:
     try:
         return path.stat().st_ino
-    except FileNotFoundError:
+    except OSError:
         return 0

@@ -8,19 +8,21 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 from memtui.contract import Location, Problem, Unavailable
 
 from . import units
-from .database import Database, is_busy
+from .database import Broken, Damaged, Database, InMemory, Unusable
 from .entries import Entry
 from .files import Folder
 from .layout import Area
 
 T = TypeVar("T")
 _BATCH = 1000
+_BEGINNINGS = 3
 _RECENT_NS = 100_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -37,7 +39,10 @@ class Index:
     """Full-text and field index over one vault."""
 
     def __init__(self, path: Path, folder: Folder, refresh_seconds: float) -> None:
-        self._database = Database(path)
+        self._path = path
+        self._database: Database | InMemory = Database(path)
+        self._beginnings = 0
+        """How often the index was begun anew."""
         self._folder = folder
         self._refresh_seconds = refresh_seconds
         self._scanning = threading.Lock()
@@ -45,25 +50,53 @@ class Index:
         self.is_watched = False
         self.trouble = ""
         """Why the index could not follow the last change; empty when all is well."""
+        self._unusable = ""
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on a connection; a broken index is thrown away and built anew once."""
+        """Run `work` on a connection.
+
+        A damaged index is thrown away and built anew once. One that cannot be written, as on a
+        full or read-only disk, is left alone; an index in memory takes its place, read from the
+        files.
+
+        Raises:
+            Unavailable: the index is busy, or the vault is gone.
+        """
+        beginning = self._beginnings
         try:
-            with self._database.connection() as connection:
-                return work(connection)
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, (sqlite3.ProgrammingError, sqlite3.DataError)) or is_busy(error):
-                raise Unavailable(f"The index of the vault is busy: {error}.") from error
-        self._database.discard()
-        self.refresh(force=True)
+            return self._database.run(work)
+        except Broken as error:
+            with self._scanning:
+                # Another thread may have begun it anew while this one waited.
+                if beginning == self._beginnings:
+                    self._begin_anew(error)
+                    self._scan()
         try:
-            with self._database.connection() as connection:
-                return work(connection)
-        except sqlite3.DatabaseError as error:
+            return self._database.run(work)
+        except Broken as error:
             raise Unavailable(f"The index of the vault cannot be used: {error}.") from error
+
+    def _begin_anew(self, error: Broken) -> None:
+        self._beginnings += 1
+        self._scanned = float("-inf")
+        if isinstance(error, Damaged):
+            try:
+                self._database.discard()
+            except Unusable as refusal:
+                error = refusal
+            else:
+                return
+        self._database.close()
+        self._database = InMemory()
+        self._unusable = str(error)
 
     def rebuild(self) -> tuple[int, int, int]:
         """Read every file again, whatever the index says; return records seen, changed, removed."""
+        with self._scanning:
+            if self._unusable:  # it may be usable by now
+                self._database.close()
+                self._database, self._unusable = Database(self._path), ""
+                self._beginnings += 1
         before = self.read(_revisions)
         self.read(lambda connection: connection.execute("UPDATE files SET signature = ''"))
         self.refresh(force=True)
@@ -85,20 +118,32 @@ class Index:
             if not force and time.monotonic() - self._scanned < pause and not self.trouble:
                 return
             self._scan()
-            self._scanned = time.monotonic()
-            self.trouble = ""
 
     def _scan(self) -> None:
+        """Follow what changed on disk; whoever calls this holds the lock."""
+        for _ in range(_BEGINNINGS):
+            try:
+                self._follow_files()
+            except Broken as error:
+                self._begin_anew(error)
+            else:
+                self._scanned = time.monotonic()
+                self.trouble = ""
+                return
+        raise Unavailable(f"The index {self._path} breaks again and again; `memtui doctor` helps.")
+
+    def _follow_files(self) -> None:
         found = self._folder.scan()
         now = units.signatures(found.signatures)
-        known: dict[str, str] = self.read(
+        known: dict[str, str] = self._database.run(
             lambda c: dict(map(tuple, c.execute("SELECT path, signature FROM files")))
         )
         changed = [path for path, signature in now.items() if known.get(path) != signature]
         changed += [path for path in known if path not in now]
         for start in range(0, len(changed), _BATCH):
-            self.update(changed[start : start + _BATCH])
-        self.read(lambda connection: _put_problems(connection, "", found.problems))
+            batch = sorted(changed[start : start + _BATCH])
+            self._database.run(partial(self._update, paths=batch, is_ours=False))
+        self._database.run(lambda connection: _put_problems(connection, "", found.problems))
         if found.leftovers:
             self.leftovers = found.leftovers
 
@@ -112,7 +157,7 @@ class Index:
         state over a newer one. `is_ours` remembers what memtui left there, for undo.
         """
         wanted = sorted(set(paths))
-        return self.read(lambda connection: self._update(connection, wanted, is_ours=is_ours))
+        return self.read(partial(self._update, paths=wanted, is_ours=is_ours))
 
     def _update(
         self, connection: sqlite3.Connection, paths: list[str], *, is_ours: bool
@@ -140,6 +185,17 @@ class Index:
             self.update(paths, is_ours=True)
         except Unavailable as error:
             self.trouble = str(error)
+
+    @property
+    def unusable(self) -> Problem | None:
+        """Why no index can be kept in a file, where that is so."""
+        if not self._unusable:
+            return None
+        message = (
+            f"The index cannot be used ({self._unusable}), so the files themselves are read; "
+            "make room for it or open its folder for writing."
+        )
+        return Problem(message=message, location=Location(path=str(self._path)))
 
     def problems(self, limit: int) -> list[Problem]:
         """Return what cannot be read, by path."""

@@ -38,6 +38,7 @@ def health(index: Index, root: Path, *, read_only: bool) -> Health:
     count = "SELECT count(*) FROM records WHERE is_current"
     records = index.read(lambda connection: connection.execute(count).fetchone()[0])
     problems = index.problems(_MAX_PROBLEMS)
+    unusable = index.unusable
     message = f"{len(problems)} files cannot be read whole." if problems else ""
     if len(problems) == 1:
         message = "1 file cannot be read whole."
@@ -45,6 +46,9 @@ def health(index: Index, root: Path, *, read_only: bool) -> Health:
         message = f"The folder {root} will be made with the first memory."
     if index.trouble:
         message = f"Search may be behind: {index.trouble}"
+    if unusable:
+        message = unusable.message
+        problems.insert(0, unusable)
     return Health(
         status="degraded" if problems or index.trouble else "ok",
         message=message,

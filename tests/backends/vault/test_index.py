@@ -3,8 +3,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -164,3 +166,99 @@ async def test_a_busy_vault_is_unavailable(open_vault: Open, root: Path) -> None
             await note(adapter, "Second.")
         assert await adapter.get(written, SCOPE) is not None
     assert RecordHandle.model_validate(await note(adapter, "Third."))
+
+
+def damage(path: Path) -> None:
+    """Overwrite every page but the first, which still says that it is a database."""
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    connection.close()
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\xa5" * (path.stat().st_size - 4096))
+
+
+async def test_damage_that_a_scan_meets_is_mended_by_reading_the_files_again(
+    open_vault: Open, root: Path, tmp_path: Path
+) -> None:
+    adapter = await open_vault()
+    await fill(adapter, root)
+    before = await everything(adapter)
+    damage(tmp_path / "data/index/vault.sqlite3")
+    async with asyncio.timeout(30):
+        found = await asyncio.gather(*(everything(adapter) for _ in range(8)))
+    assert all(one == before for one in found)
+    assert (await adapter.health()).status == "ok"
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 256 KB, or a skip where none can be mounted."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    mounting = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", str(folder)]
+    if subprocess.run(mounting, check=False, capture_output=True).returncode:
+        pytest.skip("nothing can be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+async def test_on_a_full_disk_the_files_themselves_are_read(
+    open_vault: Open, root: Path, small_disk: Path
+) -> None:
+    adapter = await open_vault()
+    await note(adapter, "Written while there was room.")
+    index = small_disk / "index/vault.sqlite3"
+    for number in range(40):
+        put(root, f"n{number}.md", f"Newt number {number}. " + "A long tail. " * 2000)
+    async with asyncio.timeout(30):
+        found = await asyncio.gather(*(ask(adapter, "newt", scope=COMPANY) for _ in range(8)))
+    assert all(len(one) == 10 for one in found)
+    assert index.stat().st_size > 0, "a full disk is no damage"
+    health = await adapter.health()
+    assert health.status == "degraded"
+    assert "the files themselves are read" in health.message
+    assert "full" in health.message
+    await note(adapter, "Written on a full disk.")
+    assert await ask(adapter, "full disk") == ["Written on a full disk."]
+    for number in range(40):
+        (root / f"n{number}.md").unlink()
+    await adapter.sync()
+    assert (await adapter.health()).status == "ok"
+
+
+async def test_an_index_that_cannot_be_written_is_left_alone(
+    open_vault: Open, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    adapter = await open_vault()
+    await fill(adapter, root)
+    before = await everything(adapter)
+    await adapter.close()
+    index = tmp_path / "data/index/vault.sqlite3"
+    kept = index.read_bytes()
+    opened: Callable[..., sqlite3.Connection] = sqlite3.connect
+
+    def only_reads(path: object, **rest: Any) -> sqlite3.Connection:
+        if path == ":memory:":
+            return opened(":memory:", **rest)
+        return opened(f"file:{path}?mode=ro", uri=True, **rest)
+
+    monkeypatch.setattr(sqlite3, "connect", only_reads)
+    put(root, "new.md", "A new gecko.")
+    again = await open_vault()
+    assert len(await everything(again)) == len(before) + 1
+    assert "readonly" in (await again.health()).message
+    assert index.read_bytes() == kept
+
+
+async def test_another_process_begins_the_index_anew(
+    open_vault: Open, root: Path, tmp_path: Path
+) -> None:
+    slow = {"refresh_seconds": 3600}
+    one, two = await open_vault(config=slow), await open_vault(config=slow)
+    await fill(one, root)
+    damage(tmp_path / "data/index/vault.sqlite3")
+    async with asyncio.timeout(30):
+        asked = [everything(one), everything(two), note(two, "Gecko number nine."), everything(one)]
+        await asyncio.gather(*asked)
+    assert len(await everything(one)) == len(await everything(two)) == 5

@@ -1,0 +1,139 @@
+"""Threads for blocking calls that can be given up: none of them keeps the program from ending.
+
+asyncio's own pool joins its threads when the loop ends and again when the interpreter does, so one
+call that hangs, on a dead network mount for example, keeps the program from quitting. It has few
+threads too: a handful of such calls, and everything else waits behind them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from threading import Condition, Lock, Thread
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_MOST_THREADS = 32
+_LAST_CALLS_S = 30.0
+"""How long the end waits for calls that somebody still waits for, such as a row of the log."""
+_GIVEN_UP_S = 1.0
+"""How long the end waits for calls that nobody waits for any more."""
+
+
+def use_loose_threads() -> None:
+    """Let `asyncio.to_thread`, on the loop that runs now, take its threads from here."""
+    loop = asyncio.get_running_loop()
+    if not isinstance(getattr(loop, "_default_executor", None), LooseThreads):
+        loop.set_default_executor(LooseThreads())
+
+
+class _Call(Future[Any]):
+    """A call in a thread, whose caller may go away while it runs."""
+
+    def __init__(self, work: Callable[[], Any], give_up: Callable[[_Call], None]) -> None:
+        super().__init__()
+        self.work = work
+        self.is_given_up = False
+        self.has_ended = False
+        self._give_up = give_up
+
+    def cancel(self) -> bool:
+        """Take the call back; one that runs already is left to itself."""
+        if super().cancel():
+            return True
+        self._give_up(self)
+        return False
+
+
+class LooseThreads(ThreadPoolExecutor):
+    """An executor of daemon threads. A call that its caller gave up counts no more as a thread."""
+
+    def __init__(self, most: int = _MOST_THREADS) -> None:
+        super().__init__(max_workers=1)  # its threads are never started; asyncio asks for the type
+        self._most = most
+        self._calls: deque[_Call] = deque()
+        self._counted = self._idle = self._loose = 0
+        self._is_ended = False
+        self._lock = Lock()
+        self._has_calls = Condition(self._lock)
+        self._has_fewer = Condition(self._lock)
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Have `fn` called in a thread."""
+        call = _Call(partial(fn, *args, **kwargs), self._give_up)
+        with self._lock:
+            if self._is_ended:
+                raise RuntimeError("cannot schedule new futures after shutdown")
+            self._calls.append(call)
+            self._serve()
+        return call
+
+    def _serve(self) -> None:
+        if self._idle >= len(self._calls):
+            self._has_calls.notify()
+        elif self._counted < self._most:
+            Thread(target=self._work, name="memtui-call", daemon=True).start()
+            self._counted += 1
+
+    def _work(self) -> None:
+        while (call := self._next()) is not None:
+            if call.set_running_or_notify_cancel():
+                _run(call)
+            with self._lock:
+                call.has_ended = True
+                if call.is_given_up:
+                    self._loose -= 1
+                    self._has_fewer.notify_all()
+                    return
+
+    def _next(self) -> _Call | None:
+        with self._lock:
+            while not self._calls:
+                if self._is_ended:
+                    self._counted -= 1
+                    self._has_fewer.notify_all()
+                    return None
+                self._idle += 1
+                self._has_calls.wait()
+                self._idle -= 1
+            return self._calls.popleft()
+
+    def _give_up(self, call: _Call) -> None:
+        with self._lock:
+            if call.is_given_up or call.has_ended or call.done():
+                return
+            call.is_given_up = True
+            self._counted -= 1
+            self._loose += 1
+            self._has_fewer.notify_all()
+            if self._calls:
+                self._serve()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002  # the base class's
+        """Take no more calls; wait for the last ones, but not for ever."""
+        with self._lock:
+            self._is_ended = True
+            if cancel_futures:
+                for call in self._calls:
+                    Future.cancel(call)
+            self._has_calls.notify_all()
+            if wait:
+                self._has_fewer.wait_for(lambda: not self._counted, _LAST_CALLS_S)
+                self._has_fewer.wait_for(lambda: not self._loose, _GIVEN_UP_S)
+
+
+def _run(call: _Call) -> None:
+    try:
+        result = call.work()
+    except (SystemExit, KeyboardInterrupt) as error:
+        # Raised again on the event loop, it would end the whole program.
+        call.set_exception(RuntimeError(f"{type(error).__name__} was raised in a thread"))
+    except BaseException as error:  # noqa: BLE001 — it is for whoever waits for the call
+        call.set_exception(error)
+    else:
+        call.set_result(result)
