@@ -13,7 +13,7 @@ import pytest
 from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.service import Caller, MemoryService, open_service
 
-pytest_plugins = ["tests.databases", "tests.demos"]
+pytest_plugins = ["tests.databases", "tests.demos", "tests.rights"]
 
 
 def pytest_configure() -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 from memtui.analytics.engine import opened, quoted
 from memtui.analytics.layout import Folder, Manifest, Segment, sha256_of
-from memtui.contract import Model
+from memtui.analytics.recovery import log_ends, refuse_gap, usable
+from memtui.contract import Model, Unavailable
+from memtui.store.database import Database
 from memtui.store.digest import GENESIS
 
 
@@ -31,19 +33,25 @@ def ls(root: Path, company_id: str) -> Manifest:
     return Folder(root, company_id).read()
 
 
-def verify(root: Path, company_id: str) -> ArchiveCheck:
+def verify(root: Path, company_id: str, database: Database | None = None) -> ArchiveCheck:
     """Check every file's SHA-256 and row count, and that the digests link up. Blocking.
 
-    That each digest fits its operation is for `memtui.analytics.audit` to prove.
+    With the database also that nothing lies between what is sealed and what it holds. That each
+    digest fits its operation is for `memtui.analytics.audit` to prove.
 
     Raises:
-        Unavailable: the manifest is damaged.
+        Unavailable: the manifest is damaged, or the archive may not be read.
     """
     folder = Folder(root, company_id)
     manifest = folder.read()
     problems: list[str] = []
+    if database is not None:
+        try:
+            refuse_gap(manifest, log_ends(database, company_id))
+        except Unavailable as error:
+            problems.append(str(error))
     seq, digest = 0, GENESIS
-    with opened() as duck:
+    with usable(folder), opened() as duck:
         for segment in manifest.segments:
             if segment.first_seq != seq + 1 or segment.previous_digest != digest:
                 problems.append(f"Segment {segment.name} does not continue the one before it.")

@@ -133,6 +133,10 @@ class Folder:
             manifest = Manifest.model_validate(json.loads(text))
         except FileNotFoundError:
             return Manifest(company_id=self.company_id)
+        except PermissionError as error:
+            raise Unavailable(
+                f"The archive {self.path} may not be read; let its owner open it to you."
+            ) from error
         except (OSError, ValueError, ValidationError) as error:
             raise Unavailable(
                 f"The archive's manifest {self.manifest_file} cannot be read; "

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pydantic import ValidationError
 
 from memtui.analytics.layout import TABLES, Folder, Manifest, Segment, sha256_of, sync_folder
-from memtui.analytics.recovery import locked
+from memtui.analytics.recovery import locked, usable
 from memtui.contract import Conflict, Invalid, MemtuiError, Unavailable
 
 _NEW = ".new-"
@@ -75,7 +75,8 @@ class ObjectStore:
             Conflict: the store holds another log, or less than this machine.
             Unavailable: the store cannot be reached, or a file in it is damaged.
         """
-        folder.create()
+        with usable(folder):
+            folder.create()
         with locked(folder), _explained(self._url):
             manifest = folder.read()
             there = self._manifest(folder)

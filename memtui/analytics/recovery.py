@@ -19,6 +19,9 @@ from memtui.contract import Conflict, Unavailable
 from memtui.store.database import Database
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
 
+PATIENCE_S = 10.0
+"""How long sealing waits for those who only look."""
+
 _MEMORY_MB = 512
 _HOT: dict[str, Any] = {
     "handles": HandleRow.__table__,  # type: ignore[attr-defined]
@@ -81,13 +84,30 @@ def recover(database: Database, root: Path, company_id: str) -> int:
         Unavailable: the database or the archive cannot be read, or the archive is ahead of it.
     """
     folder = Folder(root, company_id)
-    if not folder.path.exists():
-        return 0
+    with usable(folder):
+        if not folder.path.exists() or _is_settled(database, folder):
+            return 0
     try:
-        with locked(folder):
+        with locked(folder, patience_s=0):
             return recover_locked(database, folder)
     except Busy:
         return 0
+
+
+def _is_settled(database: Database, folder: Folder) -> bool:
+    """Tell whether nothing is left to do, without keeping a seal from its work."""
+    manifest = folder.read()
+    ends = log_ends(database, folder.company_id)
+    if ends.head < manifest.sealed_through:
+        return False
+    hot_first = ends.head + 1 if ends.hot_first is None else ends.hot_first
+    named = {segment.name for segment in manifest.segments}
+    unnamed = (
+        path.name not in named
+        and (_UNFINISHED.fullmatch(path.name) or _SEGMENT.fullmatch(path.name))
+        for path in folder.path.iterdir()
+    )
+    return hot_first == manifest.sealed_through + 1 and not any(unnamed)
 
 
 class Busy(Conflict):
@@ -95,17 +115,40 @@ class Busy(Conflict):
 
 
 @contextmanager
-def locked(folder: Folder) -> Iterator[None]:
-    """Hold the folder for as long as the block; raises `Busy` where another process does."""
+def usable(folder: Folder) -> Iterator[None]:
+    """Turn what the system refuses into a sentence: rights, a full disk, a file in the way."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(
+            f"The archive {error.filename or folder.path} cannot be used ({error.strerror}); "
+            "check its rights and its disk."
+        ) from error
+
+
+@contextmanager
+def locked(folder: Folder, *, patience_s: float | None = None) -> Iterator[None]:
+    """Hold the folder for as long as the block.
+
+    Whoever clears up behind a killed seal holds it for a moment too, so it is worth waiting:
+    `PATIENCE_S`, unless another time is given.
+
+    Raises:
+        Busy: another process held it all the while.
+        Unavailable: it may not be used.
+    """
     from filelock import FileLock, Timeout
 
-    try:
-        with FileLock(folder.lock_file, timeout=0, mode=0o600):
-            yield
-    except Timeout as error:
-        raise Busy(
-            f"Another memtui is sealing the log of {folder.company_id}; try again when it is done."
-        ) from error
+    timeout = PATIENCE_S if patience_s is None else patience_s
+    with usable(folder):
+        try:
+            with FileLock(folder.lock_file, timeout=timeout, mode=0o600):
+                yield
+        except Timeout as error:
+            raise Busy(
+                f"Another memtui is sealing the log of {folder.company_id}; try again when it is "
+                "done."
+            ) from error
 
 
 def remove_hot(

@@ -27,7 +27,7 @@ from memtui.analytics.layout import (
     sha256_of,
     sync_folder,
 )
-from memtui.analytics.recovery import locked, log_ends, recover_locked, remove_hot
+from memtui.analytics.recovery import locked, log_ends, recover_locked, remove_hot, usable
 from memtui.analytics.source import open_source
 from memtui.contract import Conflict, Model
 from memtui.store.columns import UtcMicroseconds
@@ -83,7 +83,8 @@ def seal(
         Unavailable: the database or the archive cannot be read or written.
     """
     folder = Folder(root, company_id)
-    folder.create()
+    with usable(folder):
+        folder.create()
     with locked(folder):
         recover_locked(database, folder)
         manifest = folder.read()

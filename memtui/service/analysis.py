@@ -294,10 +294,12 @@ class Analysis:
         await asyncio.to_thread(self._figures(caller, zone).prepare)
 
     async def verify_archive(self, caller: Caller) -> ArchiveCheck:
-        """Check the sealed files against their manifest."""
+        """Check the sealed files against their manifest, and the manifest against the log."""
         from memtui.analytics import archive
 
-        return await asyncio.to_thread(archive.verify, self._archive, caller.company_id)
+        return await asyncio.to_thread(
+            archive.verify, self._archive, caller.company_id, self._core.database
+        )
 
     async def verify_chain(self, caller: Caller) -> AuditCheck:
         """Check the digest of every operation and its place in the chain."""
@@ -357,13 +359,14 @@ class Analysis:
             Unavailable: the object store cannot be reached or written.
         """
         from memtui.analytics.layout import Folder
-        from memtui.analytics.recovery import locked
+        from memtui.analytics.recovery import locked, usable
 
         def remove() -> None:
             folder = Folder(self._archive, company_id)
             if self._archive_url:
                 self._store().remove(folder)
-            folder.create()
+            with usable(folder):
+                folder.create()
             with locked(folder):
                 remove_rows()
                 try:

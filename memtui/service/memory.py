@@ -69,6 +69,7 @@ from memtui.service.answers import (
 from memtui.service.connections import Connections
 from memtui.service.core import Core
 from memtui.service.facts import FactLimits
+from memtui.service.home import open_database
 from memtui.service.hydration import ContextAnswer, ContextRequest
 from memtui.service.importing import ForeignOperation, ImportCount
 from memtui.service.limits import (
@@ -91,7 +92,6 @@ from memtui.service.removal import CompanyContent
 from memtui.service.resilience import unexpected
 from memtui.service.spending import Spending
 from memtui.service.whole_log import WholeLog
-from memtui.store.database import Database
 from memtui.store.operation import Operation, OperationPage
 from memtui.threads import use_loose_threads
 
@@ -128,10 +128,10 @@ async def open_service(
 
     Raises:
         Invalid: a folder or setting cannot be used.
-        Unavailable: the database cannot be reached.
+        Unavailable: the database cannot be reached, is damaged, or is gone beside what it made.
     """
     use_loose_threads()
-    database = await asyncio.to_thread(_open_database, paths, settings)
+    database = await asyncio.to_thread(open_database, paths, settings)
     recorder = Recorder(database, paths.data / "sessions", clock=clock, timer=timer, new_id=new_id)
     registry = Providers(providers)
     archive = Archive(paths.archive)
@@ -173,11 +173,6 @@ async def open_service(
         await service.close()
         raise
     return service
-
-
-def _open_database(paths: Paths, settings: Settings) -> Database:
-    paths.create()
-    return Database.open(paths.database, settings.database_url)
 
 
 async def _make_first_company(service: MemoryService, settings: Settings) -> None:

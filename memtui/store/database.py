@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +12,16 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from memtui.contract import Invalid, Unavailable
+from memtui.contract import Invalid, NotFound, Unavailable
 from memtui.store.columns import stored_json
-from memtui.store.schema import ensure_schema
+from memtui.store.schema import current_revision, ensure_schema
+
+SEE_RECOVERY = "`memtui doctor` says what can be got back, and docs/recovery.md how"
+"""The end of a sentence about a database that is damaged or gone."""
 
 _BUSY_TIMEOUT_MS = 30_000
+_MAGIC = b"SQLite format 3\x00"
+_DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
 
 class Database:
@@ -38,18 +44,21 @@ class Database:
         self._file = self._path and _identity(self._path)
 
     @classmethod
-    def open(cls, path: Path, url: str = "") -> Database:
+    def open(cls, path: Path, url: str = "", *, create: bool = True) -> Database:
         """Open the database at `url`, else the SQLite file at `path`, with the newest schema.
 
         Raises:
             Invalid: the URL makes no sense, or a newer memtui made the database.
-            Unavailable: the database cannot be reached, or is no database.
+            NotFound: it has no tables yet, and `create` is False; nothing was written.
+            Unavailable: the database cannot be reached, is damaged, or is no database.
         """
-        engine = _make_engine(url) if url else _make_sqlite_engine(path)
+        engine = _make_engine(url, create=create) if url else _make_sqlite_engine(path, create)
         database = cls(engine)
         try:
             with database._guard(), engine.connect() as connection:
                 connection.exec_driver_sql("SELECT 1")
+                if not create:
+                    _require_tables(connection)
             with database.write() as connection:
                 ensure_schema(connection)
         except BaseException:
@@ -83,6 +92,17 @@ class Database:
             with self._writer.begin():
                 yield self._writer
 
+    def problems(self) -> list[str]:
+        """Return what is wrong with the pages of a SQLite file, at most five sentences.
+
+        It reads the whole file. Of PostgreSQL it knows nothing.
+        """
+        if not self._sqlite:
+            return []
+        with self.read() as connection:
+            found = connection.exec_driver_sql("PRAGMA quick_check(5)").scalars().all()
+        return [str(one) for one in found if one != "ok"]
+
     def close(self) -> None:
         """Close every pooled connection."""
         with self._write_lock:
@@ -102,20 +122,28 @@ class Database:
         try:
             yield
         except self._errors as error:
-            reason = str(getattr(error, "orig", error)).strip().splitlines() or [""]
+            cause = getattr(error, "orig", error)
+            reason = (str(cause).strip().splitlines() or [""])[0]
+            if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
+                raise _damaged(self._path, reason) from error
             raise Unavailable(
-                f"The control plane's database failed ({reason[0]}); "
+                f"The control plane's database failed ({reason}); "
                 "check its disk, permissions or server and try again."
             ) from error
 
 
-def _make_engine(url: str) -> Engine:
+def _require_tables(connection: Connection) -> None:
+    if current_revision(connection) is None:
+        raise NotFound("The control plane's database has no tables yet.")
+
+
+def _make_engine(url: str, *, create: bool) -> Engine:
     try:
         parsed = make_url(url)
         if parsed.drivername in {"postgres", "postgresql"}:
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "sqlite":
-            return _make_sqlite_engine(Path(parsed.database or ""))
+            return _make_sqlite_engine(Path(parsed.database or ""), create)
         if parsed.get_backend_name() != "postgresql":
             raise Invalid(f"{parsed.drivername} is no database memtui runs on; use postgresql://.")
         return create_engine(parsed, pool_pre_ping=True, json_serializer=stored_json)
@@ -127,8 +155,10 @@ def _make_engine(url: str) -> Engine:
         raise Invalid('PostgreSQL needs its driver: pip install "memtui[postgres]".') from error
 
 
-def _make_sqlite_engine(path: Path) -> Engine:
+def _make_sqlite_engine(path: Path, create: bool) -> Engine:  # noqa: FBT001
     try:
+        if not create:
+            _refuse_other(path)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         path.touch(mode=0o600)
         path.chmod(0o600)
@@ -146,6 +176,21 @@ def _make_sqlite_engine(path: Path) -> Engine:
     event.listen(engine, "connect", _configure_sqlite)
     event.listen(engine, "begin", _begin_sqlite)
     return engine
+
+
+def _refuse_other(path: Path) -> None:
+    """Look at a file before SQLite does, which would make one and takes a byte for an empty one."""
+    if not path.exists() or not path.stat().st_size:
+        raise NotFound(f"The control plane's database {path} is not there.")
+    with path.open("rb") as file:
+        if file.read(len(_MAGIC)) != _MAGIC:
+            raise _damaged(path, "file is not a database")
+
+
+def _damaged(path: Path | None, reason: str) -> Unavailable:
+    return Unavailable(
+        f"The control plane's database {path} is damaged ({reason}); {SEE_RECOVERY}."
+    )
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -1,17 +1,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import stat
 import subprocess
 import sys
+import threading
 from datetime import timedelta
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from memtui.analytics import archive
+from memtui.analytics import archive, recovery
 from memtui.analytics.layout import Folder
 from memtui.analytics.recovery import locked, recover
 from memtui.analytics.seal import seal
@@ -218,7 +220,47 @@ def test_a_broken_log_is_not_sealed(database: Database, root: Path) -> None:
     assert len(hot(database)) == 9
 
 
-def test_two_cannot_seal_at_once(database: Database, root: Path) -> None:
+def test_a_seal_waits_for_who_holds_the_folder_for_a_moment(database: Database, root: Path) -> None:
+    fill(database, 3)
+    folder, done = Folder(root, "acme"), threading.Event()
+    folder.create()
+
+    def sealing() -> None:
+        seal(database, root, "acme")
+        done.set()
+
+    with locked(folder):
+        other = threading.Thread(target=sealing)
+        other.start()
+        assert not done.wait(0.2)
+    other.join()
+    assert done.is_set()
+    assert folder.read().sealed_through == 3
+
+
+@pytest.mark.usefixtures("sealed_log")
+def test_an_archive_that_is_gone_is_a_problem(sealed_log: Database, root: Path) -> None:
+    assert archive.verify(root, "acme", sealed_log).problems == ()
+    shutil.rmtree(root)
+    [problem] = archive.verify(root, "acme", sealed_log).problems
+    assert problem.startswith("Operations 1 to 60 of acme are neither in the database nor")
+
+
+def test_a_folder_that_cannot_be_used_is_one_sentence(database: Database, root: Path) -> None:
+    fill(database, 3)
+    folder = Folder(root, "acme")
+    root.mkdir()
+    folder.path.write_text("in the way")
+    for use in (seal, recover):
+        with pytest.raises(Unavailable, match=r"^The archive.* cannot be (used|read)"):
+            use(database, root, "acme")
+    assert len(hot(database)) == 3
+
+
+def test_two_cannot_seal_at_once(
+    database: Database, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "PATIENCE_S", 0)
     fill(database, 3)
     seal(database, root, "acme")
     with locked(Folder(root, "acme")):

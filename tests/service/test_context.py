@@ -218,8 +218,8 @@ async def test_a_context_about_nobody_is_refused(service: MemoryService) -> None
 @pytest.mark.slow
 async def test_ten_thousand_facts(paths: Paths, settings: Settings) -> None:
     facts = [f"Fact {number:05} of the many" for number in range(10_000)]
-    put(paths, "users/ana/facts.md", facts)
     service = await open_service(paths, settings)
+    put(paths, "users/ana/facts.md", facts)
     try:
         answer: ContextAnswer = await service.context(CALLER, asked(ANA, delivered=True))
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import shutil
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from memtui.config import Paths, Settings
     from memtui.doors.cli.session import Invocation
     from memtui.service import BindingHealth, Caller, MemoryService
+    from memtui.service.home import Remains
 
 _LOW_DISK_BYTES = 200_000_000
 _SHOWN_PROBLEMS = 5
@@ -81,8 +83,12 @@ def _home(paths: Paths) -> Iterator[Check]:
         if free < _LOW_DISK_BYTES:
             yield Check("disk", "warning", f"{free // 1_000_000} MB are left", "Make some room.")
     for file in (paths.database, paths.config_file, paths.log_file):
-        if file.exists():
+        try:
             yield _private(file, 0o600)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield Check("home", "broken", f"{file} cannot be read ({error.strerror})")
 
 
 def _private(path: Path, mode: int) -> Check:
@@ -151,39 +157,105 @@ async def _control_plane(paths: Paths, settings: Settings) -> AsyncIterator[Chec
     from memtui.contract import MemtuiError
     from memtui.doors.cli.log import logging_to
     from memtui.service import open_service
-    from memtui.store.schema import HEAD
+    from memtui.service.home import find_remains
 
-    if not settings.database_url and not paths.database.exists():
+    try:
+        remains = await asyncio.to_thread(find_remains, paths)
+    except MemtuiError as error:
+        yield Check("home", "broken", str(error))
+        return
+    if not settings.database_url and not paths.database.exists() and not remains.words:
         yield Check("database", "ok", "it is not there yet; the first command makes it")
         return
     with logging_to(paths.log_file):
         try:
             service = await open_service(paths, settings, first_company=False)
         except MemtuiError as error:
-            yield Check("database", "broken", str(error), "Check database_url, disk and rights.")
+            yield Check("database", "broken", str(error), _REPAIR)
+            for check in _left(remains):
+                yield check
             return
         try:
-            yield Check("database", "ok", f"it answers, at schema {HEAD}")
-            async for check in _companies(service, settings):
+            yield await _pages(service)
+            async for check in _companies(service, settings, remains):
                 yield check
         finally:
             await service.close()
 
 
-async def _companies(service: MemoryService, settings: Settings) -> AsyncIterator[Check]:
+_REPAIR = "docs/recovery.md tells what to do."
+
+
+def _left(remains: Remains) -> Iterator[Check]:
+    """Yield what can be got back where the database is none."""
+    from memtui.widgets.format import counted
+
+    for log in remains.sealed:
+        if log.manifest is None:
+            advice = "Bring its manifest.json back from a backup."
+            yield Check("left", "broken", f"{log.folder} has no manifest that fits it", advice)
+            continue
+        operations = counted(log.manifest.sealed_through, "sealed operation")
+        yield Check("left", "ok", f"{operations} of {log.manifest.company_id}")
+    for one in remains.bindings:
+        files = f"a vault of {counted(one.notes, 'file')}" if one.vault else str(one.path)
+        yield Check("left", "ok", f"of the binding {one.company_id}/{one.key}, {files}")
+
+
+async def _pages(service: MemoryService) -> Check:
+    from memtui.contract import MemtuiError
+    from memtui.store.schema import HEAD
+
+    try:
+        problems = await asyncio.to_thread(service.analysis.database.problems)
+    except MemtuiError as error:
+        return Check("database", "broken", str(error), _REPAIR)
+    if problems:
+        return Check("database", "broken", "; ".join(problems), _REPAIR)
+    return Check("database", "ok", f"it answers, at schema {HEAD}, and its pages are whole")
+
+
+async def _companies(
+    service: MemoryService, settings: Settings, remains: Remains
+) -> AsyncIterator[Check]:
+    from memtui.contract import MemtuiError
     from memtui.doors.cli.session import DOOR, build
     from memtui.service import Caller
 
-    for company in await service.companies():
-        caller = build(
-            Caller, company_id=company.company_id, principal=settings.principal, door=DOOR
-        )
-        for view in await service.bindings(caller):
-            if view.enabled:
-                yield _binding(company.company_id, await service.health(caller, view.key))
-        yield await _unknown_outcomes(service, caller)
-        async for check in _limits(service, caller, settings):
-            yield check
+    known = {company.company_id for company in await service.companies()}
+    for log in remains.sealed:
+        if log.manifest is None or log.manifest.company_id not in known:
+            name, advice = f"archive {log.folder.name}", "Find the database that it belongs to."
+            yield Check(name, "broken", "it is of no company of this database", advice)
+    for company_id in sorted(known):
+        caller = build(Caller, company_id=company_id, principal=settings.principal, door=DOOR)
+        try:
+            for view in await service.bindings(caller):
+                if view.enabled:
+                    yield _binding(company_id, await service.health(caller, view.key))
+            yield await _archive(service, caller)
+            yield await _unknown_outcomes(service, caller)
+            async for check in _limits(service, caller, settings):
+                yield check
+        except MemtuiError as error:
+            yield Check(f"company {company_id}", "broken", str(error))
+
+
+async def _archive(service: MemoryService, caller: Caller) -> Check:
+    from memtui.widgets.format import counted
+
+    found = await service.analysis.verify_archive(caller)
+    name = f"archive {caller.company_id}"
+    if not found.problems:
+        operations = counted(found.operations, "operation")
+        return Check(name, "ok", f"{operations} in {counted(found.segments, 'segment')}, all whole")
+    shown = " ".join(found.problems[:_SHOWN_PROBLEMS])
+    return Check(
+        name,
+        "broken",
+        f"{counted(len(found.problems), 'problem')}: {shown}",
+        "memtui archive verify lists them; bring the files back from a backup.",
+    )
 
 
 def _binding(company_id: str, found: BindingHealth) -> Check:
@@ -191,7 +263,6 @@ def _binding(company_id: str, found: BindingHealth) -> Check:
 
     health = found.health
     name = f"binding {company_id}/{found.key}"
-    status: dict[str, Literal["ok", "warning", "broken"]] = {"ok": "ok", "degraded": "warning"}
     words = [health.status, health.message]
     if health.records is not None:
         words.append(counted(health.records, "record"))
@@ -205,7 +276,7 @@ def _binding(company_id: str, found: BindingHealth) -> Check:
         words.append(f"{counted(len(health.problems), 'problem')}: {'; '.join(shown)}")
     advice = f"memtui bindings health {found.key} tells more." if health.status != "ok" else ""
     message = ", ".join(word for word in words if word)
-    return Check(name, status.get(health.status, "broken"), message, advice)
+    return Check(name, "ok" if health.status == "ok" else "broken", message, advice)
 
 
 async def _unknown_outcomes(service: MemoryService, caller: Caller) -> Check:
@@ -245,8 +316,6 @@ async def _limits(
 
 
 async def _discovery() -> Check:
-    import asyncio
-
     from memtui.doors.cli.discover import find
     from memtui.widgets.format import counted
 

@@ -1,0 +1,166 @@
+"""What a home holds beside its database, and opening the database only where that is in order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from sqlalchemy import func, select
+
+from memtui.analytics.layout import Folder, Manifest
+from memtui.config import Paths, Settings
+from memtui.contract import NotFound, Unavailable
+from memtui.store.database import SEE_RECOVERY, Database
+from memtui.store.tables import CompanyRow, LogHeadRow
+
+_MAX_SESSION_BYTES = 10_000_000
+
+
+class SealedLog(NamedTuple):
+    """A folder of the archive."""
+
+    folder: Path
+    manifest: Manifest | None
+    """None: it is missing or cannot be read."""
+
+
+class BindingFolder(NamedTuple):
+    """The folder of one binding of a company."""
+
+    company_id: str
+    key: str
+    path: Path
+
+    @property
+    def vault(self) -> Path | None:
+        """The vault inside it, if there is one."""
+        vault = self.path / "vault"
+        return vault if vault.is_dir() else None
+
+    @property
+    def notes(self) -> int:
+        """How many markdown files its vault holds."""
+        return 0 if self.vault is None else sum(1 for _ in self.vault.rglob("*.md"))
+
+
+class Remains(NamedTuple):
+    """What the work of a database has left beside it."""
+
+    sealed: tuple[SealedLog, ...] = ()
+    bindings: tuple[BindingFolder, ...] = ()
+    companies: tuple[str, ...] = ()
+    """Those that the terminal app was in."""
+    changes: Path | None = None
+    """Changes that SQLite had not yet merged into the database."""
+
+    @property
+    def words(self) -> str:
+        """The same as a part of a sentence; empty where there is nothing."""
+        logs = len(self.sealed)
+        parts = [
+            f"{logs} sealed log{'s' * (logs != 1)}" if logs else "",
+            ", ".join(f"the binding {one.company_id}/{one.key}" for one in self.bindings[:3]),
+            f"{len(self.bindings) - 3} more" if len(self.bindings) > 3 else "",
+            f"the session of {', '.join(self.companies[:3])}" if self.companies else "",
+            str(self.changes.name) if self.changes else "",
+        ]
+        return ", ".join(part for part in parts if part)
+
+
+def find_remains(paths: Paths) -> Remains:
+    """Look for what a database has left in a home. Blocking.
+
+    Raises:
+        Unavailable: a folder may not be read.
+    """
+    changes = paths.database.with_name(paths.database.name + "-wal")
+    try:
+        return Remains(
+            tuple(_sealed(paths.archive)),
+            tuple(_bindings(paths.data / "bindings")),
+            _companies(paths.session_file),
+            changes if changes.exists() and changes.stat().st_size else None,
+        )
+    except OSError as error:
+        raise Unavailable(
+            f"{error.filename} cannot be read ({error.strerror}); let its owner open it."
+        ) from error
+
+
+def _sealed(root: Path) -> Iterator[SealedLog]:
+    for folder in sorted(root.iterdir()) if root.is_dir() else ():
+        if not folder.is_dir() or all(path.name.startswith(".") for path in folder.iterdir()):
+            continue
+        try:
+            # Its company is told by the manifest, and its place proves that it is that company's.
+            company_id = json.loads((folder / "manifest.json").read_bytes())["company_id"]
+            own = Folder(root, company_id)
+            yield SealedLog(folder, own.read() if own.path == folder else None)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, Unavailable):
+            yield SealedLog(folder, None)
+
+
+def _bindings(root: Path) -> Iterator[BindingFolder]:
+    for company in sorted(root.iterdir()) if root.is_dir() else ():
+        for folder in sorted(company.iterdir()) if company.is_dir() else ():
+            if folder.is_dir():
+                yield BindingFolder(company.name, folder.name, folder)
+
+
+def _companies(session_file: Path) -> tuple[str, ...]:
+    try:
+        if session_file.stat().st_size > _MAX_SESSION_BYTES:
+            return ()
+        found = json.loads(session_file.read_bytes())["companies"]
+        return tuple(sorted(str(name) for name in found))
+    except (OSError, ValueError, TypeError, KeyError):
+        return ()
+
+
+def open_database(paths: Paths, settings: Settings) -> Database:
+    """Open the database of a home; one is made only where nothing says that there was one.
+
+    Raises:
+        Invalid: the folder or the setting `database_url` cannot be used.
+        Unavailable: it cannot be reached, is damaged, or is empty beside what one has left.
+    """
+    paths.create()
+    if (database := _opened(paths, settings)) is not None:
+        return database
+    remains = find_remains(paths)
+    if not remains.words:
+        return Database.open(paths.database, settings.database_url)
+    # Whoever makes a database makes it before all else: it may be there by now.
+    if (database := _opened(paths, settings)) is not None:
+        return database
+    where = "at database_url" if settings.database_url else str(paths.database)
+    raise Unavailable(
+        f"The control plane's database {where} is gone or empty, but what it made is still in "
+        f"{paths.data}: {remains.words}. Nothing was written; {SEE_RECOVERY}."
+    )
+
+
+def _opened(paths: Paths, settings: Settings) -> Database | None:
+    """Return the database; None where it is missing or nothing was ever stored in it."""
+    try:
+        database = Database.open(paths.database, settings.database_url, create=False)
+    except NotFound:
+        return None
+    try:
+        if _is_used(database):
+            return database
+    except BaseException:
+        database.close()
+        raise
+    database.close()
+    return None
+
+
+def _is_used(database: Database) -> bool:
+    with database.read() as connection:
+        return any(
+            connection.execute(select(func.count()).select_from(table)).scalar_one()
+            for table in (CompanyRow, LogHeadRow)
+        )

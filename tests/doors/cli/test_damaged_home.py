@@ -1,0 +1,97 @@
+"""Damaged, missing and unreadable parts of a home, as the commands tell of them."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from memtui.analytics.layout import Folder
+from memtui.store.database import Database
+from tests.doors.cli.conftest import Run
+
+COMMANDS = (
+    ["browse"],
+    ["note", "x"],
+    ["ops", "list"],
+    ["stats"],
+    ["companies", "list"],
+    ["audit", "verify"],
+    ["archive", "seal"],
+    ["--read-only", "browse"],
+)
+
+
+@pytest.mark.usefixtures("logged")
+def test_a_database_that_is_gone_stops_every_command(here: Run, home: Path) -> None:
+    assert here("archive", "seal", "--all").code == 0
+    (home / "memtui.db").unlink()
+    for arguments in COMMANDS:
+        ran = here(*arguments)
+        assert (ran.code, ran.out, ran.err.count("\n")) == (3, "", 1)
+        assert "Nothing was written; `memtui doctor` says" in ran.err
+        assert here(*arguments, "--json").document["error"]["kind"] == "unavailable"
+    assert not (home / "memtui.db").exists()
+    told = here("doctor")
+    assert told.code == 1
+    assert "✗ database: " in told.out
+    assert "left: 60 sealed operations of acme" in told.out
+
+
+@pytest.mark.usefixtures("fake")
+def test_doctor_reads_every_page_of_the_database(here: Run, home: Path) -> None:
+    here("note", "x" * 20_000)
+    assert here("doctor").code == 0
+    content = bytearray((home / "memtui.db").read_bytes())
+    for page in range(len(content) // 4096 // 2, len(content) // 4096):
+        content[page * 4096 : page * 4096 + 8] = b"\xff" * 8
+    (home / "memtui.db").write_bytes(content)
+    told = here("doctor")
+    assert (told.code, "✗ " in told.out) == (1, True)
+    assert "Traceback" not in told.err
+
+
+@pytest.mark.usefixtures("logged")
+def test_doctor_names_a_file_of_the_archive_that_is_gone(here: Run, home: Path) -> None:
+    here("--company", "acme", "archive", "seal", "--all")
+    assert "✓ archive acme: 60 operations in 1 segment, all whole" in here("doctor").out
+    folder = Folder(home / "archive", "acme")
+    folder.file(folder.read().segments[0], "handles").unlink()
+    told = here("doctor", "--json")
+    assert (told.code, told.document["ok"]) == (1, False)
+    [check] = [one for one in told.document["checks"] if one["name"] == "archive acme"]
+    assert check["status"] == "broken"
+    assert "handles.parquet is missing." in check["message"]
+
+
+@pytest.mark.usefixtures("logged")
+def test_an_archive_that_is_gone_fails_the_check(here: Run, home: Path) -> None:
+    here("archive", "seal", "--all")
+    shutil.rmtree(home / "archive")
+    ran = here("archive", "verify", "--json")
+    assert (ran.code, ran.document["passed"]) == (1, False)
+    assert "Operations 1 to 60 of acme are neither in the database" in here("doctor").out
+
+
+def test_sealed_operations_of_nobody_are_told_of(here: Run, home: Path, logged: Database) -> None:
+    here("archive", "seal", "--all")
+    with logged.write() as connection:
+        connection.exec_driver_sql("DELETE FROM memory_companies WHERE company_id = 'acme'")
+    told = here("doctor")
+    assert (told.code, "is of no company of this database" in told.out) == (1, True)
+
+
+@pytest.mark.usefixtures("logged", "held_by_rights")
+def test_folders_that_may_not_be_opened_are_one_sentence(here: Run, home: Path) -> None:
+    here("archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
+    [company] = (home / "archive").iterdir()
+    for folder, code in ((company, 3), (home / "archive", 3), (home, 2)):
+        folder.chmod(0)
+        for arguments in (["archive", "seal", "--all"], ["archive", "verify"], ["ops", "list"]):
+            ran = here(*arguments)
+            assert (ran.code, ran.out, ran.err.count("\n")) == (code, "", 1), ran.err
+        told = here("doctor")
+        assert (told.code, "✗" in told.out) == (1, True)
+        folder.chmod(0o700)
+    assert here("archive", "verify").code == 0
