@@ -38,6 +38,7 @@ from memtui.service.owning import own_filter, owned, owner_of
 from memtui.service.permissions import Membership, Role
 from memtui.service.plugin_ledger import KeptNamespace, MemoryName, PluginLedger
 from memtui.service.pruning import PruneAnswer, PruneRequest
+from memtui.service.stored_secrets import StoredSecret
 from memtui.store.operation import Operation, OperationHandle, OperationPage
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
     "Role",
     "SpendingLimit",
     "SpendingStatus",
+    "StoredSecret",
     "TargetView",
     "TokenView",
     "UndoCandidate",

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import suppress
 from datetime import UTC, date, datetime, tzinfo
 from decimal import Decimal
+from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -91,6 +92,7 @@ from memtui.service.recorder import Recorder
 from memtui.service.removal import CompanyContent
 from memtui.service.resilience import unexpected
 from memtui.service.spending import Spending
+from memtui.service.stored_secrets import StoredSecret, stored_secrets
 from memtui.service.whole_log import WholeLog
 from memtui.store.operation import Operation, OperationPage
 from memtui.threads import use_loose_threads
@@ -248,6 +250,12 @@ class MemoryService:
     async def remove_company(self, caller: Caller, company_id: str) -> CompanyContent:
         """Remove a company that an import made, for good; the caller's own records it."""
         return await self._to_its_end(removal.remove(self._core, self.analysis, caller, company_id))
+
+    def stored_secrets(
+        self, caller: Caller, folders: tuple[Path, ...] = ()
+    ) -> AsyncIterator[StoredSecret]:
+        """Yield where the company stores secrets, in files in these folders too."""
+        return stored_secrets(self._core, self.analysis, caller, folders)
 
     async def bindings(self, caller: Caller) -> list[BindingView]:
         """Return the company's bindings, the oldest first."""

@@ -1,4 +1,8 @@
-"""Secrets are taken out of whatever leaves for a provider or for the log (seed 001, SAFE-T1201)."""
+"""Secrets are taken out of whatever leaves for a provider or for the log (seed 001, SAFE-T1201).
+
+Two sorts are known: what has a secret's shape (`memtui.service.token_shapes`), and what stands
+under a secret's name, as in `API_KEY=…`, `"password": "…"`, `**Token:** …` or `--password …`.
+"""
 
 from __future__ import annotations
 
@@ -6,78 +10,99 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_URL_END = r"[^\s\"'<>`\\]*"
-_PATTERNS: tuple[tuple[str, tuple[str, ...], re.Pattern[str]], ...] = (
-    (
-        "PRIVATE_KEY",
-        ("-----begin",),
-        re.compile(
-            r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?"
-            r"(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)",
-            re.DOTALL,
-        ),
-    ),
-    (
-        "DATABASE_URL",
-        ("://",),
-        re.compile(
-            r"(?i)\b(?:postgres(?:ql)?|mysql|mariadb|mongodb|redis|rediss|amqps?|mssql)"
-            rf"(?:\+[a-z0-9_]{{1,20}})?://[^\s:/@]{{0,200}}:[^\s@]{{1,500}}@{_URL_END}"
-        ),
-    ),
-    (
-        "URL_PASSWORD",
-        ("://",),
-        re.compile(
-            rf"(?i)\b[a-z][a-z0-9+.\-]{{1,30}}://[^\s:/@]{{0,200}}:[^\s@/]{{1,500}}@{_URL_END}"
-        ),
-    ),
-    (
-        "BEARER",
-        ("bearer",),
-        re.compile(
-            r"(?i)\bbearer\s{1,20}(?![a-z\-]{1,24}(?![a-z0-9._~+/\-=]))[a-z0-9._~+/\-]{8,}=*"
-        ),
-    ),
-    (
-        "GITHUB_TOKEN",
-        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
-        re.compile(r"(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,})"),
-    ),
-    (
-        "AWS_ACCESS_KEY",
-        ("akia", "asia"),
-        re.compile(r"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}(?![A-Za-z0-9])"),
-    ),
-    (
-        "API_KEY",
-        ("sk-",),
-        re.compile(
-            r"(?<![A-Za-z0-9\-])sk-(?:(?=[A-Za-z_\-]{0,80}[0-9])[A-Za-z0-9_\-]{16,}"
-            r"|[A-Za-z0-9_\-]{40,})"
-        ),
-    ),
-    (
-        "SLACK_TOKEN",
-        ("xox",),
-        re.compile(r"(?<![A-Za-z0-9])xox[abprs]-[A-Za-z0-9\-]{10,}"),
-    ),
-)
-"""The label of a sort of secret, texts of which each of them has one, and what it looks like."""
+from memtui.service.token_shapes import SHAPES, SIGNLESS, shapes_in
 
-_NAME = r"(API[_\- ]?KEY|TOKEN|SECRET|PASSWORD|PASSWD)([A-Z0-9_\-]{0,40})"
-_NAMED = re.compile(
-    rf"(?i){_NAME}((?:\\?[\"'])?)(\s{{0,20}}[=:]\s{{0,20}})"
-    r"(\\\"[^\"\\\n]{4,}\\\"|\"(?:[^\"\\\n]|\\.){4,}\"|'(?:[^'\\\n]|\\.){4,}'"
-    r"|[\"'][^\s\"'][^\"'\n]{3,200}|(?:[^\s\"',;\\]|[,;](?!\s|\w{1,40}\s?[=:])){6,})"
+_KEYWORD = (
+    r"(API[_\- ]?KEY|(?:ACCESS|PRIVATE|ACCOUNT|SIGNING|ENCRYPTION|MASTER|AUTH|SHARED)[_\- ]?KEY"
+    r"|TOKEN|SECRET|PASSWOR[DT]|PASSWD|PASSPHRASE|PASSCODE|PWD|CREDENTIAL"
+    r"|(?<![A-Z])P(?:ASS|W)(?![A-Z]))"
 )
-_NAME_SIGNS = ("apikey", "api_key", "api-key", "api key", "token", "secret", "passw")
-_SIGNS = (*dict.fromkeys(sign for _, signs, _ in _PATTERNS for sign in signs), *_NAME_SIGNS)
-_NAMED_MEMBER = re.compile(rf"(?i)[A-Z0-9_.\-]{{0,60}}{_NAME}")
-_LABELS = {"APIKEY": "API_KEY", "TOKEN": "TOKEN", "SECRET": "SECRET"}
+_ENDING = r"([A-Z0-9_\-]{0,40})"
+_QUOTED = (
+    r"\\\"[^\"\\\n]{4,}\\\"|\"(?:[^\"\\\n]|\\.){4,}\"|'(?:[^'\\\n]|\\.){4,}'"
+    r"|`[^`\n]{4,200}`|[\"'][^\s\"'][^\"'\n]{3,200}"
+)
+_RUN = r"(?:[^\s\"'`,;\\<]|<(?!/)|[,;](?!\s|\w{1,40}\s?[=:]))"
+_SEPARATOR = (
+    r"(\s{0,5}:\s{0,5}[A-Z_][\w.]{0,40}(?:\[[^\]\n]{0,40}\])?(?:\s\|\s\w{1,20})?\s{0,5}=\s{0,5}(?=[\"'])"
+    r"|(?:\s\([^()\n]{1,40}\)|\s(?:for|of|to|on|in|at)\s[\w.\- ]{1,40}?)?"
+    r"(?:\s{0,20}(?::=|=>|={2,3}(?=\s{0,5}[\"'])|=(?!=)|:|\|)\s{0,20}[*_]{0,3}\s{0,3}"
+    r"|\s{1,3}(?:is|was|-|–|—|→|->)\s{1,3})"
+    r"|\s{1,3})"
+)
+_NAMED = re.compile(
+    rf"(?i){_KEYWORD}{_ENDING}((?:\\?[\"'])?[*_`]{{0,3}}\]?){_SEPARATOR}"
+    rf"(?:Secret(?:Str|Bytes)?\()?({_QUOTED}|{_RUN}{{4,512}})"
+)
+_FLAG = re.compile(
+    r"(?i)(?<![\w\-])--[a-z0-9\-]{0,40}?(password|passwd|pass|passphrase|pwd|token|secret|api-?key"
+    r"|(?:access|private|secret|account)-?key)()[ \t]{1,5}"
+    rf"({_QUOTED}|(?![\-$<]){_RUN}{{4,512}})"
+)
+_ELEMENT = re.compile(
+    rf"(?i)<(?:[\w.:\-]{{1,40}}\s[^<>]{{0,100}}?=[\"'])?[\w.:\-]{{0,40}}?{_KEYWORD}{_ENDING}"
+    r"(?:[\s\"'][^<>]{0,200})?>\s{0,20}([^<>\s][^<>]{2,2000}?)\s{0,20}</"
+)
+_PAIR = re.compile(
+    rf"(?i)\b(?:key|name)(?:=|:\s)[\"']?[\w.:\-]{{0,40}}?{_KEYWORD}{_ENDING}[\"']?\s{{1,20}}"
+    r"value(?:=|:\s)[\"']?([^\"'\n]{4,2000})"
+)
+_MORE = re.compile(rf"{_RUN}*")
+_KEYS = ("api", "access", "private", "account", "signing", "encryption", "master", "auth", "shared")
+_NAME_SIGNS = (
+    *(f"{kind}{between}key" for kind in _KEYS for between in ("", "_", "-", " ")),
+    "token", "secret", "pass", "pwd", "pw", "credential",
+)  # fmt: skip
+_SIGNS = (*dict.fromkeys(sign for shape in SHAPES for sign in shape.signs), *_NAME_SIGNS)
+_NAMED_MEMBER = re.compile(rf"(?i)[A-Z0-9_.\-]{{0,60}}?{_KEYWORD}{_ENDING}")
+
 _SECRET_ENDINGS = frozenset({"", "S", "KEY", "ACCESSKEY", "KEYBASE", "VALUE"})
-_QUOTES = "\\\"'"
+_ABOUT = re.compile(
+    r"IDS?|NAMES?|REFS?|ARN|PATH|FILE|DIR|FOLDER|ENV|VAR|TYPE|COUNTS?|LIMIT|LEN(?:GTH)?|SIZE|USAGE"
+    r"|BUDGET|POLICY|VERSION|TTL|EXPIR(?:Y|ES)|AT|IN|UR[LI]|ENDPOINT|HOST|STORE|MANAGER|PROVIDER"
+    r"|FIELD|COLUMN|LABEL|HINT|SCOPES?|ROTATION|RESET|HEADER|PREFIX|SUFFIX|FORMAT|ALGORITHM|ISSUER"
+    r"|AUDIENCE|USER(?:NAME)?|COST|PRICE|RATE|MODEL|BACKEND|SERVICE|MOUNT|SOURCE"
+)
+"""What such a name may end in that makes it one for something about the secret."""
+
+_LITERAL = re.compile(
+    r"(?i)value|data|input|default|response|result|prompt|none|null|nil|true|false|undefined|required|optional|string|bytes|empty|unset|redacted"
+    r"|hidden|removed|example|todo|\*+|x{3,}|\.{3,}|…|-+|your[-_ ].*|my[-_](?:api|secret|token).*"
+)
+_REFERENCE = re.compile(
+    r"""(?x)
+    \$\{[\w.\-]{1,80}\} | \$\{\{[^{}\n]{0,80}\}\} | \$[A-Z][A-Z0-9_]*(?![\w]) | \$env:\w+
+    | \$[A-Za-z_]*(?i:token|secret|key|pass(?:word)?)(?!\w) | \$\( | %[A-Za-z_]\w*%
+    | \{\{ | \{[A-Za-z_][\w.]*[({\[}!:] | \[[A-Za-z_.]+[\]\[] | <[A-Za-z][^<>\n]{0,60}>
+    | env[.:]\w | ENC\[ | !(?:env|secret|vault)\b
+    | (?:await\s|new\s)?[A-Za-z_][\w.]*
+        \((?:[^()"'\n]{0,80}|["'][\w.\-/:]{0,80}["'][^()\n]{0,80})\)
+    | [A-Za-z_.]+\( | [A-Za-z_.]+\[(?:[0-9]{1,3}\]|self\.|["'][\w.\-/]{1,80}["']\]|\s|$)
+    | (?:settings|config|cfg|self|this|os|env|process|secrets|vars?|local|args|options|ctx|request
+        |import\.meta|data|module)(?:\.[A-Za-z_]\w*)+(?![\w\-])
+    """
+)
+"""Where a secret is read from; the secret itself is not there."""
+
+_NAMES_ONE = re.compile(
+    r"(?i)(?:[a-z_]\w*\??\.)*[a-z_]*(?:(?:api|access|secret|private|account|signing|encryption)_?key"
+    r"|token|secret|passw(?:or)?d|pwd|credentials?)s?(?:_?id|_name)?\d?"
+)
+_BEFORE_PASS = re.compile(
+    r"(?i)(?:db|smtp|user|admin|root|mail|ftp|http|proxy|pg|redis|my)[_\-]$"
+    r"|\b(?:user(?:name)?|login|email|account)\b[^\n]{1,60}$"
+)
+"""What makes a bare `pass` the short form of a password."""
+
+_LABELS = {"APIKEY": "API_KEY", "TOKEN": "TOKEN", "SECRET": "SECRET", "CREDENTIAL": "SECRET"}
+_QUOTES = "\\\"'`"
 _TAKEN_OUT = re.compile(r"\[REDACTED:[A-Z_]+\]")
+_HELD_IN = ("value", "default", "plaintext")
+"""Members under which a document of settings holds the value of a named setting."""
+
+_OPTION = re.compile(r"--?[A-Za-z][\w\-]{0,60}")
+_HEADER = re.compile(r"(?i)(?:proxy-)?authorization|(?:set-)?cookie")
+_LABEL_BEGUN = re.compile(r"\[REDACTED:[A-Z_]*\Z")
 _SECRET_NAME = re.compile(r"[A-Z][A-Z0-9_]{0,62}")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 
@@ -85,29 +110,16 @@ _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+")
 def redact(text: str) -> tuple[str, tuple[str, ...]]:
     """Return the text with each secret replaced by `[REDACTED:LABEL]`, and the labels found."""
     folded = _folded(text)
-    if not _has_any(folded, _SIGNS):
+    if not (_has_any(folded, _SIGNS) or SIGNLESS.search(text)):
         return text, ()
     labels: list[str] = []
-    for label, signs, pattern in _PATTERNS:
-        if _has_any(folded, signs):
-            text, count = pattern.subn(f"[REDACTED:{label}]", text)
-            labels.extend([label] * count)
-    if not _has_any(folded, _NAME_SIGNS):
-        return text, tuple(labels)
-
-    def replace_value(match: re.Match[str]) -> str:
-        keyword, ending, name_quote, separator, value = match.groups()
-        bare = value.strip(_QUOTES)
-        in_json = bool(name_quote) and value[0] in _QUOTES
-        sure = "=" in separator or keyword.isupper() or in_json
-        if _TAKEN_OUT.fullmatch(bare) or not _is_secret(keyword, ending, bare, sure=sure):
-            return match[0]
-        label = _label(keyword)
-        labels.append(label)
-        before, _, after = value.partition(bare)
-        return f"{keyword}{ending}{name_quote}{separator}{before}[REDACTED:{label}]{after}"
-
-    return _NAMED.sub(replace_value, text), tuple(labels)
+    for label, pattern in shapes_in(folded):
+        text = _take_out(text, pattern, label, labels)
+    if _has_any(folded, _NAME_SIGNS):
+        for pattern in (_ELEMENT, _PAIR, _FLAG):
+            text = _take_out_named(text, pattern, labels)
+        text = _take_out_named(text, _NAMED, labels)
+    return text, tuple(labels)
 
 
 def may_hold_secret(text: str) -> bool:
@@ -116,7 +128,7 @@ def may_hold_secret(text: str) -> bool:
     The text may be the JSON or the `repr` of a value: where this is False, `redact_json` finds
     nothing in the value either.
     """
-    return _has_any(_folded(text), _SIGNS)
+    return _has_any(_folded(text), _SIGNS) or SIGNLESS.search(text) is not None
 
 
 def _has_any(folded: str, signs: tuple[str, ...]) -> bool:
@@ -129,24 +141,116 @@ def _folded(text: str) -> str:
     return folded if folded.isascii() else folded.replace("\u0131", "i").replace("\u0307", "")
 
 
+def _take_out(text: str, pattern: re.Pattern[str], label: str, labels: list[str]) -> str:
+    """Replace what has a secret's shape, or the part of it that is the secret."""
+    group = "secret" if "secret" in pattern.groupindex else 0
+
+    def replaced(match: re.Match[str]) -> str:
+        if "[REDACTED:" in match[group]:
+            return match[0]
+        labels.append(label)
+        whole, (start, end) = match[0], match.span(group)
+        before, after = whole[: start - match.start()], whole[end - match.start() :]
+        return f"{before}[REDACTED:{label}]{after}"
+
+    return pattern.sub(replaced, text)
+
+
+def _take_out_named(text: str, pattern: re.Pattern[str], labels: list[str]) -> str:
+    """Replace the values under secrets' names that are secrets.
+
+    What is none may hold another name, as `secrets: token: …` does, so the search goes on inside.
+    """
+    parts: list[str] = []
+    done = position = 0
+    while match := pattern.search(text, position):
+        value = match[match.lastindex or 0]
+        start, end = match.span(match.lastindex or 0)
+        bare = value.strip(_QUOTES + "*_") if pattern is _NAMED else value.strip(_QUOTES)
+        if not _is_named_secret(text, match, bare):
+            position = start
+            continue
+        if value[0] not in _QUOTES and (more := _MORE.match(text, end)) and pattern is not _ELEMENT:
+            end = more.end()
+            bare = text[start:end].rstrip("*_") if pattern is _NAMED else text[start:end]
+        label = _label(match[1])
+        labels.append(label)
+        before, _, after = text[start:end].partition(bare)
+        parts += [text[done:start], before, f"[REDACTED:{label}]", after]
+        done = position = end
+    return "".join((*parts, text[done:])) if parts else text
+
+
+def _is_named_secret(text: str, match: re.Match[str], bare: str) -> bool:
+    keyword, ending = match[1], match[2]
+    start, value = match.start(match.lastindex or 0), match[match.lastindex or 0]
+    is_read = _REFERENCE.match(text[start : start + 200].lstrip(_QUOTES))
+    is_label = _LABEL_BEGUN.search(text, max(0, match.start() - 40), match.start())
+    if not bare or _TAKEN_OUT.match(bare) or is_read or is_label:
+        return False
+    quoted = value[0] in _QUOTES
+    sure = True
+    if match.re is _FLAG:
+        sure = quoted or not re.fullmatch(r"[a-z\-]+[.,]?", bare)
+    elif match.re is _NAMED:
+        assigned, separator = "=" in match[4], match[4].strip().lower()
+        is_name = quoted and "_" in bare and _NAMES_ONE.fullmatch(bare)
+        if is_name or not (quoted or _may_be_bare(text, match, bare, assigned=assigned)):
+            return False
+        sure = assigned or keyword.isupper() or (quoted and ('"' in match[3] or "'" in match[3]))
+        if not assigned and not separator.endswith(":"):
+            # Behind neither a colon nor a sign of equality, both may be words of a sentence.
+            least = 6 if separator in ("is", "was", "|") else 8
+            sure = quoted and keyword.isupper()
+            if not sure and len(bare) < (least if _label(keyword) == "PASSWORD" else 16):
+                return False
+    return _is_secret(keyword, ending, bare, sure=sure)
+
+
+def _may_be_bare(text: str, match: re.Match[str], value: str, *, assigned: bool) -> bool:
+    """Tell whether a value without quotes may be a secret, and no word of prose or of code."""
+    keyword = match[1]
+    if keyword.upper() == "PASS" and not (keyword.isupper() and assigned):
+        before = text[max(0, match.start() - 80) : match.start()]
+        if not _BEFORE_PASS.search(before):
+            return False
+    if not assigned and re.match(r"\w{1,40}[=:](?!=|$)", value):
+        return False  # `the tokens: input=5`
+    short = len(value) < 6 and not _is_mixed(value)
+    if short and not (assigned and _label(keyword) == "PASSWORD"):
+        return False
+    return keyword.isupper() or not _NAMES_ONE.fullmatch(value.rstrip(")."))
+
+
 def _label(keyword: str) -> str:
-    return _LABELS.get(re.sub(r"[_\- ]", "", keyword).upper(), "PASSWORD")
+    name = re.sub(r"[_\- ]", "", keyword).upper()
+    return _LABELS.get(name, "KEY" if name.endswith("KEY") else "PASSWORD")
+
+
+def _is_mixed(value: str) -> bool:
+    return any(map(str.isalpha, value)) and any(map(str.isdigit, value))
 
 
 def _is_secret(keyword: str, ending: str, value: str, *, sure: bool) -> bool:
     """Tell whether the value under a secret's name is one; `sure`: it is no prose.
 
-    `API_KEY=abc…` is one, while `token: budget`, `max_tokens=200000`, `tokenizer=cl100k_base` and
-    `token_env=MEM0_TOKEN` are none.
+    `API_KEY=abc…` is one, while `token: budget`, `max_tokens=200000`, `tokenizer=cl100k_base`,
+    `secret_name: db-creds-1` and `token_env=MEM0_TOKEN` are none.
     """
-    if _label(keyword) == "TOKEN" and re.fullmatch(r"[\d.,_]+[kKmM]?", value):
+    label = _label(keyword)
+    if label == "TOKEN" and re.fullmatch(r"[\d.,_]+[a-zA-Z%]{0,2}[).,]?", value):
         return False
-    letters = any(char.isalpha() for char in value)
-    mixed = letters and any(char.isdigit() for char in value)
-    if re.sub(r"[_\-]|\d+$", "", ending).upper() not in _SECRET_ENDINGS:
+    if _LITERAL.fullmatch(value.rstrip(").,")) or (
+        keyword.upper() == "PWD" and value.startswith(("/", "~", "$"))
+    ):
+        return False
+    words = [word for word in re.split(r"[_\-]|\d+$", ending.upper()) if word]
+    if ending[:1] in ("_", "-") and words and _ABOUT.fullmatch(words[-1]):
+        return False
+    if "".join(words) not in _SECRET_ENDINGS:
         separated = ending[0] in "_-"
-        return separated and mixed and len(value) >= 8 and not _VARIABLE.fullmatch(value)
-    return sure or mixed
+        return separated and _is_mixed(value) and len(value) >= 8 and not _VARIABLE.fullmatch(value)
+    return sure or _is_mixed(value)
 
 
 def redact_json(value: Any) -> tuple[Any, tuple[str, ...]]:
@@ -156,30 +260,47 @@ def redact_json(value: Any) -> tuple[Any, tuple[str, ...]]:
     if isinstance(value, Mapping):
         kept: dict[str, Any] = {}
         found: list[str] = []
+        # The form that lists of environment variables and of headers have.
+        named = value.get("name", value.get("key"))
         for key, inner in value.items():
             clean_key, key_labels = redact(str(key))
-            kept[clean_key], labels = _redact_member(clean_key, inner)
+            name = str(named) if key == "value" and isinstance(named, str) else clean_key
+            kept[clean_key], labels = _redact_member(name, inner)
             found.extend((*key_labels, *labels))
         return kept, tuple(found)
     if isinstance(value, list | tuple):
-        parts = [redact_json(inner) for inner in value]
+        # An option's value stands behind it, as in ["--token", "…"].
+        names = ["", *value[:-1]]
+        parts = [
+            _redact_member(name.lstrip("-"), inner)
+            if isinstance(name, str) and _OPTION.fullmatch(name)
+            else redact_json(inner)
+            for name, inner in zip(names, value, strict=False)
+        ]
         return [part for part, _ in parts], tuple(label for _, found in parts for label in found)
     return value, ()
 
 
 def _redact_member(key: str, value: Any) -> tuple[Any, tuple[str, ...]]:
     """A member's name tells as much as `NAME=value` does."""
+    if isinstance(value, str) and _HEADER.fullmatch(key):
+        clean, labels = redact(f"{key}: {value}")
+        return clean.removeprefix(f"{key}: "), labels
     name = _NAMED_MEMBER.fullmatch(key)
     if name is None:
         return redact_json(value)
     if isinstance(value, list | tuple):
         parts = [_redact_member(key, inner) for inner in value]
         return [part for part, _ in parts], tuple(label for _, found in parts for label in found)
+    if isinstance(value, Mapping):
+        own = {one: (key if one in _HELD_IN else one) for one in map(str, value)}
+        members = [(one, *_redact_member(own[str(one)], inner)) for one, inner in value.items()]
+        kept = {redact(str(one))[0]: inner for one, inner, _ in members}
+        return kept, tuple(label for *_, found in members for label in found)
     plain = isinstance(value, str | int | float) and not isinstance(value, bool)
     text = str(value)
-    if not plain or len(text) < 4 or _TAKEN_OUT.fullmatch(text):
-        return redact_json(value)
-    if not _is_secret(name[1], name[2], text, sure=True):
+    spared = not plain or len(text) < 4 or _TAKEN_OUT.fullmatch(text) or _REFERENCE.fullmatch(text)
+    if spared or not _is_secret(name[1], name[2], text, sure=True):
         return redact_json(value)
     return f"[REDACTED:{_label(name[1])}]", (_label(name[1]),)
 

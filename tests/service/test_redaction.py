@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import chain
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.service import redaction
+from memtui.service import redaction, token_shapes
 from memtui.service.redaction import may_hold_secret, redact, redact_json
+from tests.service.secret_forms import FORMS, ORDINARY
 
 GITHUB = "ghp_" + "a1B2" * 9
 PAT = "github_pat_" + "11ABCDEFG0" * 5
@@ -188,6 +190,11 @@ def test_a_json_value_keeps_its_shape(value: object) -> None:
         assert clean == value
 
 
+EVERYTHING = (
+    *chain.from_iterable(map(token_shapes._patterns, range(len(token_shapes.SHAPES)))),
+    token_shapes.SIGNLESS, redaction._NAMED, redaction._FLAG, redaction._ELEMENT, redaction._PAIR,
+)  # fmt: skip
+
 HUNGRY = [
     "-", "a-", "a.", "token ", "TOKEN", "TOKEN=", 'password="', "sk-", "a://", "redis://a:",
     "bearer ", "-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "\\", '"', "token=,",
@@ -204,7 +211,7 @@ def test_a_large_hostile_text_is_read_in_steps_that_grow_with_its_size(unit: str
 
 
 def test_no_pattern_has_an_unbounded_gap_before_what_it_needs() -> None:
-    for pattern in (*(pattern for *_, pattern in redaction._PATTERNS), redaction._NAMED):
+    for pattern in EVERYTHING:
         repeats = re.findall(r"\\s[*+]|\.\*(?!\?)|\.\+(?!\?)|\)[*+](?:\)[*+])", pattern.pattern)
         assert repeats == []
 
@@ -217,8 +224,24 @@ SIGNS = [
 
 @given(st.lists(st.sampled_from(SIGNS), max_size=12).map("".join))
 def test_a_text_without_a_sign_of_a_secret_has_none(text: str) -> None:
-    everything = (*(pattern for *_, pattern in redaction._PATTERNS), redaction._NAMED)
-    if any(pattern.search(text) for pattern in everything):
+    if any(pattern.search(text) for pattern in EVERYTHING):
         assert may_hold_secret(text)
         assert may_hold_secret(repr({"a": [text]}))
         assert may_hold_secret(json.dumps([text], ensure_ascii=False))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_of_a_secret_is_taken_out(form: str) -> None:
+    text, secret = FORMS[form]
+    clean, labels = redact(f"On Monday:\n{text}\nand no more.")
+    assert labels
+    assert secret not in clean
+    assert clean.startswith("On Monday:\n")
+    assert clean.endswith("\nand no more.") or form in ("pem", "private key json")
+    assert redact(clean)[0] == clean
+    assert may_hold_secret(json.dumps({"content": text}))
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_stays_to_the_letter(text: str) -> None:
+    assert redact(text) == (text, ())

@@ -1,0 +1,139 @@
+"""Look for secrets in what is stored already: earlier rules of redaction saw fewer of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import select
+
+from memtui.contract import BrowseRequest, MemtuiError, Model, Scope
+from memtui.service import reads
+from memtui.service.answers import Caller
+from memtui.service.core import Core
+from memtui.service.importing import may_configure
+from memtui.service.redaction import redact, redact_config, redact_json
+from memtui.store import bindings
+from memtui.store.tables import JournalRow
+
+if TYPE_CHECKING:
+    from memtui.service.analysis import Analysis
+
+_WINDOW = 1_000
+_LARGEST_FILE = 20_000_000
+_OWN_FILES = ("*.json", "*.jsonl", "*.toml", "*.log", "*.txt", "*.yaml")
+_JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
+
+
+class StoredSecret(Model):
+    """Where a secret is stored; the secret itself is not told."""
+
+    place: str
+    """Such as "operation log", "undo journal", "binding default" or "file"."""
+    where: str
+    """An operation's `seq`, a record's id or a path, redacted."""
+    labels: tuple[str, ...]
+    """What sorts of secrets are there, once each."""
+
+
+async def stored_secrets(
+    core: Core, analysis: Analysis, caller: Caller, folders: tuple[Path, ...]
+) -> AsyncIterator[StoredSecret]:
+    """Yield where a company stores secrets: its log, its journal, its bindings' records, files.
+
+    Every page of records that is looked at is an operation, as any other look at them.
+
+    Args:
+        core: The service's parts.
+        analysis: What reads the whole log.
+        caller: Somebody who may change the company's settings.
+        folders: Where the app keeps files of its own.
+
+    Raises:
+        Denied: the caller may not change the settings.
+        Unavailable: the log cannot be read.
+    """
+    await may_configure(core, caller)
+    log = await analysis.open_log(caller)
+    try:
+        for start in range(0, log.count, _WINDOW):
+            for one in await log.window(start, _WINDOW):
+                document = one.model_dump(mode="json", exclude={"digest", "previous_digest"})
+                if labels := redact_json(document)[1]:
+                    yield _found("operation log", str(one.seq), labels)
+    finally:
+        await log.close()
+    for found in await asyncio.to_thread(lambda: [*_in_journal(core, caller.company_id)]):
+        yield found
+    async for found in _in_bindings(core, caller):
+        yield found
+    for found in await asyncio.to_thread(lambda: [*_in_files(folders)]):
+        yield found
+
+
+def _in_journal(core: Core, company_id: str) -> Iterator[StoredSecret]:
+    columns = (_JOURNAL.c.seq, _JOURNAL.c.provider_record_id, _JOURNAL.c.before, _JOURNAL.c.after)
+    with core.database.read() as database:
+        rows = database.execute(select(*columns).where(_JOURNAL.c.company_id == company_id))
+        for row in rows.yield_per(_WINDOW):
+            kept = [row.provider_record_id, row.before, row.after]
+            if labels := redact_json(kept)[1]:
+                yield _found("undo journal", f"{row.seq} {row.provider_record_id}", labels)
+
+
+async def _in_bindings(core: Core, caller: Caller) -> AsyncIterator[StoredSecret]:
+    def read() -> list[tuple[str, bool, tuple[str, ...]]]:
+        with core.database.read() as database:
+            rows = bindings.bindings(database, caller.company_id)
+        return [
+            (
+                row.key,
+                row.enabled and row.capabilities["browse"] is True,
+                redact_config(row.config)[1],
+            )
+            for row in rows
+        ]
+
+    for key, can_browse, labels in await asyncio.to_thread(read):
+        if labels:
+            yield _found("configuration of binding", key, labels)
+        cursor, more = None, can_browse
+        while more:
+            request = BrowseRequest(
+                scope=Scope(company_id=caller.company_id),
+                binding_key=key,
+                cursor=cursor,
+                limit=_WINDOW,
+            )
+            try:
+                page = await reads.browse(core, caller, request)
+            except MemtuiError as error:
+                yield StoredSecret(place=f"binding {key}", where=f"not read: {error}", labels=())
+                break
+            for record in page.records:
+                if labels := redact_json(record.model_dump(mode="json"))[1]:
+                    yield _found(f"binding {key}", record.handle.provider_record_id, labels)
+            cursor = page.next_cursor
+            more = cursor is not None
+
+
+def _in_files(folders: tuple[Path, ...]) -> Iterator[StoredSecret]:
+    for folder in dict.fromkeys(folders):
+        for path in sorted(one for kind in _OWN_FILES for one in folder.glob(kind)):
+            try:
+                if not path.is_file() or path.stat().st_size > _LARGEST_FILE:
+                    continue
+                text = path.read_text(encoding="utf-8", errors="replace")
+            except OSError as error:
+                yield StoredSecret(
+                    place="file", where=f"{path} is not read: {error.strerror}", labels=()
+                )
+                continue
+            if labels := redact(text)[1]:
+                yield _found("file", str(path), labels)
+
+
+def _found(place: str, where: str, labels: tuple[str, ...]) -> StoredSecret:
+    return StoredSecret(place=place, where=redact(where)[0], labels=tuple(dict.fromkeys(labels)))
