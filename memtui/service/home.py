@@ -119,18 +119,22 @@ def _companies(session_file: Path) -> tuple[str, ...]:
         return ()
 
 
-def open_database(paths: Paths, settings: Settings) -> Database:
+def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Database:
     """Open the database of a home; one is made only where nothing says that there was one.
 
     Raises:
         Invalid: the folder or the setting `database_url` cannot be used.
+        NotFound: there is nothing in the home, and none is to be made.
         Unavailable: it cannot be reached, is damaged, or is empty beside what one has left.
     """
-    paths.create()
+    if make:
+        paths.create()
     if (database := _opened(paths, settings)) is not None:
         return database
     remains = find_remains(paths)
     if not remains.words:
+        if not make:
+            raise NotFound(f"{paths.data} holds nothing of memtui yet.")
         return Database.open(paths.database, settings.database_url)
     # Whoever makes a database makes it before all else: it may be there by now.
     if (database := _opened(paths, settings)) is not None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import shutil
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
-from memtui.config import Paths, Settings, load_settings
+from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.contract import Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService, open_service
 from tests.service.fake import FakeAdapter
@@ -69,3 +73,35 @@ def source() -> SourceRef:
 @pytest.fixture
 def note(scope: Scope, source: SourceRef) -> WriteRequest:
     return WriteRequest(scope=scope, source=source, content="We deploy from release")
+
+
+@dataclass(frozen=True)
+class Lived:
+    """A home with a note, whose log is sealed."""
+
+    paths: Paths
+    settings: Settings
+
+
+@pytest.fixture(scope="session")
+def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("lived") / "home"
+    asyncio.run(_live(find_paths(home)))
+    return home
+
+
+async def _live(paths: Paths) -> None:
+    service = await open_service(paths, load_settings(paths, principal="user:ana"))
+    caller = Caller(company_id="local", principal="user:ana", door="test")
+    scope = Scope(company_id="local")
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    await service.write(caller, WriteRequest(scope=scope, source=source, content="We deploy"))
+    await service.analysis.seal(caller, everything=True)
+    await service.close()
+
+
+@pytest.fixture
+def lived(lived_in: Path, tmp_path: Path) -> Lived:
+    shutil.copytree(lived_in, tmp_path / "home")
+    paths = find_paths(tmp_path / "home")
+    return Lived(paths, load_settings(paths, principal="user:ana"))

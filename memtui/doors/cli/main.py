@@ -135,6 +135,8 @@ def build_app() -> typer.Typer:
         "Check a running memory plugin against the contract v1, rule by rule.",
     )
     add(app, "doctor", "doctor:doctor", "Check that everything works, and say what to do.")
+    add(app, "backup", "backup:backup", "Write everything that this home holds to one new file.")
+    add(app, "restore", "backup:restore", "Make a home out of a backup, where there is none.")
     add(app, "serve", "serve:serve", "Answer other programs over HTTP.")
     add(app, "demo", "demo:demo", "Make a sample company, the same every time, and open it.")
     return app

@@ -95,3 +95,25 @@ def test_folders_that_may_not_be_opened_are_one_sentence(here: Run, home: Path) 
         assert (told.code, "✗" in told.out) == (1, True)
         folder.chmod(0o700)
     assert here("archive", "verify").code == 0
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_home_goes_into_a_file_and_comes_back(here: Run, home: Path, tmp_path: Path) -> None:
+    here("note", "We deploy")
+    file, there = tmp_path / "b.zip", tmp_path / "there"
+    done = here("backup", str(file))
+    assert (done.code, done.out) == (0, f"{file}\n")
+    assert "it holds every text, keep it safe" in done.err
+    again = here("backup", str(file), "--json")
+    assert (again.code, again.document["error"]["kind"]) == (2, "invalid")
+    assert here("--read-only", "backup", str(tmp_path / "second.zip")).code == 0
+    assert here("--read-only", "restore", str(file), "--to", str(there)).code == 4
+    assert here("restore", str(file)).code == 2
+    back = here("restore", str(file), "--to", str(there), "--json")
+    assert (back.code, back.document["home"]) == (0, str(there))
+    ends = (
+        here("audit", "verify", "--json").document,
+        here("--home", str(there), "audit", "verify", "--json").document,
+    )
+    assert ends[0]["digest"] == ends[1]["digest"]
+    assert here("restore", str(tmp_path / "none.zip"), "--to", str(tmp_path / "x")).code == 2

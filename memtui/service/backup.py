@@ -1,0 +1,457 @@
+"""A whole home in one file, and a home out of such a file.
+
+A ZIP file: `backup.json` says what belongs in it, with the SHA-256 of each file and the end of each
+company's log; the rest lies in it as in the home. A SQLite file is copied as one moment of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sqlite3
+import stat
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from sqlalchemy import select
+
+from memtui import __version__
+from memtui.config import Paths, Settings, find_paths, make_private
+from memtui.contract import Invalid, Model, Unavailable, UtcDatetime
+from memtui.service.home import SealedLog, find_remains, open_database
+from memtui.store import bindings
+from memtui.store.database import Database
+from memtui.store.tables import LogHeadRow
+
+_HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
+_CONTENTS = "backup.json"
+_DATABASE = "memtui.db"
+_OUTSIDE = "outside"
+_FILES = ("config.toml", "session.json", "views.json", "queries.json", "demo.json")
+_TOPS = {_DATABASE, "archive", "bindings", _OUTSIDE, *_FILES}
+_SQLITE = b"SQLite format 3\x00"
+_BESIDE_SQLITE = ("-wal", "-shm", "-journal")
+_PACKED = {".parquet", ".gz", ".zip", ".png", ".jpg", ".zst"}
+"""Files that packing makes no smaller."""
+_NO_BACKUP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    LookupError,
+    ValueError,
+    TypeError,
+    NotImplementedError,
+    RuntimeError,
+)
+"""What reading a file raises that is no ZIP file, is encrypted, or was altered."""
+_CHUNK = 1 << 20
+_MAX_CONTENTS_BYTES = 1 << 30
+
+
+class BackedFile(Model):
+    """A file of a backup."""
+
+    sha256: str
+    bytes: int
+    mode: int
+    modified_ns: int
+
+
+class LogEnd(Model):
+    """The newest operation of a company's log when the backup was made."""
+
+    seq: int
+    digest: str
+
+
+class Backup(Model):
+    """What a backup holds."""
+
+    version: int = 1
+    memtui: str = __version__
+    made_at: UtcDatetime
+    database: str
+    """`sqlite`, which is in it, or `postgresql`, which is not."""
+    logs: dict[str, LogEnd] = {}
+    """By company."""
+    outside: dict[str, str] = {}
+    """Where vaults outside the home lay, by their place in the file."""
+    left_out: tuple[str, ...] = ()
+    """What belongs to the home and is not in the file, a sentence each."""
+    files: dict[str, BackedFile] = {}
+
+
+def backup(
+    paths: Paths, settings: Settings, target: Path, *, vaults: bool = False, now: datetime
+) -> Backup:
+    """Write a home to a new file with mode 0600, also while memtui runs in it. Blocking.
+
+    Secrets of the keyring are in no file of the home and so in no backup. With `vaults` those
+    outside the home go in too.
+
+    Raises:
+        Invalid: the file is there already, or cannot be written.
+        NotFound: there is nothing to back up.
+        Unavailable: something of the home is damaged or cannot be read.
+    """
+    if os.path.lexists(target):
+        raise Invalid(f"There is already a file {target}; give another name.")
+    work = None
+    try:
+        with closing(open_database(paths, settings, make=False)) as database, ExitStack() as held:
+            handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}-")
+            work = Path(name)
+            for log in find_remains(paths).sealed:
+                held.enter_context(_unchanged(log))
+            with os.fdopen(handle, "wb") as file:
+                done = _Writer(file, paths, target.parent).write(database, vaults=vaults, now=now)
+                file.flush()
+                os.fsync(file.fileno())
+        # A link, unlike a renaming, never takes the place of a file that came meanwhile.
+        os.link(work, target)
+    except FileExistsError as error:
+        raise Invalid(f"There is already a file {target}; give another name.") from error
+    except OSError as error:
+        raise Invalid(
+            f"{error.filename or target}: {error.strerror}; no backup was made."
+        ) from error
+    finally:
+        if work is not None:
+            work.unlink(missing_ok=True)
+    return done
+
+
+@contextmanager
+def _unchanged(log: SealedLog) -> Iterator[None]:
+    """Keep a log from being sealed; where nobody can write, nobody seals either."""
+    from memtui.analytics.layout import Folder
+    from memtui.analytics.recovery import locked
+
+    if log.manifest is None:
+        raise Unavailable(
+            f"{log.folder} has no manifest that fits it, so no backup was made; "
+            "`memtui doctor` tells more."
+        )
+    if not os.access(log.folder, os.W_OK):
+        yield
+        return
+    with locked(Folder(log.folder.parent, log.manifest.company_id)):
+        yield
+
+
+class _Writer:
+    """Fills the file of a backup."""
+
+    def __init__(self, file: IO[bytes], paths: Paths, work: Path) -> None:
+        self._work = work
+        self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6)
+        self._paths = paths
+        self._files: dict[str, BackedFile] = {}
+        self._left_out: list[str] = []
+
+    def write(self, database: Database, *, vaults: bool, now: datetime) -> Backup:
+        with self._zip:
+            logs = self._database(database)
+            for name in _FILES:
+                place = self._paths.config if name == "config.toml" else self._paths.data
+                if (place / name).is_file():
+                    self._file(place / name, name)
+            self._folder(self._paths.archive, "archive")
+            self._refuse_damage(logs)
+            self._folder(self._paths.data / "bindings", "bindings")
+            outside = self._outside(database, wanted=vaults)
+            done = Backup(
+                made_at=now,
+                database=database.dialect,
+                logs=logs,
+                outside=outside,
+                left_out=tuple(self._left_out),
+                files=self._files,
+            )
+            self._zip.writestr(_info(_CONTENTS, 0o600), done.model_dump_json(indent=1))
+        return done
+
+    def _database(self, database: Database) -> dict[str, LogEnd]:
+        if database.dialect != "sqlite":
+            self._left_out.append(
+                "The control plane is in PostgreSQL: back that up with pg_dump at the same time, "
+                "while nothing is sealed."
+            )
+            return _log_ends(database)
+        with tempfile.TemporaryDirectory(dir=self._work, prefix=".memtui-backup-") as folder:
+            copy = Path(folder) / _DATABASE
+            _copy_sqlite(self._paths.database, copy)
+            with closing(Database.open(copy, create=False)) as copied:
+                if problems := copied.problems():
+                    raise Unavailable(
+                        f"The control plane's database is damaged ({problems[0]}), so no backup "
+                        "was made; `memtui doctor` says what can be got back."
+                    )
+                ends = _log_ends(copied)
+            self._file(copy, _DATABASE)
+        return ends
+
+    def _refuse_damage(self, logs: dict[str, LogEnd]) -> None:
+        """A backup of damaged segments would only be found out when it is needed."""
+        from memtui.analytics.layout import Folder
+
+        for company_id in logs:
+            folder = Folder(self._paths.archive, company_id)
+            for segment in folder.read().segments:
+                for table, file in segment.files.items():
+                    name = f"archive/{folder.path.name}/{segment.name}/{table}.parquet"
+                    found = self._files.get(name)
+                    if found is None or found.sha256 != file.sha256:
+                        raise Unavailable(
+                            f"{folder.file(segment, table)} is missing or damaged, so no backup "
+                            "was made; `memtui archive verify` tells more."
+                        )
+
+    def _outside(self, database: Database, *, wanted: bool) -> dict[str, str]:
+        places: dict[str, str] = {}
+        with database.read() as connection:
+            rows = [
+                row
+                for company in bindings.companies(connection)
+                for row in bindings.bindings(connection, company.company_id)
+            ]
+        for row in rows:
+            given = row.config.get("path")
+            path = Path(given).expanduser() if isinstance(given, str) else None
+            if path is None or path.resolve().is_relative_to(self._paths.data.resolve()):
+                continue
+            if row.provider_key != "vault":
+                self._left_out.append(
+                    f"The binding {row.binding_id} reads {path}, which is another program's."
+                )
+            elif not wanted:
+                self._left_out.append(
+                    f"The binding {row.binding_id} has its vault in {path}; --vaults takes it in."
+                )
+            else:
+                places[f"{_OUTSIDE}/{row.binding_id}"] = str(path)
+                self._folder(path, f"{_OUTSIDE}/{row.binding_id}")
+        return places
+
+    def _folder(self, root: Path, name: str) -> None:
+        """Take a folder in, but not what is derived from the rest, locks, and links."""
+        for where, folders, files in os.walk(root, onerror=_raise):
+            here = Path(where)
+            inside = PurePosixPath(name, *here.relative_to(root).parts)
+            for link in [one for one in (*folders, *files) if (here / one).is_symlink()]:
+                self._left_out.append(f"{here / link} is a link to somewhere else.")
+            folders[:] = sorted(one for one in folders if not _is_derived(inside / one))
+            for one in sorted(files):
+                path = here / one
+                if path.is_symlink() or one.endswith(".lock") or _is_beside_sqlite(path):
+                    continue
+                self._file(path, str(inside / one))
+
+    def _file(self, path: Path, name: str) -> None:
+        try:
+            with path.open("rb") as file:
+                is_sqlite = file.read(len(_SQLITE)) == _SQLITE
+            if is_sqlite and path.name != _DATABASE:
+                with tempfile.TemporaryDirectory(
+                    dir=self._work, prefix=".memtui-backup-"
+                ) as folder:
+                    copy = Path(folder) / "copy"
+                    _copy_sqlite(path, copy)
+                    self._add(copy, name, path.stat())
+            elif path.is_file():
+                self._add(path, name, path.stat())
+        except FileNotFoundError:
+            return  # forgotten since its folder was listed
+
+    def _add(self, path: Path, name: str, status: os.stat_result) -> None:
+        mode = stat.S_IMODE(status.st_mode)
+        digest, size = hashlib.sha256(), 0
+        info = _info(name, mode)
+        if path.suffix in _PACKED:
+            info.compress_type = zipfile.ZIP_STORED
+        with path.open("rb") as source, self._zip.open(info, "w", force_zip64=True) as target:
+            while chunk := source.read(_CHUNK):
+                digest.update(chunk)
+                size += len(chunk)
+                target.write(chunk)
+        self._files[name] = BackedFile(
+            sha256=digest.hexdigest(), bytes=size, mode=mode, modified_ns=status.st_mtime_ns
+        )
+
+
+def _raise(error: OSError) -> None:
+    if not isinstance(error, FileNotFoundError):
+        raise error
+
+
+def _is_derived(inside: PurePosixPath) -> bool:
+    """Whether a folder holds only what is made again: a vault's index, added-up figures, drafts."""
+    top, last = inside.parts[0], inside.name
+    if top == "archive":
+        return last.startswith((".", "daily-"))
+    return top == "bindings" and len(inside.parts) == 4 and last == "index"
+
+
+def _is_beside_sqlite(path: Path) -> bool:
+    return any(
+        path.name.endswith(end) and path.with_name(path.name.removesuffix(end)).exists()
+        for end in _BESIDE_SQLITE
+    )
+
+
+def _copy_sqlite(path: Path, copy: Path) -> None:
+    copy.touch(mode=0o600)
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    try:
+        with (
+            closing(sqlite3.connect(uri, uri=True)) as source,
+            closing(sqlite3.connect(copy)) as to,
+        ):
+            source.backup(to)
+    except sqlite3.Error as error:
+        raise Unavailable(f"{path} cannot be copied ({error}); no backup was made.") from error
+
+
+def _log_ends(database: Database) -> dict[str, LogEnd]:
+    with database.read() as connection:
+        rows = connection.execute(select(_HEADS))
+        return {row.company_id: LogEnd(seq=row.seq, digest=row.digest) for row in rows}
+
+
+def _info(name: str, mode: int) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name)
+    info.external_attr = (stat.S_IFREG | mode) << 16
+    info.compress_type = zipfile.ZIP_DEFLATED
+    return info
+
+
+def restore(source: Path, paths: Paths) -> Backup:
+    """Make a home out of a backup, where there is none; it is proved before it is in place.
+
+    Vaults that lay outside the home come to lie in its folder `outside`. Blocking.
+
+    Raises:
+        Invalid: there is something in the home already, the file is no whole backup or does not
+            prove itself, or the home cannot be written.
+    """
+    for folder in dict.fromkeys((paths.data, paths.config)):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise Invalid(
+                f"{folder} is not empty, and a backup never takes the place of anything; "
+                "give an empty folder with --to."
+            )
+    work = None
+    try:
+        make_private(paths.data.parent)
+        work = Path(tempfile.mkdtemp(dir=paths.data.parent, prefix=f".{paths.data.name}-"))
+        with _read(source) as (file, found):
+            _unpack(file, found, work)
+        _prove(found, work)
+        if paths.config != paths.data and (work / "config.toml").exists():
+            make_private(paths.config)
+            shutil.move(work / "config.toml", paths.config_file)
+        work.rename(paths.data)
+    except OSError as error:
+        raise Invalid(
+            f"{error.filename or source}: {error.strerror}; nothing was restored."
+        ) from error
+    finally:
+        if work is not None and work.exists():
+            shutil.rmtree(work)
+    return found
+
+
+@contextmanager
+def _read(source: Path) -> Iterator[tuple[zipfile.ZipFile, Backup]]:
+    try:
+        with zipfile.ZipFile(source) as file:
+            info = file.getinfo(_CONTENTS)
+            if info.file_size > _MAX_CONTENTS_BYTES:
+                raise ValueError("too large")
+            contents = json.loads(file.read(info))
+            if contents["version"] != 1:
+                raise Invalid("A newer memtui made this backup; upgrade memtui.")
+            found = Backup.model_validate(contents)
+            _check(file, found)
+            yield file, found
+    except _NO_BACKUP as error:
+        raise Invalid(
+            f"{source} is no backup that memtui made, or it was altered or cut short; "
+            "nothing was restored."
+        ) from error
+
+
+def _check(file: zipfile.ZipFile, found: Backup) -> None:
+    """Make sure that the file holds what it says and nothing that would leave the home."""
+    names = [info.filename for info in file.infolist()]
+    if sorted(names) != sorted([*found.files, _CONTENTS]):
+        raise ValueError("other files than it says")
+    for info in file.infolist():
+        parts = info.filename.split("/")
+        kind = stat.S_IFMT(info.external_attr >> 16)
+        if (
+            not {"", ".", ".."}.isdisjoint(parts)
+            or "\\" in info.filename
+            or "\0" in info.orig_filename
+            or kind not in (0, stat.S_IFREG)
+            or (parts[0] not in _TOPS and info.filename != _CONTENTS)
+        ):
+            raise ValueError("a name that leads elsewhere")
+
+
+def _unpack(file: zipfile.ZipFile, found: Backup, work: Path) -> None:
+    for name, known in found.files.items():
+        path = work.joinpath(*name.split("/"))
+        make_private(path.parent)
+        digest, left = hashlib.sha256(), known.bytes
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with os.fdopen(os.open(path, flags, 0o600), "wb") as target, file.open(name) as packed:
+            while chunk := packed.read(min(_CHUNK, left + 1)):
+                left -= len(chunk)
+                if left < 0:
+                    break
+                digest.update(chunk)
+                target.write(chunk)
+            target.flush()
+            os.fsync(target.fileno())
+        if left or digest.hexdigest() != known.sha256:
+            raise ValueError("a file that is not what it says")
+        path.chmod(known.mode & 0o700)
+        os.utime(path, ns=(known.modified_ns, known.modified_ns))
+
+
+def _prove(found: Backup, work: Path) -> None:
+    """Prove a home before it is in place: its pages, its archive, and every operation's digest."""
+    from memtui.analytics import archive, audit
+
+    inside = find_paths(work)
+    if found.database != "sqlite":
+        problems = [
+            problem
+            for company_id in found.logs
+            for problem in archive.verify(inside.archive, company_id).problems
+        ]
+        _refuse(problems)
+        return
+    with closing(Database.open(inside.database, create=False)) as database:
+        problems = database.problems()
+        if _log_ends(database) != found.logs:
+            problems.append("The operation log ends elsewhere than the backup says.")
+        for company_id in found.logs:
+            problems += archive.verify(inside.archive, company_id, database).problems
+            checked = audit.verify(database, inside.archive, company_id)
+            problems += [checked.problem] if checked.problem else []
+    _refuse(problems)
+
+
+def _refuse(problems: list[str]) -> None:
+    if problems:
+        raise Invalid(f"The backup does not prove itself: {problems[0]} Nothing was restored.")
