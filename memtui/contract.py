@@ -597,10 +597,17 @@ class Namespace(Model):
 
 
 class Problem(Model):
-    """Something a provider holds but cannot read, and where it is."""
+    """Something a provider holds but cannot read whole, and where it is."""
 
     message: str
     location: Location | None = None
+    scope: Scope | None = None
+    """Whose memory it is in, where that is known; who may not see that is not told."""
+
+    def sentence(self) -> str:
+        """Return it for a person, its file and line in front."""
+        place = self.location
+        return f"{place.path}:{place.line}: {self.message}" if place else self.message
 
 
 class Health(Model):
@@ -726,6 +733,13 @@ class Adapter(ABC):
         `Conflict` if something else stands in a record's place.
         """
         raise Unsupported(f"The provider {self.key} cannot restore a record.")
+
+    async def problems(self, scope: Scope) -> Sequence[Problem]:
+        """Say what a read of `scope` lacks because it cannot be read; asked after every read.
+
+        A provider that knows of none, or that fails where it cannot read, leaves this as it is.
+        """
+        return ()
 
     async def health(self) -> Health:
         """Say whether the provider can serve, cheaply; never raises for being down."""

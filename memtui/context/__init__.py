@@ -24,7 +24,7 @@ from memtui.context.sections import (
     section_of_texts,
 )
 from memtui.context.tokens import TokenCount, TokenCounter
-from memtui.context.warnings import ContextWarning, WarningKind
+from memtui.context.warnings import ContextWarning, WarningKind, unread_warning
 
 __all__ = [
     "BASELINE",
@@ -52,4 +52,5 @@ __all__ = [
     "section_of_records",
     "section_of_texts",
     "share_of_prompt",
+    "unread_warning",
 ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from memtui.context.sections import ContextFact
-from memtui.contract import Model, RecordHandle
+from memtui.contract import Model, Problem, RecordHandle
 
 FAR_OVER = 2
 """A budget exceeded more than so many times is a warning of its own (seed 002)."""
@@ -26,6 +26,7 @@ class WarningKind(StrEnum):
     CUT = "cut"
     LINE_BREAK = "line_break"
     CONTROL_CHARACTERS = "control_characters"
+    UNREAD = "unread"
 
 
 class ContextWarning(Model):
@@ -51,6 +52,12 @@ def budget_warning(tokens: int, budget: int, section: str | None) -> tuple[Conte
             message=f"{what} has {tokens:,} tokens, {degree} its budget of {budget:,}; prune it.",
         ),
     )
+
+
+def unread_warning(problem: Problem) -> ContextWarning:
+    """Warn that something which belongs into the context may not be in it."""
+    message = f"The model is not told what could not be read. {problem.sentence()}"
+    return ContextWarning(kind=WarningKind.UNREAD, message=message)
 
 
 def cut_warning(limits: str) -> ContextWarning:

@@ -8,6 +8,7 @@ from memtui.contract import (
     Health,
     Json,
     Model,
+    Problem,
     Record,
     RecordHandle,
     RecordVersion,
@@ -50,6 +51,8 @@ class Answer(Model):
     binding_reason: str
     usage: tuple[Usage, ...] = ()
     latency_ms: float = 0
+    problems: tuple[Problem, ...] = ()
+    """What could not be read where a read looked: the answer may lack it."""
 
 
 class QueryAnswer(Answer):

@@ -7,7 +7,7 @@ model gets (seed 000 "pre-run hydrate", seed 002's tiers, seed 004 §6.3).
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -23,11 +23,13 @@ from memtui.context import (
     price,
     section_of_records,
     share_of_prompt,
+    unread_warning,
 )
 from memtui.contract import (
     Invalid,
     Model,
     OperationType,
+    Problem,
     Record,
     Scope,
     SourceRef,
@@ -35,7 +37,7 @@ from memtui.contract import (
 from memtui.service.answers import Caller
 from memtui.service.core import Core
 from memtui.service.owning import own_filter, owned
-from memtui.service.reads import everything
+from memtui.service.reads import everything, note_problems
 from memtui.store.operation import OperationHandle
 
 DEFAULT_MODEL = "claude-sonnet-4-5"
@@ -70,6 +72,8 @@ class ContextAnswer(AssembledContext):
     model: str
     price: Price
     share: PromptShare
+    problems: tuple[Problem, ...] = ()
+    """What could not be read where the parts are kept: the model is not told of it."""
 
 
 class _Part(Model):
@@ -97,6 +101,8 @@ async def context(core: Core, caller: Caller, request: ContextRequest) -> Contex
             raise Invalid("A context needs somebody to be about: name a subject, project or agent.")
         found = {part: await gather(core, caller, part, request.binding_key) for part in parts}
         assembled = await asyncio.to_thread(_assemble, core, request, found)
+        problems = tuple(dict.fromkeys(one for part in found.values() for one in part.problems))
+        warnings = (*map(unread_warning, problems), *assembled.warnings)
         if request.delivered:
             entry.handles = _handles(assembled, found, connection.binding.key)
         entry.result_count = sum(len(section.facts) for section in assembled.sections)
@@ -105,10 +111,13 @@ async def context(core: Core, caller: Caller, request: ContextRequest) -> Contex
             "over_budget": assembled.over_budget,
             "sections": {section.kind: section.tokens for section in assembled.sections},
         }
+        if problems:
+            entry.request["problems"] = len(problems)
     cost = await asyncio.to_thread(price, request.model, assembled.tokens, at=core.clock())
     # Its parts were just checked; checking ten thousand facts again would hold up the event loop.
     return ContextAnswer.model_construct(
-        **dict(assembled),
+        **dict(assembled) | {"warnings": warnings},
+        problems=problems,
         operation_id=entry.operation_id,
         model=request.model,
         price=cost,
@@ -139,8 +148,12 @@ def _parts(request: ContextRequest) -> list[_Part]:
     return parts
 
 
-_Found = tuple[str, list[Record]]
-"""The key of the binding that was read, and what it holds."""
+class _Found(NamedTuple):
+    """What a part's binding holds for it, and what of that could not be read."""
+
+    binding_key: str
+    records: list[Record]
+    problems: tuple[Problem, ...]
 
 
 async def gather(core: Core, caller: Caller, part: _Part, binding_key: str | None) -> _Found:
@@ -151,13 +164,14 @@ async def gather(core: Core, caller: Caller, part: _Part, binding_key: str | Non
         chosen = own_filter(part.scope, kind=part.record_kind, topic=part.topic)
         records = owned(await everything(connection, part.scope, chosen), part.scope)
         entry.result_count = len(records)
-    return connection.binding.key, records
+        await note_problems(entry, connection)
+    return _Found(connection.binding.key, records, entry.problems)
 
 
 def _assemble(core: Core, request: ContextRequest, found: dict[_Part, _Found]) -> AssembledContext:
     now = core.clock()
     sections: list[ContextSection] = [
-        section_of_records(part.kind, records, now=now) for part, (_, records) in found.items()
+        section_of_records(part.kind, records, now=now) for part, (_, records, _) in found.items()
     ]
     return assemble(
         sections,
@@ -173,7 +187,7 @@ def _handles(
 ) -> tuple[OperationHandle, ...]:
     homes = {
         record.handle: key
-        for key, records in found.values()
+        for key, records, _ in found.values()
         for record in records
         if key != own_binding
     }

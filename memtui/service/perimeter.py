@@ -41,10 +41,13 @@ def readable(
         asked: The scope that was asked for.
         held: The memberships; None: the company has no members, and everybody reads everything.
     """
-    return tuple(record for record in records if _may_read(record.scope, asked, held))
+    return tuple(record for record in records if may_read(record.scope, asked, held))
 
 
-def _may_read(scope: Scope, asked: Scope, held: Sequence[Membership] | None) -> bool:
+def may_read(scope: Scope | None, asked: Scope, held: Sequence[Membership] | None) -> bool:
+    """Whether somebody with these memberships may read what is in `scope`; None is everybody's."""
+    if scope is None:
+        return True
     if scope.company_id != asked.company_id:
         return False
     if held is None or not (scope.project_id or scope.subject_id):

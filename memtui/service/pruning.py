@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from memtui.context import TokenCounter, fact_tokens
-from memtui.contract import Model, OperationType, Record, Scope
+from memtui.contract import Model, OperationType, Problem, Record, Scope
 from memtui.pruning import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
 from memtui.pruning.static_vectors import static_vectors
 from memtui.service import inspection
@@ -15,7 +15,7 @@ from memtui.service.connections import Connection
 from memtui.service.core import Core
 from memtui.service.hydration import DEFAULT_MODEL
 from memtui.service.owning import own_filter, owned
-from memtui.service.reads import everything
+from memtui.service.reads import everything, note_problems
 from memtui.store import journal
 
 _FORGOTTEN = 2_000
@@ -38,6 +38,8 @@ class PruneAnswer(Model):
     operation_id: str
     binding_key: str
     plan: PrunePlan
+    problems: tuple[Problem, ...] = ()
+    """What could not be read, and so was not looked at."""
 
 
 async def plan(core: Core, caller: Caller, request: PruneRequest) -> PruneAnswer:
@@ -48,9 +50,13 @@ async def plan(core: Core, caller: Caller, request: PruneRequest) -> PruneAnswer
         chosen = own_filter(request.scope, kind=request.kind)
         records = owned(await everything(connection, request.scope, chosen), request.scope)
         entry.result_count = len(records)
+        await note_problems(entry, connection)
         made = await asyncio.to_thread(_plan, core, caller, connection, request, records)
     return PruneAnswer(
-        operation_id=entry.operation_id, binding_key=connection.binding.key, plan=made
+        operation_id=entry.operation_id,
+        binding_key=connection.binding.key,
+        plan=made,
+        problems=entry.problems,
     )
 
 

@@ -11,8 +11,10 @@ from memtui.contract import (
     Filter,
     Invalid,
     Json,
+    MemtuiError,
     NotFound,
     OperationType,
+    Problem,
     QueryRequest,
     Record,
     RecordHandle,
@@ -32,7 +34,7 @@ from memtui.service.answers import (
 from memtui.service.connections import Connection
 from memtui.service.core import Core
 from memtui.service.owning import owner_of
-from memtui.service.perimeter import for_caller, readable
+from memtui.service.perimeter import for_caller, may_read, readable
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact, redact_json
 from memtui.store import journal
@@ -41,6 +43,7 @@ from memtui.store.operation import Operation, OperationHandle
 _LOGGED_CHARS = 4_000
 _LOGGED_OWNERS = 100
 _PAGE = 1_000
+_TOLD_PROBLEMS = 20
 
 
 async def query(core: Core, caller: Caller, request: QueryRequest) -> QueryAnswer:
@@ -56,6 +59,7 @@ async def query(core: Core, caller: Caller, request: QueryRequest) -> QueryAnswe
         entry.handles, entry.result_count = ranked(snippets), len(snippets)
         _note_withheld(entry, len(bundle.snippets) - len(snippets))
         entry.usage, entry.capped = bundle.usage, bundle.capped
+        await note_problems(entry, connection)
     return QueryAnswer(
         **answered(entry, connection),
         snippets=for_caller(caller, snippets),
@@ -88,6 +92,7 @@ async def get(
         if not readable([record], scope, entry.held):
             raise _not_there(connection, record.handle)
         entry.handles, entry.result_count, entry.source = ranked([record]), 1, record.source
+        await note_problems(entry, connection)
     [received] = for_caller(caller, [record])
     return GetAnswer(**answered(entry, connection), record=received)
 
@@ -117,6 +122,7 @@ async def browse(core: Core, caller: Caller, request: BrowseRequest) -> BrowseAn
         entry.result_count, entry.usage = len(records), page.usage
         _note_withheld(entry, len(page.records) - len(records))
         entry.capped = page.at_least
+        await note_problems(entry, connection)
     return BrowseAnswer(
         **answered(entry, connection),
         records=for_caller(caller, records),
@@ -146,6 +152,7 @@ async def history(
         sources = [*(change.operation.source for change in changes), *(v.source for v in versions)]
         entry.source = entry.source or next((source for source in sources if source), None)
         entry.handles, entry.result_count = ranked([handle]), len(changes) + len(versions)
+        await note_problems(entry, connection)
     return HistoryAnswer(
         **answered(entry, connection),
         handle=handle,
@@ -172,6 +179,22 @@ async def everything(connection: Connection, scope: Scope, chosen: Filter) -> li
         if page.next_cursor is None:
             return records
         request = request.model_copy(update={"cursor": page.next_cursor})
+
+
+async def note_problems(entry: Entry, connection: Connection) -> None:
+    """Keep what could not be read where this operation read; the log keeps how much that is."""
+    try:
+        found = await connection.read(lambda: connection.adapter.problems(entry.scope))
+    except MemtuiError as error:
+        found = [Problem(message=f"Whether all of it could be read is not known: {error}")]
+    told = [one for one in found if may_read(one.scope, entry.scope, entry.held)]
+    if told:
+        entry.request = {**entry.request, "problems": len(told)}
+    if len(told) > _TOLD_PROBLEMS:
+        more = len(told) - _TOLD_PROBLEMS
+        rest = f"{more} more problems are not listed here; `memtui doctor` tells of all."
+        told = [*told[:_TOLD_PROBLEMS], Problem(message=rest)]
+    entry.problems = tuple(told)
 
 
 async def find(
@@ -247,6 +270,7 @@ def answered(entry: Entry, connection: Connection) -> Json:
         "binding_reason": entry.binding_reason,
         "usage": entry.usage,
         "latency_ms": entry.latency_ms,
+        "problems": entry.problems,
     }
 
 

@@ -17,6 +17,7 @@ from memtui.contract import (
     MemtuiError,
     OperationStatus,
     OperationType,
+    Problem,
     Scope,
     Snapshot,
     SourceRef,
@@ -63,6 +64,8 @@ class Entry:
     handles: tuple[OperationHandle, ...] = ()
     usage: tuple[Usage, ...] = ()
     latency_ms: float = 0
+    problems: tuple[Problem, ...] = ()
+    """What could not be read where it looked."""
     undoes: str | None = None
     steps: Sequence[Step] = ()
     """What a mutation changes; complete once it was read back."""

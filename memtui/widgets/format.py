@@ -6,12 +6,20 @@ Strings that come from outside are returned as they are; the caller shows them t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, tzinfo
 from decimal import Decimal
 from typing import NamedTuple
 
-from memtui.contract import Location, Namespace, OperationStatus, SourceKind, SourceRef, Usage
+from memtui.contract import (
+    Location,
+    Namespace,
+    OperationStatus,
+    Problem,
+    SourceKind,
+    SourceRef,
+    Usage,
+)
 from memtui.store.operation import Operation
 
 _SPANS = (
@@ -83,6 +91,14 @@ def count(number: int) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return `1 record`, `3 records`; `plural` where an s is not enough."""
     return f"{count(number)} {noun if number == 1 else plural or noun + 's'}"
+
+
+def not_read(problems: Sequence[Problem]) -> str:
+    """Return what an answer may lack: the first problem, and how many more there are."""
+    if not problems:
+        return ""
+    more = f" (and {count(len(problems) - 1)} more)" if len(problems) > 1 else ""
+    return f"not read: {problems[0].sentence()}{more}"
 
 
 def of_total(shown: int, total: int | None, *, at_least: bool = False) -> str:

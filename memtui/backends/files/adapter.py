@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from pydantic import ValidationError
 
-from memtui.backends.files.browse import in_scope, matches, page
+from memtui.backends.files.browse import in_scope, matches, page, sees
 from memtui.backends.files.collection import Collection, View, find
 from memtui.backends.files.config import FilesConfig
 from memtui.backends.files.entries import Entry, Flaw, Parsed, digest, printable_id
@@ -147,6 +147,13 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     async def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page and the exact total."""
         return await asyncio.to_thread(self._collection.use, lambda view: _browse(view, request))
+
+    async def problems(self, scope: Scope) -> Sequence[Problem]:
+        """Return what could not be read, where `scope` sees these files at all."""
+        if not sees(scope, self._scope):
+            return ()
+        found = (await self._view()).problems
+        return [problem.model_copy(update={"scope": self._scope}) for problem in found]
 
     async def health(self) -> Health:
         """Count records and list what could not be read; at most 500 problems are spelled out."""

@@ -31,11 +31,16 @@ _Key = tuple[Any, str]
 
 
 def in_scope(record: Record, scope: Scope) -> bool:
-    """Whether `scope` sees the record: no field that both set differs."""
-    if record.scope.company_id != scope.company_id:
+    """Whether `scope` sees the record."""
+    return sees(scope, record.scope)
+
+
+def sees(scope: Scope, other: Scope) -> bool:
+    """Whether `scope` sees what is in another one: no field that both set differs."""
+    if other.company_id != scope.company_id:
         return False
     for field in _SCOPE_FIELDS:
-        held, asked = getattr(record.scope, field), getattr(scope, field)
+        held, asked = getattr(other, field), getattr(scope, field)
         if held is not None and asked is not None and held != asked:
             return False
     return True

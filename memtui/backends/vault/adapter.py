@@ -28,6 +28,7 @@ from memtui.contract import (
     Json,
     Model,
     Namespace,
+    Problem,
     QueryRequest,
     Record,
     RecordHandle,
@@ -248,6 +249,14 @@ class VaultAdapter(Adapter):
         handles, paths = self._vault.restore(snapshots, scope, self._index.written)
         self._index.follow(paths)
         return WriteReply(records=tuple(handles))
+
+    async def problems(self, scope: Scope) -> Sequence[Problem]:
+        """Return what could not be read in the folders that `scope` sees."""
+        return await asyncio.to_thread(self._problems, scope)
+
+    def _problems(self, scope: Scope) -> list[Problem]:
+        root, company = self._vault.folder.root, self._context.company_id
+        return survey.problems_of(self._index, root, scope, company)
 
     async def health(self) -> Health:
         """Count the records and list what cannot be read."""

@@ -67,8 +67,6 @@ def load(folder: Folder, path: str) -> Book | Problem:
     if isinstance(history, Problem):
         return history
     content = facts.parse(file.content if file else "")
-    if isinstance(content, Problem):
-        return content.model_copy(update={"location": folder.location(path)})
     book = Book(path, file, history, content, Ledger.parse(history.content if history else ""))
     _name_facts(book)
     return book

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from memtui.contract import Conflict, Json, Problem
+from memtui.contract import Conflict, Json
 
 from . import book as books
 from . import facts
 from .book import Book, Fact
 from .factstore import FactStore
+from .files import readable
 from .versions import Frame, Ledger
 
 _CONTEXT = 3
@@ -120,7 +121,7 @@ def _check(book: Book, name: str, state: FactState, conflict: Callable[..., Conf
     if same:
         return
     entry = books.entry_of(book, fact)
-    text = state.lines[0].strip() if state.lines else None
+    text = readable(state.lines[0]).strip() if state.lines else None
     if fact.recorded is None or fact.recorded.text != fact.bullet.text:
         raise conflict(
             "The fact was changed by hand since; look at both before undoing.", entry, text
@@ -181,8 +182,6 @@ def _put_back(lines: list[str], state: FactState) -> None:
 def _new_place(content: str, state: FactState) -> tuple[int, str, str]:
     """Where a fact goes whose surroundings are gone, and what it needs around it."""
     file = facts.parse(content)
-    if isinstance(file, Problem):
-        return len(facts.split_lines(content)), "", ""
     last = Ledger.parse("".join(state.history or ())).versions[-1:]
     if not content and last and last[0] and last[0].frame:
         return 0, last[0].frame.head, last[0].frame.tail

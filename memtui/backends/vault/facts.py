@@ -13,11 +13,12 @@ import hashlib
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from memtui.contract import Invalid, Problem
 
 from . import frontmatter
+from .files import readable
 
 _BULLET = re.compile(r"(?P<indent> {0,3})(?P<marker>[-*+])(?P<space>[ \t]+)(?P<text>.*)", re.DOTALL)
 _BREAK = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}")
@@ -55,6 +56,8 @@ class FactsFile:
     """Line and namespace of each heading; None for a title."""
     body: int
     """The first line after the frontmatter."""
+    problem: Problem | None = None
+    """Why the frontmatter cannot be read; the facts below it can."""
 
     @property
     def newline(self) -> str:
@@ -97,17 +100,16 @@ def clean(text: str) -> str:
     return trimmed
 
 
-def parse(content: str) -> FactsFile | Problem:
-    """Find the facts of a file. Frontmatter that is never closed is a `Problem`."""
+def parse(content: str) -> FactsFile:
+    """Find the facts of a file, whatever its frontmatter holds."""
     document = frontmatter.split(content)
-    if isinstance(document, Problem):
-        return document
-    fields = frontmatter.parse(document.front)
-    if isinstance(fields, Problem):
-        return fields
     lines = tuple(split_lines(content))
+    if isinstance(document, Problem):
+        return replace(_Parser(lines, 0).run(), problem=document)
+    fields = frontmatter.parse(document.front)
     body = document.first_text_line - 1 if document.front is not None else 0
-    return _Parser(lines, body).run()
+    found = _Parser(lines, body).run()
+    return replace(found, problem=fields) if isinstance(fields, Problem) else found
 
 
 def split_lines(content: str) -> list[str]:
@@ -176,7 +178,7 @@ class _Parser:
         heading = _HEADING.fullmatch(line)
         if heading:
             self._close()
-            name = (heading.group(2) or "").strip() or None
+            name = readable(heading.group(2) or "").strip() or None
             self._namespace = name if len(heading.group(1)) > 1 else None
             self._headings.append((index, self._namespace))
         elif self._opens_block(line) or _BREAK.fullmatch(line) or after_blank or not self._open:
@@ -209,13 +211,14 @@ class _Parser:
         suffix = raw[start + len(text) :]
         self._open = (_column(match.group("indent") + " " + match.group("space")), index)
         self._end = index + 1
-        self._bullets.append(Bullet(index, index + 1, raw[:start], text, suffix, self._namespace))
+        bullet = Bullet(index, index + 1, raw[:start], readable(text), suffix, self._namespace)
+        self._bullets.append(bullet)
 
     def _close(self) -> None:
         if self._open is None:
             return
         bullet = self._bullets[-1]
-        details = "".join(self._lines[bullet.first + 1 : self._end])
+        details = readable("".join(self._lines[bullet.first + 1 : self._end]))
         self._bullets[-1] = Bullet(
             bullet.first, self._end, bullet.prefix, bullet.text, bullet.suffix,
             bullet.namespace, details,

@@ -40,12 +40,19 @@ class FactStore:
             raise Invalid(f"{path} cannot be read: {loaded.message} Mend the file by hand first.")
         return loaded
 
+    def _to_change(self, path: str) -> Book:
+        book = self.load(path)
+        if book.content.problem:
+            message = book.content.problem.message
+            raise Invalid(f"{path} cannot be changed: {message} Mend the file by hand first.")
+        return book
+
     def write(self, request: WriteRequest, folder: str) -> str:
         """Store a fact and return its id; an upsert replaces the value of its key."""
         notes.check_utf8(request.content)
         text = facts.clean(request.content)
         path = f"{folder}/{FACTS}"
-        book = self.load(path)
+        book = self._to_change(path)
         namespace = _namespace(request.topic)
         moment = self._now()
         start = request.valid_from or request.created_at or moment
@@ -77,7 +84,7 @@ class FactStore:
     def replaces(self, request: WriteRequest, folder: str) -> str | None:
         """Return the id of the fact that a write would replace."""
         path = f"{folder}/{FACTS}"
-        book = self.load(path)
+        book = self._to_change(path)
         text = facts.clean(request.content)
         old = self._same(book, request, text, _namespace(request.topic))
         return f"{path}#{old.name}" if old else None
@@ -104,7 +111,7 @@ class FactStore:
 
     def correct(self, request: CorrectRequest, path: str, name: str) -> None:
         """Change a fact that holds; a new text opens a new version."""
-        book = self.load(path)
+        book = self._to_change(path)
         fact = book.facts[name]
         notes.check_utf8(request.text or "")
         text = fact.bullet.text if request.text is None else facts.clean(request.text)
@@ -158,7 +165,7 @@ class FactStore:
 
     def forget(self, path: str, names: Sequence[str]) -> None:
         """Remove facts from the file; their versions stay, closed."""
-        book = self.load(path)
+        book = self._to_change(path)
         books.note_hand_edits(book)
         gone = [book.facts[name] for name in names]
         natural = Counter(_natural(fact) for fact in book.facts.values())
@@ -215,7 +222,7 @@ def _namespace(topic: str | None) -> str | None:
     notes.check_utf8(topic)
     name = topic.strip()
     heading = facts.parse(f"## {name}\n")
-    if isinstance(heading, Problem) or [found for _, found in heading.headings] != [name]:
+    if [found for _, found in heading.headings] != [name]:
         raise Invalid("A fact's topic is a heading: one line, without # at its ends.")
     return name
 
@@ -268,7 +275,7 @@ def _check(before: FactsFile, content: str, changed: dict[int, str], added: str 
     """Raise `Invalid` unless the edit did to the facts what it was meant to do, and no more."""
     after = facts.parse(content)
     wanted = [changed.get(bullet.first, bullet.text) for bullet in before.bullets]
-    found = [] if isinstance(after, Problem) else [bullet.text for bullet in after.bullets]
+    found = [bullet.text for bullet in after.bullets]
     if added and added in found:
         found.remove(added)
         wanted, found = sorted(wanted), sorted(found)

@@ -25,10 +25,28 @@ class File:
     """What one file held at one moment."""
 
     content: str
+    """Its text; a byte that is no UTF-8 stands as half a surrogate pair, so that it can go back."""
     signature: str
     """Changes whenever the file does: modification time, size and inode."""
     modified: datetime
     modified_ns: int
+    problem: Problem | None = None
+    """What of it is not text."""
+
+
+def encoded(content: str) -> bytes:
+    """Return the bytes of a file's content."""
+    return content.encode(errors="surrogateescape")
+
+
+def decoded(raw: bytes) -> str:
+    """Return the content of a file, from which `encoded` makes the same bytes again."""
+    return raw.decode(errors="surrogateescape")
+
+
+def readable(content: str) -> str:
+    """Return content, or a part of it, with \N{REPLACEMENT CHARACTER} for what is no UTF-8."""
+    return encoded(content).decode(errors="replace")
 
 
 @dataclass(slots=True)
@@ -112,14 +130,22 @@ class Folder:
                 return self._problem(path, f"It cannot be read: {error.strerror}.")
         return self._decoded(path, raw, status)
 
-    def _decoded(self, path: str, raw: bytes, status: os.stat_result) -> File | Problem:
+    def _decoded(self, path: str, raw: bytes, status: os.stat_result) -> File:
+        problem = None
         try:
             content = raw.decode()
         except UnicodeDecodeError as error:
+            content = decoded(raw)
             line = raw.count(b"\n", 0, error.start) + 1
-            return self._problem(path, f"It is not UTF-8 (byte {error.start}).", line)
+            lines = sum(map(_is_no_utf8, raw.split(b"\n")))
+            more = f", one of {lines} such lines" if lines > 1 else ""
+            message = (
+                f"The line holds bytes that are not UTF-8{more}; they are shown as "
+                "\N{REPLACEMENT CHARACTER}."
+            )
+            problem = self._problem(path, message, line)
         modified = datetime.fromtimestamp(status.st_mtime_ns // 1000 / 1e6, UTC)
-        return File(content, signature_of(status), modified, status.st_mtime_ns)
+        return File(content, signature_of(status), modified, status.st_mtime_ns, problem)
 
     def _refusal(self, status: os.stat_result) -> str:
         """Why a file is not even read; empty if it is."""
@@ -193,7 +219,7 @@ class Folder:
         temporary = target.parent / f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
         try:
             with open(temporary, "xb", opener=_private) as stream:
-                stream.write(content.encode())
+                stream.write(encoded(content))
                 stream.flush()
                 os.utime(stream.fileno(), ns=(modified_ns, modified_ns))
                 os.fsync(stream.fileno())
@@ -316,6 +342,14 @@ class Folder:
         with self.locked():
             for path in leftovers:
                 path.unlink(missing_ok=True)
+
+
+def _is_no_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def nanoseconds(moment: datetime) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from memtui.contract import Conflict, Json, Problem
 
 from . import notes
-from .files import File, Folder
+from .files import File, Folder, decoded, encoded, readable
 
 Written = Callable[[str], str | None]
 """The digest of what memtui last put at a path: empty for a removal, None if it is not known."""
@@ -45,19 +45,19 @@ class NoteState:
 
     def to_json(self) -> Json:
         """Return the state as JSON values."""
-        raw = base64.b64encode(self.content.encode()).decode()
+        raw = base64.b64encode(encoded(self.content)).decode()
         return {"content": raw, "modified_ns": self.modified_ns, "created": self.created}
 
     @classmethod
     def from_json(cls, data: Json) -> NoteState:
         """Read what `to_json` returned."""
-        content = base64.b64decode(data["content"]).decode()
+        content = decoded(base64.b64decode(data["content"]))
         return cls(content, data["modified_ns"], data["created"])
 
 
 def digest(content: str) -> str:
     """Return the digest by which memtui remembers what it wrote."""
-    return hashlib.sha256(content.encode()).hexdigest()[:16]
+    return hashlib.sha256(encoded(content)).hexdigest()[:16]
 
 
 def check(
@@ -77,7 +77,7 @@ def check(
             raise conflict(
                 f"{path} was changed since, or is another note by now; look before undoing.",
                 note[1] if isinstance(note, tuple) else None,
-                state.content if state else None,
+                readable(state.content) if state else None,
             )
 
 

@@ -13,7 +13,7 @@ from memtui.contract import Invalid, Json, Problem, SourceKind, SourceRef, Write
 
 from . import frontmatter
 from .entries import Entry, source_fields
-from .files import File
+from .files import File, encoded, readable
 from .frontmatter import Document
 from .layout import Place, note_folder, place_of
 
@@ -43,7 +43,7 @@ def read(path: str, file: File) -> tuple[Document, Entry | None] | Problem:
 
 
 def _entry(path: str, place: Place, document: Document, fields: Json, file: File) -> Entry:
-    stem = PurePosixPath(path).stem
+    stem, text = PurePosixPath(path).stem, readable(document.text)
     subject = _text(fields.get("subject_id")) or place.subject_id
     return Entry(
         id=path,
@@ -51,8 +51,8 @@ def _entry(path: str, place: Place, document: Document, fields: Json, file: File
         line=document.first_text_line,
         area=place.area,
         kind=_text(fields.get("kind")) or place.kind,
-        text=document.text,
-        revision=hashlib.sha256(file.content.encode()).hexdigest()[:16],
+        text=text,
+        revision=hashlib.sha256(encoded(file.content)).hexdigest()[:16],
         project_id=place.project_id,
         agent_id=_text(fields.get("agent_id")) or place.agent_id,
         subject_id=subject,
@@ -60,7 +60,7 @@ def _entry(path: str, place: Place, document: Document, fields: Json, file: File
         run_id=_text(fields.get("run_id")),
         topic=_text(fields.get("topic")),
         tags=_tags(fields.get("tags")),
-        title=_title(fields, document.text, stem),
+        title=_title(fields, text, stem),
         created=_moment(fields.get("created")),
         updated=file.modified,
         expires=_moment(fields.get("expires")),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from memtui.contract import Scope
 
 from .entries import Entry
-from .layout import Area
+from .layout import Area, Place
 
 _AGENT, _ORCHESTRATOR, _SYSTEM = 0.7, 0.5, 0.4
 
@@ -40,8 +40,8 @@ def rules(scope: Scope) -> tuple[Rule, ...]:
     return tuple(found) or (Rule(1.0),)
 
 
-def sees(scope: Scope, entry: Entry) -> bool:
-    """Whether a record is in `scope`."""
+def sees(scope: Scope, entry: Entry | Place) -> bool:
+    """Whether a record, or all that a path holds, is in `scope`."""
     return any(
         all(str(getattr(entry, column)) == value for column, value in rule.conditions)
         for rule in rules(scope)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from memtui.contract import Health, Namespace
+from memtui.contract import Health, Namespace, Problem, Scope
 
 from .index import Index
+from .layout import place_of
+from .scoping import sees
 
 _MAX_PROBLEMS = 1000
 _SCOPES = """
@@ -29,6 +31,26 @@ def namespaces(connection: sqlite3.Connection) -> list[Namespace]:
         )
         for row in connection.execute(_SCOPES)
     ]
+
+
+def problems_of(index: Index, root: Path, scope: Scope, company_id: str) -> list[Problem]:
+    """Return what could not be read where `scope` looks, each with whose it is."""
+    found = [] if index.unusable is None else [index.unusable]
+    if index.trouble:
+        found.append(Problem(message=f"Search may be behind: {index.trouble}"))
+    for problem in index.problems(_MAX_PROBLEMS):
+        shown = problem.location.path if problem.location else str(root)
+        path = Path(shown).relative_to(root).as_posix() if shown.startswith(str(root)) else shown
+        place = place_of(path if Path(path).suffix else f"{path}/")
+        if sees(scope, place):
+            owner = Scope(
+                company_id=company_id,
+                project_id=place.project_id,
+                agent_id=place.agent_id,
+                subject_id=place.subject_id,
+            )
+            found.append(problem.model_copy(update={"scope": owner}))
+    return found
 
 
 def health(index: Index, root: Path, *, read_only: bool) -> Health:

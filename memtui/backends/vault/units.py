@@ -56,7 +56,8 @@ def _load_note(folder: Folder, path: str) -> Unit | None:
     note = notes.read(path, file)
     if isinstance(note, Problem):
         return Unit(file.signature, problems=(_at(folder, path, note),))
-    return Unit(file.signature, entries=(note[1],) if note[1] else ())
+    problems = (file.problem,) if file.problem else ()
+    return Unit(file.signature, entries=(note[1],) if note[1] else (), problems=problems)
 
 
 def _at(folder: Folder, path: str, problem: Problem) -> Problem:
@@ -71,7 +72,10 @@ def _load_facts(folder: Folder, path: str) -> Unit | None:
     if loaded.file is None and loaded.history is None:
         return None
     signature = "|".join(file.signature if file else "" for file in (loaded.file, loaded.history))
-    problems = [
+    problems = [file.problem for file in (loaded.file, loaded.history) if file and file.problem]
+    if loaded.content.problem:
+        problems.append(_at(folder, path, loaded.content.problem))
+    problems += [
         Problem(message=message, location=folder.location(history_path(path), line))
         for line, message in loaded.ledger.problems
     ]

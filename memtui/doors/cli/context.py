@@ -83,6 +83,7 @@ async def context(
     answer = await session.service.context(session.caller, request)
     if text and not session.out.as_json:
         _write_exactly(answer.text)
+        session.out.tell(answer.problems)
     else:
         session.out.answer(_document(answer), lambda: _lines(answer))
     if check and answer.over_budget:

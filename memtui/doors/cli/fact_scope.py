@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -12,7 +12,7 @@ from memtui.doors.cli.complete import complete_binding, complete_name
 from memtui.doors.cli.session import Session, build
 
 if TYPE_CHECKING:
-    from memtui.contract import Filter, Record, Scope
+    from memtui.contract import Filter, Problem, Record, Scope
 
 FACT = "fact"
 _PAGE = 1_000
@@ -77,10 +77,17 @@ class FactScope:
         return scope, name
 
 
+class OwnFacts(NamedTuple):
+    """A scope's own facts, the oldest first, and what could not be read where they are kept."""
+
+    records: list[Record]
+    problems: tuple[Problem, ...]
+
+
 async def facts_of(
     session: Session, scope: Scope, binding: str | None, chosen: Filter | None = None
-) -> list[Record]:
-    """Return a scope's own facts that a filter lets through, the oldest first, page by page."""
+) -> OwnFacts:
+    """Return a scope's own facts that a filter lets through, page by page."""
     from memtui.contract import BrowseRequest
     from memtui.service import own_filter, owned
 
@@ -98,7 +105,7 @@ async def facts_of(
         page = await session.service.browse(session.caller, request)
         records += page.records
         if page.next_cursor is None:
-            return owned(records, scope)
+            return OwnFacts(owned(records, scope), page.problems)
         request = request.model_copy(update={"cursor": page.next_cursor})
 
 

@@ -57,7 +57,7 @@ async def list_facts(
     from memtui.context import TokenCounter, fact_tokens
 
     chosen = filter_of(session, line, since=since, until=until)
-    records = await facts_of(session, scope.scope(session), scope.binding, chosen)
+    records, problems = await facts_of(session, scope.scope(session), scope.binding, chosen)
     counter = TokenCounter(session.settings.context_model)
     tokens = [fact_tokens(record.text, counter) for record in records]
     document = {
@@ -69,6 +69,7 @@ async def list_facts(
         "tokens": sum(tokens),
         "exact": counter.exact,
         "tokenizer": counter.tokenizer,
+        "problems": jsonable(problems),
     }
     session.out.answer(document, lambda: table(_COLUMNS, _rows(session, records, tokens)))
     if not session.out.as_json:

@@ -38,7 +38,8 @@ async def clear_facts(
     chosen, name = scope.named(session)
     if yes is not None:
         _check_name(yes, name)
-    records = await facts_of(session, chosen, scope.binding)
+    records, problems = await facts_of(session, chosen, scope.binding)
+    session.out.tell(problems)
     if not records:
         session.out.answer({"deleted": 0}, lambda: ())
         session.out.say(f"{name} has no facts.")

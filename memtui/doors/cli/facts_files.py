@@ -12,7 +12,6 @@ import typer
 
 from memtui.doors.cli.fact_scope import FACT, FactScope, facts_of
 from memtui.doors.cli.output import Line as Shown
-from memtui.doors.cli.output import jsonable
 from memtui.doors.cli.session import Session, build
 
 if TYPE_CHECKING:
@@ -41,18 +40,21 @@ async def export_facts(
     from memtui.doors.cli.facts_text import JSONL, format_of, written
 
     chosen = form or (format_of(to.name) if to else JSONL)
-    records = await facts_of(session, scope.scope(session), scope.binding)
+    records, problems = await facts_of(session, scope.scope(session), scope.binding)
     if to is None and session.out.as_json:
-        session.out.document({"facts": jsonable(records), "count": len(records)})
+        document = {"facts": records, "count": len(records), "problems": problems}
+        session.out.document(document)
         return
     content = written(records, chosen)
     if to is None:
         sys.stdout.flush()
         sys.stdout.buffer.write(_encoded(content))
         sys.stdout.buffer.flush()
+        session.out.tell(problems)
         return
     _write_new(to, _encoded(content))
-    session.out.answer({"path": str(to), "count": len(records)}, lambda: [str(to)])
+    document = {"path": str(to), "count": len(records), "problems": problems}
+    session.out.answer(document, lambda: [str(to)])
 
 
 async def import_facts(
@@ -74,7 +76,7 @@ async def import_facts(
 
     chosen, _ = scope.named(session)
     lines = parsed(_read(file), format_of(file.name))
-    held = {record.text for record in await facts_of(session, chosen, scope.binding)}
+    held = {record.text for record in (await facts_of(session, chosen, scope.binding)).records}
     report = _sort(lines, held, session)
     if not dry_run:
         wanted, report.added = report.added, []

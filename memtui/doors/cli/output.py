@@ -10,10 +10,11 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from memtui.contract import Model
+    from memtui.contract import Model, Problem
 
 _DIM, _RESET = "\x1b[2m", "\x1b[0m"
 
@@ -35,12 +36,24 @@ class Output:
     as_json: bool = False
 
     def answer(self, document: Model | dict[str, Any], lines: Callable[[], Iterable[Line]]) -> None:
-        """Print `document` as JSON if that was asked for, else the `lines`."""
+        """Print `document` as JSON if that was asked for, else the `lines`.
+
+        What could not be read for it is in the JSON; a person is told on stderr.
+        """
         if self.as_json:
             self.document(document)
             return
         for line in lines():
             self.line(line)
+        get = document.get if isinstance(document, dict) else partial(getattr, document)
+        self.tell(get("problems", ()))
+
+    def tell(self, problems: Iterable[Problem | dict[str, Any]]) -> None:
+        """Say on stderr what could not be read for an answer."""
+        from memtui.contract import Problem
+
+        for problem in problems:
+            self.say(f"not read: {Problem.model_validate(problem).sentence()}")
 
     def document(self, document: Model | dict[str, Any]) -> None:
         """Print one JSON document on a line of its own."""

@@ -19,7 +19,7 @@ from memtui.widgets.cards import (
     words_of,
 )
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
-from memtui.widgets.format import counted, exact
+from memtui.widgets.format import counted, exact, not_read
 from memtui.widgets.notice import State
 
 if TYPE_CHECKING:
@@ -97,6 +97,7 @@ def title_line(view: QueryView, shared: Shared) -> Content:
     notes = [
         "more may match" if view.answer.capped else "",
         "asked in another scope" if _elsewhere(view, shared) else "",
+        not_read(view.answer.problems),
     ]
     return line(
         display(found, style=STRONG) + display(f" for “{view.question}”", limit=200),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from memtui.contract import BrowseRequest, MemtuiError, Record, Unsupported
+from memtui.contract import BrowseRequest, MemtuiError, Problem, Record, Unsupported
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.records.columns import (
     PROVIDER_SORTS,
@@ -42,6 +42,7 @@ class RecordFeed:
         self._cursor: str | None = None
         self._total: int | None = None
         self._at_least = False
+        self._problems: tuple[Problem, ...] = ()
         self._reading = Background(screen, "records-page")
         self._counting = Background(screen, "records-stats")
 
@@ -110,6 +111,9 @@ class RecordFeed:
         self.look()
 
     def _take(self, page: BrowseAnswer) -> None:
+        if page.problems and page.problems != self._problems:
+            self._screen.toast(fmt.not_read(page.problems), severity="warning")
+        self._problems = page.problems
         self._cursor = page.next_cursor
         self._total = page.total
         self._at_least = page.at_least or (page.total is None and page.next_cursor is not None)
@@ -209,6 +213,8 @@ class RecordFeed:
     def look(self) -> None:
         """Say how much is shown and marked."""
         words = [fmt.of_total(self.rows.loaded, self._total, at_least=self._at_least)]
+        if self._problems:
+            words.insert(0, f"▲ {fmt.counted(len(self._problems), 'problem')}")
         marked = len(self._list.chosen) if self._list.selection.active else 0
         if marked:
             words.insert(0, f"{fmt.count(marked)} marked")

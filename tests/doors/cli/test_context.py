@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 
 import pytest
 
@@ -90,3 +91,27 @@ def test_what_is_cut_is_listed(here: Run, text: str) -> None:
 
 def test_a_context_about_nobody_is_wrong_usage(here: Run) -> None:
     assert here("context").code == 2
+
+
+def test_what_could_not_be_read_is_told(here: Run, tmp_path: Path) -> None:
+    vault = tmp_path / "vault"
+    facts = vault / "users/ana/facts.md"
+    facts.parent.mkdir(parents=True)
+    facts.write_bytes(b"- likes tabs\n- b\xffd\n")
+    assert here("bindings", "add", "files", "vault", "--set", f"path={vault}").code == 0
+    place = ("--subject", "ana", "--binding", "files")
+    told = f"not read: {facts}:2: The line holds bytes that are not UTF-8"
+    for command in (
+        ("context", "--check", *place),
+        ("context", "--text", *place),
+        ("facts", "list", *place),
+        ("facts", "export", *place),
+        ("browse", *place),
+        ("query", "tabs", *place),
+    ):
+        ran = here(*command)
+        assert ran.code == 0, ran
+        assert told in ran.err
+        assert "likes tabs" in ran.out
+        [problem] = here(*command, "--json").document["problems"]
+        assert problem["location"] == {"path": str(facts), "line": 2}
