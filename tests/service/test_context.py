@@ -221,6 +221,7 @@ async def test_ten_thousand_facts(paths: Paths, settings: Settings) -> None:
     service = await open_service(paths, settings)
     put(paths, "users/ana/facts.md", facts)
     try:
+        await service.sync(CALLER)
         answer: ContextAnswer = await service.context(CALLER, asked(ANA, delivered=True))
     finally:
         await service.close()
