@@ -542,6 +542,10 @@ class BrowsePage(Model):
     next_cursor: str | None = None
     total: int | None = None
     at_least: bool = False
+    unread: tuple[str, ...] = ()
+    """Where `at_least`: in sentences, what was not read and which setting reads further."""
+    unfinished: bool = False
+    """The provider stopped looking for want of time; asking for the first page again goes on."""
     usage: tuple[Usage, ...] = ()
 
 

@@ -7,7 +7,7 @@ from memtui.migration.passport import KEY, Passport, unpack
 from memtui.migration.planning import Loss, Plan, Refusal, ScopeCount, plan
 from memtui.migration.progress import Progress
 from memtui.migration.progress_file import MigrationState
-from memtui.migration.verifying import Mismatch, Verified, verify
+from memtui.migration.verifying import Mismatch, Verified, verdict, verify
 
 __all__ = [
     "KEY",
@@ -30,5 +30,6 @@ __all__ = [
     "plan",
     "switch",
     "unpack",
+    "verdict",
     "verify",
 ]

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pydantic import computed_field
+
 from memtui.contract import MemtuiError, Model, Record, Unavailable, Unsupported
 from memtui.migration.ends import Ends, check_writable
 from memtui.migration.index import Index
@@ -48,8 +50,16 @@ class Applied(Model):
     """The first thousand."""
     source_at_least: bool = False
     """The source may hold more than it lists."""
+    source_unread: tuple[str, ...] = ()
+    """In sentences, what that is and which setting reads further."""
     carried: tuple[str, ...] = ()
     """What the destination has no field for, so that the metadata carries it."""
+
+    @computed_field  # type: ignore[prop-decorator]  # as pydantic says
+    @property
+    def complete(self) -> bool:
+        """Whether this was all that the source holds."""
+        return not self.source_at_least
 
 
 @dataclass(slots=True)
@@ -60,6 +70,7 @@ class _Tally:
     redacted: int = 0
     unavailable: int = 0
     at_least: bool = False
+    unread: tuple[str, ...] = ()
 
     def count(self, parcel: Parcel, outcome: Outcome) -> None:
         self.unavailable = 0
@@ -86,6 +97,7 @@ class _Tally:
             redacted=self.redacted,
             failures=tuple(self.failures),
             source_at_least=self.at_least,
+            source_unread=self.unread,
             carried=carried,
         )
 
@@ -112,10 +124,10 @@ async def apply(
         begun = MigrationState(begun_at=datetime.now(UTC), switched=known.switched)
         await asyncio.to_thread(kept.write, begun)
         mover, tally = Mover(ends, index), _Tally(Pace(report))
-        async for page in ends.pages(ends.source):
+        async for page in ends.pages(ends.source, tally.pace.search):
             if page.total is not None and not page.at_least:
                 tally.pace.total = page.total
-            tally.at_least |= page.at_least
+            tally.at_least, tally.unread = tally.at_least or page.at_least, page.unread
             await _move_all(mover, tally, page.records)
             tally.pace.tell()
         ended = begun.model_copy(update={"applied_at": datetime.now(UTC)})

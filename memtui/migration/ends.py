@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from memtui.contract import BrowseRequest, Denied, Filter, Invalid, Scope, Unsupported
@@ -47,8 +47,14 @@ class Ends:
         """The whole company, which the part narrows."""
         return Scope(company_id=self.caller.company_id)
 
-    async def pages(self, binding: BindingView) -> AsyncIterator[BrowseAnswer]:
-        """Yield what a binding holds of the part, the oldest first."""
+    async def pages(
+        self, binding: BindingView, report: Callable[[int], None] = lambda _found: None
+    ) -> AsyncIterator[BrowseAnswer]:
+        """Yield what a binding holds of the part, the oldest first.
+
+        A provider that has to search for what it lists is asked again until it has nothing left to
+        try; `report` is told how many records it has found so far.
+        """
         request = BrowseRequest(
             scope=self.scope,
             binding_key=binding.key,
@@ -58,6 +64,12 @@ class Ends:
         )
         while True:
             page = await self.service.browse(self.caller, request)
+            while page.unfinished:
+                report(page.total or 0)
+                begun = request.model_copy(update={"cursor": None})
+                page = await self.service.browse(self.caller, begun)
+                if request.cursor is not None and not page.unfinished:
+                    page = await self.service.browse(self.caller, request)
             yield page
             if page.next_cursor is None:
                 return

@@ -89,19 +89,28 @@ class Pairing:
                 """  # noqa: S608 — constants
             )
 
-    def missing_names(self) -> Iterable[tuple[list[str], Scope]]:
-        """Return the ids that each missing record may have, and its scope."""
+    def missing_names(self) -> Iterable[tuple[str, list[str], Scope]]:
+        """Return each missing record's id, the ids that it may have there, and its scope."""
         rows = self._database.execute(
-            "SELECT origin, identity, home, scope FROM wanted"
+            "SELECT id, origin, identity, home, scope FROM wanted"
             " WHERE row NOT IN (SELECT wanted FROM pair)"
         ).fetchall()
         return [
             (
+                text_of(own),
                 [text_of(origin), identity, *([text_of(home)] if home else [])],
                 Scope.model_validate_json(scope),
             )
-            for origin, identity, home, scope in rows
+            for own, origin, identity, home, scope in rows
         ]
+
+    def surplus_names(self) -> list[tuple[str, Scope]]:
+        """Return the destination's id and the scope of each migrated record the source lacks."""
+        rows = self._database.execute(
+            f"SELECT id, scope FROM held WHERE {self._is_extra}",  # noqa: S608 — constants
+            (self._source,),
+        ).fetchall()
+        return [(text_of(own), Scope.model_validate_json(scope)) for own, scope in rows]
 
     def counts(self) -> Counts:
         """Return how many are the same, and how many are not."""

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pydantic import computed_field
+
 from memtui.contract import BrowseRequest, Invalid, Model, Record
 from memtui.migration.ends import Ends
 from memtui.migration.passport import Parcel, living, unpack_clean
@@ -51,8 +53,12 @@ class Plan(Model):
     destination: str
     records: int
     source_at_least: bool = False
+    """The source may hold more than it lists."""
+    source_unread: tuple[str, ...] = ()
+    """In sentences, what that is and which setting reads further."""
     destination_records: int | None = None
     """How many the destination holds already, where it knows."""
+    destination_at_least: bool = False
     scopes: tuple[ScopeCount, ...] = ()
     """At most ten thousand."""
     losses: tuple[Loss, ...] = ()
@@ -61,6 +67,12 @@ class Plan(Model):
     """The first thousand."""
     redacted: int = 0
     """Records that hold a secret, which will be taken out."""
+
+    @computed_field  # type: ignore[prop-decorator]  # as pydantic says
+    @property
+    def complete(self) -> bool:
+        """Whether this is all that the source holds."""
+        return not self.source_at_least
 
 
 @dataclass(slots=True)
@@ -144,14 +156,15 @@ async def plan(
     `limits` are those that the service holds facts to.
     """
     survey, at_least = _Survey(ends, limits), False
+    unread: tuple[str, ...] = ()
 
     def add(records: tuple[Record, ...]) -> None:
         for parcel in living(records, unpack_clean):
             survey.add(parcel)
 
-    async for page in ends.pages(ends.source):
+    async for page in ends.pages(ends.source, report):
         await asyncio.to_thread(add, page.records)
-        at_least |= page.at_least
+        at_least, unread = at_least or page.at_least, page.unread
         report(survey.records)
     asked = BrowseRequest(
         scope=ends.scope, binding_key=ends.destination.key, filter=ends.part.filter, limit=1
@@ -162,7 +175,9 @@ async def plan(
         destination=ends.destination.key,
         records=survey.records,
         source_at_least=at_least,
+        source_unread=unread,
         destination_records=there.total,
+        destination_at_least=there.at_least,
         scopes=tuple(
             ScopeCount(scope=scope, kind=kind, place=place, records=count)
             for (scope, kind, place), count in sorted(

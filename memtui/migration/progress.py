@@ -19,6 +19,9 @@ class Progress(Model):
 
     done: int
     total: int | None
+    """None: not known yet."""
+    found: int = 0
+    """While the source is still searched for its records: how many there are so far."""
     failed: int
     rate: float
     """Records a second, in the last ten seconds."""
@@ -46,6 +49,12 @@ class Pace:
         now = self._clock()
         if self._told_at is None or now - self._told_at >= _BETWEEN_SECONDS:
             self.tell()
+
+    def search(self, found: int) -> None:
+        """Report that the source is still searched."""
+        self._report(
+            Progress(done=0, total=None, found=found, failed=0, rate=0.0, seconds_left=None)
+        )
 
     def tell(self) -> None:
         """Report now."""

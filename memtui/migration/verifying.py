@@ -8,19 +8,25 @@ from __future__ import annotations
 import asyncio
 import heapq
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 
-from memtui.contract import Model, NotFound
+from pydantic import computed_field
+
+from memtui.contract import Model, NotFound, QueryRequest, Record, Scope
 from memtui.migration.ends import Ends
 from memtui.migration.index import Index
 from memtui.migration.pairing import Pairing
 from memtui.migration.passport import Parcel, living, unpack, unpack_clean
 from memtui.migration.progress_file import ProgressFile
+from memtui.service import BindingView, BrowseAnswer
 
 _LISTED = 1_000
+_SEARCHED = 200
+"""Characters of a text by which it is searched for."""
 
 
 class Mismatch(Model):
@@ -50,14 +56,46 @@ class Verified(Model):
     mismatches: tuple[Mismatch, ...] = ()
     """The first thousand."""
     source_at_least: bool = False
+    """The source may hold more than it lists, and that was not compared."""
+    source_unread: tuple[str, ...] = ()
+    """In sentences, what that is and which setting reads further."""
     destination_at_least: bool = False
+    """The destination may hold more than it lists: what is missing may be there out of reach."""
+    destination_unread: tuple[str, ...] = ()
     sample: int | None = None
     seed: int | None = None
 
     @property
-    def passed(self) -> bool:
-        """Whether all that was checked is the same."""
+    def is_same(self) -> bool:
+        """Whether all that was compared is the same."""
         return not (self.missing or self.different or self.extra)
+
+    @computed_field  # type: ignore[prop-decorator]  # as pydantic says
+    @property
+    def complete(self) -> bool:
+        """Whether everything that the source holds was read; of a sample, drawn from."""
+        return not self.source_at_least
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def passed(self) -> bool:
+        """Whether all that was to be compared was read, and is the same."""
+        return self.is_same and self.complete
+
+
+def verdict(found: Verified, source: str, destination: str) -> str:
+    """Return in one line what a comparison says, and no more than it knows."""
+    same = f"{found.matched:,} of {found.checked:,} compared records are the same"
+    if not found.is_same:
+        wrong = found.missing + found.different + found.extra
+        return f"✗ {wrong:,} not the same on both sides; {same}"
+    if found.source_at_least:
+        return f"✗ {same}, but {source} cannot be listed whole and may hold more"
+    if found.checked < found.source_records:
+        return f"✓ {same}; the others were not compared"
+    if found.destination_at_least:
+        return f"✓ all {found.checked:,} of {source} are the same in {destination}"
+    return f"✓ the same on both sides: {found.checked:,}"
 
 
 async def verify(
@@ -76,18 +114,23 @@ async def verify(
     drawn = seed if seed is not None or sample is None else random.SystemRandom().getrandbits(32)
     with Index() as index:
         pairing = Pairing(index, ends)
-        total, source_at_least = await _read_source(ends, pairing, sample, drawn or 0, report)
-        destination_at_least = await _read_destination(ends, index, total, report)
+        source = await _read_source(ends, pairing, sample, drawn or 0, report)
+        destination = await _read_destination(ends, index, source.records, report)
         await asyncio.to_thread(pairing.pair, sampled=sample is not None)
-        if destination_at_least:
+        if destination.at_least:
             await _look_for_missing(ends, index, pairing)
             await asyncio.to_thread(pairing.pair, sampled=sample is not None)
+        if source.at_least and sample is None:
+            source.records += await _look_for_surplus(ends, pairing)
+            await asyncio.to_thread(pairing.pair, sampled=False)
         found = await asyncio.to_thread(_found, pairing)
     answer = found.model_copy(
         update={
-            "source_records": total,
-            "source_at_least": source_at_least,
-            "destination_at_least": destination_at_least,
+            "source_records": source.records,
+            "source_at_least": source.at_least,
+            "source_unread": source.unread,
+            "destination_at_least": destination.at_least,
+            "destination_unread": destination.unread,
             "sample": sample,
             "seed": drawn,
         }
@@ -98,59 +141,114 @@ async def verify(
 
 
 def _note(kept: ProgressFile, answer: Verified) -> None:
-    if answer.passed and answer.checked < answer.source_records:
+    if answer.is_same and answer.checked < answer.source_records:
         return  # a part that is the same says nothing of the rest
     known = kept.read()
-    verified_at = datetime.now(UTC) if answer.passed else None
-    whole = answer.passed and not answer.source_at_least
-    kept.write(known.model_copy(update={"verified_at": verified_at, "verified_whole": whole}))
+    verified_at = datetime.now(UTC) if answer.is_same else None
+    update = {"verified_at": verified_at, "verified_whole": answer.passed}
+    kept.write(known.model_copy(update=update))
+
+
+@dataclass(slots=True)
+class _Read:
+    """How much of a side was read, and what was not."""
+
+    records: int = 0
+    at_least: bool = False
+    unread: tuple[str, ...] = ()
+
+    def add(self, page: BrowseAnswer, records: int) -> None:
+        self.records += records
+        self.at_least, self.unread = self.at_least or page.at_least, page.unread
 
 
 async def _read_source(
     ends: Ends, pairing: Pairing, sample: int | None, seed: int, report: Callable[[int], None]
-) -> tuple[int, bool]:
-    drawn = _Sample(sample, seed)
-    total, at_least = 0, False
-    async for page in ends.pages(ends.source):
+) -> _Read:
+    drawn, read = _Sample(sample, seed), _Read()
+    async for page in ends.pages(ends.source, report):
         parcels = await asyncio.to_thread(living, page.records, unpack_clean)
         if sample is None:
             await asyncio.to_thread(pairing.add_source, parcels)
         else:
             drawn.offer(parcels)
-        total, at_least = total + len(parcels), at_least or page.at_least
-        report(total)
+        read.add(page, len(parcels))
+        report(read.records)
     if sample is not None:
         await asyncio.to_thread(pairing.add_source, drawn.taken())
-    return total, at_least
+    return read
 
 
 async def _read_destination(
     ends: Ends, index: Index, seen: int, report: Callable[[int], None]
-) -> bool:
-    at_least = False
-    async for page in ends.pages(ends.destination):
+) -> _Read:
+    read = _Read()
+    async for page in ends.pages(ends.destination, lambda found: report(seen + found)):
         parcels = await asyncio.to_thread(living, page.records, unpack)
         await asyncio.to_thread(index.add, parcels)
-        at_least |= page.at_least
-        seen += len(page.records)
-        report(seen)
-    return at_least
+        read.add(page, len(page.records))
+        report(seen + read.records)
+    return read
 
 
 async def _look_for_missing(ends: Ends, index: Index, pairing: Pairing) -> None:
     """Ask by id for what a destination that does not list everything did not list."""
-    for names, scope in await asyncio.to_thread(pairing.missing_names):
-        for name in names:
-            try:
-                answer = await ends.service.get(
-                    ends.caller, name, scope, binding_key=ends.destination.key
-                )
-            except NotFound:
-                continue
-            found = unpack(answer.record)
-            if await asyncio.to_thread(index.named, found.record_id) is None:
-                await asyncio.to_thread(index.add, [found])
-            break
+    for own, names, scope in await asyncio.to_thread(pairing.missing_names):
+        found = await _found_by_id(ends, ends.destination, names, scope)
+        if found is None and (known := await _found_by_id(ends, ends.source, [own], scope)):
+            await _search_for(ends, ends.destination, known)
+            found = await _found_by_id(ends, ends.destination, names, scope)
+        if found is None:
+            continue
+        parcel = unpack(found)
+        if await asyncio.to_thread(index.named, parcel.record_id) is None:
+            await asyncio.to_thread(index.add, [parcel])
+
+
+async def _look_for_surplus(ends: Ends, pairing: Pairing) -> int:
+    """Ask a source that does not list everything for what was migrated and it did not list.
+
+    Returns how many records it has after all.
+    """
+    added = 0
+    for name, scope in await asyncio.to_thread(pairing.surplus_names):
+        held = await _found_by_id(ends, ends.destination, [name], scope)
+        passport = unpack(held).passport if held else None
+        if held is None or passport is None:
+            continue
+        names = [passport.record_id]
+        found = await _found_by_id(ends, ends.source, names, scope)
+        if found is None:
+            await _search_for(ends, ends.source, held)
+            found = await _found_by_id(ends, ends.source, names, scope)
+        parcels = living([found] if found else [], unpack_clean)
+        await asyncio.to_thread(pairing.add_source, parcels)
+        added += len(parcels)
+    return added
+
+
+async def _found_by_id(
+    ends: Ends, binding: BindingView, names: Sequence[str], scope: Scope
+) -> Record | None:
+    for name in names:
+        try:
+            answer = await ends.service.get(ends.caller, name, scope, binding_key=binding.key)
+        except NotFound:
+            continue
+        return answer.record
+    return None
+
+
+async def _search_for(ends: Ends, binding: BindingView, record: Record) -> None:
+    """Let a provider meet a record by its first words: then it can be asked for by its id.
+
+    An explained query is no retrieval, so the record's history stays as it is.
+    """
+    text = record.text.strip()
+    words = text if len(text) <= _SEARCHED else text[:_SEARCHED].rsplit(None, 1)[0]
+    if words and binding.capabilities.explain:
+        asked = QueryRequest(scope=record.scope, query=words, binding_key=binding.key, top_k=99)
+        await ends.service.explain(ends.caller, asked)
 
 
 def _found(pairing: Pairing) -> Verified:

@@ -70,12 +70,14 @@ class GetAnswer(Answer):
 
 
 class BrowseAnswer(Answer):
-    """One page of records; see `BrowsePage` for `total` and `at_least`."""
+    """One page of records; see `BrowsePage` for what `at_least` and the like say."""
 
     records: tuple[Record, ...] = ()
     next_cursor: str | None = None
     total: int | None = None
     at_least: bool = False
+    unread: tuple[str, ...] = ()
+    unfinished: bool = False
 
 
 class ExplainAnswer(Answer):

@@ -136,6 +136,8 @@ async def _listed(connection: Connection, name: str) -> tuple[tuple[RecordHandle
             limit=_PAGE,
         )
         page = await connection.read(partial(connection.adapter.browse, request))
+        while page.unfinished and cursor is None:
+            page = await connection.read(partial(connection.adapter.browse, request))
         handles.extend(record.handle for record in page.records)
         if (cursor := page.next_cursor) is None:
             return tuple(handles), page.at_least

@@ -129,6 +129,8 @@ async def browse(core: Core, caller: Caller, request: BrowseRequest) -> BrowseAn
         next_cursor=page.next_cursor,
         total=page.total,
         at_least=page.at_least,
+        unread=page.unread,
+        unfinished=page.unfinished,
     )
 
 

@@ -21,7 +21,9 @@ async def test_vault_to_plugin_to_vault_is_identical(
     await fill(service, caller, "default", 60)
     before = await states(service, caller, "default")
     async with serve(talk(Reference())) as url:
-        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
+        await service.add_binding(
+            caller, "plugin", "plugin-v1", {"url": url, "namespaces": ["org:local"]}
+        )
         there = await ends_of(service, caller, "default", "plugin")
         places = {one.scope: one.place for one in (await plan(there, FactLimits())).scopes}
         assert places["project p1"] == "workspace:p1"
@@ -35,20 +37,3 @@ async def test_vault_to_plugin_to_vault_is_identical(
         assert (await apply(back, paths.data)).written == 60
         assert (await verify(back, paths.data)).passed
     assert await states(service, caller, "second") == before
-
-
-async def test_a_namespace_of_more_than_one_list_is_verified_whole(
-    service: MemoryService, caller: Caller, paths: Paths
-) -> None:
-    """The plugin lists at most a hundred memories a search, and no cursor leads further."""
-    await fill(service, caller, "default", 210)
-    async with serve(talk(Reference())) as url:
-        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
-        ends = await ends_of(service, caller, "default", "plugin")
-        done = await apply(ends, paths.data)
-        assert (done.written, done.failures) == (210, ())
-        again = await apply(ends, paths.data)
-        assert (again.written + again.replaced + again.unchanged, again.failures) == (210, ())
-        found = await verify(ends, paths.data)
-        assert found.mismatches == ()
-        assert found.matched == 210

@@ -132,7 +132,7 @@ async def test_from_a_vault_to_a_plugin_step_by_step_and_back(
             await compared(pilot, screen, "5")
             assert rows(screen)[:2] == ["sample 5", "matched 5"]
             await compared(pilot, screen, "every")
-            assert "all 12 records compared are the same" in screen_text(app)
+            assert "all 12 of default are the same in plugin" in screen_text(app)
             await confirmed(pilot, screen, "c")
             assert await serving(service, caller, "plugin")
             assert "● cut over" in screen_text(app)
@@ -180,16 +180,17 @@ async def test_what_was_not_listed_whole_is_cut_over_only_by_its_name(
 ) -> None:
     server = Reference()
     async with serve(talk(server)) as url:
-        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url, "max_searches": 1})
+        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
         await service.set_target(caller, "project", "mech", "plugin")
         await service.put_namespace(caller, "plugin", "workspace:mech")
         for number in range(130):
             body = {"content": f"Row {number}", "kind": "summary", "source": "agent"}
             server._write("workspace:mech", body)
         async with opened(paths, settings, "default", (200, 60), "plugin") as (app, pilot, screen):
-            assert "the source may hold more than it lists" in screen_text(app)
+            assert "at least 100 records to move" in screen_text(app)
             await confirmed(pilot, screen, "a")
             await compared(pilot, screen, "every")
+            assert "plugin cannot be listed whole and may hold more" in screen_text(app)
             assert screen._state is not None
             assert not screen._state.verified_whole
             await pilot.press("c")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from memtui.backends.files.browse import matches, page
 from memtui.contract import BrowsePage, BrowseRequest, Filter, Record, Scope
@@ -44,7 +45,36 @@ def _page(plugin: Plugin, listing: Listing, request: BrowseRequest) -> BrowsePag
     found = page(chosen, request)
     told = request.namespace is not None or bool(plugin.config.namespaces)
     unlisted = plugin.is_company_wide(request.scope) and not told
-    return found.model_copy(update={"at_least": unlisted or not listing.complete})
+    unread = tuple(_unread(plugin, listing, unlisted=unlisted))
+    update = {"at_least": bool(unread), "unread": unread, "unfinished": not listing.finished}
+    return found.model_copy(update=update)
+
+
+def _unread(plugin: Plugin, listing: Listing, *, unlisted: bool) -> Iterator[str]:
+    """Say what may be there besides, and which setting of the binding reads further."""
+    if unlisted:
+        yield (
+            "A plugin cannot list its namespaces: those that memtui has not met and that "
+            "`namespaces` in the binding's config does not name are not read."
+        )
+    if listing.larger:
+        names = listing.larger[0]
+        if more := len(listing.larger) - 1:
+            names += f" and {more:,} more"
+        yield (
+            f"{names} may hold more than what the words of the records found lead to, because a "
+            f"search shows {plugin.page_rows:,} at most; a larger `page_size` in the binding's "
+            "config reads further where the plugin gives more."
+        )
+    if not listing.finished:
+        yield (
+            "The time for one list was over before all was searched; listing again goes on, and "
+            "`search_seconds` and `max_searches` in the binding's config give it more."
+        )
+    if listing.endless:
+        yield "The plugin's pages go on without end and without anything new."
+    if listing.unreadable:
+        yield f"{listing.unreadable:,} records came in a form that cannot be read."
 
 
 def _matches(record: Record, chosen: Filter) -> bool:

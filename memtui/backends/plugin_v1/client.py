@@ -112,7 +112,7 @@ class PluginClient:
         *,
         query: str | None = None,
         kinds: Sequence[str] | None = None,
-        limit: int = 100,
+        limit: int,
         embedding: Sequence[float] | None = None,
     ) -> tuple[list[Row], int]:
         """Return what several namespaces hold, and the number of rows that cannot be read."""

@@ -11,6 +11,8 @@ from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from memtui.contract import BindingContext, Invalid, Model
 
+from .wire import MOST_ROWS
+
 NAMESPACE = re.compile(r"[a-z]+:[A-Za-z0-9_:.\-]+", re.ASCII)
 LONGEST_NAMESPACE = 256
 _PLACEHOLDER = re.compile(r"\{([a-z_]*)\}")
@@ -93,10 +95,13 @@ class PluginConfig(Model):
     """How old the plugin's list of capabilities may be."""
     local_fallback: bool = True
     """Where the plugin finds nothing for a query, look through its newest records here."""
+    page_size: int = Field(default=MOST_ROWS, ge=1, le=10_000)
+    """How many records one search asks for. The contract's most is 100; set more for a plugin that
+    gives more, less for one that refuses so many."""
     max_searches: int = Field(default=1000, ge=1, le=100_000)
-    """How many searches one list may cost; a plugin gives at most 100 records a search."""
+    """How many searches one call of a list may make; the next call goes on from there."""
     search_seconds: float = Field(default=4.0, gt=0, le=600)
-    """How long one list may go on searching."""
+    """How long one call of a list may go on searching; the next call goes on from there."""
     cost: Literal["unknown", "free"] = "unknown"
     """A plugin does not say what a call costs, so calls are unpriced unless it is free."""
 

@@ -1,39 +1,74 @@
-"""List what a plugin holds, 100 memories a search: by namespace, by kind, then by word.
+"""List what a plugin holds, a page of memories a search: by namespace, by kind, then by word.
 
 A plugin that lists the extension `memtui.cursor` is read to its end. The contract has no cursor:
-there a namespace or kind that answers with fewer than 100 is known whole. Of a larger one as much
-is found as the binding's `max_searches` and `search_seconds` allow: the words of memories seen
-before, then the words of those found, commonest first, each search another 100. Such a list is
-never called complete.
+there a namespace or kind that answers with less than a page is known whole. Of a larger one every
+word that is known is searched for, those of memories seen before and those of the ones just found,
+and where a word finds a full page again the phrases that begin with it, until a whole round brings
+nothing new. Such a list is never called complete.
+
+One call goes as far as the binding's `max_searches` and `search_seconds` allow; the next one goes
+on from there.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from time import monotonic
 
 from .lookup import holds_strange_kinds, keyed
 from .plugin import Hits, Plugin, together
 from .records import Place
 from .wire import CURSOR, KINDS, Row
-from .words import plain_words
+from .words import phrases, plain_words
 
 _BATCH = 8
 _FRUITLESS = 128
-"""So many searches in a row without anything new end a list."""
+"""So many searches in a row without anything new end a call, but not the list."""
+_FRUITLESS_PAGES = 128
 _KEPT_SECONDS = 120.0
+_LONGEST_PHRASE = 3
+_PROBED_WORDS = 4
+_SUSPECT = 5
+"""A reply of fewer memories is not taken for one that was cut short in silence."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """One search for namespaces, and a kind and words where they are given."""
+
+    names: Sequence[str]
+    kind: str | None = None
+    words: str | None = None
+
+
+_Searches = Generator[list[_Search], list[Hits], None]
+"""Gives the searches to make next, and is given what they found."""
+_Group = tuple[str, str | None]
+"""A namespace and kind that hold more than one search shows."""
 
 
 @dataclass(slots=True)
 class Listing:
-    """What was found. `complete`: it is all there is."""
+    """What was found. `finished`: nothing is left to try."""
 
     rows: dict[Place, Row] = field(default_factory=dict)
-    complete: bool = True
+    finished: bool = False
+    larger: tuple[str, ...] = ()
+    """The namespaces that hold more than a search shows."""
+    unreadable: int = 0
+    """Memories that came and could not be read."""
+    endless: bool = False
+    """Pages went on without anything new in them."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether this is all there is."""
+        return self.finished and not (self.larger or self.unreadable or self.endless)
 
 
 class Lister:
@@ -41,108 +76,190 @@ class Lister:
 
     def __init__(self, plugin: Plugin) -> None:
         self._plugin = plugin
-        self._kept: tuple[tuple[object, ...], float, Listing] | None = None
+        self._walk: _Walk | None = None
+        self._turn = asyncio.Lock()
 
     async def list(self, names: Sequence[str], text: str | None, *, fresh: bool) -> Listing:
-        """Return what namespaces hold; `text` is searched for besides."""
+        """Return what namespaces hold; `text` is searched for besides.
+
+        A `fresh` list goes on where the last one ran out of time, and is else made anew.
+        """
         key = (tuple(names), text, self._plugin.generation)
-        if not fresh and self._kept is not None:
-            known, made_at, listing = self._kept
-            if known == key and monotonic() - made_at < _KEPT_SECONDS:
-                return listing
-        listing = await _Walk(self._plugin).walk(names, text)
-        self._kept = (key, monotonic(), listing)
-        return listing
+        async with self._turn:
+            walk = self._walk
+            is_known = walk is not None and walk.key == key and not walk.is_old
+            if walk is None or not is_known or (fresh and walk.listing.finished):
+                walk = self._walk = _Walk(self._plugin, key)
+                fresh = True
+            if fresh:
+                await self._go_on(walk)
+            walk.used_at = monotonic()
+            return walk.listing
+
+    async def _go_on(self, walk: _Walk) -> None:
+        try:
+            await walk.go()
+        except asyncio.CancelledError:
+            self._walk = None  # what was cut off in the middle is not to be gone on with
+            raise
 
 
 class _Walk:
-    """One list in the making."""
+    """One list in the making. A call that fails may be made again."""
 
-    def __init__(self, plugin: Plugin) -> None:
+    def __init__(self, plugin: Plugin, key: tuple[tuple[str, ...], str | None, int]) -> None:
+        self.key = key
+        self.listing = Listing()
+        self.used_at = monotonic()
         self._plugin = plugin
-        self._listing = Listing()
-        self._left = plugin.config.max_searches
-        self._until = monotonic() + plugin.config.search_seconds
-
-    async def walk(self, names: Sequence[str], text: str | None) -> Listing:
-        if self._plugin.abilities.has(CURSOR):
-            await self._to_the_end(names)
-            return self._listing
-        if not any(await self._search([(names, None, None)])):
-            return self._listing
-        capped = await self._search([([name], None, None) for name in names])
-        large = [name for name, more in zip(names, capped, strict=True) if more]
-        if text and large:
-            await self._search([(large, None, text)])
-        if any(holds_strange_kinds(self._listing.rows, name) for name in large):
-            self._listing.complete = False
-        parts = [(name, kind) for name in large for kind in KINDS]
-        capped = await self._search([([name], kind, None) for name, kind in parts])
-        for (name, kind), more in zip(parts, capped, strict=True):
-            if more:
-                self._listing.complete = False
-                await self._by_words(name, kind)
-        return self._listing
-
-    async def _to_the_end(self, names: Sequence[str]) -> None:
-        """Read page after page, as long as they bring anything."""
-        cursor: str | None = "" if names else None
-        fruitless = 0
-        while cursor is not None and fruitless < _FRUITLESS:
-            before = len(self._listing.rows)
-            hits, cursor = await self._plugin.page(names, cursor)
-            self._listing.rows |= keyed(hits)
-            self._listing.complete &= not hits.unreadable
-            fruitless = 0 if len(self._listing.rows) > before else fruitless + 1
-        self._listing.complete &= cursor is None
-
-    async def _by_words(self, name: str, kind: str) -> None:
-        noted = await asyncio.to_thread(self._plugin.notebook.seen, name, max(0, self._left))
-        known = [words for identity, words in noted if (name, identity) not in self._listing.rows]
-        asked: set[str] = set()
-        fruitless = 0
-        queue: Iterator[str] = iter(dict.fromkeys(words for words in known if words))
-        while self._goes_on and fruitless < _FRUITLESS:
-            batch = [word for _, word in zip(range(_BATCH), queue, strict=False)]
-            if not batch:
-                batch = self._common_words(name, kind, asked)
-                queue = iter(())
-            if not batch:
-                return
-            asked.update(batch)
-            before = len(self._listing.rows)
-            await self._search([([name], kind, word) for word in batch])
-            fruitless = 0 if len(self._listing.rows) > before else fruitless + len(batch)
-
-    def _common_words(self, name: str, kind: str, asked: set[str]) -> list[str]:
-        count: Counter[str] = Counter()
-        for row in self._listing.rows.values():
-            if row.namespace == name and row.kind == kind:
-                count.update(plain_words(row.content))
-        return [word for word, _ in count.most_common(len(asked) + _BATCH) if word not in asked][
-            :_BATCH
-        ]
+        self._names, self._text, _ = key
+        self._cursor: str | None = "" if self._names else None
+        self._searches = self._plan()
+        self._batch: list[_Search] = []
+        """What is asked next; kept until it is answered."""
 
     @property
-    def _goes_on(self) -> bool:
-        return self._left > 0 and monotonic() < self._until
+    def is_old(self) -> bool:
+        """Whether nobody has asked for this list for a while."""
+        return monotonic() - self.used_at > _KEPT_SECONDS
 
-    async def _search(
-        self, searches: Sequence[tuple[Sequence[str], str | None, str | None]]
-    ) -> list[bool]:
-        """Search for namespaces, kind and words; return of each whether there may be more.
+    async def go(self) -> None:
+        """Search as far as one call may."""
+        config = self._plugin.config
+        until = monotonic() + config.search_seconds
+        if self._plugin.abilities.has(CURSOR):
+            await self._read_pages(config.max_searches, until)
+        else:
+            await self._search_on(config.max_searches, until)
 
-        One that the budget does not allow is not made, and may hold more.
+    async def _read_pages(self, left: int, until: float) -> None:
+        """Read page after page, as long as they bring anything."""
+        listing, fruitless = self.listing, 0
+        while self._cursor is not None and left > 0 and monotonic() < until:
+            left -= 1
+            before = len(listing.rows)
+            hits, self._cursor = await self._plugin.page(self._names, self._cursor)
+            listing.rows |= keyed(hits)
+            listing.unreadable += hits.unreadable
+            fruitless = 0 if len(listing.rows) > before else fruitless + 1
+            if fruitless == _FRUITLESS_PAGES:
+                listing.endless, self._cursor = True, None
+        listing.finished = self._cursor is None
+
+    async def _search_on(self, left: int, until: float) -> None:
+        fruitless = 0
+        if not self._batch:
+            await self._next(None)
+        while self._batch and left > 0 and monotonic() < until and fruitless < _FRUITLESS:
+            before = len(self.listing.rows)
+            found = await together(partial(self._one, search) for search in self._batch)
+            left -= len(self._batch)
+            fruitless += len(self._batch)
+            for hits in found:
+                self.listing.rows |= keyed(hits)
+                self.listing.unreadable = max(self.listing.unreadable, hits.unreadable)
+            if len(self.listing.rows) > before:
+                fruitless = 0
+            await self._next(found)
+        self.listing.finished = not self._batch
+
+    async def _next(self, found: list[Hits] | None) -> None:
+        def run() -> list[_Search]:
+            try:
+                return next(self._searches) if found is None else self._searches.send(found)
+            except StopIteration:
+                return []
+
+        self._batch = await asyncio.to_thread(run)
+
+    async def _one(self, search: _Search) -> Hits:
+        kinds = [search.kind] if search.kind else None
+        return await self._plugin.search(search.names, query=search.words, kinds=kinds)
+
+    def _plan(self) -> _Searches:
+        if not self._names:
+            return
+        asked = [_Search(self._names, words=self._text)] if self._text else []
+        hits, *_ = yield [_Search(self._names), *asked]
+        if not hits.capped and (yield from self._is_all(hits)):
+            return
+        found = yield [_Search([name]) for name in self._names]
+        large = [name for name, hits in zip(self._names, found, strict=True) if hits.capped]
+        groups: list[_Group] = [(name, kind) for name in large for kind in KINDS]
+        found = yield [_Search([name], kind) for name, kind in groups]
+        groups = [one for one, hits in zip(groups, found, strict=True) if hits.capped]
+        strange = [name for name in large if holds_strange_kinds(self.listing.rows, name)]
+        groups += [(name, None) for name in strange]
+        self.listing.larger = tuple(dict.fromkeys(name for name, _ in groups))
+        yield from self._rounds([_Words(self, group) for group in groups])
+
+    def _is_all(self, hits: Hits) -> Generator[list[_Search], list[Hits], bool]:
+        """Look whether a reply of less than a page was cut short in silence, and remember it.
+
+        A narrower search finds more then, and the same search again the same number.
         """
-        self._left -= len(searches)
-        found = await together(partial(self._one, *search) for search in searches)
-        for hits in found:
-            self._listing.rows |= keyed(hits)
-            self._listing.complete &= not hits.unreadable
-        return [hits.capped for hits in found]
+        number = hits.returned
+        if number < max(_SUSPECT, self._plugin.honest_rows):
+            return True
+        before = set(self.listing.rows)
+        known = Counter(word for row in hits.rows for word in plain_words(row.content))
+        yield [
+            *(_Search(self._names, kind) for kind in KINDS),
+            *(_Search(self._names, words=word) for word, _ in known.most_common(_PROBED_WORDS)),
+        ]
+        hidden = set(self.listing.rows) - before
+        [again] = yield [_Search(self._names)]
+        if again.capped:
+            return False
+        if hidden and again.returned == number and hidden - set(keyed(again)):
+            self._plugin.cut_at(number)
+            return False
+        self._plugin.trust(number)
+        return True
 
-    async def _one(self, names: Sequence[str], kind: str | None, words: str | None) -> Hits:
-        if monotonic() > self._until:
-            self._listing.complete = False
-            return Hits(capped=True)
-        return await self._plugin.search(names, query=words, kinds=[kind] if kind else None)
+    def noted(self, name: str) -> list[str]:
+        """Return the words of memories of a namespace that were seen before and not yet now."""
+        seen = self._plugin.notebook.seen(name)
+        unseen = [words for identity, words in seen if (name, identity) not in self.listing.rows]
+        return list(dict.fromkeys(words for words in unseen if words))
+
+    def _rounds(self, groups: Sequence[_Words]) -> _Searches:
+        before = -1
+        while len(self.listing.rows) > before:
+            before = len(self.listing.rows)
+            for group in groups:
+                yield from group.searches()
+
+
+class _Words:
+    """The words by which a namespace and kind is searched."""
+
+    def __init__(self, walk: _Walk, group: _Group) -> None:
+        self._walk = walk
+        self._name, self._kind = group
+        self._asked: set[str] = set()
+        self._full: set[str] = set()
+        """Those that found a whole page, so that there may be more of them."""
+
+    def searches(self) -> _Searches:
+        """Search for what is known and was not asked yet: words, then longer phrases of them."""
+        if not self._asked:
+            yield from self._ask(self._walk.noted(self._name))
+        for length in range(1, _LONGEST_PHRASE + 1):
+            yield from self._ask(self._unasked(length))
+
+    def _ask(self, queries: Iterable[str]) -> _Searches:
+        waiting = iter(queries)
+        while batch := list(islice(waiting, _BATCH)):
+            self._asked.update(batch)
+            found = yield [_Search([self._name], self._kind, words) for words in batch]
+            full = (one for one, hits in zip(batch, found, strict=True) if hits.capped)
+            self._full.update(full)
+
+    def _unasked(self, length: int) -> list[str]:
+        """Return phrases of so many words, the commonest first; a longer one refines a full one."""
+        count: Counter[str] = Counter()
+        for row in self._walk.listing.rows.values():
+            if row.namespace == self._name and self._kind in {None, row.kind}:
+                count.update(phrases(row.content, length, self._full))
+        return [words for words, _ in count.most_common() if words not in self._asked]

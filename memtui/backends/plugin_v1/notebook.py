@@ -123,12 +123,11 @@ class Notebook:
             ]
         )
 
-    def seen(self, namespace: str, most: int) -> list[tuple[str, str]]:
+    def seen(self, namespace: str) -> list[tuple[str, str]]:
         """Return ids and words of a namespace's memories, the newest first."""
         return self._use(
             lambda database: database.execute(
-                "SELECT id, words FROM seen WHERE namespace = ? ORDER BY number DESC LIMIT ?",
-                (namespace, most),
+                "SELECT id, words FROM seen WHERE namespace = ? ORDER BY number DESC", (namespace,)
             ).fetchall()
         )
 

@@ -16,13 +16,14 @@ from .client import PluginClient
 from .config import PluginConfig
 from .details import is_expired
 from .notebook import Notebook
-from .records import Reader
+from .records import Place, Reader
 from .scoping import NamespaceMap
 from .wire import MOST_ROWS, HealthReply, Row
 
 T = TypeVar("T")
 
 _AT_ONCE = 8
+_MOST_NOTED = 100_000
 _SCOPE_IDS = ("project_id", "agent_id", "subject_id")
 
 
@@ -30,11 +31,13 @@ _SCOPE_IDS = ("project_id", "agent_id", "subject_id")
 class Hits:
     """What a search returned, without what must not be shown.
 
-    `capped`: as many rows came as were asked for, so there may be more. A plugin that returns more
-    rows than that ignores the limit, and is taken to have returned them all.
+    `capped`: as many rows came as were asked for, or as the plugin was seen to give at most, so
+    there may be more. One that returns more than it was asked for ignores the limit.
     """
 
     rows: tuple[Row, ...] = ()
+    returned: int = 0
+    """How many came, with those left out here."""
     capped: bool = False
     expired: int = 0
     strangers: int = 0
@@ -50,6 +53,7 @@ class Hits:
         """Return both."""
         return Hits(
             (*self.rows, *other.rows),
+            self.returned + other.returned,
             self.capped or other.capped,
             self.expired + other.expired,
             self.strangers + other.strangers,
@@ -72,6 +76,12 @@ class Plugin:
         self.changing_namespaces = asyncio.Lock()
         self.generation = 0
         """Grows with every change made here; lists made before are stale."""
+        self._noted: dict[Place, int] = {}
+        """The hashes of texts that the notebook has, so that none is written at every search."""
+        self.honest_rows = 0
+        """So many rows came once and were seen to be all, so fewer are all of theirs too."""
+        self._most_rows: int | None = None
+        """How many rows the plugin gives at most where that is less than it is asked for."""
         self._asked_at: float | None = None
 
     async def close(self) -> None:
@@ -82,13 +92,16 @@ class Plugin:
     async def recall(self) -> None:
         """Take up what was known of the plugin when it was last open."""
 
-        def read() -> Abilities:
+        def read() -> tuple[Abilities, int, int]:
             listed = json.loads(self.notebook.fact("capabilities") or "null")
             seen = [self.notebook.fact(name) for name in ("ids", "details")]
             ids, details = (value == "yes" if value else None for value in seen)
-            return Abilities(None if listed is None else frozenset(listed), ids, details)
+            known = Abilities(None if listed is None else frozenset(listed), ids, details)
+            honest, most = (int(self.notebook.fact(name) or 0) for name in ("honest", "most"))
+            return known, honest, most
 
-        self.abilities = await asyncio.to_thread(read)
+        self.abilities, self.honest_rows, most = await asyncio.to_thread(read)
+        self._most_rows = most or None
 
     async def ask_health(self) -> HealthReply:
         """Ask for health and take over the capabilities it lists. Raises `Unavailable`."""
@@ -146,12 +159,16 @@ class Plugin:
         *,
         query: str | None = None,
         kinds: Sequence[str] | None = None,
-        limit: int = MOST_ROWS,
+        limit: int | None = None,
         embedding: Sequence[float] | None = None,
     ) -> Hits:
-        """Search, drop what the plugin should not have returned, and remember what is seen."""
+        """Search, drop what the plugin should not have returned, and remember what is seen.
+
+        Without a `limit` a whole page is asked for.
+        """
         if not namespaces:
             return Hits()
+        limit = limit or self.config.page_size
         try:
             rows, unreadable = await self.client.search(
                 namespaces, query=query, kinds=kinds, limit=limit, embedding=embedding
@@ -159,7 +176,27 @@ class Plugin:
         except NotFound:
             return await self._each_alone(namespaces, query, kinds, limit, embedding)
         hits = await self._cleaned(rows, unreadable, namespaces, kinds)
-        return replace(hits, capped=len(rows) + unreadable == limit)
+        returned = len(rows) + unreadable
+        most = min(limit, self._most_rows or limit)
+        return replace(hits, returned=returned, capped=most <= returned <= limit)
+
+    @property
+    def page_rows(self) -> int:
+        """How many rows a search shows at most, as far as is known."""
+        return min(self.config.page_size, self._most_rows or self.config.page_size)
+
+    def trust(self, rows: int) -> None:
+        """Note that a search which returned so many rows returned all there were. Blocks."""
+        self.honest_rows = max(rows, self.honest_rows)
+        self.notebook.learn("honest", str(self.honest_rows))
+        if self._most_rows is not None and rows > self._most_rows:
+            self._most_rows = None
+            self.notebook.learn("most", "")
+
+    def cut_at(self, rows: int) -> None:
+        """Note that a search returns so many rows at most, whatever it is asked for. Blocks."""
+        self._most_rows = rows
+        self.notebook.learn("most", str(rows))
 
     async def by_ids(self, namespaces: Sequence[str], ids: Sequence[str]) -> Hits:
         """Return the memories of these ids; extension `memtui.ids`."""
@@ -216,9 +253,16 @@ class Plugin:
 
     async def remember(self, rows: Iterable[Row]) -> None:
         """Note where rows are, so that they can be found again."""
-        seen = [(row.namespace, row.id, row.content) for row in rows]
-        if seen:
-            await asyncio.to_thread(self.notebook.note, seen)
+        known = self._noted
+        seen = [row for row in rows if known.get((row.namespace, row.id)) != hash(row.content)]
+        if not seen:
+            return
+        await asyncio.to_thread(
+            self.notebook.note, [(row.namespace, row.id, row.content) for row in seen]
+        )
+        if len(known) > _MOST_NOTED:
+            known.clear()
+        known.update(((row.namespace, row.id), hash(row.content)) for row in seen)
 
 
 async def together(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:

@@ -11,7 +11,7 @@ from memtui.contract import ExplainStage, QueryRequest, Record, Snippet
 
 from .plugin import Hits, Plugin
 from .records import handle_of
-from .wire import MOST_ROWS, Row
+from .wire import Row
 
 _QUERY_CHARACTERS = 2000
 """What is sent of a query."""
@@ -37,7 +37,8 @@ async def query(plugin: Plugin, request: QueryRequest) -> Answer:
     embedding = request.embedding if plugin.abilities.has("embedding") else None
     asked = request.query.replace("\0", " ").strip()[:_QUERY_CHARACTERS]
     narrows = bool(request.metadata_filter or request.topic)
-    limit = MOST_ROWS if narrows else min(MOST_ROWS, request.top_k + 1)
+    most = plugin.config.page_size
+    limit = most if narrows else min(most, request.top_k + 1)
     hits = await plugin.search(names, query=asked, limit=limit, embedding=embedding)
     trusted = plugin.abilities.has("fts") or embedding is not None or not asked
     stages = [_reach(plugin, names), _served(hits, limit, request)]

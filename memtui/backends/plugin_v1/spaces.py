@@ -11,13 +11,14 @@ from memtui.contract import Invalid, Json, Namespace, Scope
 from .config import is_namespace
 from .plugin import Plugin, together
 from .scoping import kind_of
-from .wire import MOST_ROWS, NamespaceReply
+from .wire import NamespaceReply
 
 
 async def known(plugin: Plugin, scope: Scope) -> list[Namespace]:
     """Return the namespaces that memtui knows of; the plugin cannot list them.
 
-    Of one that holds 100 records or more, `records` is None and `metadata["at_least"]` is 100.
+    Of one that holds as many records as a search shows, or more, `records` is None, and
+    `metadata["at_least"]` says how many that are.
     """
     met = await asyncio.to_thread(plugin.notebook.namespaces)
 
@@ -29,7 +30,7 @@ async def known(plugin: Plugin, scope: Scope) -> list[Namespace]:
             kind=kind_of(name),
             records=None if hits.capped else len(hits.rows),
             expires_at=expires_at,
-            metadata=metadata | ({"at_least": MOST_ROWS} if hits.capped else {}),
+            metadata=metadata | ({"at_least": hits.returned} if hits.capped else {}),
         )
 
     return await together(partial(one, name) for name in await plugin.readable(scope))

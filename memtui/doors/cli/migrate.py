@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +16,7 @@ from memtui.doors.cli.tables import Column, table
 
 if TYPE_CHECKING:
     from memtui.migration import Applied, Ends, Plan, Progress, Switched, Verified
+    from memtui.service import BindingView
 
 _Source = Annotated[
     str,
@@ -66,7 +67,7 @@ async def migrate(
 
     Run --dry-run, --apply and --verify in this order. The source is only read. Stopped at any
     moment and run again, --apply goes on and doubles nothing. Exit 1 if a record could not be
-    moved, or is not the same on both sides.
+    moved, or is not the same on both sides, and if --verify could not read all that SRC holds.
     """
     from memtui.contract import Invalid
     from memtui.migration import Part, open_ends
@@ -117,7 +118,7 @@ async def _plan(session: Session, ends: Ends) -> int:
     )
     found = await plan(ends, limits)
     session.out.answer(found, lambda: _planned(found))
-    _tell_at_least(session, ends, at_least=found.source_at_least)
+    _tell_unread(session, ends.source, found.source_unread)
     return 0
 
 
@@ -134,7 +135,7 @@ async def _apply(session: Session, ends: Ends) -> int:
     finally:
         ticker.end()
     session.out.answer(done, lambda: _applied(done))
-    _tell_at_least(session, ends, at_least=done.source_at_least)
+    _tell_unread(session, ends.source, done.source_unread)
     return 1 if done.failed else 0
 
 
@@ -146,9 +147,9 @@ async def _verify(session: Session, ends: Ends, sample: int | None, seed: int | 
         found = await verify(ends, session.paths.data, sample=sample, seed=seed, report=ticker.read)
     finally:
         ticker.end()
-    document = {**found.model_dump(mode="json"), "passed": found.passed}
-    session.out.answer(document, lambda: _verified(found))
-    _tell_at_least(session, ends, at_least=found.source_at_least)
+    session.out.answer(found, lambda: _verified(found, ends))
+    _tell_unread(session, ends.source, found.source_unread)
+    _tell_unread(session, ends.destination, found.destination_unread)
     return 0 if found.passed else 1
 
 
@@ -166,6 +167,9 @@ class _Ticker:
         """Show how far a migration has come."""
         from memtui.widgets import format as shown
 
+        if now.found:
+            self._show(f"{shown.counted(now.found, 'record')} found so far")
+            return
         words = [shown.of_total(now.done, now.total), f"{now.rate:,.0f}/s"]
         if now.seconds_left is not None:
             words.append(f"{shown.duration(now.seconds_left * 1000)} left")
@@ -195,11 +199,10 @@ class _Ticker:
             self._is_open = False
 
 
-def _tell_at_least(session: Session, ends: Ends, *, at_least: bool) -> None:
-    if at_least:
-        session.out.say(
-            f"{ends.source.key} cannot be listed whole: what it does not list was left out."
-        )
+def _tell_unread(session: Session, binding: BindingView, unread: Sequence[str]) -> None:
+    """Say why a side could not be listed whole."""
+    for sentence in unread:
+        session.out.say(f"{binding.key}: {sentence}")
 
 
 def _planned(found: Plan) -> Iterator[Line]:
@@ -209,7 +212,9 @@ def _planned(found: Plan) -> Iterator[Line]:
         [one.scope, one.kind, shown.count(one.records), one.place or ""] for one in found.scopes
     ]
     yield from table(_COLUMNS, rows)
-    yield f"{shown.counted(found.records, 'record')} from {found.source} to {found.destination}"
+    least = "" if found.complete else "at least "
+    moved = shown.counted(found.records, "record")
+    yield f"{least}{moved} from {found.source} to {found.destination}"
     for loss in found.losses:
         fate = "carried in the metadata" if loss.carried else "lost"
         yield f"{fate}: {loss.what} of {shown.counted(loss.records, 'record')}"
@@ -224,24 +229,26 @@ def _planned(found: Plan) -> Iterator[Line]:
 def _applied(done: Applied) -> Iterator[Line]:
     words = ("written", "replaced", "unchanged", "failed", "redacted")
     yield "  ".join(f"{name} {getattr(done, name):,}" for name in words)
+    if not done.complete:
+        yield f"the source holds at least {done.seen:,}: what it did not list was not moved"
     if done.carried:
         yield f"carried in the metadata: {', '.join(done.carried).replace('_', ' ')}"
     for failure in done.failures:
         yield Dim(f"  {failure.record_id}: {failure.reason}")
 
 
-def _verified(found: Verified) -> Iterator[Line]:
+def _verified(found: Verified, ends: Ends) -> Iterator[Line]:
+    from memtui.migration import verdict
     from memtui.widgets import format as shown
 
     words = ("checked", "matched", "missing", "different", "extra", "others")
     yield "  ".join(f"{name} {getattr(found, name):,}" for name in words)
-    wrong = found.missing + found.different + found.extra
-    if wrong:
-        yield f"✗ {shown.counted(wrong, 'record')} not the same on both sides"
-    else:
-        yield "✓ the same on both sides"
+    yield verdict(found, ends.source.key, ends.destination.key)
     if found.sample is not None:
-        yield f"a sample of {found.sample:,} from {found.source_records:,}, --seed {found.seed}"
+        total = shown.of_total(found.checked, found.source_records, at_least=not found.complete)
+        yield f"a sample: {total} were compared, --seed {found.seed}"
+    if found.missing and found.destination_at_least:
+        yield f"missing means not found: {ends.destination.key} cannot be listed whole"
     for one in found.mismatches:
         names = " → ".join(name for name in (one.source_id, one.destination_id) if name)
         fields = f": {', '.join(one.fields).replace('_', ' ')}" if one.fields else ""

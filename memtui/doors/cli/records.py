@@ -150,7 +150,8 @@ def _page_summary(answer: BrowseAnswer) -> str:
 
     page = shown.of_total(len(answer.records), answer.total, at_least=answer.at_least)
     more = f"; the next page: --cursor {answer.next_cursor}" if answer.next_cursor else ""
-    return f"{page} in {answer.binding_key} ({answer.binding_reason}){more}."
+    unread = "".join(f"\n{sentence}" for sentence in answer.unread)
+    return f"{page} in {answer.binding_key} ({answer.binding_reason}){more}.{unread}"
 
 
 def _details(session: Session, record: Record) -> Iterator[str]:

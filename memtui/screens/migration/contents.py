@@ -59,6 +59,8 @@ def head_content(
 def progress_content(doing: str, progress: Progress) -> Content:
     """Return how much of a run is done, how fast it goes and how long it takes."""
     done = fmt.of_total(progress.done, progress.total)
+    if progress.found:
+        done = f"{fmt.counted(progress.found, 'record')} found so far"
     left = progress.seconds_left
     return line(
         display(f"… {doing}", style=WARN),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -46,6 +46,7 @@ def _records(one: Row) -> Cell:
 
 def planned(plan: Plan) -> Iterator[Row]:
     """Yield where the records go, then what will be lost and what is refused."""
+    yield from _unread(plan.source_unread)
     if plan.refused:
         why = "The destination does not take them; each is listed below."
         yield Row("refused", plan.refused, why, "error")
@@ -66,6 +67,7 @@ def planned(plan: Plan) -> Iterator[Row]:
 
 def applied(done: Applied) -> Iterator[Row]:
     """Yield what was done with how many records, then each that was not moved."""
+    yield from _unread(done.source_unread)
     yield Row("written", done.written, "new in the destination", "success")
     yield Row("replaced", done.replaced, "moved before, and changed in the source since")
     yield Row("unchanged", done.unchanged, "there already")
@@ -80,12 +82,17 @@ def applied(done: Applied) -> Iterator[Row]:
 
 def verified(found: Verified) -> Iterator[Row]:
     """Yield the counts of a comparison, then each record that is not the same."""
+    yield from _unread(found.source_unread)
     if found.sample is not None:
-        drawn = f"drawn from {found.source_records:,}, seed {found.seed}"
+        least = "" if found.complete else "at least "
+        drawn = f"drawn from {least}{found.source_records:,}, seed {found.seed}"
         yield Row("sample", found.sample, drawn, "muted")
+    missing = "not in the destination"
+    if found.destination_at_least:
+        missing = "not found in the destination, which cannot be listed whole"
     yield Row("matched", found.matched, f"of {found.checked:,} that were compared", "success")
     for what, number, why in (
-        ("missing", found.missing, "not in the destination"),
+        ("missing", found.missing, missing),
         ("different", found.different, "not the same on both sides"),
         ("extra", found.extra, "in the destination only, or more than once"),
     ):
@@ -94,6 +101,12 @@ def verified(found: Verified) -> Iterator[Row]:
     for one in found.mismatches:
         names = " → ".join(name for name in (one.source_id, one.destination_id) if name)
         yield Row(f"{one.what}: {names}", None, ", ".join(one.fields).replace("_", " "), "error")
+
+
+def _unread(sentences: Sequence[str]) -> Iterator[Row]:
+    """Yield why the source could not be listed whole."""
+    for sentence in sentences:
+        yield Row("the source may hold more", None, sentence, "warning")
 
 
 def switched(done: Switched) -> Iterator[Row]:

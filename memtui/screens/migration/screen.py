@@ -242,7 +242,8 @@ class Migration(OverScreen):
             self._tell(progress_content("moving", now))
 
         def show(done: Applied) -> None:
-            words = f"{fmt.count(done.seen)} seen, {fmt.count(done.written)} written"
+            least = "" if done.complete else "at least "
+            words = f"{least}{fmt.count(done.seen)} seen, {fmt.count(done.written)} written"
             tail = (
                 f", {fmt.count(done.failed)} failed" if done.failed else "; v compares both sides"
             )
@@ -292,12 +293,15 @@ class Migration(OverScreen):
         )
 
     def _verify(self, sample: int | None) -> None:
-        from memtui.migration import verify
+        from memtui.migration import verdict, verify
 
         data = self.shared.data
 
         def show(found: Verified) -> None:
-            self._show(lines.verified(found), _verified_words(found))
+            words = verdict(found, self._source.key, self._destination.key)
+            self._show(
+                lines.verified(found), display(words, limit=600, style=OK if found.passed else BAD)
+            )
 
         self._take(
             "comparing",
@@ -400,22 +404,11 @@ def _is_begun(state: MigrationState | None) -> bool:
 
 def _planned_words(plan: Plan) -> Content:
     there = plan.destination_records
-    parts = [f"{fmt.counted(plan.records, 'record')} to move"]
-    if plan.source_at_least:
-        parts.append("the source may hold more than it lists")
+    least = "" if plan.complete else "at least "
+    parts = [f"{least}{fmt.counted(plan.records, 'record')} to move"]
     if there is not None:
-        parts.append(f"{fmt.count(there)} in the destination already")
+        more = "at least " if plan.destination_at_least else ""
+        parts.append(f"{more}{fmt.count(there)} in the destination already")
     if plan.refused:
         parts.append(f"{fmt.count(plan.refused)} refused")
     return display(", ".join(parts), style=WARN if plan.refused else DIM)
-
-
-def _verified_words(found: Verified) -> Content:
-    wrong = found.missing + found.different + found.extra
-    if wrong:
-        return display(f"✗ {fmt.counted(wrong, 'record')} not the same on both sides", style=BAD)
-    words = f"✓ all {fmt.counted(found.checked, 'record')} compared are the same"
-    if found.sample is not None:
-        drawn = f", drawn at random from {fmt.count(found.source_records)}"
-        return display(words + drawn, style=OK)
-    return display(words, style=OK)
