@@ -385,7 +385,10 @@ class _PrivateLog(logging.FileHandler):
         def private(path: str, flags: int) -> int:
             return os.open(path, flags, 0o600)
 
-        return open(self.baseFilename, self.mode, encoding="utf-8", opener=private)
+        try:
+            return open(self.baseFilename, self.mode, encoding="utf-8", opener=private)
+        except OSError:  # a read-only medium
+            return Path(os.devnull).open("w", encoding="utf-8")
 
 
 def run_app(
@@ -398,7 +401,8 @@ def run_app(
     """
     app = MemtuiApp(paths, settings, company=company, screen=screen)
     gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
-    paths.create()
+    if not settings.read_only:
+        paths.create()
     handler = _PrivateLog(paths.log_file, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logger = logging.getLogger("memtui")

@@ -91,7 +91,8 @@ class Paths(Model):
             except OSError as error:
                 raise Invalid(
                     f"Cannot use the folder {folder} ({error.strerror}); "
-                    f"point {_HOME_VARIABLE} at one that you can write."
+                    f"point {_HOME_VARIABLE} at one that you can write, or read it with "
+                    "--read-only."
                 ) from error
 
 

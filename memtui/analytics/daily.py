@@ -10,6 +10,8 @@ import hashlib
 import json
 import os
 import shutil
+import tempfile
+import weakref
 from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
@@ -47,11 +49,19 @@ class Daily:
             return {}
         through = self._folder / f"{manifest.sealed_through:012d}"
         if not through.is_dir():
+            if not os.access(self._folder.parent, os.W_OK):
+                through = self._elsewhere() / through.name
             self._make(duck, manifest, through)
         return {
             table: f"SELECT * FROM read_parquet({quoted(through / f'{table}.parquet')})"
             for table in KEYS
         }
+
+    def _elsewhere(self) -> Path:
+        """Keep the figures in a private folder, for as long as they are asked for."""
+        self._folder = Path(tempfile.mkdtemp(prefix="memtui-"))
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        return self._folder
 
     def hot(self, duck: duckdb.DuckDBPyConnection, manifest: Manifest, last: int) -> dict[str, str]:
         """Return the query of each table over the hot rows up to `last`, after a refresh."""

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from textual.app import App
 
 from memtui.config import Paths, Settings
-from memtui.contract import Filter, Health, Invalid, MemtuiError, NotFound, Scope
+from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.filters import parse_filter
 from memtui.screens.keymap import load_keymap
 from memtui.screens.log_views import LogLook, load_looks
@@ -132,6 +132,8 @@ class SharedState:
 
     def _opened(self, opened: tuple[Door, tuple[CompanyView, ...]]) -> None:
         door, companies = opened
+        if not door.service.records:
+            self._failed(Denied("This home cannot be written, so nothing of this is recorded."))
         self._enter(replace(self.shared, companies=companies), door)
 
     def _not_opened(self, error: MemtuiError) -> None:

@@ -122,7 +122,7 @@ class Analysis:
 
     async def recover(self) -> None:
         """Finish or take back what a dead process left of a seal, for every company."""
-        if not await asyncio.to_thread(self._archive.is_dir):
+        if self._core.database.read_only or not await asyncio.to_thread(self._archive.is_dir):
             return
         from memtui.analytics import recovery
         from memtui.store import bindings

@@ -186,7 +186,8 @@ class Connections:
             try:
                 await asyncio.to_thread(make_private, data_dir)
             except OSError as error:
-                raise Unavailable(f"Cannot use {data_dir}: {error.strerror}.") from error
+                if not read_only:
+                    raise Unavailable(f"Cannot use {data_dir}: {error.strerror}.") from error
             context = BindingContext(
                 company_id=binding.company_id,
                 binding_key=binding.key,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -127,13 +128,13 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
         NotFound: there is nothing in the home, and none is to be made.
         Unavailable: it cannot be reached, is damaged, or is empty beside what one has left.
     """
-    if make:
+    if make and not is_unwritable(paths, settings):
         paths.create()
     if (database := _opened(paths, settings)) is not None:
         return database
     remains = find_remains(paths)
     if not remains.words:
-        if not make:
+        if not make or is_unwritable(paths, settings):
             raise NotFound(f"{paths.data} holds nothing of memtui yet.")
         return Database.open(paths.database, settings.database_url)
     # Whoever makes a database makes it before all else: it may be there by now.
@@ -146,10 +147,20 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
     )
 
 
+def is_unwritable(paths: Paths, settings: Settings) -> bool:
+    """Whether a home that is only to be read lies where nothing can be written."""
+    return settings.read_only and paths.data.is_dir() and not os.access(paths.data, os.W_OK)
+
+
 def _opened(paths: Paths, settings: Settings) -> Database | None:
     """Return the database; None where it is missing or nothing was ever stored in it."""
     try:
-        database = Database.open(paths.database, settings.database_url, create=False)
+        database = Database.open(
+            paths.database,
+            settings.database_url,
+            create=False,
+            read_only=is_unwritable(paths, settings),
+        )
     except NotFound:
         return None
     try:

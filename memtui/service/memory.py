@@ -216,6 +216,11 @@ class MemoryService:
         """Whether every change is refused."""
         return self._core.read_only
 
+    @property
+    def records(self) -> bool:
+        """Whether operations can be recorded: not where a home that is only read lies read-only."""
+        return not self._core.database.read_only
+
     def providers(self) -> list[str]:
         """Return the installed providers' names."""
         return self._core.providers.names()

@@ -145,7 +145,10 @@ def _kind(error: BaseException | None) -> str | None:
 
 
 class Recorder:
-    """Writes the operation log. Nothing is answered before its operation is in it."""
+    """Writes the operation log. Nothing is answered before its operation is in it.
+
+    But where the database lies on a medium that nobody can write: there nothing is recorded.
+    """
 
     def __init__(
         self,
@@ -223,6 +226,8 @@ class Recorder:
         await asyncio.shield(appending)
 
     def _append(self, entry: Entry) -> None:
+        if self._database.read_only:
+            return
         with self._database.write(durable=entry.operation_type.mutates) as connection:
             if entry.begun and not intents.end(connection, entry.operation_id):
                 # Another machine took this process for dead and has logged that id as unknown.
@@ -235,6 +240,8 @@ class Recorder:
 
     def recover(self) -> None:
         """Log the mutations that a dead process left behind, as of unknown outcome. Blocking."""
+        if self._database.read_only:
+            return
         with self._database.read() as connection:
             waiting = intents.pending(connection)
         orphans = [row for row in waiting if self._is_orphan(row)]

@@ -8,13 +8,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from memtui.contract import Invalid, NotFound, Unavailable
+from memtui.contract import Denied, Invalid, NotFound, Unavailable
 from memtui.store.columns import stored_json
-from memtui.store.schema import current_revision, ensure_schema
+from memtui.store.schema import current_revision, ensure_schema, require_newest
 
 SEE_RECOVERY = "`memtui doctor` says what can be got back, and docs/recovery.md how"
 """The end of a sentence about a database that is damaged or gone."""
@@ -31,8 +32,10 @@ class Database:
     is what it builds on; on PostgreSQL the rows that matter are locked by their statements.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, *, read_only: bool = False) -> None:
         self._engine = engine
+        self.read_only = read_only
+        """Whether it lies where nothing can be written, so that no operation can be recorded."""
         self._sqlite = engine.dialect.name == "sqlite"
         self._errors: tuple[type[Exception], ...] = (
             SQLAlchemyError,
@@ -40,27 +43,37 @@ class Database:
         )
         self._write_lock = threading.Lock()
         self._writer: Connection | None = None
-        self._path = Path(engine.url.database or "") if self._sqlite else None
+        self._path = _path_of(engine) if self._sqlite else None
         self._file = self._path and _identity(self._path)
 
     @classmethod
-    def open(cls, path: Path, url: str = "", *, create: bool = True) -> Database:
+    def open(
+        cls, path: Path, url: str = "", *, create: bool = True, read_only: bool = False
+    ) -> Database:
         """Open the database at `url`, else the SQLite file at `path`, with the newest schema.
+
+        `read_only`, of a SQLite file: nothing can be written where it lies.
 
         Raises:
             Invalid: the URL makes no sense, or a newer memtui made the database.
             NotFound: it has no tables yet, and `create` is False; nothing was written.
             Unavailable: the database cannot be reached, is damaged, or is no database.
         """
-        engine = _make_engine(url, create=create) if url else _make_sqlite_engine(path, create)
-        database = cls(engine)
+        if read_only and not url:
+            database = cls(_make_reading_engine(path), read_only=True)
+        else:
+            engine = _make_engine(url, create=create) if url else _make_sqlite_engine(path, create)
+            database = cls(engine)
         try:
-            with database._guard(), engine.connect() as connection:
+            with database.read() as connection:
                 connection.exec_driver_sql("SELECT 1")
-                if not create:
+                if not create or database.read_only:
                     _require_tables(connection)
-            with database.write() as connection:
-                ensure_schema(connection)
+                if database.read_only:
+                    require_newest(connection)
+            if not database.read_only:
+                with database.write() as connection:
+                    ensure_schema(connection)
         except BaseException:
             database.close()
             raise
@@ -79,7 +92,13 @@ class Database:
 
     @contextmanager
     def write(self, *, durable: bool = True) -> Iterator[Connection]:
-        """One transaction. `durable`: once it ends it survives a power cut, not just a crash."""
+        """One transaction. `durable`: once it ends it survives a power cut, not just a crash.
+
+        Raises:
+            Denied: it can only be read.
+        """
+        if self.read_only:
+            raise Denied("This home cannot be written where it lies, so nothing can be changed.")
         if not self._sqlite:
             with self._guard(), self._engine.begin() as connection:
                 yield connection
@@ -132,6 +151,11 @@ class Database:
             ) from error
 
 
+def _path_of(engine: Engine) -> Path:
+    name = engine.url.database or ""
+    return Path(unquote(urlsplit(name).path) if name.startswith("file:") else name)
+
+
 def _require_tables(connection: Connection) -> None:
     if current_revision(connection) is None:
         raise NotFound("The control plane's database has no tables yet.")
@@ -178,6 +202,30 @@ def _make_sqlite_engine(path: Path, create: bool) -> Engine:  # noqa: FBT001
     return engine
 
 
+def _make_reading_engine(path: Path) -> Engine:
+    """SQLite's shared memory cannot be made there; unmerged changes need that of whoever wrote."""
+    changes, shared = (path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))
+    try:
+        _refuse_other(path)
+        unmerged = changes.exists() and changes.stat().st_size > 0
+        if unmerged and not shared.exists():
+            raise Unavailable(
+                f"{path} has changes in {changes.name} that can only be merged where it can be "
+                "written; copy the home to such a place and read it there."
+            )
+    except OSError as error:
+        raise Invalid(f"Cannot read the database file {path} ({error.strerror}).") from error
+    still = {} if unmerged or shared.exists() else {"immutable": "1"}
+    engine = create_engine(
+        URL.create("sqlite", database=path.as_uri(), query={"mode": "ro", "uri": "true", **still}),
+        connect_args={"check_same_thread": False},
+        json_serializer=stored_json,
+    )
+    event.listen(engine, "connect", _configure_reading)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
 def _refuse_other(path: Path) -> None:
     """Look at a file before SQLite does, which would make one and takes a byte for an empty one."""
     if not path.exists() or not path.stat().st_size:
@@ -202,10 +250,14 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-def _configure_sqlite(connection: Any, _record: object) -> None:
-    connection.isolation_level = None
+def _configure_sqlite(connection: Any, record: object) -> None:
+    _configure_reading(connection, record)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA foreign_keys = ON")
+
+
+def _configure_reading(connection: Any, _record: object) -> None:
+    connection.isolation_level = None
     connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
     # SQLite's own lower() knows ASCII only, and a filter's words come in any script.
     connection.create_function("lower", 1, _lower, deterministic=True)

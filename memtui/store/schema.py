@@ -25,6 +25,19 @@ def current_revision(connection: Connection) -> str | None:
     return None if row is None else str(row[0])
 
 
+def require_newest(connection: Connection) -> None:
+    """Make sure that a database which cannot be migrated need not be.
+
+    Raises:
+        Invalid: another version of memtui made it.
+    """
+    if (revision := current_revision(connection)) != HEAD:
+        raise Invalid(
+            f"The database is at schema {revision} and this memtui reads {HEAD}; use the memtui "
+            "that made it, or open it once where it can be written."
+        )
+
+
 def ensure_schema(connection: Connection) -> None:
     """Migrate to `HEAD` inside the caller's transaction; nothing to do costs one query.
 

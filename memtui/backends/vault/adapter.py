@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import ClassVar, Self
 
 from pydantic import Field, ValidationError
@@ -102,7 +103,15 @@ class VaultAdapter(Adapter):
     config_model = VaultConfig
     capabilities = _ABILITIES
 
-    def __init__(self, context: BindingContext, vault: Vault, index: Index) -> None:
+    def __init__(
+        self,
+        context: BindingContext,
+        vault: Vault,
+        index: Index,
+        scratch: TemporaryDirectory[str] | None = None,
+    ) -> None:
+        """Put it together; `scratch` holds the index where the binding's folder cannot."""
+        self._scratch = scratch
         self._context = context
         self._vault = vault
         self._index = index
@@ -135,17 +144,23 @@ class VaultAdapter(Adapter):
             lock_seconds=config.lock_seconds,
             max_bytes=config.max_file_mb * 1_000_000,
         )
-        index = Index(context.data_dir / INDEX, folder, config.refresh_seconds)
+        scratch = None
+        if context.read_only and not os.access(context.data_dir, os.W_OK):
+            scratch = TemporaryDirectory(prefix="memtui-")
+        place = Path(scratch.name) if scratch else context.data_dir
+        index = Index(place / INDEX, folder, config.refresh_seconds)
         folder.known = folder.known or not index.is_empty
         index.refresh(force=True)
         if index.leftovers and not context.read_only:
             folder.clear_leftovers(index.leftovers)
-        return cls(context, Vault(folder, context.company_id, context.now), index)
+        return cls(context, Vault(folder, context.company_id, context.now), index, scratch)
 
     async def close(self) -> None:
         """Stop watching and close the index."""
         self._stopped.set()
         await asyncio.to_thread(self._index.close)
+        if self._scratch is not None:
+            await asyncio.to_thread(self._scratch.cleanup)
 
     def _check_writable(self) -> None:
         if self._context.read_only:

@@ -43,7 +43,7 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
 
     yield _versions()
     paths = invocation.paths()
-    for check in _home(paths):
+    for check in _home(paths, read_only=invocation.read_only):
         yield check
     try:
         settings = invocation.settings()
@@ -70,13 +70,17 @@ def _versions() -> Check:
     )
 
 
-def _home(paths: Paths) -> Iterator[Check]:
+def _home(paths: Paths, *, read_only: bool) -> Iterator[Check]:
     for folder in dict.fromkeys((paths.data, paths.config)):
         if not folder.exists():
             yield Check("home", "ok", f"{folder} is not there yet; the first command makes it")
             continue
+        if read_only and not os.access(folder, os.W_OK):
+            yield Check("home", "ok", f"{folder} is only read, and nothing is recorded")
+            continue
         if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-            yield Check("home", "broken", f"{folder} cannot be written", f"chmod u+rwx {folder}")
+            advice = f"chmod u+rwx {folder}, or read it with --read-only"
+            yield Check("home", "broken", f"{folder} cannot be written", advice)
             continue
         yield _private(folder, 0o700)
         free = shutil.disk_usage(folder).free

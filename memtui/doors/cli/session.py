@@ -63,6 +63,8 @@ class Invocation:
         paths, settings = self.paths(), self.settings()
         with logging_to(paths.log_file):
             service = await open_service(paths, settings)
+            if not service.records:
+                self.out.say("This home cannot be written, so nothing of this is recorded.")
             try:
                 company = choose_company(await service.companies(), settings.company)
                 caller = build(

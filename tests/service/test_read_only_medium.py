@@ -1,0 +1,101 @@
+"""`--read-only` reads a home that lies on a medium which nobody can write."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.service.conftest import Lived
+
+_MOUNT = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && shift && exec "$@"'
+_ALONE = ["unshare", "-m", "sh", "-c", _MOUNT, "sh"]
+_DRIVER = """
+import io, json, sys
+from memtui.doors.cli.main import run
+class Stream(io.TextIOWrapper):
+    def __init__(self):
+        super().__init__(io.BytesIO(), encoding="utf-8")
+    def text(self):
+        self.flush()
+        return self.buffer.getvalue().decode()
+real, answers = sys.stdout, []
+for arguments in json.loads(sys.argv[2]):
+    sys.stdout, sys.stderr = out, err = Stream(), Stream()
+    code = run(["--home", sys.argv[1], *arguments])
+    answers.append([code, out.text(), err.text()])
+real.write(json.dumps(answers))
+"""
+
+
+def on_read_only_medium(home: Path, *commands: list[str]) -> list[tuple[int, str, str]]:
+    """Run command lines over a home that is mounted read-only, in one process of its own."""
+    run = [sys.executable, "-c", _DRIVER, str(home), json.dumps(commands)]
+    if shutil.which("unshare") is None:
+        pytest.skip("there is no unshare here")
+    if subprocess.run([*_ALONE, str(home), "true"], capture_output=True, check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    done = subprocess.run([*_ALONE, str(home), *run], capture_output=True, check=True, text=True)
+    return [(code, out, err) for code, out, err in json.loads(done.stdout)]
+
+
+def test_a_home_on_a_read_only_medium_is_read(lived: Lived) -> None:
+    shutil.rmtree(lived.paths.data / "bindings" / "local" / "default" / "index")
+    before = {path: path.stat().st_mtime_ns for path in lived.paths.data.rglob("*")}
+    reads: list[list[str]] = [
+        ["query", "deploy"],
+        ["browse"],
+        ["ops", "list"],
+        ["stats"],
+        ["audit", "verify"],
+        ["archive", "verify"],
+        ["sql", "SELECT count(*) AS n FROM operations"],
+        ["context", "--project", "p"],
+        ["doctor"],
+    ]
+    changes: list[list[str]] = [["note", "x"], ["archive", "seal", "--all"], ["undo"]]
+    answers = on_read_only_medium(
+        lived.paths.data,
+        *(["--read-only", *one] for one in (*reads, *changes)),
+        ["browse"],
+    )
+    for arguments, (code, out, err) in zip(reads, answers, strict=False):
+        assert code == 0, (arguments, out, err)
+        assert ("nothing of this is recorded" in err) == (arguments != ["doctor"])
+    assert "We deploy" in answers[0][1]
+    for code, out, err in answers[len(reads) : -1]:
+        assert (code, out) in {(4, ""), (1, "")}, err
+    code, _, err = answers[-1]
+    assert (code, "or read it with --read-only" in err) == (2, True)
+    assert {path: path.stat().st_mtime_ns for path in lived.paths.data.rglob("*")} == before
+
+
+def test_changes_that_nobody_merged_are_read_or_told_of(lived: Lived) -> None:
+    database, kept = lived.paths.database, lived.paths.data.with_name("kept")
+    with closing(sqlite3.connect(database)) as writer:
+        writer.execute("PRAGMA journal_mode = WAL")
+        writer.execute("UPDATE memory_companies SET name = 'Unmerged'")
+        writer.commit()
+        shutil.copytree(lived.paths.data, kept)
+    asked = ["--read-only", "companies", "list"]
+    [(code, out, err)] = on_read_only_medium(kept, asked)
+    assert (code, "Unmerged" in out) == (0, True), err
+    (kept / "memtui.db-shm").unlink()
+    [(code, out, err)] = on_read_only_medium(kept, asked)
+    assert (code, out) == (3, "")
+    assert "can only be merged where it can be written" in err
+
+
+def test_a_read_only_home_that_is_none_is_a_sentence(tmp_path: Path) -> None:
+    home: Any = tmp_path / "home"
+    home.mkdir()
+    [(code, out, err)] = on_read_only_medium(home, ["--read-only", "browse"])
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert "holds nothing of memtui yet" in err
