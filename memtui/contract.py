@@ -167,12 +167,17 @@ _MUTATIONS = frozenset(
 
 
 class OperationStatus(StrEnum):
-    """How an operation ended. `UNKNOWN`: it was begun and nobody saw its end."""
+    """How an operation ended.
+
+    `CANCELLED`: whoever asked for it stopped it, which is no failure. `UNKNOWN`: it was begun and
+    nobody saw its end.
+    """
 
     OK = "ok"
     ERROR = "error"
     DENIED = "denied"
     CONFLICT = "conflict"
+    CANCELLED = "cancelled"
     UNKNOWN = "unknown"
 
 

@@ -27,7 +27,7 @@ from memtui.store.columns import UtcMicroseconds
 if TYPE_CHECKING:
     import duckdb
 
-_VERSION = 2
+_VERSION = 3
 
 
 class Daily:

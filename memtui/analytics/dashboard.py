@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memtui.analytics.buckets import Bucket, begin_of, end_of
 from memtui.analytics.engine import quoted
-from memtui.analytics.figures import Figures, Group, HitSign, Latency, Stats
+from memtui.analytics.figures import FAILED, Figures, Group, HitSign, Latency, Stats
 from memtui.analytics.operations import text_of
 from memtui.analytics.partials import KEYS, LATENCY_ERROR, NUMBERS, bin_value, merged
 from memtui.contract import Model
@@ -108,8 +108,9 @@ class _Painter:
                 for name, condition in (
                     ("query_count", "operation_type = 'query'"),
                     ("write_count", "operation_type = 'write'"),
-                    ("correction_count", "operation_type = 'correct'"),
                     ("success_count", "status = 'ok'"),
+                    ("failure_count", FAILED),
+                    ("cancelled_count", "status = 'cancelled'"),
                 )
             ]
         rows = self._rows(f"painted_{table}", keys, sums)
@@ -166,7 +167,6 @@ class _Painter:
 
     def _group(self, row: dict[str, Any], by: dict[str, str], latency: Latency) -> Group:
         counts = {name: int(row[name]) for name in Figures.model_fields if name in row}
-        counts["failure_count"] = counts.get("operation_count", 0) - counts.get("success_count", 0)
         hits = "used_count" if self._sign is HitSign.USED else "score_count"
         begun = row.get("bucket")
         span = self._span

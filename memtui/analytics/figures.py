@@ -17,6 +17,13 @@ USE_WITHIN = timedelta(hours=24)
 """How long after a query an opening of its record still counts as a use of its answer."""
 
 
+BY_HAND = "operation_type = 'correct' AND status = 'ok' AND NOT starts_with(principal, 'agent:')"
+"""The SQL of whether an operation is a correction made by hand."""
+
+FAILED = "status NOT IN ('ok', 'cancelled')"
+"""The SQL of whether an operation failed."""
+
+
 class HitSign(StrEnum):
     """What makes a query a hit.
 
@@ -43,10 +50,13 @@ class Figures(Model):
     query_count: int = 0
     write_count: int = 0
     correction_count: int = 0
-    """Operations of that type, whatever their outcome."""
+    """Corrections made by hand: with status ok, and by a principal that is no agent."""
     success_count: int = 0
-    """Operations with status ok; `failure_count` are all others."""
+    """Operations with status ok."""
     failure_count: int = 0
+    """Operations that did not succeed and that nobody cancelled."""
+    cancelled_count: int = 0
+    """Operations that a person stopped, which neither succeeded nor failed."""
     input_tokens: int = 0
     output_tokens: int = 0
     embedding_tokens: int = 0

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from memtui.analytics.buckets import Bucket, bucket_of
 from memtui.analytics.engine import quoted
-from memtui.analytics.figures import USE_WITHIN, USES
+from memtui.analytics.figures import BY_HAND, USE_WITHIN, USES
 
 _WIDTH = 1.01
 LATENCY_ERROR = (_WIDTH - 1) / (_WIDTH + 1)
@@ -29,8 +29,8 @@ KEYS = {
 _SPENT = ("input_tokens", "output_tokens", "embedding_tokens", "cost_pico", "usage_count",
           "unpriced_count")  # fmt: skip
 NUMBERS = {
-    "totals": ("operation_count", *_SPENT, "answered_count", "empty_count", "score_count",
-               "used_count"),
+    "totals": ("operation_count", *_SPENT, "correction_count", "answered_count", "empty_count",
+               "score_count", "used_count"),
     "spending": _SPENT,
     "latency": ("operation_count",),
 }  # fmt: skip
@@ -77,6 +77,7 @@ def partials(
         "totals": merged(
             "totals",
             f"SELECT {day} AS day, {keys}, count(*) AS operation_count, {spent}, "
+            f"count(*) FILTER ({BY_HAND}) AS correction_count, "
             f"count(*) FILTER ({answered}) AS answered_count, "
             f"count(*) FILTER ({answered} AND result_count = 0) AS empty_count, "
             f"count(*) FILTER ({answered} AND {good_score}) AS score_count, 0 AS used_count "

@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from memtui.analytics.buckets import Bucket, begin_of, end_of
 from memtui.analytics.cuts import OF_OPERATION, OF_USAGE, Cut
-from memtui.analytics.figures import USE_WITHIN, Figures, Group, HitSign, Latency
+from memtui.analytics.figures import (
+    BY_HAND,
+    FAILED,
+    USE_WITHIN,
+    Figures,
+    Group,
+    HitSign,
+    Latency,
+)
 from memtui.analytics.layout import Manifest
 from memtui.analytics.operations import text_of
 from memtui.analytics.partials import is_use
@@ -27,6 +35,8 @@ _TOTALS = """
     count(*) FILTER (writes) AS write_count,
     count(*) FILTER (corrects) AS correction_count,
     count(*) FILTER (succeeded) AS success_count,
+    count(*) FILTER (failed) AS failure_count,
+    count(*) FILTER (cancelled) AS cancelled_count,
     coalesce(sum(input_tokens), 0) AS input_tokens,
     coalesce(sum(output_tokens), 0) AS output_tokens,
     coalesce(sum(embedding_tokens), 0) AS embedding_tokens,
@@ -38,9 +48,10 @@ _TOTALS = """
     count(*) FILTER (answered AND hit) AS hit_count,
     quantile_cont(latency_ms, [0.5, 0.95, 0.99]) AS latency
 """
-_MARKS = """
+_MARKS = f"""
     operation_type = 'query' AS asks, operation_type = 'write' AS writes,
-    operation_type = 'correct' AS corrects, status = 'ok' AS succeeded,
+    {BY_HAND} AS corrects, status = 'ok' AS succeeded, {FAILED} AS failed,
+    status = 'cancelled' AS cancelled,
     operation_type = 'query' AND status = 'ok' AS answered, result_count = 0 AS empty
 """
 _SPENT = ("input_tokens", "output_tokens", "embedding_tokens", "cost_pico", "usage_count")
@@ -49,6 +60,7 @@ _NEEDED = (
     "started_at",
     "operation_type",
     "status",
+    "principal",
     "result_count",
     "latency_ms",
     "best_score",
@@ -147,7 +159,6 @@ class Question:
     def _group(self, row: dict[str, Any], by: tuple[str, ...], bucket: Bucket | None) -> Group:
         latency = row["latency"] or [None, None, None]
         counts = {name: int(row[name]) for name in Figures.model_fields if name in row}
-        counts["failure_count"] = counts["operation_count"] - counts["success_count"]
         begun = row.get(f"by_{bucket}")
         zone = self._zone
         return Group(

@@ -135,8 +135,12 @@ class Sealed:
         return [float(latency) for (latency,) in rows][::-1]
 
     def values(self, chosen: Filter, field: str) -> set[str]:
-        """Return the distinct values of an id among the successful operations of a filter."""
-        where = _all(condition(_successful(chosen)), f"{field} IS NOT NULL")
+        """Return the distinct values of an id among the successful operations of a filter.
+
+        Configuring is left out.
+        """
+        used = f"{field} IS NOT NULL AND operation_type <> 'configure'"
+        where = _all(condition(_successful(chosen)), used)
         rows = self._ask(f"SELECT DISTINCT {field} FROM {self._log} WHERE {where}")
         return {str(text_of(value)) for (value,) in rows}
 

@@ -58,7 +58,8 @@ STATUS_WORDS: dict[str, OperationStatus] = {
         OperationStatus.ERROR,
     ),
     **dict.fromkeys(("forbidden", "unauthorized", "refused"), OperationStatus.DENIED),
-    **dict.fromkeys(("pending", "running", "started", "cancelled"), OperationStatus.UNKNOWN),
+    **dict.fromkeys(("cancelled", "canceled", "aborted"), OperationStatus.CANCELLED),
+    **dict.fromkeys(("pending", "running", "started"), OperationStatus.UNKNOWN),
 }  # fmt: skip
 
 

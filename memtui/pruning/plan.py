@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, Self
 
+from pydantic import PrivateAttr
+
 from memtui.contract import Invalid, Model, Record, RecordHandle
 from memtui.pruning.candidates import PruneCandidate, Reason
 
@@ -37,6 +39,7 @@ class PrunePlan(Model):
     items: tuple[PlanItem, ...]
     """Everything the scope holds, in the order it was given."""
     candidates: tuple[PruneCandidate, ...]
+    _size_of: Callable[[Sequence[Record]], int] = PrivateAttr()
 
     @property
     def marked(self) -> tuple[Record, ...]:
@@ -45,17 +48,17 @@ class PrunePlan(Model):
 
     @property
     def tokens_before(self) -> int:
-        """What all records cost a prompt now."""
-        return sum(item.tokens for item in self.items)
+        """What a model reads of all records now, in tokens: their section of its context."""
+        return self._size_of([item.record for item in self.items])
 
     @property
     def tokens_after(self) -> int:
-        """What the records cost a prompt once the marked ones are gone."""
-        return sum(item.tokens for item in self.items if not item.marked)
+        """The same once the marked ones are gone."""
+        return self._size_of([item.record for item in self.items if not item.marked])
 
     @property
     def tokens_saved(self) -> int:
-        """What the marked records cost, each counted once however many reasons it has."""
+        """How much shorter the section gets; what a model does not get to read saves nothing."""
         return self.tokens_before - self.tokens_after
 
     def mark(self, handles: Iterable[RecordHandle]) -> Self:
@@ -115,10 +118,19 @@ def make_plan(
     candidates: Sequence[PruneCandidate],
     *,
     tokens_of: Callable[[str], int],
+    size_of: Callable[[Sequence[Record]], int],
 ) -> PrunePlan:
-    """Return a plan over a scope's records, with the suggested candidates marked."""
+    """Return a plan over a scope's records, with the suggested candidates marked.
+
+    Args:
+        records: Everything that the scope holds.
+        candidates: Those that could go.
+        tokens_of: What the line of one text costs a prompt.
+        size_of: What a model reads of some records, in tokens: lines and heading counted as one
+            text, as the context counts them. A sum of single lines is another number.
+    """
     suggested = {candidate.record.handle for candidate in candidates if candidate.suggested}
-    return PrunePlan(
+    plan = PrunePlan(
         items=tuple(
             PlanItem(
                 record=record, tokens=tokens_of(record.text), marked=record.handle in suggested
@@ -127,6 +139,8 @@ def make_plan(
         ),
         candidates=tuple(candidates),
     )
+    plan._size_of = size_of  # noqa: SLF001 - the plan's own module
+    return plan
 
 
 def _line(sign: Literal["-", " "], item: PlanItem, why: str) -> DiffLine:

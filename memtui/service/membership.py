@@ -20,6 +20,7 @@ from memtui.store import members as table
 from memtui.store.tables import MemberRow, TokenRow
 
 AGENT_PREFIX = "agent:"
+USER_PREFIX = "user:"
 
 
 class TokenView(Model):

@@ -3,8 +3,11 @@
 What is counted went through memtui: a fact that another program put into a store is not known
 here, and one that only expired was deleted by nobody and still counts as held. Days are UTC.
 
-* *User* and *drive*: a subject and a project. A fact belongs to its project, else to its user.
-* *Active*: named by the scope of at least one successful operation in the window, whatever it did.
+* *User* and *drive*: a person (the principal `user:ana`) and a project. A fact belongs to its
+  project, else to the user whose subject it names: the member's, else the name itself (`ana`).
+* *Active*: a user who did at least one successful operation in the window, configuring left out;
+  what an agent did about a subject makes nobody active. A drive that such an operation's scope
+  names.
 * *Held*: a fact that was there at the end of the window.
 * *Saved*: written as a new fact; by the AI where the principal is an agent, else by a user.
 * *By hand*: by a principal that is no agent. A fact was deleted by hand within 7 days if it was
@@ -15,7 +18,7 @@ here, and one that only expired was deleted by nobody and still counts as held. 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
@@ -26,8 +29,9 @@ from memtui.context.baseline import TARGET_SHARE
 from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime
 from memtui.service.answers import Caller
 from memtui.service.core import Core
-from memtui.service.membership import AGENT_PREFIX
+from memtui.service.membership import AGENT_PREFIX, USER_PREFIX
 from memtui.service.owning import owner_of
+from memtui.store import members
 from memtui.store import metrics as store
 
 WINDOW = timedelta(days=30)
@@ -62,6 +66,7 @@ class FactMetrics(Model):
     until: UtcDatetime
     """Exclusive."""
     active_users: int
+    """People who did something that succeeded, whomever it was about."""
     active_users_with_facts: int
     adoption: float | None
     """The share of active users that hold at least one fact."""
@@ -125,14 +130,16 @@ def fact_metrics(
     with core.database.read() as database:
         counts = _Counts(start, end)
         counts.take(_matching(store.fact_steps(database, company_id, end), wanted), company_id)
+        held_members = members.members(database, company_id)
+    subjects = {row.principal: row.subject_id for row in held_members if row.subject_id}
     users, drives = (
-        core.log.active(company_id, chosen, field) for field in ("subject_id", "project_id")
+        core.log.active(company_id, chosen, field) for field in ("principal", "project_id")
     )
     contexts = core.log.contexts_by_day(company_id, chosen)
     return FactMetrics(
         since=start,
         until=end,
-        **_held(counts, users, drives),
+        **_held(counts, _subjects(users, subjects), drives),
         **counts.changes(),
         **_context_figures(contexts),
         days=_days(start, end, counts, contexts),
@@ -219,6 +226,15 @@ def _soon_deleted_by_hand(life: Sequence[Any]) -> bool:
     last = [step for step in life if step.at < life[0].at + SOON][-1]
     is_deletion = not last.is_now and last.operation_type != OperationType.CORRECT
     return is_deletion and not _by_ai(last)
+
+
+def _subjects(principals: set[str], named: Mapping[str, str]) -> set[str]:
+    """Return the subject of each person among some principals."""
+    return {
+        named.get(one) or one.removeprefix(USER_PREFIX)
+        for one in principals
+        if one.startswith(USER_PREFIX)
+    }
 
 
 def _held(counts: _Counts, users: set[str], drives: set[str]) -> dict[str, Any]:

@@ -5,7 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from memtui.context import TokenCounter, fact_tokens
+from memtui.context import (
+    SectionKind,
+    TokenCounter,
+    assemble,
+    fact_tokens,
+    section_of_records,
+)
 from memtui.contract import Model, OperationType, Problem, Record, Scope
 from memtui.pruning import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
 from memtui.pruning.static_vectors import static_vectors
@@ -14,7 +20,7 @@ from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.core import Core
 from memtui.service.hydration import DEFAULT_MODEL
-from memtui.service.owning import own_filter, owned
+from memtui.service.owning import own_filter, owned, owner_of
 from memtui.service.reads import everything, note_problems
 from memtui.store import journal
 
@@ -81,6 +87,10 @@ def _plan(
     def tokens_of(text: str) -> int:
         return fact_tokens(text, counter)
 
+    def size_of(kept: Sequence[Record]) -> int:
+        section = section_of_records(_section_of(request.scope), kept, now=core.clock())
+        return assemble([section], counter=counter).tokens
+
     candidates = find_candidates(
         records,
         now=core.clock(),
@@ -90,4 +100,10 @@ def _plan(
         rules=request.rules,
         vectors=static_vectors(),
     )
-    return make_plan(records, candidates, tokens_of=tokens_of)
+    return make_plan(records, candidates, tokens_of=tokens_of, size_of=size_of)
+
+
+def _section_of(scope: Scope) -> SectionKind:
+    """Return the section of a context that the facts of a scope stand in."""
+    sections = {"subject_id": SectionKind.USER, "project_id": SectionKind.WORKSPACE}
+    return sections.get(owner_of(scope)[0], SectionKind.FACTS)

@@ -93,6 +93,8 @@ class Entry:
             self.status = OperationStatus.CONFLICT
         elif self.begun and (not isinstance(error, MemtuiError) or _may_have_happened(error)):
             self.status = OperationStatus.UNKNOWN
+        elif isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+            self.status = OperationStatus.CANCELLED
         else:
             self.status = OperationStatus.ERROR
         if self.status is not OperationStatus.UNKNOWN:
@@ -139,9 +141,9 @@ def _may_have_happened(error: MemtuiError) -> bool:
 def _kind(error: BaseException | None) -> str | None:
     if error is None:
         return None
-    return (
-        "cancelled" if isinstance(error, asyncio.CancelledError) else type(error).__name__.lower()
-    )
+    if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
+        return "cancelled"
+    return type(error).__name__.lower()
 
 
 class Recorder:

@@ -160,7 +160,10 @@ class WholeLog:
         return list(dict.fromkeys((*hot, *sealed.mutations_of_record(binding_key, record_id))))
 
     def active(self, company_id: str, chosen: Filter, field: str) -> set[str]:
-        """Return the distinct values of an id among the successful operations of a filter."""
+        """Return the distinct values of an id among the successful operations of a filter.
+
+        Configuring is left out.
+        """
         hot, sealed = self._both(
             company_id,
             lambda database, above: metrics.active(

@@ -85,11 +85,12 @@ def active(
 ) -> set[str]:
     """Return the distinct values of an id among the successful operations that a filter takes.
 
-    Operations up to the `seq` `above` are as if they were not there.
+    Configuring is left out, and operations up to the `seq` `above` are as if they were not there.
     """
     found = _successful(company_id, chosen, above)
     column = found.c[field]
-    rows = connection.execute(select(column).where(column.is_not(None)).distinct())
+    used = found.c.operation_type != str(OperationType.CONFIGURE)
+    rows = connection.execute(select(column).where(column.is_not(None), used).distinct())
     return {str(value) for (value,) in rows}
 
 

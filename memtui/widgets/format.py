@@ -45,6 +45,7 @@ _OUTCOMES = {
     OperationStatus.ERROR: Outcome("✗", "failed", "error"),
     OperationStatus.DENIED: Outcome("⊘", "denied", "warning"),
     OperationStatus.CONFLICT: Outcome("≠", "conflict", "warning"),
+    OperationStatus.CANCELLED: Outcome("■", "cancelled", "muted"),
     OperationStatus.UNKNOWN: Outcome("?", "unknown outcome", "warning"),
 }
 

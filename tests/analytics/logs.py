@@ -44,7 +44,7 @@ def draft(number: int, company: str = "acme", **changes: object) -> OperationDra
     values: dict[str, object] = {
         "operation_id": f"{company}-{number:05}",
         "operation_type": kind,
-        "status": chance.choice(["ok", "ok", "ok", "error", "denied"]),
+        "status": chance.choice(["ok", "ok", "error", "denied", "cancelled"]),
         "scope": Scope(
             company_id=company,
             agent_id=chance.choice([None, "coding", "reviewer"]),

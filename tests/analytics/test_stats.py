@@ -82,9 +82,13 @@ def figures(
         "operation_count": len(chosen),
         "query_count": kinds.count("query"),
         "write_count": kinds.count("write"),
-        "correction_count": kinds.count("correct"),
+        "correction_count": sum(
+            o.operation_type == "correct" and o.status == "ok" and o.principal == "user:ana"
+            for o in chosen
+        ),
         "success_count": sum(o.status == "ok" for o in chosen),
-        "failure_count": sum(o.status != "ok" for o in chosen),
+        "failure_count": sum(o.status not in ("ok", "cancelled") for o in chosen),
+        "cancelled_count": sum(o.status == "cancelled" for o in chosen),
         "input_tokens": sum(usage.input_tokens for usage in spent),
         "output_tokens": sum(usage.output_tokens for usage in spent),
         "embedding_tokens": sum(usage.embedding_tokens for usage in spent),

@@ -388,7 +388,7 @@ async def test_an_import_that_is_stopped_goes_on(
         await load(path, report=stop)
     assert (await service.operations(THEIRS, limit=1)).total == 20
     stopped = (await log_of(service, "local"))[-1]
-    assert (stopped.status, stopped.result_count) == ("error", 20)
+    assert (stopped.status, stopped.result_count) == ("cancelled", 20)
     assert ((rest := await load(path)).added, rest.known) == (5, 20)
 
 

@@ -211,9 +211,9 @@ async def test_a_bar_and_a_group_lead_to_their_operations(log: Paths, settings: 
         app.state.choose(filter_line="")
         await back(app, pilot)
         await pilot.press("escape", "G", "enter", "enter")
-        await until(pilot, lambda: app.state.shared.filter.operation_type == "correct")
-        app.state.choose(filter_line="")
-        await back(app, pilot)
+        await until(pilot, lambda: rows(app).rows.count == board(app).stats.correction_count)
+        assert "operation_type = 'correct'" in app.screen.query_one(SqlEditor).text
+        await pilot.press("escape", "t")
         await pilot.press("g", "j", "enter")
         await until(pilot, lambda: app.state.shared.filter_line.endswith("cost>0"))
         await until(pilot, lambda: "20 of 33" in screen_text(app))
@@ -221,7 +221,7 @@ async def test_a_bar_and_a_group_lead_to_their_operations(log: Paths, settings: 
         await back(app, pilot)
         await pilot.press("G", "k", "enter")
         await until(pilot, lambda: rows(app).rows.count == board(app).stats.failure_count)
-        assert "status <> 'ok'" in app.screen.query_one(SqlEditor).text
+        assert "status NOT IN ('ok', 'cancelled')" in app.screen.query_one(SqlEditor).text
         await pilot.press("escape", "t")
         await pilot.press("tab", "home", "enter")
         await until(pilot, lambda: app.state.shared.filter.binding_key == "default")

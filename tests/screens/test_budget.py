@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -35,7 +36,7 @@ from memtui.screens.facts.new_fact import WriteFact
 from memtui.screens.facts.rows import FactRow
 from memtui.screens.prune import PruneReview
 from memtui.screens.prune.review import Line
-from memtui.service import Caller, MemoryService
+from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest
 from memtui.widgets.charts import Charts
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
@@ -354,6 +355,27 @@ async def test_a_review_is_applied_undone_to_the_byte_and_merges_a_cluster(
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, PruneReview) and len(texts(app)) == 4)
+
+
+async def test_the_review_counts_the_context_as_the_screen_does(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    for scope in (ANA, MECH):
+        await remember(service, scope, "Deploys from main", "deploys from main.")
+    async with budget(paths, settings, BOTH, 4) as (app, pilot):
+        await pilot.press("p")
+        await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
+        now = (await service.context(caller, ContextRequest(scope=BOTH))).tokens
+        said = re.search(r"context (\d+) tokens → (\d+)", screen_text(app))
+        assert said is not None
+        assert int(said[1]) == now
+        await pilot.press("d", "y")
+        await until(pilot, lambda: len(texts(app)) == 2)
+        left = (await service.context(caller, ContextRequest(scope=BOTH))).tokens
+        assert int(said[2]) == left
+        plan = await service.prune_plan(caller, PruneRequest(scope=ANA))
+        [section] = (await service.context(caller, ContextRequest(scope=ANA))).sections
+        assert plan.plan.tokens_before == section.tokens
 
 
 async def test_a_prune_of_what_changed_meanwhile_forgets_nothing(

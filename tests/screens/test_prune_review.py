@@ -35,7 +35,11 @@ def review(*facts: Record, read: tuple[str, ...] = ()) -> Review:
     }
     found = find_candidates(facts, now=NOW, tokens_of=len, retrievals=retrievals)
     place = Place("workspace", "mech", SCOPE, "default")
-    return Review((Part(place, make_plan(facts, found, tokens_of=len)),))
+    plan = make_plan(facts, found, tokens_of=len, size_of=len)
+    return Review(
+        (Part(place, plan),),
+        lambda gone: sum(len(one.text) for one in facts if one.handle not in gone),
+    )
 
 
 DUPLICATES = (

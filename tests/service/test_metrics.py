@@ -74,8 +74,9 @@ async def test_nothing_happened(service: MemoryService, clock: Clock) -> None:
 async def test_adoption_and_averages(service: MemoryService, clock: Clock) -> None:
     for number in range(3):
         await save(service, f"Fact {number}", ANA)
-    await service.context(USER, ContextRequest(scope=BEN))
-    await service.context(USER, ContextRequest(scope=ZEUS))
+    cleo = Caller(company_id="local", principal="user:cleo", door="test")
+    await service.context(cleo, ContextRequest(scope=ZEUS))
+    await service.context(AGENT, ContextRequest(scope=BEN))
     await save(service, "Uses SQLite", APOLLO)
     await save(
         service, "Ana reviews", Scope(company_id="local", subject_id="ana", project_id="apollo")

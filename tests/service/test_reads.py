@@ -226,7 +226,7 @@ async def test_a_query_that_is_cancelled_is_recorded_as_such(
     with pytest.raises(asyncio.CancelledError):
         await task
     operation = await newest(service, caller)
-    assert (operation.status, operation.error_kind) == ("error", "cancelled")
+    assert (operation.status, operation.error_kind) == ("cancelled", "cancelled")
 
 
 async def test_a_query_given_up_while_it_is_logged_is_logged_before_the_service_closes(

@@ -42,7 +42,7 @@ OperationTypeName = Literal[
     "undo",
     "configure",
 ]
-StatusName = Literal["ok", "error", "denied", "conflict", "unknown"]
+StatusName = Literal["ok", "error", "denied", "conflict", "cancelled", "unknown"]
 IntentName = Literal["agent_preamble", "answer", "browse"]
 ModeName = Literal["append", "upsert", "summarize"]
 

@@ -150,7 +150,8 @@ def _totals(found: Stats) -> Iterator[tuple[str, str]]:
     yield "operations", f"{shown.count(found.operation_count)}, {_failed(found)}"
     yield "queries", shown.count(found.query_count)
     yield "writes", shown.count(found.write_count)
-    yield "corrections", shown.count(found.correction_count)
+    by_hand = shown.count(found.correction_count)
+    yield "corrections", f"{by_hand} by people; those of agents do not count"
     read, written, embedded = map(
         shown.count, (found.input_tokens, found.output_tokens, found.embedding_tokens)
     )
@@ -164,7 +165,8 @@ def _totals(found: Stats) -> Iterator[tuple[str, str]]:
 
 def _failed(found: Figures) -> str:
     share = found.failure_count / found.operation_count if found.operation_count else 0
-    return f"{found.failure_count:,} of them failed ({share:.1%})"
+    stopped = f", {found.cancelled_count:,} were cancelled" if found.cancelled_count else ""
+    return f"{found.failure_count:,} of them failed ({share:.1%}){stopped}"
 
 
 def _cost(found: Stats) -> str:

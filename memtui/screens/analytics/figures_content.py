@@ -56,7 +56,7 @@ def _short(selected: Selected, sign: HitSign) -> Content:
             display(_latency(one)),
             display(SEPARATOR.join(f"{short_count(count)} {word}" for count, word in tokens)),
             line(
-                f"corrected {fmt.count(one.correction_count)}",
+                f"corrected by hand {fmt.count(one.correction_count)}",
                 key_hint("enter", selected.hint) if selected.hint else None,
                 gap="   ",
             ),
@@ -85,7 +85,7 @@ def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
         labelled("latency", _latency(one)),
         labelled("hit rate", line(_share(one.hit_rate), _dim(SIGN_WORDS[sign]), gap="  ")),
         labelled("empty", line(_share(one.empty_query_rate), _dim(answered), gap="  ")),
-        labelled("corrected", fmt.count(one.correction_count)),
+        labelled("corrected", line(fmt.count(one.correction_count), _dim("by people"), gap="  ")),
     ]
     if selected.hint:
         block.append(key_hint("enter", selected.hint))
@@ -94,9 +94,11 @@ def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
 
 def _ended(figures: Figures) -> Content:
     failed = f"✗ {fmt.count(figures.failure_count)} failed"
+    stopped = figures.cancelled_count
     return line(
         f"✓ {fmt.count(figures.success_count)} ok",
         display(failed, style=BAD if figures.failure_count else ""),
+        display(f"■ {fmt.count(stopped)} cancelled" if stopped else "", style=DIM),
         gap="  ",
     )
 

@@ -27,6 +27,7 @@ _FIGURES = (
     ("correction_count", "BIGINT"),
     ("success_count", "BIGINT"),
     ("failure_count", "BIGINT"),
+    ("cancelled_count", "BIGINT"),
     ("input_tokens", "BIGINT"),
     ("output_tokens", "BIGINT"),
     ("embedding_tokens", "BIGINT"),

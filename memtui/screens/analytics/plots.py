@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import NamedTuple
 
-from memtui.analytics.figures import Figures, Group, HitSign
+from memtui.analytics.figures import BY_HAND, FAILED, Figures, Group, HitSign
 from memtui.contract import Comparison, Filter, Measure, OperationType
 from memtui.screens.analytics.board import Board
 from memtui.screens.analytics.period import bucket_label
@@ -34,15 +34,14 @@ class Plot(NamedTuple):
 def plots_of(board: Board) -> tuple[Plot, ...]:
     """Return the charts, the first answers first."""
     queries = Filter(operation_type=OperationType.QUERY)
-    corrections = Filter(operation_type=OperationType.CORRECT)
     return (
         Plot(_operations(board)),
         Plot(_cost(board), _more_than_nothing(Measure.COST)),
         Plot(_latency(board)),
         Plot(_hits(board), queries),
         Plot(_tokens(board), _more_than_nothing(Measure.TOKENS)),
-        Plot(_failures(board), where="status <> 'ok'"),
-        Plot(_corrections(board), corrections),
+        Plot(_failures(board), where=FAILED),
+        Plot(_corrections(board), where=BY_HAND),
     )
 
 
@@ -210,11 +209,11 @@ def _failures(board: Board) -> Chart:
 def _corrections(board: Board) -> Chart:
     corrected = tuple(float(one.correction_count) for one in board.buckets)
     return Chart(
-        f"Corrections {_by(board)}",
+        f"Corrections by hand {_by(board)}",
         _labels(board),
         (Series("corrections", corrected, "accent", _BARS[0]),),
         short_count,
         legend=False,
         note=fmt.count(board.stats.correction_count),
-        nothing="Nothing was corrected.",
+        nothing="Nobody corrected anything by hand.",
     )

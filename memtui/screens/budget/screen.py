@@ -112,9 +112,7 @@ class BudgetScreen(BudgetBody, Marking):
         """Review which facts could go."""
         from memtui.screens.prune import PruneReview
 
-        review = PruneReview(
-            self.shared, self.view.places, self.view.model, self._edits, self.why_disabled
-        )
+        review = PruneReview(self.shared, self.view, self._edits, self.why_disabled)
         self.app.push_screen(review)
 
     # Looking.

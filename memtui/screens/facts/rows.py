@@ -26,6 +26,12 @@ class Place:
         """Name it to a person: `user ana`."""
         return f"{self.word} {self.name}"
 
+    @property
+    def section(self) -> SectionKind:
+        """The section of a context that its facts stand in."""
+        sections = {"user": SectionKind.USER, "workspace": SectionKind.WORKSPACE}
+        return sections.get(self.word, SectionKind.FACTS)
+
 
 @dataclass(frozen=True, slots=True)
 class FactRow:

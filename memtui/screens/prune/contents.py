@@ -30,7 +30,7 @@ def head_content(places: Sequence[Place], review: Review, state: State) -> Conte
     if state == "forgetting":
         words = f"… forgetting {fmt.counted(marked, 'fact')}, {fmt.counted(saved, 'token')}"
         return line(title, display(words, style=WARN), gap="   ")
-    sums = f"{fmt.counted(review.before, 'token')} → {fmt.count(review.before - saved)}"
+    sums = f"context {fmt.counted(review.before, 'token')} → {fmt.count(review.before - saved)}"
     gain = display(f"saves {fmt.count(saved)}", style=OK if saved else DIM)
     chosen = display(f"{fmt.count(marked)} marked", style=STRONG)
     head = line(title, chosen, display(sums), gain, gap="   ")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 from memtui.contract import Record, RecordHandle
 from memtui.pruning import PlanItem, PruneCandidate, PrunePlan, Reason
@@ -56,16 +57,23 @@ class Part:
 class Review:
     """The plans of all places of a context, under one set of marks.
 
-    Made once, off the event loop; marking changes nothing but `marks`.
+    Made once, off the event loop; marking changes nothing but `marks`. `size_of` returns what a
+    model reads once some records are gone, in tokens: the whole context as one text, as the Budget
+    screen counts it.
     """
 
-    def __init__(self, parts: Sequence[Part] = ()) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Part] = (),
+        size_of: Callable[[frozenset[RecordHandle]], int] = lambda _: 0,
+    ) -> None:
         self.parts = tuple(parts)
+        self._size_of = cache(size_of)
         self._items = {item.record.handle: item for part in parts for item in part.plan.items}
         self._candidates = [one for part in parts for one in part.plan.candidates]
         self.groups = _by_first_reason(self._candidates)
         self.lines = _lines(self.groups, self._candidates, self._items)
-        self.before = sum(item.tokens for item in self._items.values())
+        self.before = self._size_of(frozenset())
         self.marks = {one.handle for part in parts for one in part.plan.marked}
 
     @property
@@ -75,8 +83,8 @@ class Review:
 
     @property
     def saved(self) -> int:
-        """Tokens of what is marked."""
-        return sum(self._items[handle].tokens for handle in self.marks)
+        """By how many tokens the context gets shorter without what is marked."""
+        return self.before - self._size_of(frozenset(self.marks))
 
     @property
     def lost(self) -> int:

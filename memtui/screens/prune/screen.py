@@ -14,13 +14,19 @@ from textual.containers import Container, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from memtui.contract import Conflict, Invalid, MemtuiError
+from memtui.context import (
+    ContextSection,
+    TokenCounter,
+    assemble,
+    section_of_records,
+)
+from memtui.contract import Conflict, Invalid, MemtuiError, RecordHandle
 from memtui.pruning import PruneRules
+from memtui.screens.budget.view import BudgetView
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.dialogs.sheet import Sheet
 from memtui.screens.facts.edits import FactEdits
-from memtui.screens.facts.rows import Place
 from memtui.screens.help import group_help
 from memtui.screens.keymap import footer_entries
 from memtui.screens.prune.columns import diff_columns, review_columns
@@ -51,15 +57,15 @@ class PruneReview(ModalScreen[None]):
     def __init__(
         self,
         shared: Shared,
-        places: Sequence[Place],
-        model: str,
+        view: BudgetView,
         edits: FactEdits,
         why_disabled: Callable[[str], str],
     ) -> None:
         super().__init__()
         self._shared = shared
-        self._places = tuple(places)
-        self._model = model
+        self._places = view.places
+        self._model = view.model
+        self._answer = view.answer
         self._edits = edits
         self._why_disabled = why_disabled
         self._rules = PruneRules(
@@ -131,12 +137,35 @@ class PruneReview(ModalScreen[None]):
                 )
                 answer = await door.service.prune_plan(door.caller, request)
                 parts.append(Part(place, answer.plan))
-            review = await asyncio.to_thread(Review, parts)
+            review = await asyncio.to_thread(self._review_of, parts)
             if keep is not None:
                 review.mark_as(keep.marked)
             return review
 
         self._reading.latest(plan, self._planned, self._failed)
+
+    def _review_of(self, parts: Sequence[Part]) -> Review:
+        """Review the plans; what is no fact of them stays in the context as it was. Blocking."""
+        counter, now = TokenCounter(self._model), self._shared.clock()
+        reviewed = {part.place.section for part in parts}
+        others = [
+            ContextSection(kind=one.kind, title=one.title, budget=one.budget, facts=one.facts)
+            for one in (self._answer.sections if self._answer else ())
+            if one.kind not in reviewed
+        ]
+
+        def size_of(gone: frozenset[RecordHandle]) -> int:
+            kept = [
+                section_of_records(
+                    part.place.section,
+                    [one.record for one in part.plan.items if one.record.handle not in gone],
+                    now=now,
+                )
+                for part in parts
+            ]
+            return assemble([*others, *kept], counter=counter).tokens
+
+        return Review(parts, size_of)
 
     def _planned(self, review: Review) -> None:
         self._state = ""

@@ -12,14 +12,14 @@ def test_the_figures(here: Run) -> None:
     here("context", *U)
     here("facts", "delete", record_id, *U, "--yes")
     found = here("facts", "stats", "--json").document
-    assert (found["adoption"], found["average_facts_per_user"]) == (1.0, 1.0)
+    assert (found["adoption"], found["average_facts_per_user"]) == (0.0, 1.0)
     assert (found["facts_saved"], found["share_deleted_by_hand"]) == (2, 0.5)
     assert (found["contexts"], found["average_context_budget"]) == (1, 500.0)
     assert len(found["days"]) == 31
     assert sum(day["saves_by_user"] for day in found["days"]) == 2
     out = here("facts", "stats").out
     assert "50.0% of 2 saved (target under 20%)" in out
-    assert "100.0% of 1 active users (target 30%)" in out
+    assert "0.0% of 1 active users (target 30%)" in out
 
 
 def test_a_window_and_a_scope(here: Run) -> None:

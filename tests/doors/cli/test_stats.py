@@ -24,9 +24,14 @@ def counted(operations: list[Any]) -> dict[str, Any]:
         "operation_count": len(operations),
         "query_count": kinds["query"],
         "write_count": kinds["write"],
-        "correction_count": kinds["correct"],
+        "correction_count": sum(
+            one["operation_type"] == "correct"
+            and one["status"] == "ok"
+            and not one["principal"].startswith("agent:")
+            for one in operations
+        ),
         "success_count": sum(one["status"] == "ok" for one in operations),
-        "failure_count": sum(one["status"] != "ok" for one in operations),
+        "failure_count": sum(one["status"] not in {"ok", "cancelled"} for one in operations),
         "input_tokens": sum(part["input_tokens"] for part in usage),
         "output_tokens": sum(part["output_tokens"] for part in usage),
         "embedding_tokens": sum(part["embedding_tokens"] for part in usage),
