@@ -17,6 +17,7 @@ from memtui.contract import (
     UtcDatetime,
 )
 from memtui.store.operation import Operation
+from memtui.store.settings import SettingChange
 
 
 class Caller(Model):
@@ -102,6 +103,9 @@ class MutationAnswer(Answer):
     linked: dict[str, str] = {}
     """Old record id to new, where the provider could not restore an id."""
     undoes: str | None = None
+    settings: tuple[SettingChange, ...] = ()
+    """Settings that an undo put back; `before` is what they were until then. A change of settings
+    went to no binding: `binding_key` and `binding_reason` are empty then."""
 
 
 class Change(Model):
@@ -197,10 +201,15 @@ class BindingHealth(Model):
 
 
 class UndoCandidate(Model):
-    """A mutation that can still be taken back."""
+    """A change that was not taken back."""
 
     operation: Operation
     records: int
+    """How many records it changed."""
+    settings: tuple[SettingChange, ...] = ()
+    """What it changed of the company's own settings."""
+    why_not: str | None = None
+    """Why it cannot be taken back; None: it can."""
 
 
 BindingView.model_rebuild()

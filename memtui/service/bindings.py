@@ -78,7 +78,7 @@ async def add_binding(
         connection = await core.connections.to(row, read_only=read_only)
         row.capabilities = connection.adapter.capabilities.model_dump()
         entry.binding = row
-        await write(core, lambda database: table.add_binding(database, row))
+        await write(core, entry, lambda database: table.add_binding(database, row))
     return _binding_view(row, [])
 
 
@@ -108,7 +108,9 @@ async def update_binding(
             changes["config"] = _check_config(core, row.provider_key, config)
         if changes:
             await write(
-                core, lambda database: table.update_binding(database, row.binding_id, changes)
+                core,
+                entry,
+                lambda database: table.update_binding(database, row.binding_id, changes),
             )
         await core.connections.drop(row.binding_id)
     return next(view for view in await bindings(core, caller) if view.key == key)
@@ -122,7 +124,7 @@ async def remove_binding(core: Core, caller: Caller, key: str) -> None:
     """
     async with configured(core, caller, {"remove_binding": key}) as entry:
         row = entry.binding = await _find(core, caller, key)
-        await write(core, lambda database: table.remove_binding(database, row.binding_id))
+        await write(core, entry, lambda database: table.remove_binding(database, row.binding_id))
         await core.connections.drop(row.binding_id)
 
 
@@ -144,7 +146,7 @@ async def set_target(
             target_id=_target_id(caller, target_type, target_id),
             binding_id=row.binding_id,
         )
-        await write(core, lambda database: table.set_target(database, target))
+        await write(core, entry, lambda database: table.set_target(database, target))
 
 
 async def clear_target(core: Core, caller: Caller, target_type: str, target_id: str) -> None:
@@ -154,14 +156,14 @@ async def clear_target(core: Core, caller: Caller, target_type: str, target_id: 
         NotFound: nothing serves that target by a rule of its own.
     """
     asked = {"clear_target": target_type, "target_id": target_id}
-    async with configured(core, caller, asked):
+    async with configured(core, caller, asked) as entry:
         place = _check_target(target_type), _target_id(caller, target_type, target_id)
 
         def clear(database: Any) -> None:
             if not table.clear_target(database, caller.company_id, *place):
                 raise NotFound(f"No binding is set for the {target_type} {target_id}.")
 
-        await write(core, clear)
+        await write(core, entry, clear)
 
 
 async def health(core: Core, caller: Caller, key: str) -> BindingHealth:

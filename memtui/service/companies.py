@@ -57,8 +57,9 @@ async def add_company(
     row = new_company(
         core, caller.company_id, name, link_templates=link_templates, read_only=read_only
     )
-    async with configured(core, caller, {"add_company": caller.company_id}):
-        await write(core, lambda database: table.add_company(database, row))
+    async with configured(core, caller, {"add_company": caller.company_id}) as entry:
+        entry.lasting = "A company stays once it was added; only what is in it changes."
+        await write(core, entry, lambda database: table.add_company(database, row))
     return _view(row)
 
 

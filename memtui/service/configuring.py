@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TypeVar
+
+from sqlalchemy import Connection
 
 from memtui.contract import Denied, Invalid, Json, OperationType, Scope
 from memtui.service.answers import Caller
 from memtui.service.core import Core
+from memtui.service.permissions import Action
 from memtui.service.recorder import Entry
+from memtui.store import log, settings
+
+T = TypeVar("T")
+
+SETUP_DOOR = "setup"
+"""Through it comes what memtui sets up by itself."""
 
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
@@ -21,20 +30,46 @@ async def configured(core: Core, caller: Caller, asked: Json) -> AsyncIterator[E
     """Record a change of the settings, and refuse it to who may not make it."""
     scope = Scope(company_id=caller.company_id)
     async with core.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
-        if core.read_only:
-            raise Denied("memtui runs read-only; start it without --read-only to change anything.")
-        await core.authorise(entry)
+        await refuse_configuring(core, entry)
         yield entry
 
 
-async def write(core: Core, change: Callable[[Any], object]) -> None:
-    """Change the control plane's own tables in one transaction."""
+async def refuse_configuring(core: Core, entry: Entry) -> None:
+    """Raise `Denied` where memtui runs read-only or the caller may not change the settings."""
+    if core.read_only:
+        raise Denied("memtui runs read-only; start it without --read-only to change anything.")
+    await core.authorise(entry, Action.CONFIGURE)
 
-    def run() -> None:
+
+async def write(
+    core: Core,
+    entry: Entry,
+    change: Callable[[Connection], T],
+    kinds: Collection[str] = settings.COMMON,
+) -> T:
+    """Change the company's settings and log the operation, in one transaction.
+
+    Each setting of these kinds is kept before and after, so that the change can be taken back.
+    What memtui itself sets up in a new home is no change that anybody made.
+    """
+    company_id = entry.caller.company_id
+
+    def run() -> T:
         with core.database.write() as database:
-            change(database)
+            log.hold(database, company_id)
+            before = settings.read(database, company_id, kinds)
+            result = change(database)
+            if entry.caller.door == SETUP_DOOR:
+                entry.lasting = None
+            elif entry.lasting is None:
+                entry.settings = settings.changes(
+                    before, settings.read(database, company_id, kinds)
+                )
+            core.recorder.append_within(database, entry)
+        entry.logged = True
+        return result
 
-    await asyncio.to_thread(run)
+    return await asyncio.to_thread(run)
 
 
 def check_key(key: str, what: str) -> str:

@@ -11,7 +11,7 @@ from memtui.contract import Capabilities, Denied, Invalid, Json, NotFound, Scope
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection, Connections
 from memtui.service.facts import FactLimits
-from memtui.service.permissions import action_of, held_by, person_of, refusal
+from memtui.service.permissions import Action, action_of, held_by, person_of, refusal
 from memtui.service.providers import Providers
 from memtui.service.recorder import Entry, Recorder
 from memtui.service.whole_log import WholeLog
@@ -87,14 +87,16 @@ class Core:
                 person=person_of(caller),
             )
 
-    async def authorise(self, entry: Entry) -> None:
+    async def authorise(self, entry: Entry, action: Action | None = None) -> None:
         """Hold an operation that goes to no binding against the roles of its company.
+
+        `action` is what it comes to; None: what its type says.
 
         Raises:
             Denied: the caller's role does not allow it.
         """
         rows = await asyncio.to_thread(self._members, entry.caller.company_id)
-        _hold(entry, rows or None)
+        _hold(entry, rows or None, action)
 
     def _members(self, company_id: str) -> list[MemberRow]:
         with self.database.read() as connection:
@@ -159,11 +161,11 @@ class Core:
             )
 
 
-def _hold(entry: Entry, rows: Sequence[MemberRow] | None) -> None:
+def _hold(entry: Entry, rows: Sequence[MemberRow] | None, action: Action | None = None) -> None:
     """Hold an operation against the roles of its company (seed 004 §6.5); None: it has none."""
     if rows is None:
         return
-    action = action_of(entry.operation_type, by_ai=entry.caller.by_ai)
+    action = action or action_of(entry.operation_type, by_ai=entry.caller.by_ai)
     if (why := refusal(held_by(rows, entry.caller), action, entry.scope)) is not None:
         raise Denied(why)
 

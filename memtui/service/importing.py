@@ -26,12 +26,13 @@ from memtui.contract import (
 )
 from memtui.service.answers import Caller
 from memtui.service.companies import company, new_company
-from memtui.service.configuring import configured, write
+from memtui.service.configuring import configured
 from memtui.service.core import Core
 from memtui.service.recorder import Entry
 from memtui.service.redaction import may_hold_secret, redact, redact_json
 from memtui.store import bindings, log
 from memtui.store.operation import Operation, OperationDraft
+from memtui.store.tables import CompanyRow
 
 IMPORTED = "imported"
 """The member of an operation's request that says where it was imported from."""
@@ -115,10 +116,11 @@ async def import_operations(
         )
     asked = {"import_into": company_id, **asked}
     async with configured(core, caller, asked) as entry:
+        entry.lasting = f"`memtui companies remove {company_id}` removes what was imported."
         exists = await _check_target(core, caller, company_id)
         if not exists:
             row = new_company(core, company_id, name, link_templates={}, read_only=True)
-            await write(core, lambda database: bindings.add_company(database, row))
+            await asyncio.to_thread(_add_company, core, row)
 
         def count(added: int) -> None:
             entry.result_count = added
@@ -134,6 +136,11 @@ async def import_operations(
         )
         entry.request = {**asked, "added": done.added, "known": done.known}
     return done
+
+
+def _add_company(core: Core, row: CompanyRow) -> None:
+    with core.database.write() as database:
+        bindings.add_company(database, row)
 
 
 async def _check_target(core: Core, caller: Caller, company_id: str) -> bool:

@@ -107,7 +107,7 @@ async def set_spending_limit(core: Core, caller: Caller, limit: SpendingLimit) -
         NotFound: there is no such binding.
     """
     asked = {"set_spending_limit": limit.model_dump(mode="json")}
-    async with configured(core, caller, asked):
+    async with configured(core, caller, asked) as entry:
         row = SpendingLimitRow(
             company_id=caller.company_id,
             target_type=limit.target_type,
@@ -122,7 +122,7 @@ async def set_spending_limit(core: Core, caller: Caller, limit: SpendingLimit) -
                 _find_binding(database, caller, row.target_id)
             table.set_spending_limit(database, row)
 
-        await write(core, change)
+        await write(core, entry, change)
     return _limit(row)
 
 
@@ -146,21 +146,21 @@ async def remove_spending_limits(
         "measure": measure,
         "period": period,
     }
-    async with configured(core, caller, asked):
+    async with configured(core, caller, asked) as entry:
         place = target_type, _target_id(caller, target_type, target_id)
 
-        def remove() -> list[SpendingLimitRow]:
-            with core.database.write() as database:
-                return table.remove_spending_limits(
-                    database, caller.company_id, *place, measure=measure, period=period
-                )
-
-        removed = await asyncio.to_thread(remove)
-        if not removed:
-            raise NotFound(
-                f"The {target_type} {place[1]} has no such limit; "
-                "`memtui budget list` shows those there are."
+        def remove(database: Connection) -> list[SpendingLimitRow]:
+            removed = table.remove_spending_limits(
+                database, caller.company_id, *place, measure=measure, period=period
             )
+            if not removed:
+                raise NotFound(
+                    f"The {target_type} {place[1]} has no such limit; "
+                    "`memtui budget list` shows those there are."
+                )
+            return removed
+
+        removed = await write(core, entry, remove)
     return list(map(_limit, removed))
 
 

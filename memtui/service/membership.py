@@ -21,6 +21,7 @@ from memtui.store.tables import MemberRow, TokenRow
 
 AGENT_PREFIX = "agent:"
 USER_PREFIX = "user:"
+REVOKED = "A token that was revoked stays revoked; `memtui tokens add` makes another one."
 
 
 class TokenView(Model):
@@ -56,7 +57,7 @@ async def set_member(core: Core, caller: Caller, member: Membership) -> None:
         Denied: the caller may not change the settings.
     """
     asked = {"set_member": member.principal, "role": member.role, "project_id": member.project_id}
-    async with configured(core, caller, asked):
+    async with configured(core, caller, asked) as entry:
         if member.principal.startswith(AGENT_PREFIX):
             raise Invalid("An agent acts for a person and is no member; add the person.")
         known = await members(core, caller)
@@ -73,7 +74,7 @@ async def set_member(core: Core, caller: Caller, member: Membership) -> None:
             role=member.role,
             subject_id=member.subject_id,
         )
-        await write(core, lambda database: table.set_member(database, row))
+        await write(core, entry, lambda database: table.set_member(database, row))
 
 
 async def remove_member(core: Core, caller: Caller, principal: str, project_id: str | None) -> None:
@@ -84,7 +85,7 @@ async def remove_member(core: Core, caller: Caller, principal: str, project_id: 
         Invalid: it is the last owner.
     """
     asked = {"remove_member": principal, "project_id": project_id}
-    async with configured(core, caller, asked):
+    async with configured(core, caller, asked) as entry:
         known = await members(core, caller)
         left = _without(known, principal, project_id)
         if len(left) == len(known):
@@ -93,6 +94,7 @@ async def remove_member(core: Core, caller: Caller, principal: str, project_id: 
             raise Invalid(f"{principal} is the last owner; make somebody else one first.")
         await write(
             core,
+            entry,
             lambda database: table.remove_member(
                 database, caller.company_id, principal, project_id or ""
             ),
@@ -130,7 +132,7 @@ async def add_token(
         Conflict: the label is taken.
     """
     asked = {"add_token": label, "principal": principal, "acts_for": acts_for}
-    async with configured(core, caller, asked):
+    async with configured(core, caller, asked) as entry:
         if not label.strip() or not principal.strip():
             raise Invalid("A token needs a label and a principal.")
         secret = f"memtui_{secrets.token_urlsafe(32)}"
@@ -142,7 +144,7 @@ async def add_token(
             acts_for=acts_for,
             created_at=core.clock(),
         )
-        await write(core, lambda database: table.add_token(database, row))
+        await write(core, entry, lambda database: table.add_token(database, row))
     return NewToken(**dict(_token_view(row)), token=secret)
 
 
@@ -152,13 +154,14 @@ async def remove_token(core: Core, caller: Caller, label: str) -> None:
     Raises:
         NotFound: there is none of this label.
     """
-    async with configured(core, caller, {"remove_token": label}):
+    async with configured(core, caller, {"remove_token": label}) as entry:
+        entry.lasting = REVOKED
 
         def remove(database: Connection) -> None:
             if not table.remove_token(database, caller.company_id, label):
                 raise NotFound(f"There is no token {label}; `memtui tokens list` shows them.")
 
-        await write(core, remove)
+        await write(core, entry, remove)
 
 
 async def authenticate(core: Core, secret: str, door: str) -> Caller:

@@ -67,6 +67,7 @@ from memtui.service.answers import (
     RetrievalCount,
     UndoCandidate,
 )
+from memtui.service.configuring import SETUP_DOOR
 from memtui.service.connections import Connections
 from memtui.service.core import Core
 from memtui.service.facts import FactLimits
@@ -178,7 +179,7 @@ async def open_service(
 
 
 async def _make_first_company(service: MemoryService, settings: Settings) -> None:
-    caller = Caller(company_id=FIRST_COMPANY, principal=settings.principal, door="setup")
+    caller = Caller(company_id=FIRST_COMPANY, principal=settings.principal, door=SETUP_DOOR)
     await service.add_company(caller, "Local")
     await service.add_binding(caller, FIRST_BINDING, FIRST_PROVIDER, {})
     await service.set_target(caller, "company", FIRST_COMPANY, FIRST_BINDING)

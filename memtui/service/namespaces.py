@@ -59,6 +59,10 @@ async def put(
     asked: Json = {"namespace": name, "expires_at": expires_at and expires_at.isoformat()}
     scope = Scope(company_id=caller.company_id)
     async with core.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
+        entry.lasting = (
+            f"`memtui bindings namespace put` sets another expiry of {name}, "
+            "and `memtui bindings namespace delete` removes it."
+        )
         connection = await core.connect(entry, binding_key, needs="namespace_changes")
         there = {one.name: one for one in await connection.read(connection.adapter.namespaces)}
         metadata = there[name].metadata if name in there else {}
@@ -98,6 +102,9 @@ async def delete(
         forgotten = (await mutations.forget(core, caller, gone)).operation_id
     asked: Json = {"delete_namespace": name, "records": len(handles), "at_least": at_least}
     async with core.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
+        entry.lasting = f"`memtui bindings namespace put` makes {name} again" + (
+            f", and then `memtui undo {forgotten}` writes its records." if forgotten else "."
+        )
         connection = await core.connect(entry, binding_key, needs="namespace_changes")
         await core.recorder.begin(entry, [])
         await entry.mutate(connection, partial(connection.adapter.delete_namespace, name))

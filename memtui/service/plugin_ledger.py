@@ -16,8 +16,10 @@ from memtui.contract import Denied, Json, Model, NotFound, UtcDatetime
 from memtui.service.answers import Caller
 from memtui.service.configuring import configured, write
 from memtui.service.core import Core
+from memtui.service.recorder import Entry
 from memtui.service.redaction import redact_json
 from memtui.store import bindings, plugins
+from memtui.store.settings import NAMESPACE
 from memtui.store.tables import BindingRow, NamespaceRow, PluginIdRow
 
 
@@ -104,8 +106,8 @@ class PluginLedger:
                 created_at=known.created_at if known else self._core.clock(),
             )
 
-        async with self._changing(caller, key, asked):
-            return await self._change(caller, key, name, change)
+        async with self._changing(caller, key, asked) as entry:
+            return await self._change(entry, key, name, change)
 
     async def patch(
         self,
@@ -129,8 +131,8 @@ class PluginLedger:
                 update["attributes"] = _clean(metadata)
             return NamespaceRow(**{**known.model_dump(), **update})
 
-        async with self._changing(caller, key, asked):
-            return await self._change(caller, key, name, change)
+        async with self._changing(caller, key, asked) as entry:
+            return await self._change(entry, key, name, change)
 
     async def remove(self, caller: Caller, key: str, name: str) -> None:
         """Remove a namespace, after its memories were forgotten. Raises `NotFound`."""
@@ -141,8 +143,8 @@ class PluginLedger:
             if not plugins.remove_namespace(database, of, name):
                 raise no_namespace(name)
 
-        async with self._changing(caller, key, asked):
-            await write(self._core, change)
+        async with self._changing(caller, key, asked) as entry:
+            await write(self._core, entry, change, (NAMESPACE,))
 
     async def names(
         self,
@@ -184,7 +186,7 @@ class PluginLedger:
         await asyncio.to_thread(write)
 
     @asynccontextmanager
-    async def _changing(self, caller: Caller, key: str, asked: Json) -> AsyncIterator[None]:
+    async def _changing(self, caller: Caller, key: str, asked: Json) -> AsyncIterator[Entry]:
         async with configured(self._core, caller, asked) as entry:
 
             def find() -> BindingRow:
@@ -194,18 +196,17 @@ class PluginLedger:
             entry.binding = await asyncio.to_thread(find)
             if entry.binding.read_only:
                 raise Denied(f"The binding {key} is read-only, and its namespaces with it.")
-            yield
+            yield entry
 
-    async def _change(self, caller: Caller, key: str, name: str, make: _Make) -> KeptNamespace:
-        def change() -> NamespaceRow:
-            with self._core.database.write() as database:
-                of = _of(_binding(database, caller, key))
-                known = plugins.namespaces_named(database, of, [name]).get(name)
-                row = make(database, known)
-                plugins.set_namespace(database, row)
-                return row
+    async def _change(self, entry: Entry, key: str, name: str, make: _Make) -> KeptNamespace:
+        def change(database: Connection) -> NamespaceRow:
+            of = _of(_binding(database, entry.caller, key))
+            known = plugins.namespaces_named(database, of, [name]).get(name)
+            row = make(database, known)
+            plugins.set_namespace(database, row)
+            return row
 
-        return _kept(await asyncio.to_thread(change))
+        return _kept(await write(self._core, entry, change, (NAMESPACE,)))
 
 
 def no_namespace(name: str) -> NotFound:

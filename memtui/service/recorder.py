@@ -10,6 +10,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
+from sqlalchemy import Connection as DatabaseConnection
+
 from memtui.contract import (
     Conflict,
     Denied,
@@ -33,10 +35,13 @@ from memtui.store import intents, journal, log
 from memtui.store.database import Database
 from memtui.store.journal import Step
 from memtui.store.operation import OperationDraft, OperationHandle
+from memtui.store.settings import SettingChange
 from memtui.store.tables import BindingRow, IntentRow
 
 T = TypeVar("T")
 
+_UNKNOWN = OperationStatus.UNKNOWN
+_UNSEEN = "Its provider did not say which records it changed."
 _FOREIGN_INTENT_AGE = timedelta(minutes=15)
 """An intent of another machine this old has hardly a living owner; should it, both are logged."""
 
@@ -69,10 +74,22 @@ class Entry:
     undoes: str | None = None
     steps: Sequence[Step] = ()
     """What a mutation changes; complete once it was read back."""
+    settings: Sequence[SettingChange] = ()
+    """What it changed of the company's own settings."""
+    lasting: str | None = None
+    """Why what it changes cannot be taken back, where it cannot."""
     links: dict[str, str] = field(default_factory=dict)
     begun: bool = False
     changed: bool = False
     """The provider has said that it changed something."""
+    logged: bool = False
+
+    @property
+    def why_lasting(self) -> str | None:
+        """Why a change of which no before and after is kept cannot be taken back; None: none is."""
+        if self.operation_type is OperationType.SYNC:
+            return None
+        return self.lasting or (_UNSEEN if self.changed or self.status is _UNKNOWN else None)
 
     async def mutate(
         self, connection: Connection, call: Callable[[], Awaitable[T]], *, records: int = 1
@@ -98,7 +115,7 @@ class Entry:
         else:
             self.status = OperationStatus.ERROR
         if self.status is not OperationStatus.UNKNOWN:
-            self.steps = ()
+            self.steps, self.lasting = (), None
 
     def draft(self) -> OperationDraft:
         """Return the entry as it stands."""
@@ -144,6 +161,17 @@ def _kind(error: BaseException | None) -> str | None:
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
         return "cancelled"
     return type(error).__name__.lower()
+
+
+def _log(connection: DatabaseConnection, entry: Entry) -> None:
+    operation = entry.draft()
+    seq = log.append(connection, operation)
+    journal.record(connection, operation, seq, entry.steps)
+    journal.record_settings(connection, operation, seq, entry.settings)
+    if not (entry.steps or entry.settings) and (why := entry.why_lasting) is not None:
+        journal.record_lasting(connection, operation, seq, why)
+    if entry.links:
+        journal.link(connection, operation, entry.links)
 
 
 class Recorder:
@@ -221,6 +249,8 @@ class Recorder:
 
     async def _finish(self, entry: Entry) -> None:
         """Append it to the log, whether or not its caller still waits."""
+        if entry.logged:
+            return
         entry.latency_ms = round((self._timer() - entry.started) * 1000, 3)
         appending = asyncio.get_running_loop().run_in_executor(None, self._append, entry)
         self._finishing.add(appending)
@@ -234,11 +264,15 @@ class Recorder:
             if entry.begun and not intents.end(connection, entry.operation_id):
                 # Another machine took this process for dead and has logged that id as unknown.
                 entry.operation_id = self._new_id()
-            operation = entry.draft()
-            seq = log.append(connection, operation)
-            journal.record(connection, operation, seq, entry.steps)
-            if entry.links:
-                journal.link(connection, operation, entry.links)
+            _log(connection, entry)
+
+    def append_within(self, connection: DatabaseConnection, entry: Entry) -> None:
+        """Log an operation that goes well, in the transaction of what it changes. Blocking.
+
+        Once that has ended, the caller notes that the entry is logged.
+        """
+        entry.latency_ms = round((self._timer() - entry.started) * 1000, 3)
+        _log(connection, entry)
 
     def recover(self) -> None:
         """Log the mutations that a dead process left behind, as of unknown outcome. Blocking."""
@@ -256,9 +290,10 @@ class Recorder:
                 operation = OperationDraft.model_validate(row.draft)
                 seq = log.append(connection, operation)
                 before = [Snapshot.model_validate(value) for value in row.before]
-                journal.record(
-                    connection, operation, seq, [(snapshot, None) for snapshot in before]
-                )
+                steps = [(snapshot, None) for snapshot in before]
+                journal.record(connection, operation, seq, steps)
+                if not steps and operation.operation_type is not OperationType.SYNC:
+                    journal.record_lasting(connection, operation, seq, _UNSEEN)
 
     def _is_orphan(self, row: IntentRow) -> bool:
         if row.host != self._sessions.place:

@@ -76,6 +76,7 @@ async def remove(core: Core, analysis: Analysis, caller: Caller, company_id: str
             "say --company with another one."
         )
     async with configured(core, caller, {"remove_company": company_id}) as entry:
+        entry.lasting = "A company that was removed is gone; its log can be imported again."
         there = caller.model_copy(update={"company_id": company_id})
         await may_configure(core, there)
         gone = await content(core, analysis, company_id)

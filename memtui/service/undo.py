@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 
+from sqlalchemy import Connection as DatabaseConnection
+
 from memtui.contract import (
     Conflict,
     CorrectRequest,
@@ -23,14 +25,18 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service.answers import Caller, MutationAnswer, UndoCandidate
+from memtui.service.configuring import refuse_configuring, write
 from memtui.service.connections import Connection
 from memtui.service.core import Core
+from memtui.service.membership import REVOKED
 from memtui.service.mutations import aligned, take
+from memtui.service.permissions import Role
 from memtui.service.reads import answered, ranked
 from memtui.service.recorder import Entry
-from memtui.store import journal
-from memtui.store.journal import Step
+from memtui.store import bindings, journal, members, settings
+from memtui.store.journal import Step, Undoable
 from memtui.store.operation import Operation
+from memtui.store.settings import SettingChange
 
 
 async def undo(core: Core, caller: Caller, operation_id: str | None) -> MutationAnswer:
@@ -38,10 +44,12 @@ async def undo(core: Core, caller: Caller, operation_id: str | None) -> Mutation
     scope = Scope(company_id=caller.company_id)
     asked = {"operation_id": operation_id} if operation_id else {}
     async with core.recorder.recorded(OperationType.UNDO, caller, scope, asked) as entry:
-        operation, steps = await asyncio.to_thread(_pick, core, caller, operation_id)
+        operation, steps, changed = await asyncio.to_thread(_pick, core, caller, operation_id)
         entry.scope, entry.source = operation.scope, operation.source
         entry.undoes = operation.operation_id
         entry.request = {"operation_id": operation.operation_id, "type": operation.operation_type}
+        if changed:
+            return await _settings_back(core, entry, operation, changed)
         connection = await core.connect(entry, operation.binding_key)
         handles = [before.handle for before, _ in steps]
         entry.handles, entry.result_count = ranked(handles), len(handles)
@@ -73,41 +81,122 @@ async def undo(core: Core, caller: Caller, operation_id: str | None) -> Mutation
 
 
 def candidates(core: Core, caller: Caller, limit: int) -> list[UndoCandidate]:
-    """Return the newest mutations that can be taken back. Blocking."""
+    """Return the newest changes, those that cannot be taken back with the reason. Blocking."""
+    company_id = caller.company_id
     with core.database.read() as database:
-        found = dict(journal.undoable(database, caller.company_id, limit))
-    operations = core.log.by_ids(caller.company_id, list(found))
+        found = {one.operation_id: one for one in journal.undoable(database, company_id, limit)}
+        settings = {
+            operation_id: tuple(journal.settings_changed(database, company_id, operation_id))
+            for operation_id in found
+        }
     return [
-        UndoCandidate(operation=operation, records=found[operation.operation_id])
-        for operation in operations
+        UndoCandidate(
+            operation=operation,
+            records=0
+            if settings[operation.operation_id]
+            else found[operation.operation_id].changed,
+            settings=settings[operation.operation_id],
+            why_not=_why_not(operation, found[operation.operation_id]),
+        )
+        for operation in core.log.by_ids(company_id, list(found))
     ]
 
 
-def _pick(core: Core, caller: Caller, operation_id: str | None) -> tuple[Operation, list[Step]]:
-    company_id = caller.company_id
-    if operation_id is None:
-        with core.database.read() as database:
-            newest = journal.undoable(database, company_id, 1)
-        if not newest:
-            raise NotFound("There is nothing to undo.")
-        operation_id = newest[0][0]
-    operation = one(core.log.by_id(company_id, operation_id), operation_id)
-    with core.database.read() as database:
-        steps = journal.steps(database, company_id, operation.operation_id)
-        undone_by = journal.undone_by(database, company_id, operation.operation_id)
-    if operation.status is OperationStatus.UNKNOWN:
-        raise Invalid(
+def _why_not(operation: Operation, found: Undoable) -> str | None:
+    if found.status is OperationStatus.UNKNOWN:
+        return (
             "Its outcome is unknown; "
             f"`memtui ops check {operation.operation_id}` tells whether it happened."
         )
-    if operation.status is not OperationStatus.OK or not steps:
+    return found.lasting
+
+
+def _pick(
+    core: Core, caller: Caller, operation_id: str | None
+) -> tuple[Operation, list[Step], list[SettingChange]]:
+    company_id = caller.company_id
+    if operation_id is None:
+        newest = candidates(core, caller, 1)
+        if not newest:
+            raise NotFound("There is nothing to undo.")
+        operation = newest[0].operation
+        which = f"The last change, {operation.operation_type} #{operation.seq},"
+    else:
+        operation = one(core.log.by_id(company_id, operation_id), operation_id)
+        which = f"The {operation.operation_type} #{operation.seq}"
+    with core.database.read() as database:
+        kept = journal.kept(database, company_id, operation.operation_id)
+        steps = journal.steps(database, company_id, operation.operation_id)
+        changed = journal.settings_changed(database, company_id, operation.operation_id)
+        undone_by = journal.undone_by(database, company_id, operation.operation_id)
+    if kept is None or kept.status not in {OperationStatus.OK, OperationStatus.UNKNOWN}:
         raise Invalid(
             f"Operation {operation.operation_id} ({operation.operation_type}, {operation.status}) "
-            "changed no record, so there is nothing to undo."
+            "changed nothing, so there is nothing to undo."
         )
+    if (why_not := _why_not(operation, kept)) is not None:
+        raise Invalid(f"{which} cannot be taken back. {why_not}")
     if undone_by is not None:
         raise Conflict(f"It was already undone by {undone_by}; undo that one to redo it.")
-    return operation, steps
+    return operation, steps, changed
+
+
+async def _settings_back(
+    core: Core, entry: Entry, operation: Operation, changed: Sequence[SettingChange]
+) -> MutationAnswer:
+    """Put settings back, in one transaction that also keeps what they were until then.
+
+    Raises:
+        Denied: the caller may not change the settings.
+        Conflict: one of them has changed since.
+        Invalid: what they would be cannot be.
+    """
+    await refuse_configuring(core, entry)
+    company_id = entry.caller.company_id
+    kinds = {change.setting for change in changed}
+
+    def change(database: DatabaseConnection) -> None:
+        there = settings.read(database, company_id, kinds)
+        for one_change in reversed(changed):
+            now = there.get(settings.place_of(company_id, one_change))
+            if not settings.same(now, one_change.after):
+                raise Conflict(
+                    f"The {one_change.name} has changed since operation {operation.operation_id}; "
+                    "undo what came after it first, or set it by hand."
+                )
+            if one_change.setting == "token" and one_change.before is not None:
+                raise Invalid(REVOKED)
+            settings.put(database, company_id, one_change)
+        _refuse_impossible(database, company_id)
+
+    entry.result_count = len(changed)
+    await write(core, entry, change, kinds)
+    for one_change in changed:
+        if (row := one_change.before or one_change.after) and one_change.setting == "binding":
+            await core.connections.drop(row["binding_id"])
+    return MutationAnswer(
+        operation_id=entry.operation_id,
+        binding_key="",
+        binding_reason="",
+        latency_ms=entry.latency_ms,
+        undoes=operation.operation_id,
+        settings=tuple(entry.settings),
+    )
+
+
+def _refuse_impossible(database: DatabaseConnection, company_id: str) -> None:
+    """Raise `Conflict` where settings do not go together."""
+    roles = members.members(database, company_id)
+    if roles and not any(row.role == Role.OWNER and not row.project_id for row in roles):
+        raise Conflict("It would leave the members without an owner; make somebody else one first.")
+    known = {row.binding_id for row in bindings.bindings(database, company_id)}
+    for target in bindings.targets(database, company_id):
+        if target.binding_id not in known:
+            key = target.binding_id.removeprefix(f"{company_id}/")
+            raise Conflict(
+                f"The {target.target_type} {target.target_id} would be served by {key}, which "
+                "would not be there; undo what came after it first, or set another target."
+            )
 
 
 def one(found: Sequence[Operation], asked: str) -> Operation:

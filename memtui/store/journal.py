@@ -1,30 +1,80 @@
-"""The undo journal: each record before and after every mutation, and the ids it came back under."""
+"""The undo journal: each record and setting before and after every change.
+
+A change that cannot be taken back leaves a row too, so that undoing never reaches past it. Beside
+it stand the ids under which records came back.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, delete, exists, func, insert, select
 
-from memtui.contract import OperationStatus, OperationType, Snapshot
+from memtui.contract import Model, OperationStatus, OperationType, Snapshot
 from memtui.store.operation import OperationDraft
 from memtui.store.prepared import Prepared
+from memtui.store.settings import SettingChange
 from memtui.store.tables import HandleLinkRow, JournalRow
 
 _JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
 _LINKS = HandleLinkRow.__table__  # type: ignore[attr-defined]
 _RECORD = Prepared(insert(_JOURNAL))
 
-Step = tuple[Snapshot, Snapshot | None]
+Step: TypeAlias = tuple[Snapshot, Snapshot | None]
 """A record before and after a mutation; None where nobody saw the after."""
+
+_NO_RECORD = ""
+_ROWS_AT_ONCE = 100
+
+
+class Undoable(NamedTuple):
+    """A change that was not taken back."""
+
+    operation_id: str
+    status: OperationStatus
+    """`OK`, or `UNKNOWN` where nobody saw its end."""
+    changed: int
+    """How many records or settings it changed; 0 where that cannot be taken back."""
+    lasting: str | None
+    """Why it cannot be taken back; None: it can."""
 
 
 def record(
     connection: Connection, operation: OperationDraft, seq: int, steps: Sequence[Step]
 ) -> None:
     """Keep each record before and after, in order; `seq` is the operation's."""
+    _keep(
+        connection,
+        operation,
+        seq,
+        [
+            (before.handle.provider_record_id, _json(before), _json(after) if after else None)
+            for before, after in steps
+        ],
+    )
+
+
+def record_settings(
+    connection: Connection, operation: OperationDraft, seq: int, changed: Sequence[SettingChange]
+) -> None:
+    """Keep each setting before and after, in order; `seq` is the operation's."""
+    rows = [(_NO_RECORD, {"changed": _json(change)}, None) for change in changed]
+    _keep(connection, operation, seq, rows)
+
+
+def record_lasting(connection: Connection, operation: OperationDraft, seq: int, why: str) -> None:
+    """Keep that an operation changed something that cannot be taken back, and why."""
+    _keep(connection, operation, seq, [(_NO_RECORD, {"lasting": why}, None)])
+
+
+def _keep(
+    connection: Connection,
+    operation: OperationDraft,
+    seq: int,
+    kept: Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]],
+) -> None:
     rows = [
         {
             "company_id": operation.scope.company_id,
@@ -32,28 +82,45 @@ def record(
             "ordinal": ordinal,
             "seq": seq,
             "binding_key": operation.binding_key or "",
-            "provider_record_id": before.handle.provider_record_id,
-            "before": before.model_dump(mode="json"),
-            "after": None if after is None else after.model_dump(mode="json"),
+            "provider_record_id": record_id,
+            "before": before,
+            "after": after,
             "operation_type": operation.operation_type,
             "status": operation.status,
             "principal": operation.principal,
             "started_at": operation.started_at,
             "undoes": operation.undoes,
         }
-        for ordinal, (before, after) in enumerate(steps)
+        for ordinal, (record_id, before, after) in enumerate(kept)
     ]
     _RECORD.run_all(connection, rows)
 
 
 def steps(connection: Connection, company_id: str, operation_id: str) -> list[Step]:
     """Return each record before and after an operation, in the order they were changed."""
+    rows = _kept_by(connection, company_id, operation_id)
+    return [_step(before, after) for before, after in rows if "handle" in before]
+
+
+def settings_changed(
+    connection: Connection, company_id: str, operation_id: str
+) -> list[SettingChange]:
+    """Return each setting before and after an operation."""
+    rows = _kept_by(connection, company_id, operation_id)
+    return [
+        SettingChange.model_validate(before["changed"]) for before, _ in rows if "changed" in before
+    ]
+
+
+def _kept_by(
+    connection: Connection, company_id: str, operation_id: str
+) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
     rows = connection.execute(
         select(_JOURNAL.c.before, _JOURNAL.c.after)
         .where(_JOURNAL.c.company_id == company_id, _JOURNAL.c.operation_id == operation_id)
         .order_by(_JOURNAL.c.ordinal)
     )
-    return [(_snapshot(row.before), _snapshot(row.after) if row.after else None) for row in rows]
+    return [(row.before, row.after) for row in rows]
 
 
 def changes_of_record(
@@ -67,10 +134,7 @@ def changes_of_record(
             _JOURNAL.c.provider_record_id == record_id,
         )
     )
-    return {
-        row.operation_id: (_snapshot(row.before), _snapshot(row.after) if row.after else None)
-        for row in rows
-    }
+    return {row.operation_id: _step(row.before, row.after) for row in rows}
 
 
 def undone_by(connection: Connection, company_id: str, operation_id: str) -> str | None:
@@ -91,25 +155,44 @@ def undone_by(connection: Connection, company_id: str, operation_id: str) -> str
     return None
 
 
-def undoable(connection: Connection, company_id: str, limit: int) -> list[tuple[str, int]]:
-    """Return the newest mutations that can be taken back, each with its number of records."""
+def undoable(connection: Connection, company_id: str, limit: int) -> list[Undoable]:
+    """Return the newest changes that were not taken back, also those that cannot be."""
     statement = (
-        select(func.max(_JOURNAL.c.operation_id), func.count())
+        select(_JOURNAL.c.operation_id, _JOURNAL.c.operation_type, _JOURNAL.c.status)
         .where(
             _JOURNAL.c.company_id == company_id,
-            _JOURNAL.c.operation_type != str(OperationType.UNDO),
-            _JOURNAL.c.status == str(OperationStatus.OK),
+            _JOURNAL.c.ordinal == 0,
+            _JOURNAL.c.status.in_((str(OperationStatus.OK), str(OperationStatus.UNKNOWN))),
         )
-        .group_by(_JOURNAL.c.seq)
         .order_by(_JOURNAL.c.seq.desc())
+        .execution_options(yield_per=_ROWS_AT_ONCE)
     )
-    found: list[tuple[str, int]] = []
-    for operation_id, count in connection.execute(statement):
-        if undone_by(connection, company_id, operation_id) is None:
-            found.append((operation_id, count))
+    found: list[Undoable] = []
+    with connection.execute(statement) as rows:
+        for operation_id, operation_type, status in rows:
+            took_back = (operation_type, status) == (OperationType.UNDO, OperationStatus.OK)
+            if took_back or undone_by(connection, company_id, operation_id) is not None:
+                continue
+            if (change := kept(connection, company_id, operation_id)) is not None:
+                found.append(change)
             if len(found) == limit:
                 break
     return found
+
+
+def kept(connection: Connection, company_id: str, operation_id: str) -> Undoable | None:
+    """Return what is kept of an operation's change; None: it changed nothing."""
+    own = _JOURNAL.c.company_id == company_id, _JOURNAL.c.operation_id == operation_id
+    first = connection.execute(
+        select(_JOURNAL.c.status, _JOURNAL.c.before).where(*own, _JOURNAL.c.ordinal == 0)
+    ).one_or_none()
+    if first is None:
+        return None
+    lasting = first.before.get("lasting")
+    count = 0
+    if lasting is None:
+        count = connection.execute(select(func.count()).where(*own)).scalar_one()
+    return Undoable(operation_id, OperationStatus(first.status), count, lasting)
 
 
 def link(
@@ -166,8 +249,16 @@ def ids_of(connection: Connection, company_id: str, binding_key: str, record_id:
     return [now, *older.scalars()]
 
 
+def _step(before: dict[str, Any], after: dict[str, Any] | None) -> Step:
+    return _snapshot(before), _snapshot(after) if after else None
+
+
 def _snapshot(value: dict[str, Any]) -> Snapshot:
     return Snapshot.model_validate(value)
+
+
+def _json(value: Model) -> dict[str, Any]:
+    return value.model_dump(mode="json")
 
 
 def texts_forgotten_by_hand(

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime, tzinfo
 from decimal import Decimal
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import (
     Location,
@@ -21,6 +21,9 @@ from memtui.contract import (
     Usage,
 )
 from memtui.store.operation import Operation
+
+if TYPE_CHECKING:
+    from memtui.service.answers import UndoCandidate
 
 _SPANS = (
     (365 * 86_400, "y"),
@@ -100,6 +103,23 @@ def not_read(problems: Sequence[Problem]) -> str:
         return ""
     more = f" (and {count(len(problems) - 1)} more)" if len(problems) > 1 else ""
     return f"not read: {problems[0].sentence()}{more}"
+
+
+def changed(change: UndoCandidate) -> str:
+    """Name what a change changed: `3 records`, `limit agent coding usd day`, `5 settings`."""
+    if len(change.settings) == 1:
+        return change.settings[0].name
+    if change.settings:
+        return counted(len(change.settings), "setting")
+    return counted(change.records, "record") if change.records else ""
+
+
+def take_back(operation: Operation, what: str, now: datetime) -> str:
+    """Return the question whether a change of something is to be taken back."""
+    change = f"{operation.operation_type.value} #{count(operation.seq)}"
+    of = f" of {what}" if what else ""
+    when = since(operation.started_at, now)
+    return f"Take back {change}{of}, {when} by {operation.principal}?"
 
 
 def of_total(shown: int, total: int | None, *, at_least: bool = False) -> str:

@@ -13,6 +13,7 @@ import pytest
 from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.contract import Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService, open_service
+from memtui.service.configuring import SETUP_DOOR
 from tests.service.fake import FakeAdapter
 
 
@@ -43,9 +44,10 @@ async def start(
         paths, settings, providers={"fake": FakeAdapter}, first_company=False
     )
     if not await opened.companies():
-        await opened.add_company(caller, "Acme")
-        await opened.add_binding(caller, "default", "fake", dict(config))
-        await opened.set_target(caller, "company", "acme", "default")
+        setup = caller.model_copy(update={"door": SETUP_DOOR})
+        await opened.add_company(setup, "Acme")
+        await opened.add_binding(setup, "default", "fake", dict(config))
+        await opened.set_target(setup, "company", "acme", "default")
     return opened
 
 

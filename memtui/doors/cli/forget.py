@@ -22,9 +22,10 @@ _UNDO_COLUMNS = (
     Column("operation"),
     Column("when", right=True),
     Column("type"),
-    Column("records", right=True),
+    Column("what"),
     Column("by"),
     Column("project"),
+    Column(""),
 )
 
 
@@ -84,14 +85,15 @@ async def undo(
     ] = None,
     *,
     listing: Annotated[
-        bool, typer.Option("--list", help="List what can be taken back instead.")
+        bool, typer.Option("--list", help="List the changes that were not taken back instead.")
     ] = False,
     limit: Limit = 20,
 ) -> None:
     """Take a change back.
 
-    Without an operation the last change is meant; with a scope, the last one in that scope.
-    Taking back an undo does the change again.
+    Without an operation the last change is meant, of memories or of settings; with a scope, the
+    last one in that scope. One that cannot be taken back is never passed over. Taking back an undo
+    does the change again.
     """
     if listing:
         candidates = await session.service.undoable(session.caller, limit)
@@ -102,7 +104,13 @@ async def undo(
         return
     target = operation_id or await _last_in_scope(session, scope)
     answer = await session.service.undo(session.caller, target)
-    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
+    session.out.answer(
+        answer,
+        lambda: [
+            *(handle.provider_record_id for handle in answer.handles),
+            *(change.name for change in answer.settings),
+        ],
+    )
     if not session.out.as_json:
         for old, new in answer.linked.items():
             session.out.say(f"{old} came back as {new}.")
@@ -125,7 +133,7 @@ def confirm(question: str) -> None:
 
 
 async def _last_in_scope(session: Session, scope: ScopeOptions) -> str | None:
-    """Return the newest undoable operation in the given scope; None where none was given."""
+    """Return the newest change in the given scope; None where no scope was given."""
     from memtui.contract import NotFound
 
     given = {
@@ -140,7 +148,7 @@ async def _last_in_scope(session: Session, scope: ScopeOptions) -> str | None:
         held = operation.scope.model_dump()
         if scope.binding in {None, operation.binding_key} and given.items() <= held.items():
             return operation.operation_id
-    raise NotFound("There is no change in this scope that can be taken back.")
+    raise NotFound("There is no change in this scope to take back.")
 
 
 _UNDO_DEPTH = 1000
@@ -221,7 +229,8 @@ def _candidate_rows(session: Session, candidates: Sequence[UndoCandidate]) -> It
             operation.operation_id,
             shown.ago(operation.started_at, session.now),
             operation.operation_type.value,
-            shown.count(candidate.records),
+            shown.changed(candidate),
             operation.principal,
             operation.scope.project_id or "",
+            candidate.why_not or "",
         ]

@@ -362,32 +362,28 @@ class OperationsScreen(MemtuiScreen, Marking):
             return
         operation = self._list.current
         if operation is not None and operation.operation_type.mutates:
-            self._ask_undo(operation, len(operation.handles))
+            records = len(operation.handles)
+            self._ask_undo(operation, fmt.counted(records, "record") if records else "")
             return
         door = self.door
         self._acts.every(lambda: door.service.undoable(door.caller, 1), self._offer_last, self.fail)
 
     def _offer_last(self, found: list[UndoCandidate]) -> None:
-        if found:
-            self._ask_undo(found[0].operation, found[0].records)
-        else:
+        if not found:
             self.fail(Invalid("There is nothing to undo."))
+        elif found[0].why_not is not None:
+            self.fail(Invalid(f"The last change cannot be taken back. {found[0].why_not}"))
+        else:
+            self._ask_undo(found[0].operation, fmt.changed(found[0]))
 
-    def _ask_undo(self, operation: Operation, records: int) -> None:
-        when = fmt.since(operation.started_at, self.shared.clock())
-        self._ask(
-            f"Take back {operation.operation_type.value} #{fmt.count(operation.seq)} "
-            f"of {fmt.counted(records, 'record')}, {when} by {operation.principal}?",
-            [operation],
-        )
+    def _ask_undo(self, operation: Operation, what: str) -> None:
+        self._ask(fmt.take_back(operation, what, self.shared.clock()), [operation])
 
     def _ask_undos(self, operations: list[Operation]) -> None:
         records = sum(len(one.handles) for one in operations)
-        self._ask(
-            f"Take back the {fmt.counted(len(operations), 'marked change')} of "
-            f"{fmt.counted(records, 'record')}, the newest first?",
-            operations,
-        )
+        of = f" of {fmt.counted(records, 'record')}" if records else ""
+        marked = fmt.counted(len(operations), "marked change")
+        self._ask(f"Take back the {marked}{of}, the newest first?", operations)
 
     def _ask(self, question: str, operations: Sequence[Operation]) -> None:
         def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
@@ -396,18 +392,19 @@ class OperationsScreen(MemtuiScreen, Marking):
 
         self.app.push_screen(Confirm(question, verb="take it back"), answered)
 
-    async def _undo(self, operations: Sequence[Operation]) -> int:
-        door, records = self.door, 0
+    async def _undo(self, operations: Sequence[Operation]) -> str:
+        door, records, settings = self.door, 0, 0
         for operation in operations:
             answer = await door.service.undo(door.caller, operation.operation_id)
             records += len(answer.handles)
-        return records
+            settings += len(answer.settings)
+        counts = {"record": records, "setting": settings}
+        told = [fmt.counted(count, what) for what, count in counts.items() if count]
+        return " and ".join(told) or fmt.counted(0, "record")
 
-    def _undone(self, records: int) -> None:
+    def _undone(self, what: str) -> None:
         self._list.selection.marks.clear()
-        self.toast(
-            f"Took it back: {fmt.counted(records, 'record')}. Undo that operation to do it again."
-        )
+        self.toast(f"Took it back: {what}. Undo that operation to do it again.")
         self._feed.poll()
 
 

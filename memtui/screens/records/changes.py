@@ -162,11 +162,10 @@ class Changes:
         if self._last and operation.operation_id == self._last[-1]:
             self._undo(self._last)
             return
-        when = fmt.since(operation.started_at, self._screen.shared.clock())
-        question = (
-            f"Take back {operation.operation_type.value} #{fmt.count(operation.seq)} "
-            f"of {fmt.counted(found[0].records, 'record')}, {when} by {operation.principal}?"
-        )
+        if found[0].why_not is not None:
+            self._screen.fail(Invalid(f"The last change cannot be taken back. {found[0].why_not}"))
+            return
+        question = fmt.take_back(operation, fmt.changed(found[0]), self._screen.shared.clock())
 
         def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
             if yes:
@@ -216,8 +215,11 @@ class Changes:
     def _show(self, answers: Answers) -> str:
         """Show the records as they are after a reversal; return how many there are, in words."""
         handles = [handle for answer in answers for handle in answer.handles]
+        settings = sum(len(answer.settings) for answer in answers)
         self._feed.known.ghosts.difference_update(one.provider_record_id for one in handles)
         self._feed.load()
+        if settings and not handles:
+            return fmt.counted(settings, "setting")
         return fmt.counted(len(handles), "record")
 
     def failed(self, error: MemtuiError) -> None:

@@ -1,0 +1,133 @@
+"""A company's own settings as rows that can be compared and put back.
+
+They are few rows a company, so that a change of them is told by reading them all before and after.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TypeAlias
+
+from sqlalchemy import Connection, delete, insert, select, update
+from sqlmodel import SQLModel
+
+from memtui.contract import Json, Model
+from memtui.store.tables import (
+    BindingRow,
+    CompanyRow,
+    MemberRow,
+    NamespaceRow,
+    SpendingLimitRow,
+    TargetRow,
+    TokenRow,
+)
+
+NAMESPACE = "namespace"
+_ROWS: Mapping[str, type[SQLModel]] = {
+    "company": CompanyRow,
+    "binding": BindingRow,
+    "target": TargetRow,
+    "member": MemberRow,
+    "limit": SpendingLimitRow,
+    NAMESPACE: NamespaceRow,
+    "token": TokenRow,
+}
+COMMON = tuple(_ROWS.keys() - {NAMESPACE})
+"""All but the namespaces, of which a served memory plugin can have very many."""
+
+_NAMED_BY = {"token": ("label",), "binding": ("key",)}
+"""What names a row where a person knows it by something else than its primary key."""
+_NOT_KEPT: Mapping[str, Json] = {"token": {"digest": ""}}
+"""What proves a token stays in its own table."""
+_NOT_COMPARED = "capabilities"
+"""What a provider can do is noted whenever it is opened; nobody sets it."""
+
+Place: TypeAlias = "tuple[str, tuple[str, ...]]"
+Rows: TypeAlias = "dict[Place, Json]"
+
+
+class SettingChange(Model):
+    """One setting before and after a change; None: it was not there."""
+
+    setting: str
+    """`company`, `binding`, `target`, `member`, `limit`, `namespace` or `token`."""
+    key: Json
+    """What names it, beside its company."""
+    before: Json | None
+    after: Json | None
+
+    @property
+    def name(self) -> str:
+        """How a person names it, `limit agent coding usd day`."""
+        return " ".join([self.setting, *(str(value) for value in self.key.values() if value)])
+
+
+def read(connection: Connection, company_id: str, kinds: Collection[str] = COMMON) -> Rows:
+    """Return a company's settings of these kinds by their places."""
+    found: Rows = {}
+    for setting in kinds:
+        row_type = _ROWS[setting]
+        table = row_type.__table__  # type: ignore[attr-defined]
+        for row in connection.execute(select(table).where(table.c.company_id == company_id)):
+            value = row_type(**row._mapping).model_dump(  # noqa: SLF001 — SQLAlchemy's public name
+                mode="json", exclude=set(_NOT_KEPT.get(setting, ()))
+            )
+            found[setting, tuple(value[name] for name in _key_of(setting))] = value
+    return found
+
+
+def changes(before: Rows, after: Rows) -> list[SettingChange]:
+    """Return what differs between two readings of one company's settings."""
+    places = dict.fromkeys([*before, *after])
+    return [
+        SettingChange(
+            setting=place[0],
+            key=_told(place),
+            before=before.get(place),
+            after=after.get(place),
+        )
+        for place in places
+        if not same(before.get(place), after.get(place))
+    ]
+
+
+def same(row: Json | None, other: Json | None) -> bool:
+    """Whether two rows set the same."""
+    if row is None or other is None:
+        return row is other
+    return {**row, _NOT_COMPARED: None} == {**other, _NOT_COMPARED: None}
+
+
+def place_of(company_id: str, change: SettingChange) -> Place:
+    """Return where a change's setting stands among a company's."""
+    key = {"company_id": company_id, **change.key}
+    return change.setting, tuple(key[name] for name in _key_of(change.setting))
+
+
+def put(connection: Connection, company_id: str, change: SettingChange) -> None:
+    """Make a setting what it was before a change. A token that was revoked cannot be put back."""
+    row_type = _ROWS[change.setting]
+    table = row_type.__table__  # type: ignore[attr-defined]
+    place = {**change.key, "company_id": company_id}
+    named = [table.c[name] == value for name, value in place.items()]
+    if change.before is None:
+        connection.execute(delete(table).where(*named))
+        return
+    not_kept = _NOT_KEPT.get(change.setting, {})
+    row = row_type.model_validate({**not_kept, **change.before})
+    updated = connection.execute(
+        update(table).where(*named).values(row.model_dump(exclude=set(not_kept)))
+    )
+    if updated.rowcount == 0:
+        connection.execute(insert(table), row.model_dump())
+
+
+def _key_of(setting: str) -> tuple[str, ...]:
+    primary = _ROWS[setting].__table__.primary_key.columns  # type: ignore[attr-defined]
+    return _NAMED_BY.get(setting) or tuple(column.name for column in primary)
+
+
+def _told(place: Place) -> Json:
+    setting, values = place
+    named = dict(zip(_key_of(setting), values, strict=True))
+    return {name: value for name, value in named.items() if name != "company_id"}

@@ -1,0 +1,234 @@
+"""Undo takes back the last change, whatever it was, or says why not and stops there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from decimal import Decimal
+
+import pytest
+
+from memtui.contract import (
+    Conflict,
+    Denied,
+    Invalid,
+    Json,
+    NotFound,
+    OperationStatus,
+    OperationType,
+    Scope,
+    WriteRequest,
+)
+from memtui.service import (
+    Caller,
+    LimitMeasure,
+    LimitPeriod,
+    LimitTarget,
+    MemoryService,
+    SpendingLimit,
+)
+from memtui.service.permissions import Membership, Role
+
+Change = Callable[[MemoryService, Caller], Awaitable[object]]
+
+
+def a_limit(amount: int) -> SpendingLimit:
+    return SpendingLimit(
+        target_type=LimitTarget.AGENT,
+        target_id="coding",
+        measure=LimitMeasure.TOKENS,
+        amount=amount,
+        period=LimitPeriod.DAY,
+    )
+
+
+def dollars(amount: str) -> SpendingLimit:
+    return SpendingLimit(
+        target_type=LimitTarget.COMPANY,
+        target_id="acme",
+        measure=LimitMeasure.USD,
+        amount=Decimal(amount),
+        period=LimitPeriod.MONTH,
+    )
+
+
+OWNER = Membership(principal="user:ana", subject_id="ana", role=Role.OWNER)
+BOB = Membership(principal="user:bob", project_id="p", role=Role.MEMBER)
+
+
+async def settings_of(service: MemoryService, caller: Caller) -> Json:
+    return {
+        "bindings": [one.model_dump() for one in await service.bindings(caller)],
+        "members": [one.model_dump() for one in await service.members(caller)],
+        "limits": [one.model_dump() for one in await service.spending_limits(caller)],
+        "namespaces": [
+            one.model_dump() for one in await service.plugin.namespaces(caller, "default")
+        ],
+        "tokens": [one.model_dump() for one in await service.tokens(caller)],
+    }
+
+
+async def prepare(service: MemoryService, caller: Caller) -> None:
+    await service.set_member(caller, OWNER)
+    await service.set_member(caller, BOB)
+    await service.add_binding(caller, "other", "fake", {"label": "x"}, read_only=True)
+    await service.set_target(caller, "project", "q", "other")
+    await service.set_target(caller, "agent", "coding", "other")
+    await service.set_spending_limit(caller, a_limit(5))
+    await service.set_spending_limit(caller, dollars("1.5"))
+    await service.plugin.put(caller, "default", "workspace:p", "workspace", metadata={"a": 1})
+
+
+CHANGES: dict[str, Change] = {
+    "limit set": lambda s, c: s.set_spending_limit(c, a_limit(7)),
+    "limit added": lambda s, c: s.set_spending_limit(
+        c, a_limit(7).model_copy(update={"target_id": "review"})
+    ),
+    "limits removed": lambda s, c: s.remove_spending_limits(c, LimitTarget.COMPANY, "acme"),
+    "member added": lambda s, c: s.set_member(
+        c, BOB.model_copy(update={"principal": "user:eve", "subject_id": "eve"})
+    ),
+    "role changed": lambda s, c: s.set_member(c, BOB.model_copy(update={"role": Role.ADMIN})),
+    "member removed": lambda s, c: s.remove_member(c, "user:bob", "p"),
+    "binding added": lambda s, c: s.add_binding(c, "third", "fake", {}),
+    "binding disabled": lambda s, c: s.update_binding(c, "default", enabled=False),
+    "binding configured": lambda s, c: s.update_binding(c, "other", config={"label": "y"}),
+    "binding with targets removed": lambda s, c: s.remove_binding(c, "other"),
+    "target set": lambda s, c: s.set_target(c, "project", "q", "default"),
+    "target cleared": lambda s, c: s.clear_target(c, "agent", "coding"),
+    "token added": lambda s, c: s.add_token(c, "ci", "agent:ci", acts_for="user:ana"),
+    "namespace put": lambda s, c: s.plugin.put(c, "default", "team:x", "team"),
+    "namespace patched": lambda s, c: s.plugin.patch(
+        c, "default", "workspace:p", metadata={"b": 2}
+    ),
+    "namespace removed": lambda s, c: s.plugin.remove(c, "default", "workspace:p"),
+}
+
+
+async def test_every_change_of_the_settings_is_taken_back_and_done_again(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    await prepare(service, caller)
+    written = await service.write(caller, note)
+    for name, change in CHANGES.items():
+        was = await settings_of(service, caller)
+        await change(service, caller)
+        changed = await settings_of(service, caller)
+        assert changed != was, name
+
+        undone = await service.undo(caller)
+        assert await settings_of(service, caller) == was, name
+        [candidate] = await service.undoable(caller, 1)
+        assert candidate.operation.operation_id == written.operation_id, name
+        assert undone.settings, name
+
+        if name != "token added":
+            await service.undo(caller, undone.operation_id)
+            assert await settings_of(service, caller) == changed, name
+            await service.undo(caller)
+            assert await settings_of(service, caller) == was, name
+    assert (await service.get(caller, written.handles[0], note.scope)).record
+
+
+async def test_the_setup_of_a_home_is_no_change_and_nothing_is_reached_past(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
+) -> None:
+    with pytest.raises(NotFound, match="nothing to undo"):
+        await service.undo(caller)
+    written = await service.write(caller, note)
+    await service.add_token(caller, "ci", "agent:ci")
+    await service.remove_token(caller, "ci")
+    with pytest.raises(Invalid, match=r"last change, configure #\d+, cannot .* stays revoked"):
+        await service.undo(caller)
+    assert (await service.get(caller, written.handles[0], scope)).record.text == note.content
+    [candidate, *_] = await service.undoable(caller)
+    assert candidate.why_not is not None
+    assert "stays revoked" in candidate.why_not
+
+    await service.undo(caller, written.operation_id)
+    with pytest.raises(NotFound):
+        await service.get(caller, written.handles[0], scope)
+
+
+async def test_a_revoked_token_does_not_come_back(service: MemoryService, caller: Caller) -> None:
+    made = await service.add_token(caller, "ci", "agent:ci")
+    undone = await service.undo(caller)
+    with pytest.raises(Denied):
+        await service.authenticate(made.token, "http")
+    with pytest.raises(Invalid, match="stays revoked"):
+        await service.undo(caller, undone.operation_id)
+    assert await service.tokens(caller) == []
+
+
+async def test_a_setting_that_has_changed_since_is_a_conflict(
+    service: MemoryService, caller: Caller
+) -> None:
+    await service.set_spending_limit(caller, a_limit(5))
+    first = (await service.undoable(caller, 1))[0].operation
+    await service.set_spending_limit(caller, a_limit(6))
+    with pytest.raises(Conflict, match=r"limit agent coding tokens day has changed"):
+        await service.undo(caller, first.operation_id)
+    [limit] = await service.spending_limits(caller)
+    assert limit.amount == 6
+    await service.undo(caller)
+    await service.undo(caller)
+    assert await service.spending_limits(caller) == []
+
+
+async def test_settings_that_do_not_go_together_are_not_put_back(
+    service: MemoryService, caller: Caller
+) -> None:
+    await service.add_binding(caller, "other", "fake", {})
+    added = (await service.undoable(caller, 1))[0].operation
+    await service.set_target(caller, "project", "q", "other")
+    with pytest.raises(Conflict, match="project q would be served by other"):
+        await service.undo(caller, added.operation_id)
+
+    await service.set_member(caller, OWNER)
+    first = (await service.undoable(caller, 1))[0].operation
+    await service.set_member(caller, BOB)
+    with pytest.raises(Conflict, match="without an owner"):
+        await service.undo(caller, first.operation_id)
+    assert len(await service.members(caller)) == 2
+
+
+async def test_only_who_may_configure_takes_a_configuration_back(
+    service: MemoryService, caller: Caller
+) -> None:
+    await service.set_spending_limit(caller, a_limit(5))
+    await service.set_member(caller, OWNER)
+    manager = Membership(principal="user:bob", project_id="p", role=Role.OWNER)
+    await service.set_member(caller, manager)
+    await service.set_spending_limit(caller, a_limit(6))
+    bob = caller.model_copy(update={"principal": "user:bob"})
+    with pytest.raises(Denied, match="settings"):
+        await service.undo(bob)
+    [limit] = await service.spending_limits(caller)
+    assert limit.amount == 6
+
+
+async def test_a_change_without_effect_is_none(
+    service: MemoryService, caller: Caller, note: WriteRequest
+) -> None:
+    written = await service.write(caller, note)
+    await service.update_binding(caller, "default", enabled=True)
+    assert (await service.undo(caller)).undoes == written.operation_id
+
+
+async def test_a_change_and_its_place_in_the_log_are_one_transaction(
+    service: MemoryService, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await service.set_spending_limit(caller, a_limit(5))
+    before = (await service.operations(caller)).total
+
+    def full(*_: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(service._core.recorder, "append_within", full)
+    with pytest.raises(OSError, match="disk full"):
+        await service.set_spending_limit(caller, a_limit(6))
+    [limit] = await service.spending_limits(caller)
+    assert limit.amount == 5
+    page = await service.operations(caller)
+    assert page.total == before + 1
+    assert page.operations[0].operation_type is OperationType.CONFIGURE
+    assert page.operations[0].status is OperationStatus.ERROR
