@@ -64,6 +64,12 @@ Milliseconds = Annotated[float, Field(allow_inf_nan=False)]
 class MemtuiError(Exception):
     """Base of every error that memtui raises on purpose; its text is one sentence for a person."""
 
+    @property
+    def kind(self) -> str:
+        """Which of this module's errors it is, also where it is a subclass: `NotFound`."""
+        kinds = (kind.__name__ for kind in type(self).__mro__ if MemtuiError in kind.__bases__)
+        return next(kinds, type(self).__name__)
+
     moved: RecordHandle | None = None
     """The handle that a record has now, where a correction failed and put it back as a new one."""
 
@@ -72,12 +78,15 @@ class Unavailable(MemtuiError):
     """The provider could not be reached, timed out, or answered something unreadable.
 
     `sent` tells whether the request may have reached the provider; for a mutation that means the
-    outcome is unknown.
+    outcome is unknown. `operation_id` then names the operation, once it is logged.
     """
 
-    def __init__(self, message: str, *, sent: bool = False) -> None:
+    def __init__(
+        self, message: str, *, sent: bool = False, operation_id: str | None = None
+    ) -> None:
         super().__init__(message)
         self.sent = sent
+        self.operation_id = operation_id
 
 
 class NotFound(MemtuiError):
@@ -147,6 +156,8 @@ class OperationType(StrEnum):
     NAMESPACES = "namespaces"
     UNDO = "undo"
     CONFIGURE = "configure"
+    CHECK = "check"
+    """What became of an operation of unknown outcome was looked up."""
 
     @property
     def mutates(self) -> bool:

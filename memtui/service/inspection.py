@@ -18,6 +18,7 @@ from memtui.service.core import Core
 from memtui.service.reads import change_of
 from memtui.service.undo import one
 from memtui.store import intents, journal
+from memtui.store.journal import Found
 from memtui.store.operation import Operation, OperationPage
 
 _SHOWN_RETRIEVALS = 20
@@ -49,6 +50,12 @@ def changes_of(core: Core, caller: Caller, operation_id: str) -> tuple[Change, .
     with core.database.read() as database:
         steps = journal.steps(database, caller.company_id, found.operation_id)
     return tuple(change_of(found, step) for step in steps)
+
+
+def found_of(core: Core, caller: Caller, operation_id: str) -> Found | None:
+    """Return what a check found of an operation of unknown outcome. Blocking."""
+    with core.database.read() as database:
+        return journal.found_of(database, caller.company_id, operation_id)
 
 
 def provenance(core: Core, caller: Caller, binding_key: str, handle: RecordHandle) -> Provenance:

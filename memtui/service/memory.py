@@ -95,6 +95,7 @@ from memtui.service.resilience import unexpected
 from memtui.service.spending import Spending
 from memtui.service.stored_secrets import StoredSecret, stored_secrets
 from memtui.service.whole_log import WholeLog
+from memtui.store.journal import Found
 from memtui.store.operation import Operation, OperationPage
 from memtui.threads import use_loose_threads
 
@@ -586,9 +587,13 @@ class MemoryService:
             inspection.retrieval_stats, self._core, caller, binding_key, record_ids
         )
 
-    async def check_outcome(self, caller: Caller, operation_id: str) -> str:
-        """Say in a sentence whether an operation of unknown outcome happened."""
-        return await outcome.check(self._core, caller, operation_id)
+    async def check_outcome(self, caller: Caller, operation_id: str) -> Found:
+        """Find out whether an operation of unknown outcome happened, and log what was found."""
+        return await self._to_its_end(outcome.check(self._core, caller, operation_id))
+
+    async def found_outcome(self, caller: Caller, operation_id: str) -> Found | None:
+        """Return what a check found of an operation of unknown outcome; None: nothing yet."""
+        return await asyncio.to_thread(inspection.found_of, self._core, caller, operation_id)
 
     async def in_flight(self, caller: Caller) -> int:
         """Return how many of the company's mutations run right now."""

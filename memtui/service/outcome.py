@@ -23,31 +23,43 @@ from memtui.service.mutations import take
 from memtui.service.perimeter import sha256_of
 from memtui.service.undo import state_of
 from memtui.store import journal
+from memtui.store.journal import Finding, Found
 from memtui.store.operation import Operation
 
 _SEARCHED_WORDS = 8
 
 
-async def check(core: Core, caller: Caller, operation_id: str) -> str:
-    """Return one sentence that says whether an operation of unknown outcome happened.
+async def check(core: Core, caller: Caller, operation_id: str) -> Found:
+    """Find out whether an operation of unknown outcome happened.
+
+    What is found is logged as an operation of its own, and what happened can be undone from then
+    on.
 
     Raises:
-        Invalid: its outcome is known.
+        Invalid: its outcome is known, by itself or by an earlier check.
     """
     asked = await asyncio.to_thread(inspection.operation, core, caller, operation_id)
     if asked.status is not OperationStatus.UNKNOWN:
         raise Invalid(f"The outcome of {asked.operation_id} is known: {asked.status}.")
+    known = await asyncio.to_thread(inspection.found_of, core, caller, asked.operation_id)
+    if known is not None and known.happened:
+        raise Invalid(f"The outcome is known since the check {known.check_id}: {known.told}")
     request = {"checks": asked.operation_id}
     async with core.recorder.recorded(
-        OperationType.GET, caller, asked.scope, request, asked.source
+        OperationType.CHECK, caller, asked.scope, request, asked.source
     ) as entry:
         connection = await core.connect(entry, asked.binding_key)
         before = await asyncio.to_thread(_before, core, asked)
         if before:
             handles = [snapshot.handle for snapshot in before]
             now = await take(connection, handles, asked.scope)
-            return _compare(asked, before, now)
-        return await _look_for_written(core, connection, asked)
+            finding = _compare(asked, before, now)
+        else:
+            finding = await _look_for_written(core, connection, asked)
+        entry.finding = finding
+        entry.request = {**request, "happened": finding.happened, "found": finding.told}
+        entry.result_count = len(finding.steps)
+    return Found(check_id=entry.operation_id, happened=finding.happened, told=finding.told)
 
 
 def _before(core: Core, asked: Operation) -> list[Snapshot]:
@@ -56,22 +68,25 @@ def _before(core: Core, asked: Operation) -> list[Snapshot]:
     return [before for before, _ in steps]
 
 
-def _compare(asked: Operation, before: Sequence[Snapshot], now: Sequence[Snapshot]) -> str:
-    changed = sum(
-        state_of(old.record) != state_of(new.record) for old, new in zip(before, now, strict=True)
-    )
-    if changed == 0:
-        return f"It did not happen: {_records(len(before))} as before the {asked.operation_type}."
-    if changed == len(before):
-        return f"It happened: {_records(changed)} no longer as before the {asked.operation_type}."
-    return f"It happened in part: {changed} of {_records(len(before))} no longer as before."
+def _compare(asked: Operation, before: Sequence[Snapshot], now: Sequence[Snapshot]) -> Finding:
+    steps = list(zip(before, now, strict=True))
+    changed = [(old, new) for old, new in steps if state_of(old.record) != state_of(new.record)]
+    if not changed:
+        told = f"It did not happen: {_records(len(before))} as before the {asked.operation_type}."
+        return Finding(asked, happened=False, told=told, steps=steps)
+    if len(changed) == len(before):
+        told = f"It happened: {_records(len(changed))} no longer as before the "
+        return Finding(asked, happened=True, told=f"{told}{asked.operation_type}.", steps=changed)
+    told = f"It happened in part: {len(changed)} of {_records(len(before))} no longer as before."
+    return Finding(asked, happened=True, told=told, steps=changed)
 
 
-async def _look_for_written(core: Core, connection: Connection, asked: Operation) -> str:
+async def _look_for_written(core: Core, connection: Connection, asked: Operation) -> Finding:
     content = str(asked.request.get("content", ""))
     digest = asked.request.get("content_sha256")
     if not digest or not connection.adapter.capabilities.browse:
-        return "The provider does not show it, so memtui cannot tell whether it happened."
+        told = "The provider does not show it, so memtui cannot tell whether it happened."
+        return Finding(asked, happened=None, told=told, steps=())
     words = " ".join(content.split()[:_SEARCHED_WORDS]) or None
     cursor: str | None = None
     while True:
@@ -86,13 +101,19 @@ async def _look_for_written(core: Core, connection: Connection, asked: Operation
         for record in page.records:
             same = sha256_of(record.text) == digest or (content and record.text.startswith(content))
             if same and await _is_new(core, asked, record.handle):
-                return f"It happened: the text is stored as {record.handle.provider_record_id}."
+                told = f"It happened: the text is stored as {record.handle.provider_record_id}."
+                [now] = await take(connection, [record.handle], asked.scope)
+                step = Snapshot(handle=record.handle, record=None), now
+                return Finding(asked, happened=True, told=told, steps=[step])
         cursor = page.next_cursor
         if cursor is None:
             break
     if page.at_least:
-        return "The provider shows only a part of its records, and none there holds the text."
-    return "It did not happen: no record holds the text."
+        told = "The provider shows only a part of its records, and none there holds the text."
+        return Finding(asked, happened=None, told=told, steps=())
+    return Finding(
+        asked, happened=False, told="It did not happen: no record holds the text.", steps=()
+    )
 
 
 async def _is_new(core: Core, asked: Operation, handle: RecordHandle) -> bool:

@@ -33,7 +33,7 @@ from memtui.service.redaction import redact, redact_json
 from memtui.service.sessions import Sessions
 from memtui.store import intents, journal, log
 from memtui.store.database import Database
-from memtui.store.journal import Step
+from memtui.store.journal import Finding, Step
 from memtui.store.operation import OperationDraft, OperationHandle
 from memtui.store.settings import SettingChange
 from memtui.store.tables import BindingRow, IntentRow
@@ -76,6 +76,8 @@ class Entry:
     """What a mutation changes; complete once it was read back."""
     settings: Sequence[SettingChange] = ()
     """What it changed of the company's own settings."""
+    finding: Finding | None = None
+    """What it found of an operation of unknown outcome."""
     lasting: str | None = None
     """Why what it changes cannot be taken back, where it cannot."""
     links: dict[str, str] = field(default_factory=dict)
@@ -115,7 +117,7 @@ class Entry:
         else:
             self.status = OperationStatus.ERROR
         if self.status is not OperationStatus.UNKNOWN:
-            self.steps, self.lasting = (), None
+            self.steps, self.lasting, self.finding = (), None, None
 
     def draft(self) -> OperationDraft:
         """Return the entry as it stands."""
@@ -155,12 +157,29 @@ def _may_have_happened(error: MemtuiError) -> bool:
     return isinstance(error, Unavailable) and error.sent
 
 
+def _is_no_answer(error: BaseException) -> bool:
+    """Whether a mutation's error says nothing of what was done."""
+    if isinstance(error, MemtuiError):
+        return isinstance(error, Unavailable)
+    return isinstance(error, Exception)
+
+
+def _unknown_outcome(entry: Entry, error: BaseException) -> Unavailable:
+    said = str(error) if isinstance(error, MemtuiError) else f"It failed ({type(error).__name__})."
+    return Unavailable(
+        f"{said} Outcome unknown: the {entry.operation_type} may have happened; "
+        f"`memtui ops check {entry.operation_id}` finds out.",
+        sent=True,
+        operation_id=entry.operation_id,
+    )
+
+
 def _kind(error: BaseException | None) -> str | None:
     if error is None:
         return None
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
         return "cancelled"
-    return type(error).__name__.lower()
+    return _class_of(error).lower()
 
 
 def _log(connection: DatabaseConnection, entry: Entry) -> None:
@@ -168,10 +187,16 @@ def _log(connection: DatabaseConnection, entry: Entry) -> None:
     seq = log.append(connection, operation)
     journal.record(connection, operation, seq, entry.steps)
     journal.record_settings(connection, operation, seq, entry.settings)
+    if entry.finding is not None:
+        journal.settle(connection, operation, seq, entry.finding)
     if not (entry.steps or entry.settings) and (why := entry.why_lasting) is not None:
         journal.record_lasting(connection, operation, seq, why)
     if entry.links:
         journal.link(connection, operation, entry.links)
+
+
+def _class_of(error: BaseException) -> str:
+    return error.kind if isinstance(error, MemtuiError) else type(error).__name__
 
 
 class Recorder:
@@ -221,6 +246,8 @@ class Recorder:
         except BaseException as error:
             entry.fail(error)
             await self._finish(entry)
+            if entry.status is _UNKNOWN and _is_no_answer(error):
+                raise _unknown_outcome(entry, error) from error
             raise
         await self._finish(entry)
 
@@ -260,7 +287,8 @@ class Recorder:
     def _append(self, entry: Entry) -> None:
         if self._database.read_only:
             return
-        with self._database.write(durable=entry.operation_type.mutates) as connection:
+        durable = entry.operation_type.mutates or entry.finding is not None
+        with self._database.write(durable=durable) as connection:
             if entry.begun and not intents.end(connection, entry.operation_id):
                 # Another machine took this process for dead and has logged that id as unknown.
                 entry.operation_id = self._new_id()

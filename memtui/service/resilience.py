@@ -121,7 +121,7 @@ async def _once(call: Callable[[], Awaitable[T]], provider: str, timeout_ms: int
     except TimeoutError as error:
         raise Unavailable(
             f"{provider} did not answer within {timeout_ms / 1000:g} s; "
-            "try again, or raise provider_timeout_ms.",
+            "raise provider_timeout_ms if it needs longer.",
             sent=True,
         ) from error
     except MemtuiError:

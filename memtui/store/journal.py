@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlalchemy import Connection, delete, exists, func, insert, select
 
 from memtui.contract import Model, OperationStatus, OperationType, Snapshot
-from memtui.store.operation import OperationDraft
+from memtui.store.operation import Operation, OperationDraft
 from memtui.store.prepared import Prepared
 from memtui.store.settings import SettingChange
 from memtui.store.tables import HandleLinkRow, JournalRow
@@ -27,6 +27,27 @@ Step: TypeAlias = tuple[Snapshot, Snapshot | None]
 
 _NO_RECORD = ""
 _ROWS_AT_ONCE = 100
+
+
+class Found(Model):
+    """What a check found of an operation of unknown outcome."""
+
+    check_id: str
+    """The operation that found it."""
+    happened: bool | None
+    """None: the provider does not show it."""
+    told: str
+    """The same as a sentence."""
+
+
+class Finding(NamedTuple):
+    """What is found of an operation of unknown outcome."""
+
+    checked: Operation
+    happened: bool | None
+    told: str
+    steps: Sequence[Step]
+    """What it changed, before and after."""
 
 
 class Undoable(NamedTuple):
@@ -67,6 +88,42 @@ def record_settings(
 def record_lasting(connection: Connection, operation: OperationDraft, seq: int, why: str) -> None:
     """Keep that an operation changed something that cannot be taken back, and why."""
     _keep(connection, operation, seq, [(_NO_RECORD, {"lasting": why}, None)])
+
+
+def settle(connection: Connection, check: OperationDraft, seq: int, finding: Finding) -> None:
+    """Keep what a check found, and make what it checked what it is known to be now.
+
+    `seq` is the check's. What happened can be taken back from now on.
+    """
+    asked = finding.checked
+    told = check.model_copy(update={"undoes": asked.operation_id})
+    found = {"happened": finding.happened, "told": finding.told}
+    _keep(connection, told, seq, [(_NO_RECORD, {"found": found}, None)])
+    if finding.happened is None:
+        return
+    place = asked.scope.company_id, asked.operation_id
+    connection.execute(
+        delete(_JOURNAL).where(
+            _JOURNAL.c.company_id == place[0], _JOURNAL.c.operation_id == place[1]
+        )
+    )
+    status = OperationStatus.OK if finding.happened else OperationStatus.ERROR
+    record(connection, asked.model_copy(update={"status": status}), asked.seq, finding.steps)
+
+
+def found_of(connection: Connection, company_id: str, operation_id: str) -> Found | None:
+    """Return what was last found of an operation of unknown outcome."""
+    row = connection.execute(
+        select(_JOURNAL.c.operation_id, _JOURNAL.c.before)
+        .where(
+            _JOURNAL.c.company_id == company_id,
+            _JOURNAL.c.undoes == operation_id,
+            _JOURNAL.c.operation_type == str(OperationType.CHECK),
+        )
+        .order_by(_JOURNAL.c.seq.desc())
+        .limit(1)
+    ).one_or_none()
+    return None if row is None else Found(check_id=row.operation_id, **row.before["found"])
 
 
 def _keep(
@@ -144,6 +201,7 @@ def undone_by(connection: Connection, company_id: str, operation_id: str) -> str
         .where(
             _JOURNAL.c.company_id == company_id,
             _JOURNAL.c.undoes == operation_id,
+            _JOURNAL.c.operation_type == str(OperationType.UNDO),
             _JOURNAL.c.ordinal == 0,
             _JOURNAL.c.status == str(OperationStatus.OK),
         )
@@ -162,6 +220,7 @@ def undoable(connection: Connection, company_id: str, limit: int) -> list[Undoab
         .where(
             _JOURNAL.c.company_id == company_id,
             _JOURNAL.c.ordinal == 0,
+            _JOURNAL.c.operation_type != str(OperationType.CHECK),
             _JOURNAL.c.status.in_((str(OperationStatus.OK), str(OperationStatus.UNKNOWN))),
         )
         .order_by(_JOURNAL.c.seq.desc())
@@ -276,6 +335,7 @@ def texts_forgotten_by_hand(
             ~exists().where(
                 undone.c.company_id == company_id,
                 undone.c.undoes == _JOURNAL.c.operation_id,
+                undone.c.operation_type == str(OperationType.UNDO),
                 undone.c.status == str(OperationStatus.OK),
             ),
         )

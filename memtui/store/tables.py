@@ -232,6 +232,7 @@ class JournalRow(SQLModel, table=True):
     principal: str = _text()
     started_at: datetime = _moment()
     undoes: str | None = _optional_text()
+    """The operation that it took back, or whose outcome it found."""
 
 
 class HandleLinkRow(SQLModel, table=True):

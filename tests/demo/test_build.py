@@ -110,7 +110,7 @@ async def test_something_of_everything_goes_wrong(service: MemoryService) -> Non
     kinds = Counter(one.error_kind for one in await _log(service) if one.error_kind)
     assert set(kinds) >= {"unavailable", "notfound", "invalid", "denied", "conflict", "unsupported"}
     [unknown] = await _log(service, status=OperationStatus.UNKNOWN)
-    assert (await service.check_outcome(CALLER, unknown.operation_id)).startswith("It happened")
+    assert (await service.check_outcome(CALLER, unknown.operation_id)).happened
     ghosts = [one for one in await _log(service) if any(handle.ghost for handle in one.handles)]
     assert [one.operation_type for one in ghosts] == [OperationType.FORGET]
     empty = [

@@ -249,7 +249,20 @@ async def test_an_error_before_sending_is_an_error_and_after_it_unknown(
     unknown = await newest(service, caller)
     assert unknown.status == OperationStatus.UNKNOWN
     fake.fault_after = None
-    assert "It happened" in await service.check_outcome(caller, unknown.operation_id)
+    found = await service.check_outcome(caller, unknown.operation_id)
+    assert found.told.startswith("It happened")
+    assert await service.found_outcome(caller, unknown.operation_id) == found
+    check = await newest(service, caller)
+    assert (check.operation_id, check.operation_type) == (found.check_id, "check")
+    assert check.request["checks"] == unknown.operation_id
+    with pytest.raises(Invalid, match=f"known since the check {found.check_id}"):
+        await service.check_outcome(caller, unknown.operation_id)
+    [change] = await service.changes_of(caller, unknown.operation_id)
+    assert change.after is not None
+    assert change.after.text == note.content
+    assert (await service.undo(caller)).undoes == unknown.operation_id
+    with pytest.raises(NotFound):
+        await service.get(caller, change.after.handle, note.scope)
     assert await service.in_flight(caller) == 0
 
 
@@ -338,7 +351,12 @@ async def test_a_mutation_that_breaks_off_keeps_what_was_there(
     [change] = await service.changes_of(caller, operation.operation_id)
     assert change.before == record
     said = await service.check_outcome(caller, operation.operation_id)
-    assert said == f"It did not happen: 1 record is as before the {kind}."
+    assert said.told == f"It did not happen: 1 record is as before the {kind}."
+    [step] = await service.changes_of(caller, operation.operation_id)
+    assert step.before == record
+    assert operation.operation_id not in {
+        one.operation.operation_id for one in await service.undoable(caller)
+    }
 
 
 async def test_a_mutation_that_was_refused_leaves_no_step(
@@ -472,4 +490,4 @@ async def test_an_outcome_that_is_known_or_cannot_be_seen_is_said(
     fake.fault = None
     lost = await newest(service, caller)
     said = await service.check_outcome(caller, lost.operation_id)
-    assert said == "It did not happen: no record holds the text."
+    assert said.told == "It did not happen: no record holds the text."

@@ -100,13 +100,13 @@ class Transport:
         except (TimeoutError, httpx.TimeoutException) as error:
             raise Unavailable(
                 f"The memory plugin at {self._place} did not answer within {self._seconds:g} s; "
-                "try again, or raise the binding's timeout_seconds.",
+                "raise the binding's timeout_seconds if it needs longer.",
                 sent=True,
             ) from error
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
             raise _Broken(
                 f"The memory plugin at {self._place} broke its answer off "
-                f"({type(error).__name__}); try again, or look at its log.",
+                f"({type(error).__name__}); look at its log.",
                 sent=True,
             ) from error
 

@@ -19,7 +19,8 @@ EXIT_CODES: dict[int, str] = {
     0: "Done. A reader that closes the pipe early (`| head`) counts as done too.",
     1: "The check failed, or nothing was found where something had to be.",
     2: "Wrong usage: a bad option or value, or an ability that the provider does not have.",
-    3: "The provider is unavailable: down, too slow, or it answered nonsense.",
+    3: "The provider is unavailable: down, too slow, or it answered nonsense. Of a change it says "
+    "*outcome unknown* where it may have happened.",
     4: "Denied, or read-only.",
     5: "Conflict: the record changed since it was read. Both versions are shown.",
     70: "A fault in memtui itself; the details are in the log file.",
@@ -46,7 +47,7 @@ KIND_CODES = {
 
 def report(error: Exception, invocation: Invocation, *, as_json: bool) -> int:
     """Tell a person (and, with `as_json`, a program) what went wrong; return the exit code."""
-    from memtui.contract import Conflict, MemtuiError
+    from memtui.contract import Conflict, MemtuiError, Unavailable
 
     if isinstance(error, OSError) and error.errno in _UNWRITABLE and error.filename is None:
         return _tell_unwritten(error)
@@ -58,7 +59,10 @@ def report(error: Exception, invocation: Invocation, *, as_json: bool) -> int:
     if isinstance(error, Conflict):
         return _tell_conflict(Output(as_json), error)
     if isinstance(error, MemtuiError):
-        return _tell(Output(as_json), kind_of(error), str(error))
+        unknown = {}
+        if isinstance(error, Unavailable) and error.operation_id is not None:
+            unknown = {"outcome": "unknown", "operation_id": error.operation_id}
+        return _tell(Output(as_json), kind_of(error), str(error), **unknown)
     return _tell_fault(Output(as_json), error, invocation)
 
 
@@ -69,8 +73,10 @@ _UNWRITABLE = {
 
 
 def kind_of(error: Exception) -> str:
-    """Return an error's class as a word: `NotFound` is `not_found`."""
-    name = type(error).__name__
+    """Return which of the contract's errors it is as a word: `NotFound` is `not_found`."""
+    from memtui.contract import MemtuiError
+
+    name = error.kind if isinstance(error, MemtuiError) else type(error).__name__
     return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
 
 

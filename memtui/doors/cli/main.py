@@ -79,7 +79,7 @@ def build_app() -> typer.Typer:
     log = group(app, "ops", "The operation log.")
     add(log, "list", "ops:list_operations", "List operations, newest first.")
     add(log, "show", "ops:show", "Show one operation: what was asked, returned and changed.")
-    add(log, "check", "ops:check", "Ask whether an operation of unknown outcome happened.")
+    add(log, "check", "ops:check", "Find out whether an operation of unknown outcome happened.")
     add(
         log,
         "import",

@@ -21,6 +21,7 @@ from memtui.doors.cli.tables import Column, facts, table
 if TYPE_CHECKING:
     from memtui.contract import Filter
     from memtui.service import Change, Operation
+    from memtui.store.journal import Found
 
 OperationId = Annotated[
     str,
@@ -80,19 +81,26 @@ async def show(session: Session, operation_id: OperationId) -> None:
     """Show one operation: what was asked, returned and changed."""
     operation = await session.service.operation(session.caller, operation_id)
     changes = await session.service.changes_of(session.caller, operation.operation_id)
+    found = await session.service.found_outcome(session.caller, operation.operation_id)
     document = jsonable(operation) | {
-        "changes": [{"before": change.before, "after": change.after} for change in changes]
+        "changes": [{"before": change.before, "after": change.after} for change in changes],
+        "found": found,
     }
-    session.out.answer(jsonable(document), lambda: _detail(session, operation, changes))
+    session.out.answer(jsonable(document), lambda: _detail(session, operation, changes, found))
 
 
 async def check(session: Session, operation_id: OperationId) -> None:
-    """Ask whether an operation of unknown outcome happened."""
+    """Find out whether an operation of unknown outcome happened.
+
+    What is found is logged as an operation of its own; what happened can be undone from then on.
+    """
     operation = await session.service.operation(session.caller, operation_id)
-    outcome = await session.service.check_outcome(session.caller, operation.operation_id)
+    found = await session.service.check_outcome(session.caller, operation.operation_id)
     session.out.answer(
-        {"operation_id": operation.operation_id, "outcome": outcome}, lambda: [outcome]
+        {"operation_id": operation.operation_id, **dict(found)}, lambda: [found.told]
     )
+    if found.happened:
+        session.out.say(f"memtui undo {operation.operation_id} takes it back.")
 
 
 async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) -> None:
@@ -159,7 +167,9 @@ def _what(operation: Operation) -> str:
     return operation.handles[0].provider_record_id + (f" and {more:,} more" if more > 0 else "")
 
 
-def _detail(session: Session, operation: Operation, changes: Sequence[Change]) -> Iterator[Line]:
+def _detail(
+    session: Session, operation: Operation, changes: Sequence[Change], found: Found | None
+) -> Iterator[Line]:
     import json
 
     from memtui.widgets import format as shown
@@ -172,6 +182,7 @@ def _detail(session: Session, operation: Operation, changes: Sequence[Change]) -
         [
             ("operation", operation.operation_id),
             ("error", operation.error_message or ""),
+            ("found", f"{found.told} (by {found.check_id})" if found else ""),
             ("when", shown.exact(operation.started_at, session.zone)),
             ("took", shown.duration(operation.latency_ms)),
             ("by", f"{operation.principal} through {operation.door}"),

@@ -14,6 +14,7 @@ from memtui.widgets.operation_detail import OperationView
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change
+    from memtui.store.journal import Found
 
 TEXTS_READ = 10
 """Records whose text is read when a person goes into the details."""
@@ -61,17 +62,22 @@ class DetailFeed:
             return
         door = self._screen.door
 
-        def show(changes: tuple[Change, ...]) -> None:
+        async def read() -> tuple[tuple[Change, ...], Found | None]:
+            changes = await door.service.changes_of(door.caller, wanted)
+            return changes, await door.service.found_outcome(door.caller, wanted)
+
+        def show(read: tuple[tuple[Change, ...], Found | None]) -> None:
+            changes, found = read
             self._changes[wanted] = changes
+            if found is not None:
+                self._checked[wanted] = found.told
             for change in changes:
                 record = change.after or change.before
                 if record is not None:
                     self._records.setdefault(record.handle.provider_record_id, record)
             self._changed()
 
-        self._journal.latest(
-            lambda: door.service.changes_of(door.caller, wanted), show, self._screen.fail
-        )
+        self._journal.latest(read, show, self._screen.fail)
 
     def read_texts(self, operation: Operation) -> None:
         """Read the records of an operation whose text is not known yet."""
@@ -95,8 +101,9 @@ class DetailFeed:
         """Ask the provider whether an unknown outcome happened."""
         door, wanted = self._screen.door, operation.operation_id
 
-        def show(sentence: str) -> None:
-            self._checked[wanted] = sentence
+        def show(found: Found) -> None:
+            self._checked[wanted] = found.told
+            self._changes.pop(wanted, None)
             self._changed()
 
         self._checks.every(

@@ -21,6 +21,7 @@ from memtui import service
 from memtui.config import Paths, find_paths, load_settings
 from memtui.doors.cli.main import run
 from memtui.service import Caller, open_service
+from memtui.service.configuring import SETUP_DOOR
 from memtui.store import bindings
 from memtui.store.database import Database
 from memtui.store.tables import CompanyRow
@@ -100,9 +101,10 @@ async def _prepare(home: Path) -> None:
     opened = await open_service(
         paths, load_settings(paths), providers={"fake": FakeAdapter}, first_company=False
     )
-    await opened.add_company(caller, "Local", link_templates={"run": "https://x.test/r/{run_id}"})
-    await opened.add_binding(caller, "default", "fake", {})
-    await opened.set_target(caller, "company", "local", "default")
+    setup = caller.model_copy(update={"door": SETUP_DOOR})
+    await opened.add_company(setup, "Local", link_templates={"run": "https://x.test/r/{run_id}"})
+    await opened.add_binding(setup, "default", "fake", {})
+    await opened.set_target(setup, "company", "local", "default")
     await opened.close()
 
 

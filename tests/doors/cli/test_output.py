@@ -8,7 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.contract import Record, RecordHandle, Scope, Usage
+from memtui.analytics.recovery import Busy
+from memtui.analytics.stopping import Interrupted
+from memtui.contract import MemtuiError, NotFound, Record, RecordHandle, Scope, Usage
+from memtui.doors.cli.errors import KIND_CODES, kind_of
 from memtui.doors.cli.output import Dim, Output, jsonable, shown
 from memtui.doors.cli.tables import Column, facts, table
 from memtui.json_text import json_text
@@ -97,3 +100,18 @@ def test_facts_leave_out_what_is_empty() -> None:
         "id       1",
         "created  now",
     ]
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (Interrupted(), "unavailable"),
+        (Busy("Another one seals."), "conflict"),
+        (NotFound("It is gone."), "not_found"),
+    ],
+)
+def test_an_error_of_a_kind_of_its_own_is_told_as_the_contracts(
+    error: MemtuiError, kind: str
+) -> None:
+    assert kind_of(error) == kind
+    assert kind in KIND_CODES

@@ -65,8 +65,8 @@ async def _read(reader: asyncio.StreamReader) -> Request:
 
 
 @asynccontextmanager
-async def serve(answer: Talk, uds: Path | None = None) -> AsyncIterator[str]:
-    """Serve on a free port, or on a unix socket; gives the address."""
+async def serve(answer: Talk, uds: Path | None = None, port: int = 0) -> AsyncIterator[str]:
+    """Serve on a port (0: a free one), or on a unix socket; gives the address."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -85,7 +85,7 @@ async def serve(answer: Talk, uds: Path | None = None) -> AsyncIterator[str]:
         server = await asyncio.start_unix_server(connected, uds, limit=2**20)
         address = str(uds)
     else:
-        server = await asyncio.start_server(connected, "127.0.0.1", 0, limit=2**20)
+        server = await asyncio.start_server(connected, "127.0.0.1", port, limit=2**20)
         address = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield address
