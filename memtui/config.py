@@ -166,6 +166,8 @@ class Settings(BaseSettings):
     """The company to open; empty means the one opened first."""
     principal: str = Field(default_factory=_default_principal)
     """Who you are in the operation log."""
+    acts_for: str = ""
+    """The person, as a principal, on whose behalf an agent acts, and whose rights it then has."""
     read_only: bool = False
     """Refuse every change, whatever the door."""
     database_url: str = ""

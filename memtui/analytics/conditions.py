@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from sqlalchemy.engine import default
+
 from memtui.analytics.engine import quoted
 from memtui.analytics.source import stored_text
 from memtui.contract import Comparison, Filter, Invalid, Measure
 from memtui.fuzzy import pattern
 from memtui.store.operation import ASKED
+from memtui.store.sight import PLAIN, Sight
 
 _EQUAL = (
     "agent_id",
@@ -67,6 +70,16 @@ SORTS = {
     "what": f"lower(coalesce({_WHAT}))",
 }
 """What operations can be sorted by, and the column, sum or text it is."""
+
+
+def visible_to(sight: Sight | None) -> str:
+    """Return the SQL condition of the operations that may be seen; empty for all."""
+    if sight is None:
+        return ""
+    plain = sight.condition(PLAIN).compile(
+        dialect=default.DefaultDialect(), compile_kwargs={"literal_binds": True}
+    )
+    return f"({plain})"
 
 
 def condition(chosen: Filter) -> str:

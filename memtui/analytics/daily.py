@@ -39,7 +39,7 @@ class Daily:
         self._rows = rows
         self._zone = zone
         self._good_score = good_score
-        text = json.dumps([_VERSION, zone, dict(depends)], sort_keys=True)
+        text = json.dumps([_VERSION, zone, dict(depends), rows.visible], sort_keys=True)
         key = hashlib.sha256(text.encode()).hexdigest()[:16]
         self._folder = Folder(root, rows.company_id).path / f"daily-{key}"
 

@@ -26,6 +26,7 @@ from memtui.analytics.rows import Rows
 from memtui.analytics.views import VIEWS
 from memtui.contract import Filter, Invalid
 from memtui.store.database import Database
+from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     import duckdb
@@ -56,11 +57,13 @@ class ExportFormat(StrEnum):
 
 
 class Exporter:
-    """Exports one company's log. Blocking; close it when done."""
+    """Exports what may be seen of one company's log. Blocking; close it when done."""
 
-    def __init__(self, database: Database, root: Path, company_id: str) -> None:
+    def __init__(
+        self, database: Database, root: Path, company_id: str, *, sight: Sight | None = None
+    ) -> None:
         self._engine = Engine(memory_mb=_MEMORY_MB)
-        self._rows = Rows(database, root, company_id, self._engine)
+        self._rows = Rows(database, root, company_id, self._engine, sight=sight)
         self._stopped = threading.Event()
         self._cursor: duckdb.DuckDBPyConnection | None = None
 

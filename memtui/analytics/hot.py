@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 from sqlalchemy import select
 
 from memtui.analytics.columns import SELECTS, create_raw, load_raw
+from memtui.analytics.conditions import visible_to
 from memtui.analytics.engine import Engine
 from memtui.analytics.layout import Manifest
 from memtui.analytics.source import Source, open_source
 from memtui.analytics.stopping import Stop
 from memtui.store.database import Database
+from memtui.store.sight import Sight
 from memtui.store.tables import OperationRow
 
 if TYPE_CHECKING:
@@ -56,9 +58,20 @@ _OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 
 
 class HotCopy:
-    """The operations above those that are sealed, up to `through`. Safe for several threads."""
+    """What may be seen of the operations above those that are sealed, up to `through`.
 
-    def __init__(self, database: Database, company_id: str, engine: Engine) -> None:
+    Safe for several threads.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        company_id: str,
+        engine: Engine,
+        *,
+        sight: Sight | None = None,
+    ) -> None:
+        self._visible = visible_to(sight) or "true"
         self._database = database
         self._company_id = company_id
         self._engine = engine
@@ -120,7 +133,9 @@ class HotCopy:
     ) -> None:
         with stop.reaching(cursor):
             load_raw(cursor, source, self._company_id, self.through + 1, through, only=_KEPT)
-            cursor.execute(f"INSERT INTO hot {SELECTS['operations']}")
+            cursor.execute(
+                f"INSERT INTO hot SELECT * FROM ({SELECTS['operations']}) WHERE {self._visible}"
+            )
             self.through = through
             self._digest = self._digest_at(through)
 

@@ -25,6 +25,7 @@ from memtui.contract import Filter
 from memtui.store import log
 from memtui.store.database import Database
 from memtui.store.operation import Operation
+from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     import duckdb
@@ -41,15 +42,22 @@ _RECENT = 10_000
 
 
 class OperationLog:
-    """One company's operations, hot and sealed. Blocking; close it when done."""
+    """What may be seen of a company's operations, hot and sealed. Blocking; close it when done."""
 
     def __init__(
-        self, database: Database, root: Path, company_id: str, *, memory_mb: int = MEMORY_MB
+        self,
+        database: Database,
+        root: Path,
+        company_id: str,
+        *,
+        sight: Sight | None = None,
+        memory_mb: int = MEMORY_MB,
     ) -> None:
         self._database = database
+        self._sight = sight
         self._engine = Engine(memory_mb=memory_mb)
-        self._rows = Rows(database, root, company_id, self._engine)
-        self._hot = HotCopy(database, company_id, self._engine)
+        self._rows = Rows(database, root, company_id, self._engine, sight=sight)
+        self._hot = HotCopy(database, company_id, self._engine, sight=sight)
 
     def open(
         self,
@@ -80,13 +88,13 @@ class OperationLog:
         _, ends = self._rows.place()
         view = (
             self._filtered(chosen, ends.head, stop, _Early(self, early))
-            if condition(chosen)
+            if self._sight is not None or condition(chosen)
             else WholeView(self, ends.head)
         )
         return view if sort == "seq" else Reversed(view)
 
     def _filtered(self, chosen: Filter, last: int, stop: Stop, early: _Early) -> View:
-        where = condition(chosen)
+        where = condition(chosen) or "true"
         while True:
             manifest, _ = self._rows.place()
             sealed = manifest.sealed_through
@@ -119,7 +127,16 @@ class OperationLog:
                 break
             end = min(start + _RECENT - 1, last)
             with self._database.read() as connection:
-                found.extend(log.seqs(connection, self._rows.company_id, chosen, start, end))
+                found.extend(
+                    log.seqs(
+                        connection,
+                        self._rows.company_id,
+                        chosen,
+                        start,
+                        end,
+                        sight=self._sight,
+                    )
+                )
         return found
 
     def _found(self, parts: Sequence[str], stop: Stop, early: _Early) -> Numbers:
@@ -217,10 +234,13 @@ class OperationLog:
     def last_begun(self, chosen: Filter, by: datetime, last: int) -> int | None:
         """Return the number of the last operation to begin by a moment, of those that match."""
         with self._database.read() as connection:
-            hot = log.last_begun(connection, self._rows.company_id, chosen, by, last)
+            hot = log.last_begun(
+                connection, self._rows.company_id, chosen, by, last, sight=self._sight
+            )
         manifest, _ = self._rows.place()
         matching = condition(chosen)
-        segments = _begun(manifest.segments, by, all_of_them=bool(matching))
+        narrowed = bool(matching) or self._sight is not None
+        segments = _begun(manifest.segments, by, all_of_them=narrowed)
         if segments and (hot is None or hot[0] <= max(one.started_to for one in segments)):
             where = f"started_at <= {quoted(by.isoformat())}::TIMESTAMPTZ AND seq <= {last}"
             where += f" AND {matching}" if matching else ""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.analytics.columns import SELECTS, load_raw
+from memtui.analytics.conditions import visible_to
 from memtui.analytics.engine import Engine, guarded, quoted
 from memtui.analytics.layout import TABLES, Folder, Manifest, Segment
 from memtui.analytics.operations import build, select_list
@@ -15,6 +16,7 @@ from memtui.analytics.recovery import LogEnds, log_ends, refuse_gap
 from memtui.analytics.source import open_source
 from memtui.store.database import Database
 from memtui.store.operation import Operation
+from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     import duckdb
@@ -25,12 +27,24 @@ _LAST = 2**62
 class Rows:
     """One company's rows: the sealed files, and a copy of the hot rows that grows as they do.
 
+    What is out of the asker's sight is in neither.
+
     DuckDB starts at the first call that needs it. Safe for several threads, each with a cursor of
     its own.
     """
 
-    def __init__(self, database: Database, root: Path, company_id: str, engine: Engine) -> None:
+    def __init__(
+        self,
+        database: Database,
+        root: Path,
+        company_id: str,
+        engine: Engine,
+        *,
+        sight: Sight | None = None,
+    ) -> None:
         self.company_id = company_id
+        self.visible = visible_to(sight)
+        """The SQL condition of the operations that may be seen; empty for all."""
         self._database = database
         self._folder = Folder(root, company_id)
         self._engine = engine
@@ -78,14 +92,17 @@ class Rows:
         duck.execute("BEGIN")
         for table in TABLES:
             if self._empty:
-                duck.execute(f"CREATE TABLE hot_{table} AS {SELECTS[table]}")
+                duck.execute(f"CREATE TABLE hot_{table} AS {self._arrived(table)}")
             else:
-                duck.execute(f"INSERT INTO hot_{table} {SELECTS[table]}")
+                duck.execute(f"INSERT INTO hot_{table} {self._arrived(table)}")
                 duck.execute(f"DELETE FROM hot_{table} WHERE seq <= {manifest.sealed_through}")
         duck.execute("COMMIT")
         self._empty = False
         for table in TABLES:
             duck.execute(f"DROP TABLE raw_{table}")
+
+    def _arrived(self, table: str) -> str:
+        return within_sight(f"({SELECTS[table]})", table, "raw_operations", self.visible)
 
     def everything(
         self,
@@ -109,9 +126,8 @@ class Rows:
         return " UNION ALL ".join(parts)
 
     def sealed(self, segments: Sequence[Segment], table: str) -> str:
-        """Return the files of segments as a table function."""
-        files = ", ".join(quoted(self._folder.file(segment, table)) for segment in segments)
-        return f"read_parquet([{files}])"
+        """Return the rows of segments as what can stand in FROM."""
+        return sealed_rows(self._folder, segments, table, self.visible)
 
     def sealed_operations(
         self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest, seqs: Sequence[int]
@@ -124,6 +140,31 @@ class Rows:
         ]
         sources = {table: self.sealed(segments, table) for table in TABLES}
         return fetch(cursor, sources, seqs)
+
+
+def sealed_rows(folder: Folder, segments: Sequence[Segment], table: str, visible: str) -> str:
+    """Return the rows of segments that a condition on operations lets through, for FROM."""
+    rows, operations = (
+        f"read_parquet([{', '.join(quoted(folder.file(segment, name)) for segment in segments)}])"
+        for name in (table, "operations")
+    )
+    return f"({within_sight(rows, table, operations, visible)})" if visible else rows
+
+
+def within_sight(rows: str, table: str, operations: str, visible: str) -> str:
+    """Return the query of a table's rows whose operation may be seen.
+
+    Args:
+        rows: What holds them, for FROM.
+        table: What they are rows of.
+        operations: What holds the operations.
+        visible: The condition (`memtui.analytics.conditions.visible_to`); empty for all.
+    """
+    if not visible:
+        return f"SELECT * FROM {rows}"
+    if table != "operations":
+        visible = f"seq IN (SELECT seq FROM {operations} WHERE {visible})"
+    return f"SELECT * FROM {rows} WHERE {visible}"
 
 
 def fetch(

@@ -8,16 +8,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from memtui.analytics.conditions import condition
+from memtui.analytics.conditions import condition, visible_to
 from memtui.analytics.engine import Engine, guarded, quoted
 from memtui.analytics.layout import TABLES, Folder, Manifest
 from memtui.analytics.operations import text_of
-from memtui.analytics.rows import fetch
+from memtui.analytics.rows import fetch, sealed_rows
 from memtui.analytics.source import stored_text
 from memtui.contract import Filter, OperationStatus, OperationType
 from memtui.store.metrics import ContextDay
 from memtui.store.operation import Operation
 from memtui.store.retrieval import READS
+from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     import duckdb
@@ -55,10 +56,10 @@ class Archive:
         self._root = root
         self._engine = Engine()
 
-    def of(self, company_id: str) -> Sealed:
-        """Return a company's sealed operations as they are now; raises `Unavailable`."""
+    def of(self, company_id: str, sight: Sight | None = None) -> Sealed:
+        """Return what may be seen of a company's sealed operations; raises `Unavailable`."""
         folder = Folder(self._root, company_id)
-        return Sealed(self._engine, folder, folder.read())
+        return Sealed(self._engine, folder, folder.read(), visible_to(sight))
 
     def close(self) -> None:
         """Free the memory."""
@@ -71,9 +72,10 @@ class Sealed:
     Every method raises `Unavailable` where a file cannot be read.
     """
 
-    def __init__(self, engine: Engine, folder: Folder, manifest: Manifest) -> None:
+    def __init__(self, engine: Engine, folder: Folder, manifest: Manifest, visible: str) -> None:
         self._engine = engine
         self._folder = folder
+        self._visible = visible
         self.manifest = manifest
 
     @property
@@ -109,9 +111,9 @@ class Sealed:
 
     def count(self, chosen: Filter) -> int:
         """Return how many operations a filter lets through."""
-        if not (where := condition(chosen)):
+        if not (where := condition(chosen)) and not self._visible:
             return self.through
-        found = self._ask(f"SELECT count(*) FROM {self._log} WHERE " + where)
+        found = self._ask(f"SELECT count(*) FROM {self._log} WHERE {where or 'true'}")
         return int(found[0][0]) if found else 0
 
     def newest(self, chosen: Filter, *, before: int, limit: int) -> tuple[Operation, ...]:
@@ -234,8 +236,7 @@ class Sealed:
         return self._files("handles")
 
     def _files(self, table: str) -> str:
-        files = (quoted(self._folder.file(one, table)) for one in self.manifest.segments)
-        return f"read_parquet([{', '.join(files)}])"
+        return sealed_rows(self._folder, self.manifest.segments, table, self._visible)
 
     @contextmanager
     def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:

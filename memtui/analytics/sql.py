@@ -17,6 +17,7 @@ from memtui.analytics.statement import check_statement
 from memtui.analytics.views import RECORDS, VIEWS, load_bindings, select_list
 from memtui.contract import Invalid, Model
 from memtui.store.database import Database
+from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     import duckdb
@@ -26,6 +27,7 @@ MEMORY_MB = 512
 MAX_ROWS = 10_000
 
 _NAMES = frozenset(VIEWS)
+_NO_LIMIT = 2**62
 _CEILING = 4
 """How many times what DuckDB may use the whole process may grow while a statement runs."""
 
@@ -42,7 +44,7 @@ class SqlAnswer(Model):
 
 
 class SqlConsole:
-    """A DuckDB that holds one company's views and can reach nothing else. Blocking.
+    """A DuckDB that holds what may be seen of one company, and can reach nothing else. Blocking.
 
     Views (`memtui.analytics.views.VIEWS` lists their columns): `operations`, `usage`, `handles`,
     `records` and `bindings`. Every run sees what was logged until it began.
@@ -56,13 +58,14 @@ class SqlConsole:
         *,
         zone: str = "UTC",
         memory_mb: int = MEMORY_MB,
+        sight: Sight | None = None,
     ) -> None:
         self._database = database
         self._company_id = company_id
         self._memory_mb = memory_mb
         folder = Folder(root, company_id).path.absolute()
         self._engine = Engine(memory_mb=memory_mb, zone=zone, only=folder)
-        self._rows = Rows(database, root, company_id, self._engine)
+        self._rows = Rows(database, root, company_id, self._engine, sight=sight)
         self._preparing = threading.Lock()
         self._running: set[duckdb.DuckDBPyConnection] = set()
 
@@ -106,6 +109,10 @@ class SqlConsole:
             load_bindings(duck, self._database, self._company_id)
             for view in ("operations", "usage", "handles"):
                 rows = self._rows.everything(manifest, view, select_list(view), last=last)
+                if self._rows.visible:
+                    # A limit that limits nothing: DuckDB moves no condition of the statement's
+                    # below it, which could fail on a hidden row and show it in its message.
+                    rows = f"SELECT * FROM ({rows}) LIMIT {_NO_LIMIT}"
                 duck.execute(f"CREATE OR REPLACE VIEW {view} AS {rows}")
             duck.execute(f"CREATE OR REPLACE VIEW records AS {RECORDS}")
 

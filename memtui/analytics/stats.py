@@ -21,6 +21,7 @@ from memtui.analytics.rows import Rows
 from memtui.analytics.source import stored_text
 from memtui.contract import Filter, Invalid
 from memtui.store.database import Database
+from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     import duckdb
@@ -38,6 +39,7 @@ class Rollups:
         zone: str = "UTC",
         score_threshold: float = 0.5,
         thresholds: Mapping[str, float] | None = None,
+        sight: Sight | None = None,
         memory_mb: int = 512,
     ) -> None:
         """Set it up.
@@ -49,10 +51,11 @@ class Rollups:
             zone: The IANA name of the zone that days are cut in.
             score_threshold: From this score on a returned record is a hit.
             thresholds: The same for single bindings, by key.
+            sight: What may be seen, and counts; None is everything.
             memory_mb: What DuckDB may use.
         """
         self._engine = Engine(memory_mb=memory_mb)
-        self._rows = Rows(database, root, company_id, self._engine)
+        self._rows = Rows(database, root, company_id, self._engine, sight=sight)
         self._zone = zone
         self._threshold = score_threshold
         self._thresholds = dict(thresholds or {})

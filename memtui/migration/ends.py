@@ -117,7 +117,7 @@ async def check_writable(ends: Ends) -> None:
     key = ends.destination.key
     if ends.service.read_only:
         raise Denied("memtui runs read-only; start it without --read-only to migrate.")
-    if (await ends.service.company(ends.caller.company_id)).read_only:
+    if (await ends.service.company(ends.caller)).read_only:
         raise Denied(f"The company {ends.caller.company_id} is read-only.")
     if ends.destination.read_only:
         raise Denied(

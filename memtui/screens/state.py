@@ -100,19 +100,18 @@ class SharedState:
 
         service = await open_service(self._paths, self._settings)
         try:
-            companies = tuple(await service.companies())
-            return self._door(service, self._pick(companies)), companies
+            own = self._settings.principal, self._settings.acts_for or None
+            companies = tuple(await service.companies(*own))
+            picked = self._pick(companies or tuple(await service.companies()))
+            return self._door(service, picked), companies
         except BaseException:
             await service.close()
             raise
 
     def _door(self, service: MemoryService, company: CompanyView) -> Door:
-        from memtui.service import Caller
+        from memtui.service import caller_of
 
-        caller = Caller(
-            company_id=company.company_id, principal=self._settings.principal, door="tui"
-        )
-        return Door(service, caller, company)
+        return Door(service, caller_of(self._settings, company.company_id, "tui"), company)
 
     def _pick(self, companies: tuple[CompanyView, ...]) -> CompanyView:
         """Return the company that was asked for by id or name, else the last one, else the first.
@@ -167,7 +166,8 @@ class SharedState:
         def enter(company: CompanyView) -> None:
             self._enter(self.shared, self._door(door.service, company))
 
-        self._opening.latest(lambda: door.service.company(scope.company_id), enter, self._failed)
+        there = door.caller.model_copy(update={"company_id": scope.company_id})
+        self._opening.latest(lambda: door.service.company(there), enter, self._failed)
 
     def choose(self, *, filter_line: str | None = None, binding_key: str | None = None) -> None:
         """Use another filter line, binding, or both; an empty binding is the resolved one."""

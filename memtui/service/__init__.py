@@ -19,6 +19,7 @@ from memtui.service.answers import (
     RetrievalCount,
     TargetView,
     UndoCandidate,
+    caller_of,
 )
 from memtui.service.hydration import ContextAnswer, ContextRequest
 from memtui.service.importing import ForeignOperation, ImportCount
@@ -87,6 +88,7 @@ __all__ = [
     "TargetView",
     "TokenView",
     "UndoCandidate",
+    "caller_of",
     "open_service",
     "own_filter",
     "owned",

@@ -9,12 +9,14 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
-from memtui.contract import Filter, Invalid, Unavailable
+from memtui.contract import Denied, Filter, Invalid, Unavailable
 from memtui.service.answers import Caller
 from memtui.service.configuring import configured
 from memtui.service.core import Core
+from memtui.service.permissions import person_of
 from memtui.store.database import Database
 from memtui.store.operation import Operation
+from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     from memtui.analytics.archive import ArchiveCheck
@@ -39,10 +41,14 @@ SQL_ROWS = 10_000
 
 
 class LogView:
-    """The operations that a filter let through when the view was opened, in the order asked for."""
+    """The operations that a filter let through when the view was opened, in the order asked for.
 
-    def __init__(self, view: View) -> None:
+    Where its asker may see something else by now, reading on raises `Denied`.
+    """
+
+    def __init__(self, view: View, check: Callable[[], None]) -> None:
         self._view = view
+        self._check = check
 
     @property
     def count(self) -> int:
@@ -56,7 +62,12 @@ class LogView:
 
     async def window(self, start: int, n: int) -> tuple[Operation, ...]:
         """Return up to `n` of them from position `start` on, counted from 0."""
-        return await asyncio.to_thread(self._view.window, start, n)
+
+        def read() -> tuple[Operation, ...]:
+            self._check()
+            return self._view.window(start, n)
+
+        return await asyncio.to_thread(read)
 
     async def position(self, moment: datetime) -> int:
         """Return where the operation stands that was the last to begin by a moment.
@@ -67,7 +78,12 @@ class LogView:
 
     async def tail(self, after: int) -> tuple[Operation, ...]:
         """Return what was appended above `seq` `after` and fits the filter, oldest first."""
-        return await asyncio.to_thread(self._view.tail, after)
+
+        def read() -> tuple[Operation, ...]:
+            self._check()
+            return self._view.tail(after)
+
+        return await asyncio.to_thread(read)
 
     async def close(self) -> None:
         """Let go of what the view holds."""
@@ -76,6 +92,10 @@ class LogView:
 
 class Analysis:
     """Questions about a company's operations, hot and sealed alike. None of them is an operation.
+
+    Answers and figures are of what the caller may see (`memtui.store.sight.Sight`). What tells of
+    no operation but how many there are - segments, whether they are whole, whether the chain is -
+    every member may ask. Each raises `Denied` where the company has members and the caller is none.
 
     DuckDB starts with the first question that needs it and stays until `close`.
     """
@@ -106,9 +126,9 @@ class Analysis:
         self._hot_days = hot_days
         self._threshold = score_threshold
         self._thresholds = score_thresholds
-        self._logs: dict[str, OperationLog] = {}
-        self._rollups: dict[tuple[str, str], Rollups] = {}
-        self._consoles: dict[tuple[str, str], SqlConsole] = {}
+        self._logs: dict[tuple[str, Sight | None], OperationLog] = {}
+        self._rollups: dict[tuple[str, Sight | None, str], Rollups] = {}
+        self._consoles: dict[tuple[str, Sight | None, str], SqlConsole] = {}
 
     @property
     def database(self) -> Database:
@@ -159,7 +179,13 @@ class Analysis:
         """
         from memtui.analytics.stopping import Stop
 
-        log, stop, loop = self._log(caller), Stop(), asyncio.get_running_loop()
+        sight = await self._sight(caller)
+        log, stop = self._log(caller.company_id, sight), Stop()
+        loop = asyncio.get_running_loop()
+
+        def check() -> None:
+            if self._core.sight(caller) != sight:
+                raise Denied("What you may see has changed; open the operations again.")
 
         def show(found: tuple[Operation, ...]) -> None:
             if early is not None and not stop.stopped:
@@ -174,7 +200,7 @@ class Analysis:
             )
         )
         try:
-            return LogView(await asyncio.shield(opening))
+            return LogView(await asyncio.shield(opening), check)
         except asyncio.CancelledError:
             stop.stop()
             opening.add_done_callback(_let_go)
@@ -191,7 +217,7 @@ class Analysis:
         zone: str = "UTC",
     ) -> Stats:
         """Return the exact figures of what a filter lets through (`Rollups.stats`)."""
-        rollups = self._figures(caller, zone)
+        rollups = self.figures(caller.company_id, await self._sight(caller), zone)
         return await asyncio.to_thread(
             lambda: rollups.stats(chosen, by=by, bucket=bucket, hit_sign=hit_sign)
         )
@@ -207,7 +233,7 @@ class Analysis:
         zone: str = "UTC",
     ) -> Dashboard:
         """Return the figures of whole days from what was added up before (`Rollups.dashboard`)."""
-        rollups = self._figures(caller, zone)
+        rollups = self.figures(caller.company_id, await self._sight(caller), zone)
         return await asyncio.to_thread(
             lambda: rollups.dashboard(bucket, since=since, until=until, hit_sign=hit_sign)
         )
@@ -224,25 +250,30 @@ class Analysis:
         """Run one statement that reads the company's views (`SqlConsole.run`)."""
         from memtui.analytics.sql import SqlConsole
 
+        sight = await self._sight(caller)
         console = _kept(
             self._consoles,
-            (caller.company_id, zone),
-            lambda: SqlConsole(self._core.database, self._archive, caller.company_id, zone=zone),
+            (caller.company_id, sight, zone),
+            lambda: SqlConsole(
+                self._core.database, self._archive, caller.company_id, zone=zone, sight=sight
+            ),
         )
         return await asyncio.to_thread(
             lambda: console.run(statement, time_limit_s=time_limit_s, max_rows=max_rows)
         )
 
     def cancel_sql(self, caller: Caller) -> None:
-        """Stop the company's statements that run; each of them raises `Invalid`."""
-        for (company_id, _), console in tuple(self._consoles.items()):
-            if company_id == caller.company_id:
+        """Stop the caller's statements that run; each of them raises `Invalid`."""
+        person = person_of(caller)
+        for (company_id, sight, _), console in tuple(self._consoles.items()):
+            if company_id == caller.company_id and (sight is None or sight.person == person):
                 console.cancel()
 
     async def segments(self, caller: Caller) -> Manifest:
         """Return what is sealed, oldest first."""
         from memtui.analytics import archive
 
+        await self._sight(caller)
         return await asyncio.to_thread(archive.ls, self._archive, caller.company_id)
 
     async def seal(
@@ -291,12 +322,14 @@ class Analysis:
 
     async def prepare(self, caller: Caller, *, zone: str = "UTC") -> None:
         """Make the dashboard's figures of what is sealed, so that its first painting is quick."""
-        await asyncio.to_thread(self._figures(caller, zone).prepare)
+        rollups = self.figures(caller.company_id, await self._sight(caller), zone)
+        await asyncio.to_thread(rollups.prepare)
 
     async def verify_archive(self, caller: Caller) -> ArchiveCheck:
         """Check the sealed files against their manifest, and the manifest against the log."""
         from memtui.analytics import archive
 
+        await self._sight(caller)
         return await asyncio.to_thread(
             archive.verify, self._archive, caller.company_id, self._core.database
         )
@@ -304,6 +337,8 @@ class Analysis:
     async def verify_chain(self, caller: Caller) -> AuditCheck:
         """Check the digest of every operation and its place in the chain."""
         from memtui.analytics import audit
+
+        await self._sight(caller)
 
         return await asyncio.to_thread(
             audit.verify, self._core.database, self._archive, caller.company_id
@@ -313,6 +348,8 @@ class Analysis:
         """Write every operation with its digest, for anybody to verify (`docs/audit.md`)."""
         from memtui.analytics import audit
 
+        if await self._sight(caller) is not None:
+            raise Denied("The proof holds every text, and nobody here may see all of them.")
         return await asyncio.to_thread(
             audit.export, self._core.database, self._archive, caller.company_id, target
         )
@@ -332,7 +369,12 @@ class Analysis:
         """
         from memtui.analytics.export import Exporter
 
-        exporter = Exporter(self._core.database, self._archive, caller.company_id)
+        exporter = Exporter(
+            self._core.database,
+            self._archive,
+            caller.company_id,
+            sight=await self._sight(caller),
+        )
 
         def export() -> int:
             try:
@@ -404,28 +446,33 @@ class Analysis:
 
         await asyncio.to_thread(close)
 
-    def _log(self, caller: Caller) -> OperationLog:
+    async def _sight(self, caller: Caller) -> Sight | None:
+        return await asyncio.to_thread(self._core.sight, caller)
+
+    def _log(self, company_id: str, sight: Sight | None) -> OperationLog:
         from memtui.analytics.reading import OperationLog
 
         return _kept(
             self._logs,
-            caller.company_id,
-            lambda: OperationLog(self._core.database, self._archive, caller.company_id),
+            (company_id, sight),
+            lambda: OperationLog(self._core.database, self._archive, company_id, sight=sight),
         )
 
-    def _figures(self, caller: Caller, zone: str) -> Rollups:
+    def figures(self, company_id: str, sight: Sight | None, zone: str = "UTC") -> Rollups:
+        """Return who adds up what may be seen of a log. Only the service's own parts call it."""
         from memtui.analytics.stats import Rollups
 
         return _kept(
             self._rollups,
-            (caller.company_id, zone),
+            (company_id, sight, zone),
             lambda: Rollups(
                 self._core.database,
                 self._archive,
-                caller.company_id,
+                company_id,
                 zone=zone,
                 score_threshold=self._threshold,
                 thresholds=self._thresholds,
+                sight=sight,
             ),
         )
 

@@ -32,9 +32,14 @@ _LATENCIES = 60
 
 
 async def bindings(core: Core, caller: Caller) -> list[BindingView]:
-    """Return the company's bindings, the oldest first, each with what it serves."""
+    """Return the company's bindings, the oldest first, each with what it serves.
+
+    Raises:
+        Denied: the company has members, and the caller is none.
+    """
 
     def read() -> list[BindingView]:
+        core.sight(caller)
         with core.database.read() as database:
             rows = table.bindings(database, caller.company_id)
             targets = table.targets(database, caller.company_id)
@@ -167,7 +172,13 @@ async def clear_target(core: Core, caller: Caller, target_type: str, target_id: 
 
 
 async def health(core: Core, caller: Caller, key: str) -> BindingHealth:
-    """Ask a binding's provider how it is; one that is down says so instead of raising."""
+    """Ask a binding's provider how it is; one that is down says so instead of raising.
+
+    Raises:
+        Denied: the company has members, and the caller is none.
+        NotFound: no such binding.
+    """
+    sight = await asyncio.to_thread(core.sight, caller)
     row = await _find(core, caller, key)
     breaker = core.connections.breaker(row.binding_id)
     if not row.enabled:
@@ -180,7 +191,7 @@ async def health(core: Core, caller: Caller, key: str) -> BindingHealth:
         except MemtuiError as error:
             found = Health(status="down", message=str(error))
 
-    latencies = await asyncio.to_thread(core.log.latencies, row.company_id, key, _LATENCIES)
+    latencies = await asyncio.to_thread(core.log.latencies, row.company_id, key, _LATENCIES, sight)
     return BindingHealth(
         key=key,
         health=found,

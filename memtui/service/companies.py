@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from memtui.contract import NotFound
+from memtui.contract import Denied, NotFound
 from memtui.service.answers import Caller, CompanyView
 from memtui.service.configuring import check_key, configured, write
 from memtui.service.core import Core
@@ -12,23 +12,37 @@ from memtui.store import bindings as table
 from memtui.store.tables import CompanyRow
 
 
-async def companies(core: Core) -> list[CompanyView]:
-    """Return every company, the oldest first."""
+async def companies(core: Core, principal: str | None, acts_for: str | None) -> list[CompanyView]:
+    """Return the companies that a principal may enter, the oldest first; None: all there are."""
 
     def read() -> list[CompanyView]:
         with core.database.read() as database:
-            return [_view(row) for row in table.companies(database)]
+            rows = table.companies(database)
+        return [_view(row) for row in rows if principal is None or may_enter(row)]
+
+    def may_enter(row: CompanyRow) -> bool:
+        caller = Caller(
+            company_id=row.company_id, principal=principal or "", acts_for=acts_for, door=""
+        )
+        try:
+            core.sight(caller)
+        except Denied:
+            return False
+        return True
 
     return await asyncio.to_thread(read)
 
 
-async def company(core: Core, company_id: str) -> CompanyView:
-    """Return one company.
+async def company(core: Core, caller: Caller) -> CompanyView:
+    """Return the caller's company.
 
     Raises:
+        Denied: it has members, and the caller is none.
         NotFound: there is none of this id.
     """
-    return _view(await find(core, company_id))
+    row = await find(core, caller.company_id)
+    await asyncio.to_thread(core.sight, caller)
+    return _view(row)
 
 
 async def find(core: Core, company_id: str) -> CompanyRow:

@@ -11,13 +11,21 @@ from memtui.contract import Capabilities, Denied, Invalid, Json, NotFound, Scope
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection, Connections
 from memtui.service.facts import FactLimits
-from memtui.service.permissions import Action, action_of, held_by, person_of, refusal
+from memtui.service.permissions import (
+    Action,
+    action_of,
+    held_by,
+    person_of,
+    refusal,
+    sight_of,
+)
 from memtui.service.providers import Providers
 from memtui.service.recorder import Entry, Recorder
 from memtui.service.whole_log import WholeLog
 from memtui.store import bindings, members
 from memtui.store.database import Database
 from memtui.store.routing import BY_KEY, Route, route
+from memtui.store.sight import Sight
 from memtui.store.tables import BindingRow, MemberRow
 
 
@@ -95,12 +103,21 @@ class Core:
         Raises:
             Denied: the caller's role does not allow it.
         """
-        rows = await asyncio.to_thread(self._members, entry.caller.company_id)
-        _hold(entry, rows or None, action)
+        rows = await asyncio.to_thread(self._roles, entry.caller)
+        _hold(entry, rows, action)
 
-    def _members(self, company_id: str) -> list[MemberRow]:
+    def sight(self, caller: Caller) -> Sight | None:
+        """Return what a caller may see of its company; None: it has no members. Blocking.
+
+        Raises:
+            Denied: it has members, and the caller is none.
+        """
+        rows = self._roles(caller)
+        return None if rows is None else sight_of(held_by(rows, caller), caller)
+
+    def _roles(self, caller: Caller) -> list[MemberRow] | None:
         with self.database.read() as connection:
-            return members.members(connection, company_id)
+            return members.roles_of(connection, caller.company_id, person_of(caller))
 
     async def connect(
         self,
@@ -123,7 +140,6 @@ class Core:
         _hold(entry, routed.held)
         binding = routed.binding
         entry.binding, entry.binding_reason = binding, routed.reason
-        entry.held = None if routed.held is None else held_by(routed.held, entry.caller)
         if entry.operation_type.mutates:
             self._refuse_read_only(entry.caller.company_id, routed)
         connection = await self.open(binding, company_read_only=routed.company_read_only)
@@ -165,8 +181,10 @@ def _hold(entry: Entry, rows: Sequence[MemberRow] | None, action: Action | None 
     """Hold an operation against the roles of its company (seed 004 §6.5); None: it has none."""
     if rows is None:
         return
+    held = held_by(rows, entry.caller)
+    entry.sight = sight_of(held, entry.caller)
     action = action or action_of(entry.operation_type, by_ai=entry.caller.by_ai)
-    if (why := refusal(held_by(rows, entry.caller), action, entry.scope)) is not None:
+    if (why := refusal(held, action, entry.scope)) is not None:
         raise Denied(why)
 
 

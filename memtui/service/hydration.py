@@ -162,7 +162,7 @@ async def gather(core: Core, caller: Caller, part: _Part, binding_key: str | Non
     async with core.recorder.recorded(OperationType.BROWSE, caller, part.scope, asked) as entry:
         connection = await core.connect(entry, binding_key, needs="browse")
         chosen = own_filter(part.scope, kind=part.record_kind, topic=part.topic)
-        records = owned(await everything(connection, part.scope, chosen), part.scope)
+        records = owned(await everything(connection, part.scope, chosen, entry.sight), part.scope)
         entry.result_count = len(records)
         await note_problems(entry, connection)
     return _Found(connection.binding.key, records, entry.problems)

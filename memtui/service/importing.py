@@ -25,7 +25,7 @@ from memtui.contract import (
     SourceRef,
 )
 from memtui.service.answers import Caller
-from memtui.service.companies import company, new_company
+from memtui.service.companies import find, new_company
 from memtui.service.configuring import configured
 from memtui.service.core import Core
 from memtui.service.recorder import Entry
@@ -146,7 +146,7 @@ def _add_company(core: Core, row: CompanyRow) -> None:
 async def _check_target(core: Core, caller: Caller, company_id: str) -> bool:
     """Tell whether the company exists, and refuse one that is no imported log."""
     try:
-        await company(core, company_id)
+        await find(core, company_id)
     except NotFound:
         if await asyncio.to_thread(core.log.oldest_sealed, company_id, 1):
             raise Conflict(
@@ -184,7 +184,7 @@ def _takes_imports(core: Core, company_id: str) -> bool:
     with core.database.read() as connection:
         if bindings.bindings(connection, company_id):
             return False
-    page = core.log.page(company_id, Filter(), limit=OLDEST, before=None, after=0)
+    page = core.log.page(company_id, Filter(), limit=OLDEST, before=None, after=0, sight=None)
     return was_imported(page.operations)
 
 

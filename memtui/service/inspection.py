@@ -19,7 +19,7 @@ from memtui.service.reads import change_of
 from memtui.service.undo import one
 from memtui.store import intents, journal
 from memtui.store.journal import Found
-from memtui.store.operation import Operation, OperationPage
+from memtui.store.operation import Operation, OperationDraft, OperationPage
 
 _SHOWN_RETRIEVALS = 20
 _CONTEXT = "the context of a run"
@@ -36,12 +36,20 @@ def operations(
     after: int | None,
 ) -> OperationPage:
     """Return one page of the caller's log. Blocking."""
-    return core.log.page(caller.company_id, chosen, limit=limit, before=before, after=after)
+    return core.log.page(
+        caller.company_id,
+        chosen,
+        limit=limit,
+        before=before,
+        after=after,
+        sight=core.sight(caller),
+    )
 
 
 def operation(core: Core, caller: Caller, operation_id: str) -> Operation:
     """Return the operation that an id, its beginning or a `seq` names. Blocking."""
-    return one(core.log.by_id(caller.company_id, operation_id), operation_id)
+    found = core.log.by_id(caller.company_id, operation_id, core.sight(caller))
+    return one(found, operation_id)
 
 
 def changes_of(core: Core, caller: Caller, operation_id: str) -> tuple[Change, ...]:
@@ -49,20 +57,24 @@ def changes_of(core: Core, caller: Caller, operation_id: str) -> tuple[Change, .
     found = operation(core, caller, operation_id)
     with core.database.read() as database:
         steps = journal.steps(database, caller.company_id, found.operation_id)
-    return tuple(change_of(found, step) for step in steps)
+    sight = core.sight(caller)
+    return tuple(change_of(found, step, sight) for step in steps)
 
 
 def found_of(core: Core, caller: Caller, operation_id: str) -> Found | None:
     """Return what a check found of an operation of unknown outcome. Blocking."""
+    asked = operation(core, caller, operation_id)
     with core.database.read() as database:
-        return journal.found_of(database, caller.company_id, operation_id)
+        return journal.found_of(database, caller.company_id, asked.operation_id)
 
 
 def provenance(core: Core, caller: Caller, binding_key: str, handle: RecordHandle) -> Provenance:
     """Return who wrote and changed a record, and which queries returned it. Blocking."""
+    sight = core.sight(caller)
     place = caller.company_id, binding_key, handle.provider_record_id
-    mutations = core.log.by_ids(caller.company_id, core.log.mutations_of_record(*place))
-    count, rows = core.log.retrievals(*place, _SHOWN_RETRIEVALS)
+    touched = core.log.mutations_of_record(*place, sight)
+    mutations = core.log.by_ids(caller.company_id, touched, sight)
+    count, rows = core.log.retrievals(*place, _SHOWN_RETRIEVALS, sight)
     writes = [
         mutation
         for mutation in mutations
@@ -97,7 +109,9 @@ def retrieval_stats(
     """
     if not record_ids:
         return {}
-    counts = core.log.retrieval_counts(caller.company_id, binding_key, record_ids)
+    counts = core.log.retrieval_counts(
+        caller.company_id, binding_key, record_ids, core.sight(caller)
+    )
     return {
         record_id: RetrievalCount(
             count=reads.times, last_at=reads.last_at, last_rank=reads.last_rank
@@ -107,9 +121,12 @@ def retrieval_stats(
 
 
 def in_flight(core: Core, caller: Caller) -> int:
-    """Return how many of the company's mutations run right now. Blocking."""
+    """Return how many of the company's mutations that the caller may see run now. Blocking."""
+    sight = core.sight(caller)
     with core.database.read() as database:
-        return len(intents.pending(database, caller.company_id))
+        waiting = intents.pending(database, caller.company_id)
+    drafts = (OperationDraft.model_validate(row.draft) for row in waiting)
+    return sum(sight is None or sight.sees(draft) for draft in drafts)
 
 
 def link(source: SourceRef, company: CompanyView) -> str | None:

@@ -21,6 +21,7 @@ from memtui.service.spending import Spending
 from memtui.store import bindings
 from memtui.store import limits as table
 from memtui.store.limits import Spent
+from memtui.store.sight import Sight
 from memtui.store.tables import SpendingLimitRow
 
 NEAR = Decimal("0.8")
@@ -90,11 +91,17 @@ class SpendingStatus(SpendingLimit):
 
 
 async def spending_limits(core: Core, caller: Caller) -> list[SpendingLimit]:
-    """Return the company's limits."""
+    """Return the limits that the caller may see: the managers all, others their projects'.
+
+    Raises:
+        Denied: the company has members, and the caller is none.
+    """
 
     def read() -> list[SpendingLimit]:
+        sight = core.sight(caller)
         with core.database.read() as database:
-            return list(map(_limit, table.spending_limits(database, caller.company_id)))
+            found = map(_limit, table.spending_limits(database, caller.company_id))
+            return [one for one in found if sight is None or _is_seen(one, sight)]
 
     return await asyncio.to_thread(read)
 
@@ -192,6 +199,12 @@ async def check_spending(
     spans = {limit.period: span(limit.period, day, zone) for limit in limits}
     spent = {period: await spending.between(caller, *within) for period, within in spans.items()}
     return [_status(limit, spans[limit.period], spent[limit.period], near) for limit in limits]
+
+
+def _is_seen(limit: SpendingLimit, sight: Sight) -> bool:
+    if limit.target_type is not LimitTarget.PROJECT:
+        return sight.manages
+    return sight.projects is None or limit.target_id in sight.projects
 
 
 def span(period: LimitPeriod, day: date, zone: tzinfo | None) -> tuple[datetime, datetime]:

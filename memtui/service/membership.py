@@ -10,17 +10,23 @@ from collections.abc import Iterable, Sequence
 from sqlalchemy import Connection
 
 from memtui.contract import Denied, Invalid, Model, NotFound, Scope, UtcDatetime
-from memtui.service.answers import Caller
+from memtui.service.answers import AGENT_PREFIX, Caller
 from memtui.service.configuring import configured, write
 from memtui.service.core import Core
 from memtui.service.owning import owner_scope
-from memtui.service.permissions import Action, Membership, Role, held_by, membership, refusal
+from memtui.service.permissions import (
+    Action,
+    Membership,
+    Role,
+    held_by,
+    membership,
+    person_of,
+    refusal,
+)
 from memtui.service.recorder import Entry
 from memtui.store import members as table
 from memtui.store.tables import MemberRow, TokenRow
 
-AGENT_PREFIX = "agent:"
-USER_PREFIX = "user:"
 REVOKED = "A token that was revoked stays revoked; `memtui tokens add` makes another one."
 
 
@@ -40,9 +46,14 @@ class NewToken(TokenView):
 
 
 async def members(core: Core, caller: Caller) -> list[Membership]:
-    """Return the company's members."""
+    """Return the company's members, to a member.
+
+    Raises:
+        Denied: the caller is none.
+    """
 
     def read() -> list[Membership]:
+        core.sight(caller)
         with core.database.read() as database:
             return [membership(row) for row in table.members(database, caller.company_id)]
 
@@ -114,11 +125,21 @@ def _owners(known: Sequence[Membership]) -> list[Membership]:
 
 
 async def tokens(core: Core, caller: Caller) -> list[TokenView]:
-    """Return the company's tokens, the oldest first."""
+    """Return the company's tokens, the oldest first: all to its managers, others their own.
+
+    Raises:
+        Denied: the caller is no member.
+    """
 
     def read() -> list[TokenView]:
+        sight = core.sight(caller)
         with core.database.read() as database:
-            return [_token_view(row) for row in table.tokens(database, caller.company_id)]
+            rows = table.tokens(database, caller.company_id)
+        return [
+            _token_view(row)
+            for row in rows
+            if sight is None or sight.manages or sight.person in {row.principal, row.acts_for}
+        ]
 
     return await asyncio.to_thread(read)
 
@@ -193,13 +214,16 @@ async def may_change(core: Core, entry: Entry, scopes: Iterable[Scope]) -> None:
         Denied: the caller may not change one of them.
     """
 
-    def read() -> list[MemberRow]:
+    def read() -> list[MemberRow] | None:
         with core.database.read() as database:
-            return table.members(database, entry.caller.company_id)
+            person = person_of(entry.caller)
+            return table.roles_of(database, entry.caller.company_id, person)
 
     rows = await asyncio.to_thread(read)
+    if rows is None:
+        return
     held = held_by(rows, entry.caller)
-    for scope in dict.fromkeys(map(owner_scope, scopes)) if rows else ():
+    for scope in dict.fromkeys(map(owner_scope, scopes)):
         if (why := refusal(held, Action.DELETE, scope)) is not None:
             raise Denied(why)
 

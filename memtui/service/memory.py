@@ -66,6 +66,7 @@ from memtui.service.answers import (
     Resolution,
     RetrievalCount,
     UndoCandidate,
+    caller_of,
 )
 from memtui.service.configuring import SETUP_DOOR
 from memtui.service.connections import Connections
@@ -180,7 +181,7 @@ async def open_service(
 
 
 async def _make_first_company(service: MemoryService, settings: Settings) -> None:
-    caller = Caller(company_id=FIRST_COMPANY, principal=settings.principal, door=SETUP_DOOR)
+    caller = caller_of(settings, FIRST_COMPANY, SETUP_DOOR)
     await service.add_company(caller, "Local")
     await service.add_binding(caller, FIRST_BINDING, FIRST_PROVIDER, {})
     await service.set_target(caller, "company", FIRST_COMPANY, FIRST_BINDING)
@@ -192,6 +193,9 @@ class MemoryService:
     Every method that touches a provider's memories leaves an operation in the log, whatever comes
     of it. A mutation runs to its end even where its caller is cancelled. All raise only the
     contract's errors.
+
+    Where a company has members, what one may see of its log and records is all that there is: the
+    rule is `memtui.store.sight.Sight`. A caller who is no member gets `Denied` from every method.
     """
 
     def __init__(self, core: Core, analysis: Analysis) -> None:
@@ -227,13 +231,18 @@ class MemoryService:
         """Return the installed providers' names."""
         return self._core.providers.names()
 
-    async def companies(self) -> list[CompanyView]:
-        """Return every company, the oldest first."""
-        return await companies.companies(self._core)
+    async def companies(
+        self, principal: str | None = None, acts_for: str | None = None
+    ) -> list[CompanyView]:
+        """Return the companies that a principal may enter, the oldest first; None: all there are.
 
-    async def company(self, company_id: str) -> CompanyView:
-        """Return one company; raises `NotFound`."""
-        return await companies.company(self._core, company_id)
+        All are for a door to find the one that was asked for, not to be shown.
+        """
+        return await companies.companies(self._core, principal, acts_for)
+
+    async def company(self, caller: Caller) -> CompanyView:
+        """Return the caller's company; raises `NotFound`."""
+        return await companies.company(self._core, caller)
 
     async def add_company(
         self,
@@ -250,9 +259,9 @@ class MemoryService:
             )
         )
 
-    async def company_content(self, company_id: str) -> CompanyContent:
-        """Return what removing a company would remove; raises `Conflict`, `NotFound`."""
-        return await removal.content(self._core, self.analysis, company_id)
+    async def company_content(self, caller: Caller) -> CompanyContent:
+        """Return what removing the caller's company would remove; raises `Conflict`, `NotFound`."""
+        return await removal.content(self._core, self.analysis, caller)
 
     async def remove_company(self, caller: Caller, company_id: str) -> CompanyContent:
         """Remove a company that an import made, for good; the caller's own records it."""
@@ -323,6 +332,7 @@ class MemoryService:
         self, caller: Caller, scope: Scope, binding_key: str | None = None
     ) -> Resolution:
         """Return the binding that serves a scope, and why. Not an operation."""
+        await asyncio.to_thread(self._core.sight, caller)
         routed = await self._core.resolve(caller, scope, binding_key)
         return Resolution(
             binding_key=routed.binding.key,
@@ -423,7 +433,7 @@ class MemoryService:
         )
 
     async def members(self, caller: Caller) -> list[Membership]:
-        """Return the company's members; none means that everybody may do everything."""
+        """Return the company's members; none means that everybody may see and do everything."""
         return await membership.members(self._core, caller)
 
     async def set_member(self, caller: Caller, member: Membership) -> None:
@@ -437,7 +447,7 @@ class MemoryService:
         await self._to_its_end(membership.remove_member(self._core, caller, principal, project_id))
 
     async def tokens(self, caller: Caller) -> list[TokenView]:
-        """Return the company's bearer tokens, without the tokens themselves."""
+        """Return the bearer tokens, without the secrets; a plain member's are their own."""
         return await membership.tokens(self._core, caller)
 
     async def add_token(
@@ -480,7 +490,7 @@ class MemoryService:
         )
 
     async def spending_limits(self, caller: Caller) -> list[SpendingLimit]:
-        """Return the company's spending limits."""
+        """Return the spending limits; a plain member's are those of their projects."""
         return await limits.spending_limits(self._core, caller)
 
     async def set_spending_limit(self, caller: Caller, limit: SpendingLimit) -> SpendingLimit:
@@ -511,7 +521,9 @@ class MemoryService:
         zone: tzinfo | None = None,
         near: Decimal = NEAR,
     ) -> list[SpendingStatus]:
-        """Return each limit with what was spent in its period of a day. Not an operation.
+        """Return each such limit with what was spent in its period of a day. Not an operation.
+
+        All that was spent counts, whoever may see the operations.
 
         `at` None is today, `zone` None the system's; `near` is the share that counts as near.
         """
@@ -600,7 +612,11 @@ class MemoryService:
         return await asyncio.to_thread(inspection.in_flight, self._core, caller)
 
     async def watch(self, caller: Caller, key: str) -> AsyncIterator[Sequence[RecordHandle]]:
-        """Yield the records of a binding that change outside of memtui."""
+        """Yield the records of a binding that change outside of memtui.
+
+        Where the company has members, only that something changed: an id may tell of a record.
+        """
+        sight = await asyncio.to_thread(self._core.sight, caller)
         scope = Scope(company_id=caller.company_id)
         routed = await self._core.resolve(caller, scope, key)
         connection = await self._core.open(
@@ -610,7 +626,8 @@ class MemoryService:
             raise Unsupported(f"The provider of {key} cannot be watched.")
         try:
             async for changed in connection.adapter.watch():
-                yield changed
+                if changed:
+                    yield changed if sight is None else ()
         except MemtuiError:
             raise
         except Exception as error:

@@ -1,7 +1,8 @@
 """How well facts serve (seed 004 §8), counted from the operation log and the undo journal.
 
 What is counted went through memtui: a fact that another program put into a store is not known
-here, and one that only expired was deleted by nobody and still counts as held. Days are UTC.
+here, and one that only expired was deleted by nobody and still counts as held. Days are UTC. Where
+a company has members, facts and operations count that the asker may see.
 
 * *User* and *drive*: a person (the principal `user:ana`) and a project. A fact belongs to its
   project, else to the user whose subject it names: the member's, else the name itself (`ana`).
@@ -27,9 +28,8 @@ from typing import Any
 from memtui.context import share_of_prompt
 from memtui.context.baseline import TARGET_SHARE
 from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime
-from memtui.service.answers import Caller
+from memtui.service.answers import AGENT_PREFIX, USER_PREFIX, Caller
 from memtui.service.core import Core
-from memtui.service.membership import AGENT_PREFIX, USER_PREFIX
 from memtui.service.owning import owner_of
 from memtui.store import members
 from memtui.store import metrics as store
@@ -117,6 +117,7 @@ def fact_metrics(
     """Measure a window; `scope` narrows to one project, user or agent. Blocking.
 
     Raises:
+        Denied: the company has members, and the caller is none.
         Invalid: the window ends before it begins.
     """
     end = until or core.clock()
@@ -127,15 +128,17 @@ def fact_metrics(
     wanted = {name: value for name, value in ids.items() if value is not None}
     chosen = Filter.model_validate({**wanted, "since": start, "until": end})
     company_id = caller.company_id
+    sight = core.sight(caller)
     with core.database.read() as database:
         counts = _Counts(start, end)
-        counts.take(_matching(store.fact_steps(database, company_id, end), wanted), company_id)
+        steps = _matching(store.fact_steps(database, company_id, end), wanted)
+        counts.take((s for s in steps if sight is None or sight.reads(s)), company_id)
         held_members = members.members(database, company_id)
     subjects = {row.principal: row.subject_id for row in held_members if row.subject_id}
     users, drives = (
-        core.log.active(company_id, chosen, field) for field in ("principal", "project_id")
+        core.log.active(company_id, chosen, field, sight) for field in ("principal", "project_id")
     )
-    contexts = core.log.contexts_by_day(company_id, chosen)
+    contexts = core.log.contexts_by_day(company_id, chosen, sight)
     return FactMetrics(
         since=start,
         until=end,

@@ -123,6 +123,7 @@ async def _is_new(core: Core, asked: Operation, handle: RecordHandle) -> bool:
         asked.scope.company_id,
         asked.binding_key or "",
         handle.provider_record_id,
+        None,
     )
     return not found
 

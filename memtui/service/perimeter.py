@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from memtui.contract import Json, Record, Scope
 from memtui.service.answers import Caller
-from memtui.service.permissions import Action, Membership, refusal
+from memtui.store.sight import Sight
 from memtui.visible import visible
 
 R = TypeVar("R", bound=Record)
@@ -29,32 +29,22 @@ def is_org(scope: Scope) -> bool:
     return not (scope.project_id or scope.agent_id or scope.subject_id)
 
 
-def readable(
-    records: Sequence[R], asked: Scope, held: Sequence[Membership] | None
-) -> tuple[R, ...]:
-    """Return the records that somebody with these memberships may read.
-
-    Another company's are nobody's. The company's own, and an agent type's, are every member's.
+def readable(records: Sequence[R], asked: Scope, sight: Sight | None) -> tuple[R, ...]:
+    """Return the records that may be seen; another company's are nobody's.
 
     Args:
         records: What the provider returned.
         asked: The scope that was asked for.
-        held: The memberships; None: the company has no members, and everybody reads everything.
+        sight: None: the company has no members, and everybody reads everything.
     """
-    return tuple(record for record in records if may_read(record.scope, asked, held))
+    return tuple(record for record in records if may_read(record.scope, asked, sight))
 
 
-def may_read(scope: Scope | None, asked: Scope, held: Sequence[Membership] | None) -> bool:
-    """Whether somebody with these memberships may read what is in `scope`; None is everybody's."""
+def may_read(scope: Scope | None, asked: Scope, sight: Sight | None) -> bool:
+    """Whether what is in `scope` may be seen; None is everybody's."""
     if scope is None:
         return True
-    if scope.company_id != asked.company_id:
-        return False
-    if held is None or not (scope.project_id or scope.subject_id):
-        return True
-    # What a project holds about a user is the project's (`memtui.service.owning`).
-    owner = scope.model_copy(update={"subject_id": None}) if scope.project_id else scope
-    return refusal(held, Action.VIEW, owner) is None
+    return scope.company_id == asked.company_id and (sight is None or sight.reads(scope))
 
 
 def for_caller(caller: Caller, records: Sequence[R]) -> tuple[R, ...]:

@@ -10,7 +10,10 @@
 An agent acts for a person: what it may do is what the table gives that person, and it adds as AI.
 Memory of neither a user nor a project is the company's, and a view of it holds everybody's: its
 admins and owners see and change it. A view of a project and a user shows both, and needs both
-rights. A company without members is open to everyone who can open its database.
+rights. A company without members is open to everyone who can open its database; in one that has
+some, a stranger sees nothing at all.
+
+What of the log and of records a member sees is `memtui.store.sight.Sight`, which `sight_of` makes.
 """
 
 from __future__ import annotations
@@ -18,8 +21,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import StrEnum
 
-from memtui.contract import Model, OperationType, Scope
+from memtui.contract import Denied, Model, OperationType, Scope
 from memtui.service.answers import Caller
+from memtui.store.sight import Sight
 from memtui.store.tables import MemberRow
 
 
@@ -69,9 +73,34 @@ def person_of(caller: Caller) -> str | None:
 
 
 def held_by(rows: Sequence[MemberRow], caller: Caller) -> list[Membership]:
-    """Return the roles that count for a caller."""
+    """Return the roles that count for a caller, of those of a company that has members.
+
+    Raises:
+        Denied: there are none; an agent that acts for nobody has none either.
+    """
     person = person_of(caller)
-    return [membership(row) for row in rows if row.principal == person]
+    held = [membership(row) for row in rows if row.principal == person]
+    if held:
+        return held
+    if person is None:
+        raise Denied(
+            f"{caller.principal} acts for nobody, and this company has members; name the person "
+            "whom it acts for with --acts-for, in MEMTUI_ACTS_FOR, or in its token."
+        )
+    who = "You are" if person == caller.principal else f"{person} is"
+    raise Denied(f"{who} no member here; ask an owner to add you with `memtui members add`.")
+
+
+def sight_of(held: Sequence[Membership], caller: Caller) -> Sight:
+    """Return what somebody with these roles, at least one, may see of the log and of records."""
+    projects = {one.project_id for one in held if one.project_id}
+    company = {one.role for one in held if not one.project_id}
+    return Sight(
+        person=person_of(caller) or "",
+        subjects=frozenset(one.subject_id for one in held if one.subject_id),
+        projects=None if company else frozenset(projects),
+        manages=not company.isdisjoint(_MANAGERS),
+    )
 
 
 def membership(row: MemberRow) -> Membership:
@@ -86,8 +115,6 @@ def membership(row: MemberRow) -> Membership:
 
 def refusal(held: Sequence[Membership], action: Action, scope: Scope) -> str | None:
     """Return why somebody with these memberships may not, or None where they may."""
-    if not held:
-        return "You are no member here; ask an owner to add you with `memtui members add`."
     if action is Action.CONFIGURE or not (scope.subject_id or scope.project_id):
         return _company_refusal(held, action)
     why = _project_refusal(held, action, scope.project_id) if scope.project_id else None

@@ -52,7 +52,8 @@ _NAMED = set(MemoryName.model_fields)
 class PluginLedger:
     """Keeps the namespaces and the ids of a company's bindings, by the bindings' keys.
 
-    Every method raises `NotFound` for a binding that is not there.
+    Every method raises `NotFound` for a binding that is not there, and `Denied` where the company
+    has members and the caller is none.
     """
 
     def __init__(self, core: Core) -> None:
@@ -62,6 +63,7 @@ class PluginLedger:
         """Return a binding's namespaces, by name. Not an operation."""
 
         def read() -> list[KeptNamespace]:
+            self._core.sight(caller)
             with self._core.database.read() as database:
                 of = _of(_binding(database, caller, key))
                 return [_kept(row) for row in plugins.namespaces(database, of)]
@@ -74,6 +76,7 @@ class PluginLedger:
         """Return those of the named namespaces that there are. Not an operation."""
 
         def read() -> dict[str, KeptNamespace]:
+            self._core.sight(caller)
             with self._core.database.read() as database:
                 of = _of(_binding(database, caller, key))
                 found = plugins.namespaces_named(database, of, names)
@@ -157,6 +160,7 @@ class PluginLedger:
         """Return what is known of memories, by their own ids or their records'."""
 
         def read() -> list[MemoryName]:
+            self._core.sight(caller)
             with self._core.database.read() as database:
                 of = _of(_binding(database, caller, key))
                 found = plugins.known_ids(
@@ -178,6 +182,7 @@ class PluginLedger:
             plugins.set_ids(database, of, rows)
 
         def write() -> None:
+            self._core.sight(caller)
             # What a power cut takes is noted again when the record is next seen: it has a mark.
             durable = any(name.mark is not None for name in noted)
             with self._core.database.write(durable=durable) as database:

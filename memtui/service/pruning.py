@@ -54,7 +54,9 @@ async def plan(core: Core, caller: Caller, request: PruneRequest) -> PruneAnswer
     async with core.recorder.recorded(OperationType.BROWSE, caller, request.scope, asked) as entry:
         connection = await core.connect(entry, request.binding_key, needs="browse")
         chosen = own_filter(request.scope, kind=request.kind)
-        records = owned(await everything(connection, request.scope, chosen), request.scope)
+        records = owned(
+            await everything(connection, request.scope, chosen, entry.sight), request.scope
+        )
         entry.result_count = len(records)
         await note_problems(entry, connection)
         made = await asyncio.to_thread(_plan, core, caller, connection, request, records)
@@ -80,8 +82,10 @@ def _plan(
         for record in records
         if (found := counts.get(record.handle.provider_record_id)) is not None
     }
+    sight = core.sight(caller)
     with core.database.read() as database:
-        forgotten = journal.texts_forgotten_by_hand(database, caller.company_id, _FORGOTTEN)
+        gone = journal.forgotten_by_hand(database, caller.company_id, _FORGOTTEN)
+    forgotten = {r.text: at for r, at in gone if sight is None or sight.reads(r.scope)}
     counter = TokenCounter(request.model)
 
     def tokens_of(text: str) -> int:

@@ -39,6 +39,7 @@ from memtui.service.recorder import Entry
 from memtui.service.redaction import redact, redact_json
 from memtui.store import journal
 from memtui.store.operation import Operation, OperationHandle
+from memtui.store.sight import Sight
 
 _LOGGED_CHARS = 4_000
 _LOGGED_OWNERS = 100
@@ -55,7 +56,7 @@ async def query(core: Core, caller: Caller, request: QueryRequest) -> QueryAnswe
         connection = await core.connect(entry, request.binding_key)
         routed = clean.model_copy(update={"binding_key": connection.binding.key})
         bundle = await connection.read(lambda: connection.adapter.query(routed))
-        snippets = readable(bundle.snippets, request.scope, entry.held)
+        snippets = readable(bundle.snippets, request.scope, entry.sight)
         entry.handles, entry.result_count = ranked(snippets), len(snippets)
         _note_withheld(entry, len(bundle.snippets) - len(snippets))
         entry.usage, entry.capped = bundle.usage, bundle.capped
@@ -89,7 +90,7 @@ async def get(
     async with core.recorder.recorded(OperationType.GET, caller, scope, request) as entry:
         connection = await core.connect(entry, binding_key)
         record = await find(core, connection, asked, scope)
-        if not readable([record], scope, entry.held):
+        if not readable([record], scope, entry.sight):
             raise _not_there(connection, record.handle)
         entry.handles, entry.result_count, entry.source = ranked([record]), 1, record.source
         await note_problems(entry, connection)
@@ -118,7 +119,7 @@ async def browse(core: Core, caller: Caller, request: BrowseRequest) -> BrowseAn
             update={"binding_key": connection.binding.key, "filter": narrowed}
         )
         page = await connection.read(lambda: connection.adapter.browse(routed))
-        records = readable(page.records, request.scope, entry.held)
+        records = readable(page.records, request.scope, entry.sight)
         entry.result_count, entry.usage = len(records), page.usage
         _note_withheld(entry, len(page.records) - len(records))
         entry.capped = page.at_least
@@ -142,10 +143,14 @@ async def history(
     async with core.recorder.recorded(OperationType.HISTORY, caller, scope, request) as entry:
         connection = await core.connect(entry, binding_key)
         ids, changes = await asyncio.to_thread(
-            _changes, core, connection, as_handle(connection, asked)
+            _changes, core, connection, as_handle(connection, asked), entry.sight
         )
         handle = as_handle(connection, asked).model_copy(update={"provider_record_id": ids[0]})
         versions: tuple[RecordVersion, ...] = ()
+        if entry.sight is not None and not any(one.before or one.after for one in changes):
+            record = await find(core, connection, handle, scope)
+            if not readable([record], scope, entry.sight):
+                raise _not_there(connection, record.handle)
         if connection.adapter.capabilities.history:
             found = await connection.read(lambda: connection.adapter.history(handle, scope))
             versions = tuple(found)
@@ -163,8 +168,13 @@ async def history(
     )
 
 
-async def everything(connection: Connection, scope: Scope, chosen: Filter) -> list[Record]:
-    """Return all records of a scope that a filter lets through, page by page, the oldest first."""
+async def everything(
+    connection: Connection, scope: Scope, chosen: Filter, sight: Sight | None
+) -> list[Record]:
+    """Return all records of a scope that may be seen and that a filter lets through.
+
+    Page by page, the oldest first.
+    """
     records: list[Record] = []
     request = BrowseRequest(
         scope=scope,
@@ -177,7 +187,7 @@ async def everything(connection: Connection, scope: Scope, chosen: Filter) -> li
         page = await connection.read(
             lambda request=request: connection.adapter.browse(request)  # type: ignore[misc]
         )
-        records += page.records
+        records += readable(page.records, scope, sight)
         if page.next_cursor is None:
             return records
         request = request.model_copy(update={"cursor": page.next_cursor})
@@ -189,7 +199,7 @@ async def note_problems(entry: Entry, connection: Connection) -> None:
         found = await connection.read(lambda: connection.adapter.problems(entry.scope))
     except MemtuiError as error:
         found = [Problem(message=f"Whether all of it could be read is not known: {error}")]
-    told = [one for one in found if may_read(one.scope, entry.scope, entry.held)]
+    told = [one for one in found if may_read(one.scope, entry.scope, entry.sight)]
     if told:
         entry.request = {**entry.request, "problems": len(told)}
     if len(told) > _TOLD_PROBLEMS:
@@ -309,7 +319,7 @@ def _query_json(request: QueryRequest) -> Json:
 
 
 def _changes(
-    core: Core, connection: Connection, handle: RecordHandle
+    core: Core, connection: Connection, handle: RecordHandle, sight: Sight | None
 ) -> tuple[list[str], tuple[Change, ...]]:
     """Return a record's ids, the one it has now first, and what was done under any of them."""
     company_id, key = connection.binding.company_id, connection.binding.key
@@ -322,9 +332,9 @@ def _changes(
             ).items():
                 known = steps.get(operation_id)
                 steps[operation_id] = _moved_in(known, step) if known else step
-    operations = core.log.by_ids(company_id, list(steps))
+    operations = core.log.by_ids(company_id, list(steps), sight)
     return ids, tuple(
-        change_of(operation, steps[operation.operation_id]) for operation in operations
+        change_of(operation, steps[operation.operation_id], sight) for operation in operations
     )
 
 
@@ -342,10 +352,15 @@ def _moved_in(old: journal.Step, new: journal.Step) -> journal.Step:
     return before, after if after and after.record else old[1]
 
 
-def change_of(operation: Operation, step: journal.Step) -> Change:
-    """Return a journal step as a person reads it."""
-    before, after = step
-    return Change(operation=operation, before=before.record, after=after.record if after else None)
+def change_of(operation: Operation, step: journal.Step, sight: Sight | None) -> Change:
+    """Return a journal step as a person reads it who has this sight."""
+    before, after = (
+        snapshot.record
+        if snapshot and snapshot.record and readable([snapshot.record], operation.scope, sight)
+        else None
+        for snapshot in step
+    )
+    return Change(operation=operation, before=before, after=after)
 
 
 def moved(

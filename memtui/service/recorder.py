@@ -28,7 +28,6 @@ from memtui.contract import (
 )
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection
-from memtui.service.permissions import Membership
 from memtui.service.redaction import redact, redact_json
 from memtui.service.sessions import Sessions
 from memtui.store import intents, journal, log
@@ -36,6 +35,7 @@ from memtui.store.database import Database
 from memtui.store.journal import Finding, Step
 from memtui.store.operation import OperationDraft, OperationHandle
 from memtui.store.settings import SettingChange
+from memtui.store.sight import Sight
 from memtui.store.tables import BindingRow, IntentRow
 
 T = TypeVar("T")
@@ -60,8 +60,8 @@ class Entry:
     source: SourceRef | None = None
     binding: BindingRow | None = None
     binding_reason: str | None = None
-    held: Sequence[Membership] | None = None
-    """The roles that count for the caller; None: the company has no members."""
+    sight: Sight | None = None
+    """What the caller may see; None: the company has no members, and everybody sees everything."""
     status: OperationStatus = OperationStatus.OK
     error: BaseException | None = None
     result_count: int = 0

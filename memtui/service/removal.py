@@ -31,28 +31,29 @@ class CompanyContent(Model):
     sealed: int
 
 
-async def content(core: Core, analysis: Analysis, company_id: str) -> CompanyContent:
-    """Return what removing a company would remove.
+async def content(core: Core, analysis: Analysis, caller: Caller) -> CompanyContent:
+    """Return what removing the caller's company would remove.
 
     Raises:
         Conflict: it has memories or operations of its own.
+        Denied: it has members, and the caller is none.
         NotFound: there is none of this id, and nothing is left of one.
     """
-    there = Caller(company_id=company_id, principal="", door="")
+    company_id = caller.company_id
     try:
-        found = await company(core, company_id)
+        found = await company(core, caller)
     except NotFound:
         # Its rows go before its files: whoever was killed between the two asks again.
-        left = (await analysis.segments(there)).sealed_through
+        left = (await analysis.segments(caller)).sealed_through
         oldest = await asyncio.to_thread(core.log.oldest_sealed, company_id, OLDEST)
         if not oldest or not was_imported(oldest):
             raise
         return CompanyContent(company_id=company_id, name=company_id, operations=left, sealed=left)
     await refuse_lived_in(core, company_id, "only one that an import made can be removed")
     page = await asyncio.to_thread(
-        lambda: core.log.page(company_id, Filter(), limit=1, before=None, after=None)
+        lambda: core.log.page(company_id, Filter(), limit=1, before=None, after=None, sight=None)
     )
-    sealed = (await analysis.segments(there)).sealed_through
+    sealed = (await analysis.segments(caller)).sealed_through
     return CompanyContent(
         company_id=company_id, name=found.name, operations=page.total, sealed=sealed
     )
@@ -79,7 +80,7 @@ async def remove(core: Core, analysis: Analysis, caller: Caller, company_id: str
         entry.lasting = "A company that was removed is gone; its log can be imported again."
         there = caller.model_copy(update={"company_id": company_id})
         await may_configure(core, there)
-        gone = await content(core, analysis, company_id)
+        gone = await content(core, analysis, there)
         entry.request = {**entry.request, "operations": gone.operations, "name": gone.name}
         entry.result_count = gone.operations
         await analysis.remove(company_id, partial(_remove_rows, core.database, company_id))

@@ -46,6 +46,8 @@ class Spending:
     async def between(self, caller: Caller, since: datetime, until: datetime) -> tuple[Spent, ...]:
         """Return what the operations spent that began at or after `since` and before `until`.
 
+        All of them count, also those that the caller may not see: a limit is kept or it is not.
+
         Raises:
             Unavailable: the log cannot be read.
         """
@@ -82,11 +84,13 @@ class Spending:
     ) -> tuple[Spent, ...]:
         from memtui.analytics.figures import HitSign
 
-        stats = await self._analysis.stats(
-            caller,
-            Filter(since=since, until=until),
-            by=("agent", "project", "binding"),
-            hit_sign=HitSign.SCORE,  # what is asked for needs none, and this one is the cheaper
+        rollups = self._analysis.figures(caller.company_id, None)
+        stats = await asyncio.to_thread(
+            lambda: rollups.stats(
+                Filter(since=since, until=until),
+                by=("agent", "project", "binding"),
+                hit_sign=HitSign.SCORE,  # what is asked for needs none, and this one is the cheaper
+            )
         )
         return tuple(
             Spent(

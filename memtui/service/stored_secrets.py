@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
 
@@ -65,7 +65,7 @@ async def stored_secrets(
                     yield _found("operation log", str(one.seq), labels)
     finally:
         await log.close()
-    for found in await asyncio.to_thread(lambda: [*_in_journal(core, caller.company_id)]):
+    for found in await asyncio.to_thread(lambda: [*_in_journal(core, caller)]):
         yield found
     async for found in _in_bindings(core, caller):
         yield found
@@ -73,14 +73,24 @@ async def stored_secrets(
         yield found
 
 
-def _in_journal(core: Core, company_id: str) -> Iterator[StoredSecret]:
+def _in_journal(core: Core, caller: Caller) -> Iterator[StoredSecret]:
+    """Of a record that the caller may not see, only the operation is told: its id says too much."""
+    sight = core.sight(caller)
     columns = (_JOURNAL.c.seq, _JOURNAL.c.provider_record_id, _JOURNAL.c.before, _JOURNAL.c.after)
     with core.database.read() as database:
-        rows = database.execute(select(*columns).where(_JOURNAL.c.company_id == company_id))
+        rows = database.execute(select(*columns).where(_JOURNAL.c.company_id == caller.company_id))
         for row in rows.yield_per(_WINDOW):
             kept = [row.provider_record_id, row.before, row.after]
             if labels := redact_json(kept)[1]:
-                yield _found("undo journal", f"{row.seq} {row.provider_record_id}", labels)
+                seen = sight is None or all(map(sight.reads, _scopes(row)))
+                record_id = f" {row.provider_record_id}" if seen else ""
+                yield _found("undo journal", f"{row.seq}{record_id}", labels)
+
+
+def _scopes(row: Any) -> Iterator[Scope]:
+    for state in (row.before, row.after):
+        if state and state["record"]:
+            yield Scope.model_validate(state["record"]["scope"])
 
 
 async def _in_bindings(core: Core, caller: Caller) -> AsyncIterator[StoredSecret]:

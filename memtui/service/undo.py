@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import partial
+from itertools import islice
 
 from sqlalchemy import Connection as DatabaseConnection
 
@@ -24,6 +25,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
+from memtui.service import membership
 from memtui.service.answers import Caller, MutationAnswer, UndoCandidate
 from memtui.service.configuring import refuse_configuring, write
 from memtui.service.connections import Connection
@@ -51,6 +53,8 @@ async def undo(core: Core, caller: Caller, operation_id: str | None) -> Mutation
         if changed:
             return await _settings_back(core, entry, operation, changed)
         connection = await core.connect(entry, operation.binding_key)
+        records = (state.record for step in steps for state in step if state and state.record)
+        await membership.may_change(core, entry, [record.scope for record in records])
         handles = [before.handle for before, _ in steps]
         entry.handles, entry.result_count = ranked(handles), len(handles)
         now = await take(connection, handles, operation.scope)
@@ -81,25 +85,27 @@ async def undo(core: Core, caller: Caller, operation_id: str | None) -> Mutation
 
 
 def candidates(core: Core, caller: Caller, limit: int) -> list[UndoCandidate]:
-    """Return the newest changes, those that cannot be taken back with the reason. Blocking."""
-    company_id = caller.company_id
+    """Return the newest changes that the caller may see, and why some cannot be taken back.
+
+    Blocking.
+    """
+    company_id, sight = caller.company_id, core.sight(caller)
+    found: list[UndoCandidate] = []
     with core.database.read() as database:
-        found = {one.operation_id: one for one in journal.undoable(database, company_id, limit)}
-        settings = {
-            operation_id: tuple(journal.settings_changed(database, company_id, operation_id))
-            for operation_id in found
-        }
-    return [
-        UndoCandidate(
-            operation=operation,
-            records=0
-            if settings[operation.operation_id]
-            else found[operation.operation_id].changed,
-            settings=settings[operation.operation_id],
-            why_not=_why_not(operation, found[operation.operation_id]),
-        )
-        for operation in core.log.by_ids(company_id, list(found))
-    ]
+        undoable = journal.undoable(database, company_id)
+        while len(found) < limit and (some := {o.operation_id: o for o in islice(undoable, limit)}):
+            for operation in core.log.by_ids(company_id, list(some), sight):
+                change = some[operation.operation_id]
+                settings = journal.settings_changed(database, company_id, operation.operation_id)
+                found.append(
+                    UndoCandidate(
+                        operation=operation,
+                        records=0 if settings else change.changed,
+                        settings=tuple(settings),
+                        why_not=_why_not(operation, change),
+                    )
+                )
+    return found[:limit]
 
 
 def _why_not(operation: Operation, found: Undoable) -> str | None:
@@ -122,7 +128,7 @@ def _pick(
         operation = newest[0].operation
         which = f"The last change, {operation.operation_type} #{operation.seq},"
     else:
-        operation = one(core.log.by_id(company_id, operation_id), operation_id)
+        operation = one(core.log.by_id(company_id, operation_id, core.sight(caller)), operation_id)
         which = f"The {operation.operation_type} #{operation.seq}"
     with core.database.read() as database:
         kept = journal.kept(database, company_id, operation.operation_id)

@@ -14,6 +14,7 @@ from memtui.store import log, metrics, retrieval
 from memtui.store.database import Database
 from memtui.store.metrics import ContextDay
 from memtui.store.operation import Operation, OperationPage
+from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     from memtui.analytics.sealed import Archive, Reads, Sealed
@@ -22,7 +23,10 @@ T = TypeVar("T")
 
 
 class WholeLog:
-    """Reads of one control plane's log. All are blocking; all raise `Unavailable`."""
+    """Reads of one control plane's log. All are blocking; all raise `Unavailable`.
+
+    What is out of a reader's sight is as if it were not there; None sees everything.
+    """
 
     def __init__(self, database: Database, archive: Archive) -> None:
         self._database = database
@@ -36,12 +40,21 @@ class WholeLog:
         limit: int,
         before: int | None,
         after: int | None,
+        sight: Sight | None,
     ) -> OperationPage:
         """Return one page, newest first: the newest below `before`, or the oldest above `after`."""
         hot, sealed = self._both(
             company_id,
+            sight,
             lambda database, above: log.page(
-                database, company_id, chosen, limit=limit, before=before, after=after, above=above
+                database,
+                company_id,
+                chosen,
+                limit=limit,
+                before=before,
+                after=after,
+                above=above,
+                sight=sight,
             ),
         )
         if not sealed.through:
@@ -62,10 +75,12 @@ class WholeLog:
             next_before=found[limit - 1].seq if len(found) > limit else None,
         )
 
-    def by_id(self, company_id: str, operation_id: str) -> Sequence[Operation]:
+    def by_id(self, company_id: str, operation_id: str, sight: Sight | None) -> Sequence[Operation]:
         """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
         hot, sealed = self._both(
-            company_id, lambda database, _above: log.by_id(database, company_id, operation_id)
+            company_id,
+            sight,
+            lambda database, _above: log.by_id(database, company_id, operation_id, sight=sight),
         )
         if any(one.operation_id == operation_id for one in hot):
             return hot
@@ -73,10 +88,14 @@ class WholeLog:
         exact = [one for one in found.values() if operation_id in {one.operation_id, str(one.seq)}]
         return exact[:1] or list(found.values())[:2]
 
-    def by_ids(self, company_id: str, operation_ids: Sequence[str]) -> tuple[Operation, ...]:
+    def by_ids(
+        self, company_id: str, operation_ids: Sequence[str], sight: Sight | None
+    ) -> tuple[Operation, ...]:
         """Return the operations with these ids, newest first."""
         hot, sealed = self._both(
-            company_id, lambda database, _above: log.by_ids(database, company_id, operation_ids)
+            company_id,
+            sight,
+            lambda database, _above: log.by_ids(database, company_id, operation_ids, sight=sight),
         )
         known = {one.operation_id for one in hot}
         missing = [one for one in operation_ids if one not in known]
@@ -93,12 +112,15 @@ class WholeLog:
         """Return the oldest operations that are sealed, newest first, whatever the database has."""
         return self._archive.of(company_id).oldest(Filter(), after=0, limit=limit)[::-1]
 
-    def latencies(self, company_id: str, binding_key: str, limit: int) -> list[float]:
+    def latencies(
+        self, company_id: str, binding_key: str, limit: int, sight: Sight | None
+    ) -> list[float]:
         """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
         hot, sealed = self._both(
             company_id,
+            sight,
             lambda database, above: log.latencies(
-                database, company_id, binding_key, limit, above=above
+                database, company_id, binding_key, limit, above=above, sight=sight
             ),
         )
         if len(hot) == limit or not sealed.through:
@@ -106,27 +128,37 @@ class WholeLog:
         return [*sealed.latencies(binding_key, limit - len(hot)), *hot]
 
     def retrievals(
-        self, company_id: str, binding_key: str, record_id: str, limit: int
+        self,
+        company_id: str,
+        binding_key: str,
+        record_id: str,
+        limit: int,
+        sight: Sight | None,
     ) -> tuple[int, list[Any]]:
         """Return how many reads returned a record, and the newest of them with rank and score."""
         (count, rows), sealed = self._both(
             company_id,
+            sight,
             lambda database, above: retrieval.retrievals(
-                database, company_id, binding_key, record_id, limit, above=above
+                database, company_id, binding_key, record_id, limit, above=above, sight=sight
             ),
         )
         older, older_rows = sealed.retrievals(binding_key, record_id, limit)
         return count + older, [*rows, *older_rows][:limit]
 
     def retrieval_counts(
-        self, company_id: str, binding_key: str, record_ids: Sequence[str]
+        self,
+        company_id: str,
+        binding_key: str,
+        record_ids: Sequence[str],
+        sight: Sight | None,
     ) -> dict[str, Reads]:
         """Return how often each record was returned by a read; those never returned are absent."""
         from memtui.analytics.sealed import Reads
 
         def read(database: Connection, above: int) -> dict[str, Reads]:
             counts = retrieval.retrieval_counts(
-                database, company_id, binding_key, record_ids, above=above
+                database, company_id, binding_key, record_ids, above=above, sight=sight
             )
             seqs = sorted({row.seq for row in counts})
             last = {
@@ -142,42 +174,49 @@ class WholeLog:
                 for row in counts
             }
 
-        hot, sealed = self._both(company_id, read)
+        hot, sealed = self._both(company_id, sight, read)
         older = sealed.retrieval_counts(binding_key, record_ids)
         for record_id, reads in hot.items():
             known = older[record_id].times if record_id in older else 0
             older[record_id] = reads._replace(times=reads.times + known)
         return older
 
-    def mutations_of_record(self, company_id: str, binding_key: str, record_id: str) -> list[str]:
+    def mutations_of_record(
+        self, company_id: str, binding_key: str, record_id: str, sight: Sight | None
+    ) -> list[str]:
         """Return the ids of the mutations that touched a record."""
         hot, sealed = self._both(
             company_id,
+            sight,
             lambda database, _above: retrieval.mutations_of_record(
-                database, company_id, binding_key, record_id
+                database, company_id, binding_key, record_id, sight=sight
             ),
         )
         return list(dict.fromkeys((*hot, *sealed.mutations_of_record(binding_key, record_id))))
 
-    def active(self, company_id: str, chosen: Filter, field: str) -> set[str]:
+    def active(self, company_id: str, chosen: Filter, field: str, sight: Sight | None) -> set[str]:
         """Return the distinct values of an id among the successful operations of a filter.
 
         Configuring is left out.
         """
         hot, sealed = self._both(
             company_id,
+            sight,
             lambda database, above: metrics.active(
-                database, company_id, chosen, field, above=above
+                database, company_id, chosen, field, above=above, sight=sight
             ),
         )
         return hot | sealed.values(chosen, field)
 
-    def contexts_by_day(self, company_id: str, chosen: Filter) -> list[ContextDay]:
+    def contexts_by_day(
+        self, company_id: str, chosen: Filter, sight: Sight | None
+    ) -> list[ContextDay]:
         """Return the days with contexts, the oldest first."""
         hot, sealed = self._both(
             company_id,
+            sight,
             lambda database, above: metrics.contexts_by_day(
-                database, company_id, chosen, above=above
+                database, company_id, chosen, above=above, sight=sight
             ),
         )
         days: dict[int, ContextDay] = {}
@@ -189,17 +228,19 @@ class WholeLog:
         """Free what reading the sealed operations took."""
         self._archive.close()
 
-    def _both(self, company_id: str, read: Callable[[Connection, int], T]) -> tuple[T, Sealed]:
+    def _both(
+        self, company_id: str, sight: Sight | None, read: Callable[[Connection, int], T]
+    ) -> tuple[T, Sealed]:
         """Return what `read` finds in the database above what is sealed, and what is sealed.
 
         The two are of one moment: where a seal came between them, they are read again.
         """
         while True:
-            sealed = self._archive.of(company_id)
+            sealed = self._archive.of(company_id, sight)
             with self._database.read() as connection:
                 found = read(connection, sealed.through)
             ends = log_ends(self._database, company_id)
-            if (now := self._archive.of(company_id)).through == sealed.through:
+            if (now := self._archive.of(company_id, sight)).through == sealed.through:
                 refuse_gap(now.manifest, ends)
                 return found, now
 

@@ -6,13 +6,13 @@ it stand the ids under which records came back.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import Connection, delete, exists, func, insert, select
 
-from memtui.contract import Model, OperationStatus, OperationType, Snapshot
+from memtui.contract import Model, OperationStatus, OperationType, Record, Snapshot
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.prepared import Prepared
 from memtui.store.settings import SettingChange
@@ -213,8 +213,8 @@ def undone_by(connection: Connection, company_id: str, operation_id: str) -> str
     return None
 
 
-def undoable(connection: Connection, company_id: str, limit: int) -> list[Undoable]:
-    """Return the newest changes that were not taken back, also those that cannot be."""
+def undoable(connection: Connection, company_id: str) -> Iterator[Undoable]:
+    """Yield the changes that were not taken back, newest first, also those that cannot be."""
     statement = (
         select(_JOURNAL.c.operation_id, _JOURNAL.c.operation_type, _JOURNAL.c.status)
         .where(
@@ -226,17 +226,13 @@ def undoable(connection: Connection, company_id: str, limit: int) -> list[Undoab
         .order_by(_JOURNAL.c.seq.desc())
         .execution_options(yield_per=_ROWS_AT_ONCE)
     )
-    found: list[Undoable] = []
     with connection.execute(statement) as rows:
         for operation_id, operation_type, status in rows:
             took_back = (operation_type, status) == (OperationType.UNDO, OperationStatus.OK)
             if took_back or undone_by(connection, company_id, operation_id) is not None:
                 continue
             if (change := kept(connection, company_id, operation_id)) is not None:
-                found.append(change)
-            if len(found) == limit:
-                break
-    return found
+                yield change
 
 
 def kept(connection: Connection, company_id: str, operation_id: str) -> Undoable | None:
@@ -320,10 +316,10 @@ def _json(value: Model) -> dict[str, Any]:
     return value.model_dump(mode="json")
 
 
-def texts_forgotten_by_hand(
+def forgotten_by_hand(
     connection: Connection, company_id: str, limit: int
-) -> dict[str, datetime]:
-    """Return the texts of the newest records that people (not agents) forgot, and when first."""
+) -> list[tuple[Record, datetime]]:
+    """Return the newest records that people (not agents) forgot, newest first, and when."""
     undone = _JOURNAL.alias()
     rows = connection.execute(
         select(_JOURNAL.c.before, _JOURNAL.c.started_at)
@@ -343,4 +339,4 @@ def texts_forgotten_by_hand(
         .limit(limit)
     )
     found = [(_snapshot(row.before).record, row.started_at) for row in rows]
-    return {record.text: at for record, at in found if record is not None}
+    return [(record, at) for record, at in found if record is not None]

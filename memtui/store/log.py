@@ -38,6 +38,7 @@ from memtui.store.digest import GENESIS, digest_of
 from memtui.store.operation import Operation, OperationDraft, OperationPage
 from memtui.store.prepared import Prepared
 from memtui.store.rows import Stored, handle_rows, operation_row, to_operation, usage_rows
+from memtui.store.sight import Sight, seen
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
 
 _OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
@@ -148,10 +149,10 @@ def _take_head(connection: Connection, company_id: str) -> tuple[int, str]:
     return seq + 1, digest
 
 
-def matching(company_id: str, chosen: Filter) -> Select[Any]:
+def matching(company_id: str, chosen: Filter, sight: Sight | None = None) -> Select[Any]:
     """Return the statement for the operations of a company that a filter lets through."""
     statement = select(_OPERATIONS).where(_OPERATIONS.c.company_id == company_id)
-    for condition in _conditions(company_id, chosen):
+    for condition in _conditions(company_id, chosen, sight):
         statement = statement.where(condition)
     return statement
 
@@ -165,14 +166,15 @@ def page(
     before: int | None = None,
     after: int | None = None,
     above: int = 0,
+    sight: Sight | None = None,
 ) -> OperationPage:
     """Return one page, newest first: the newest below `before`, or the oldest above `after`.
 
-    Operations up to `above` are as if they were not there.
+    Operations up to `above`, and those out of sight, are as if they were not there.
     """
     seq: Column[int] = _OPERATIONS.c.seq
-    statement = matching(company_id, chosen).where(seq > above)
-    total = connection.execute(_count(company_id, chosen, above)).scalar_one()
+    statement = matching(company_id, chosen, sight).where(seq > above)
+    total = connection.execute(_count(company_id, chosen, above, sight)).scalar_one()
     if not total:
         return OperationPage(operations=(), total=0)
     if after is not None:
@@ -189,18 +191,20 @@ def page(
     )
 
 
-def _count(company_id: str, chosen: Filter, above: int) -> Select[int]:
+def _count(company_id: str, chosen: Filter, above: int, sight: Sight | None) -> Select[int]:
     """How many match; all of them are as many as the gap-free numbers from first to last."""
     seq = _OPERATIONS.c.seq
     own = (_OPERATIONS.c.company_id == company_id) & (seq > above)
-    conditions = _conditions(company_id, chosen)
+    conditions = _conditions(company_id, chosen, sight)
     if conditions:
         return select(func.count()).select_from(_OPERATIONS).where(own, *conditions)
     first, last = (select(end(seq)).where(own).scalar_subquery() for end in (func.min, func.max))
     return select(func.coalesce(last - first + 1, 0))
 
 
-def by_id(connection: Connection, company_id: str, operation_id: str) -> list[Operation]:
+def by_id(
+    connection: Connection, company_id: str, operation_id: str, *, sight: Sight | None = None
+) -> list[Operation]:
     """Return the operation with this id, else this `seq`, else those whose id starts with it."""
     if not operation_id:
         return []
@@ -215,13 +219,21 @@ def by_id(connection: Connection, company_id: str, operation_id: str) -> list[Op
     else:
         matches.append([own, column.startswith(operation_id, autoescape=True)])
     for match in matches:
-        if rows := connection.execute(select(_OPERATIONS).where(*match).limit(2)).all():
+        if rows := connection.execute(
+            select(_OPERATIONS).where(*match, *seen(sight)).limit(2)
+        ).all():
             return list(_with_parts(connection, rows))
     return []
 
 
 def latencies(
-    connection: Connection, company_id: str, binding_key: str, limit: int, *, above: int = 0
+    connection: Connection,
+    company_id: str,
+    binding_key: str,
+    limit: int,
+    *,
+    above: int = 0,
+    sight: Sight | None = None,
 ) -> list[float]:
     """Return the latencies of a binding's newest operations in milliseconds, oldest first.
 
@@ -234,6 +246,7 @@ def latencies(
             _OPERATIONS.c.binding_key == binding_key,
             _OPERATIONS.c.seq > above,
             _OPERATIONS.c.latency_ms.is_not(None),
+            *seen(sight),
         )
         .order_by(_OPERATIONS.c.seq.desc())
         .limit(limit)
@@ -242,14 +255,20 @@ def latencies(
 
 
 def by_ids(
-    connection: Connection, company_id: str, operation_ids: Sequence[str]
+    connection: Connection,
+    company_id: str,
+    operation_ids: Sequence[str],
+    *,
+    sight: Sight | None = None,
 ) -> tuple[Operation, ...]:
     """Return the operations with these ids, newest first."""
     rows: list[Row[Any]] = []
     for start in range(0, len(operation_ids), _ID_CHUNK):
         chunk = operation_ids[start : start + _ID_CHUNK]
         statement = select(_OPERATIONS).where(
-            _OPERATIONS.c.company_id == company_id, _OPERATIONS.c.operation_id.in_(chunk)
+            _OPERATIONS.c.company_id == company_id,
+            _OPERATIONS.c.operation_id.in_(chunk),
+            *seen(sight),
         )
         rows.extend(connection.execute(statement).all())
     rows.sort(key=lambda row: -row.seq)
@@ -257,14 +276,20 @@ def by_ids(
 
 
 def seqs(
-    connection: Connection, company_id: str, chosen: Filter, first: int, last: int
+    connection: Connection,
+    company_id: str,
+    chosen: Filter,
+    first: int,
+    last: int,
+    *,
+    sight: Sight | None = None,
 ) -> Sequence[int]:
     """Return the numbers from `first` to `last`, ends included, that a filter lets through."""
     seq = _OPERATIONS.c.seq
     statement = (
         select(seq)
         .where(_OPERATIONS.c.company_id == company_id, seq.between(first, last))
-        .where(*_conditions(company_id, chosen))
+        .where(*_conditions(company_id, chosen, sight))
         .order_by(seq)
     )
     return connection.execute(statement).scalars().all()
@@ -283,7 +308,13 @@ def by_seqs(connection: Connection, company_id: str, wanted: Sequence[int]) -> l
 
 
 def last_begun(
-    connection: Connection, company_id: str, chosen: Filter, by: datetime, last: int
+    connection: Connection,
+    company_id: str,
+    chosen: Filter,
+    by: datetime,
+    last: int,
+    *,
+    sight: Sight | None = None,
 ) -> tuple[datetime, int] | None:
     """Return when the operation began that was the last to begin by a moment, and its number.
 
@@ -293,7 +324,7 @@ def last_begun(
     statement = (
         select(columns.started_at, columns.seq)
         .where(columns.company_id == company_id, columns.started_at <= by, columns.seq <= last)
-        .where(*_conditions(company_id, chosen))
+        .where(*_conditions(company_id, chosen, sight))
         .order_by(columns.started_at.desc(), columns.seq.desc())
         .limit(1)
     )
@@ -328,9 +359,9 @@ def _parts(
     return found
 
 
-def _conditions(company_id: str, chosen: Filter) -> list[ColumnElement[bool]]:
+def _conditions(company_id: str, chosen: Filter, sight: Sight | None) -> list[ColumnElement[bool]]:
     columns = _OPERATIONS.c
-    conditions: list[ColumnElement[bool]] = []
+    conditions: list[ColumnElement[bool]] = [*seen(sight)]
     for field, column in _EQUAL_FIELDS.items():
         value = getattr(chosen, field)
         if value is None:

@@ -22,6 +22,20 @@ def members(connection: Connection, company_id: str) -> list[MemberRow]:
     return [MemberRow(**row._mapping) for row in rows]  # noqa: SLF001 — SQLAlchemy's public name
 
 
+def roles_of(
+    connection: Connection, company_id: str, principal: str | None
+) -> list[MemberRow] | None:
+    """Return a principal's roles in a company; None where it has no members at all."""
+    own = _MEMBERS.c.company_id == company_id
+    rows = connection.execute(select(_MEMBERS).where(own, _MEMBERS.c.principal == principal)).all()
+    if (
+        not rows
+        and connection.execute(select(_MEMBERS.c.principal).where(own).limit(1)).first() is None
+    ):
+        return None
+    return [MemberRow(**row._mapping) for row in rows]  # noqa: SLF001
+
+
 def set_member(connection: Connection, row: MemberRow) -> None:
     """Give a principal a role, in place of the one it had there."""
     remove_member(connection, row.company_id, row.principal, row.project_id)

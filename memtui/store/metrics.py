@@ -22,6 +22,7 @@ from sqlalchemy import (
 
 from memtui.contract import Filter, OperationStatus, OperationType
 from memtui.store import log
+from memtui.store.sight import Sight
 from memtui.store.tables import JournalRow
 
 _JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
@@ -81,13 +82,19 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
 
 
 def active(
-    connection: Connection, company_id: str, chosen: Filter, field: str, *, above: int = 0
+    connection: Connection,
+    company_id: str,
+    chosen: Filter,
+    field: str,
+    *,
+    above: int = 0,
+    sight: Sight | None = None,
 ) -> set[str]:
     """Return the distinct values of an id among the successful operations that a filter takes.
 
     Configuring is left out, and operations up to the `seq` `above` are as if they were not there.
     """
-    found = _successful(company_id, chosen, above)
+    found = _successful(company_id, chosen, above, sight)
     column = found.c[field]
     used = found.c.operation_type != str(OperationType.CONFIGURE)
     rows = connection.execute(select(column).where(column.is_not(None), used).distinct())
@@ -95,11 +102,16 @@ def active(
 
 
 def contexts_by_day(
-    connection: Connection, company_id: str, chosen: Filter, *, above: int = 0
+    connection: Connection,
+    company_id: str,
+    chosen: Filter,
+    *,
+    above: int = 0,
+    sight: Sight | None = None,
 ) -> list[ContextDay]:
     """Return the days with contexts above a `seq`, the oldest first."""
     only = chosen.model_copy(update={"operation_type": OperationType.CONTEXT})
-    found = _successful(company_id, only, above)
+    found = _successful(company_id, only, above, sight)
     asked = _readable(connection, found.c.request)
     tokens, budget = (asked[name].as_integer() for name in ("tokens", "budget"))
     day = type_coerce(found.c.started_at, BigInteger) // _DAY
@@ -120,9 +132,9 @@ def contexts_by_day(
     return [ContextDay(*row) for row in rows]
 
 
-def _successful(company_id: str, chosen: Filter, above: int) -> Any:
+def _successful(company_id: str, chosen: Filter, above: int, sight: Sight | None) -> Any:
     only = chosen.model_copy(update={"status": OperationStatus.OK})
-    found = log.matching(company_id, only)
+    found = log.matching(company_id, only, sight)
     return found.where(found.selected_columns.seq > above).subquery()
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import ColumnElement, Connection, exists, func, select
 
 from memtui.contract import OperationType
+from memtui.store.sight import Sight, seen
 from memtui.store.tables import HandleRow, OperationRow
 
 _OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
@@ -26,12 +27,14 @@ def retrievals(
     limit: int,
     *,
     above: int = 0,
+    sight: Sight | None = None,
 ) -> tuple[int, list[Any]]:
     """Return how many reads above a `seq` returned a record, and the newest with rank and score."""
     returned = (
         _HANDLES.c.seq > above,
         *_touched(company_id, binding_key, READS),
         _HANDLES.c.provider_record_id == record_id,
+        *_in_sight(sight),
     )
     total = connection.execute(select(func.count()).select_from(_HANDLES).where(*returned))
     newest = (
@@ -59,6 +62,7 @@ def retrieval_counts(
     record_ids: Sequence[str],
     *,
     above: int = 0,
+    sight: Sight | None = None,
 ) -> list[Any]:
     """Return (record id, number of reads, newest `seq`) of the records read above a `seq`."""
     found: list[Any] = []
@@ -73,6 +77,7 @@ def retrieval_counts(
                 _HANDLES.c.seq > above,
                 *_touched(company_id, binding_key, READS),
                 _HANDLES.c.provider_record_id.in_(record_ids[start : start + _ID_CHUNK]),
+                *_in_sight(sight),
             )
             .group_by(_HANDLES.c.provider_record_id)
         )
@@ -102,7 +107,12 @@ def newest_ranks(connection: Connection, company_id: str, seqs: Sequence[int]) -
 
 
 def mutations_of_record(
-    connection: Connection, company_id: str, binding_key: str, record_id: str
+    connection: Connection,
+    company_id: str,
+    binding_key: str,
+    record_id: str,
+    *,
+    sight: Sight | None = None,
 ) -> list[str]:
     """Return the ids of the mutations that touched a record."""
     mutations = tuple(kind for kind in OperationType if kind.mutates)
@@ -112,9 +122,19 @@ def mutations_of_record(
         .where(
             *_touched(company_id, binding_key, mutations),
             _HANDLES.c.provider_record_id == record_id,
+            *seen(sight),
         )
     )
     return [str(operation_id) for (operation_id,) in connection.execute(statement)]
+
+
+def _in_sight(sight: Sight | None) -> tuple[ColumnElement[bool], ...]:
+    """The conditions of the handles whose operation may be seen."""
+    if sight is None:
+        return ()
+    of = _OPERATIONS.alias()
+    own = (of.c.company_id == _HANDLES.c.company_id, of.c.seq == _HANDLES.c.seq)
+    return (exists().where(*own, sight.condition(of.c)),)
 
 
 def _same_operation() -> Any:

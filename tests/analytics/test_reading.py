@@ -188,7 +188,7 @@ def test_another_companys_operations_are_not_seen(
     fill(database, 7, "other")
     seal(database, root, "other")
     assert operations.open(Filter(door="test")).count == 10
-    assert not whole_log.by_id("acme", "other-00003")
+    assert not whole_log.by_id("acme", "other-00003", None)
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_by_id_finds_sealed_and_hot(database: Database, root: Path, whole_log: W
         ("", []),
         ("99", []),
     ]:
-        found = sorted(seqs(tuple(whole_log.by_id("acme", wanted))))
+        found = sorted(seqs(tuple(whole_log.by_id("acme", wanted, None))))
         assert len(found) == len(expected), wanted
         assert wanted == "acme-0001" or found == expected
 

@@ -43,7 +43,7 @@ async def test_all_of_it_goes_and_it_can_be_imported_again(
     kept: MemoryService, caller: Caller, tmp_path: Path
 ) -> None:
     before = await log_of(kept, "local")
-    content = await kept.company_content("theirs")
+    content = await kept.company_content(THEIRS)
     # The seal is an operation of theirs too.
     assert (content.operations, content.sealed) == (9, 6)
     assert await kept.remove_company(caller, "theirs") == content
@@ -76,7 +76,7 @@ async def test_only_what_an_import_made(kept: MemoryService, caller: Caller) -> 
         await kept.remove_company(THEIRS, "local")
     refused = (await log_of(kept, "local"))[-1]
     assert (refused.status, refused.request) == ("error", {"remove_company": "nobody"})
-    assert (await kept.company_content("theirs")).operations > 8
+    assert (await kept.company_content(THEIRS)).operations > 8
 
 
 async def test_read_only_removes_nothing(kept: MemoryService, paths: Paths, caller: Caller) -> None:
@@ -84,7 +84,7 @@ async def test_read_only_removes_nothing(kept: MemoryService, paths: Paths, call
     with pytest.raises(Denied, match="read-only"):
         await service.remove_company(caller, "theirs")
     await service.close()
-    assert (await kept.company_content("theirs")).operations == 9
+    assert (await kept.company_content(THEIRS)).operations == 9
 
 
 async def test_a_removal_that_is_killed_before_the_files_went(
@@ -117,5 +117,5 @@ async def test_a_store_that_is_down_keeps_all_of_it(
     await load(service, tmp_path)
     with pytest.raises(Unavailable, match="nothing was removed here"):
         await service.remove_company(caller, "theirs")
-    assert (await service.company_content("theirs")).operations == 6
+    assert (await service.company_content(THEIRS)).operations == 6
     await service.close()

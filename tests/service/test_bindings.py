@@ -118,7 +118,7 @@ async def test_a_binding_is_shown_with_all_of_it(service: MemoryService, caller:
         ("agent", "coding"),
         ("project", "p"),
     ]
-    company = await service.company("acme")
+    company = await service.company(caller)
     assert company.link_templates == {"issue": "https://t/{issue_id}"}
     assert [found.company_id for found in await service.companies()] == ["acme"]
 

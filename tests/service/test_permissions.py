@@ -11,6 +11,7 @@ from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
     Denied,
+    Filter,
     ForgetRequest,
     Invalid,
     OperationStatus,
@@ -31,6 +32,8 @@ from memtui.service import (
     Role,
     open_service,
 )
+from memtui.store import log
+from memtui.store.operation import Operation
 
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 ANA = Scope(company_id="local", subject_id="ana")
@@ -80,6 +83,12 @@ async def opened(paths: Paths, settings: Settings) -> AsyncIterator[MemoryServic
     await service.close()
 
 
+def logged(service: MemoryService, count: int) -> tuple[Operation, ...]:
+    """Return the newest operations, whoever may see them."""
+    with service.analysis.database.read() as connection:
+        return log.page(connection, "local", Filter(), limit=count).operations
+
+
 async def held(service: MemoryService, scope: Scope, text: str = "Kept") -> RecordHandle:
     """Put a fact there, past the roles, as a hand in the vault would."""
     boss = person("boss")
@@ -110,8 +119,7 @@ async def attempt(service: MemoryService, who: Caller, action: str, scope: Scope
         allowed = True
     except Denied:
         allowed = False
-    page = await service.operations(who, limit=1)
-    operation = page.operations[0]
+    [operation] = logged(service, 1)
     status = OperationStatus.OK if allowed else OperationStatus.DENIED
     assert (operation.operation_type, operation.status) == (expected, status)
     assert operation.principal == who.principal
@@ -182,8 +190,7 @@ async def test_other_reads_are_held_to_the_same_roles(opened: MemoryService) -> 
     ):
         with pytest.raises(Denied):
             await call
-    log = await opened.operations(out, limit=6)
-    assert {operation.status for operation in log.operations} == {OperationStatus.DENIED}
+    assert {operation.status for operation in logged(opened, 6)} == {OperationStatus.DENIED}
 
 
 async def test_a_view_of_both_needs_both_rights(opened: MemoryService) -> None:

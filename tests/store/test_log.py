@@ -4,6 +4,7 @@ import itertools
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -54,7 +55,7 @@ def read(
     company: str = "acme",
     chosen: Filter | None = None,
     limit: int = 1000,
-    **how: int,
+    **how: Any,
 ):
     with database.read() as connection:
         return log.page(connection, company, chosen or Filter(), limit=limit, **how)

@@ -223,16 +223,17 @@ async def _companies(
     service: MemoryService, settings: Settings, remains: Remains
 ) -> AsyncIterator[Check]:
     from memtui.contract import MemtuiError
-    from memtui.doors.cli.session import DOOR, build
-    from memtui.service import Caller
+    from memtui.doors.cli.session import DOOR
+    from memtui.service import caller_of
 
     known = {company.company_id for company in await service.companies()}
     for log in remains.sealed:
         if log.manifest is None or log.manifest.company_id not in known:
             name, advice = f"archive {log.folder.name}", "Find the database that it belongs to."
             yield Check(name, "broken", "it is of no company of this database", advice)
-    for company_id in sorted(known):
-        caller = build(Caller, company_id=company_id, principal=settings.principal, door=DOOR)
+    for company in await service.companies(settings.principal, settings.acts_for or None):
+        company_id = company.company_id
+        caller = caller_of(settings, company_id, DOOR)
         try:
             for view in await service.bindings(caller):
                 if view.enabled:

@@ -8,15 +8,16 @@ from typing import Annotated
 import typer
 
 from memtui.doors.cli.options import pairs
-from memtui.doors.cli.session import DOOR, Session, build
+from memtui.doors.cli.session import Session
 from memtui.doors.cli.tables import Column, table
 
 _COLUMNS = (Column("id"), Column("name"), Column("access"))
 
 
 async def list_companies(session: Session) -> None:
-    """List the companies of this home."""
-    companies = await session.service.companies()
+    """List the companies of this home that you may enter."""
+    own = session.caller.principal, session.caller.acts_for
+    companies = await session.service.companies(*own)
     session.out.answer(
         {"companies": companies},
         lambda: table(
@@ -49,9 +50,7 @@ async def add_company(
     ] = False,
 ) -> None:
     """Add a company."""
-    from memtui.service import Caller
-
-    caller = build(Caller, company_id=company_id, principal=session.caller.principal, door=DOOR)
+    caller = session.caller.model_copy(update={"company_id": company_id})
     company = await session.service.add_company(
         caller, name or company_id, link_templates=pairs(link, "--link"), read_only=read_only
     )
@@ -90,7 +89,9 @@ async def _confirm(session: Session, company_id: str, given: str | None) -> None
     from memtui.widgets.format import counted
 
     if given is None:
-        there = await session.service.company_content(company_id)
+        there = await session.service.company_content(
+            session.caller.model_copy(update={"company_id": company_id})
+        )
         if not sys.stdin.isatty():
             raise Invalid(
                 f"Nobody can type the id here, so say it once more: "

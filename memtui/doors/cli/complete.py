@@ -38,7 +38,12 @@ def _bindings(ctx: typer.Context) -> list[BindingView]:
     from memtui.doors.cli.session import Invocation
 
     given = ctx.find_root().params
-    invocation = Invocation(home=given.get("home"), company=given.get("company"))
+    invocation = Invocation(
+        home=given.get("home"),
+        company=given.get("company"),
+        principal=given.get("principal"),
+        acts_for=given.get("acts_for"),
+    )
 
     async def read() -> list[BindingView]:
         async with invocation.session() as session:

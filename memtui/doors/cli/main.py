@@ -33,6 +33,10 @@ def start(
     ] = None,
     company: Annotated[str | None, typer.Option(help="The company, by id or name.")] = None,
     principal: Annotated[str | None, typer.Option(help="Who you are in the operation log.")] = None,
+    acts_for: Annotated[
+        str | None,
+        typer.Option(metavar="PRINCIPAL", help="The person on whose behalf an agent acts."),
+    ] = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Refuse every change.")] = False,
     version: Annotated[
         bool,
@@ -48,7 +52,8 @@ def start(
     del version
     invocation = ctx.ensure_object(Invocation)
     invocation.home, invocation.company = home, company
-    invocation.principal, invocation.read_only = principal, read_only
+    invocation.principal, invocation.acts_for = principal, acts_for
+    invocation.read_only = read_only
     if ctx.invoked_subcommand is not None:
         return 0
     return open_app(invocation)
@@ -94,7 +99,12 @@ def build_app() -> typer.Typer:
     )
     _add_analysis(app)
     owners = group(app, "companies", "Whose memory this is.")
-    add(owners, "list", "companies:list_companies", "List the companies of this home.")
+    add(
+        owners,
+        "list",
+        "companies:list_companies",
+        "List the companies of this home that you may enter.",
+    )
     add(owners, "add", "companies:add_company", "Add a company.")
     add(owners, "remove", "companies:remove_company", "Remove a company that an import made.")
     people = group(app, "members", "Who may see, add and delete what.")

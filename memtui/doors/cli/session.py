@@ -29,6 +29,7 @@ class Invocation:
     home: Path | None = None
     company: str | None = None
     principal: str | None = None
+    acts_for: str | None = None
     read_only: bool = False
     as_json: bool = False
 
@@ -46,19 +47,27 @@ class Invocation:
     def settings(self) -> Settings:
         """Read the settings. Raises `Invalid` for an unknown or unfit one."""
         from memtui.config import load_settings
+        from memtui.contract import Invalid
 
-        return load_settings(
+        found = load_settings(
             self.paths(),
             company=self.company,
             principal=self.principal,
+            acts_for=self.acts_for,
             read_only=self.read_only or None,
         )
+        if self.acts_for and not found.principal.startswith("agent:"):
+            raise Invalid(
+                f"{found.principal} acts for nobody: only an agent does; "
+                "name it too, with --principal agent:NAME."
+            )
+        return found
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
         """Open the service for one command and close it afterwards."""
         from memtui.doors.cli.log import logging_to
-        from memtui.service import Caller, open_service
+        from memtui.service import CompanyView, caller_of, open_service
 
         paths, settings = self.paths(), self.settings()
         with logging_to(paths.log_file):
@@ -66,10 +75,13 @@ class Invocation:
             if not service.records:
                 self.out.say("This home cannot be written, so nothing of this is recorded.")
             try:
-                company = choose_company(await service.companies(), settings.company)
-                caller = build(
-                    Caller, company_id=company.company_id, principal=settings.principal, door=DOOR
-                )
+                own = settings.principal, settings.acts_for or None
+                entered = await service.companies(*own)
+                company = choose_company(entered, await service.companies(), settings.company)
+                if company not in entered:
+                    # Nothing is known of it here; whatever is asked is denied, and logged as that.
+                    company = CompanyView(company_id=company.company_id, name=company.company_id)
+                caller = caller_of(settings, company.company_id, DOOR)
                 yield Session(service, caller, company, paths, settings, self.out)
             finally:
                 await service.close()
@@ -140,23 +152,25 @@ def zone_of(settings: Settings) -> tzinfo:
     return datetime.now(UTC).astimezone().tzinfo or UTC
 
 
-def choose_company(companies: list[CompanyView], wanted: str) -> CompanyView:
-    """Return the company of that id or name, the first one for no wish.
+def choose_company(
+    entered: list[CompanyView], companies: list[CompanyView], wanted: str
+) -> CompanyView:
+    """Return the company of that id or name; for no wish the first that may be entered.
 
     Raises:
         Invalid: there is no such company.
     """
     from memtui.contract import Invalid
 
-    for company in companies:
+    for company in (*entered, *companies):
         if not wanted or company.company_id == wanted:
             return company
-    for company in companies:
+    for company in (*entered, *companies):
         if company.name == wanted:
             return company
     if not companies:
         raise Invalid("There is no company yet; start memtui once without --read-only.")
-    known = ", ".join(company.company_id for company in companies)
+    known = ", ".join(company.company_id for company in entered) or "not yours to see"
     raise Invalid(f"There is no company {wanted}; the companies are {known}.")
 
 

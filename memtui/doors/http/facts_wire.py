@@ -13,7 +13,7 @@ from pydantic.alias_generators import to_camel
 
 from memtui.contract import Model, Record, SourceKind, SourceRef, UtcDatetime
 from memtui.doors.http import ids
-from memtui.service.membership import AGENT_PREFIX
+from memtui.service.answers import AGENT_PREFIX
 
 Maker = Literal["ai", "user"]
 _MADE_BY = "fact_source"

@@ -52,8 +52,8 @@ class Arrivals:
 
         async def wait() -> None:
             with suppress(Unsupported):
-                async for batch in door.service.watch(door.caller, key):
-                    if batch and any(place.binding_key == key for place in self._places):
+                async for _ in door.service.watch(door.caller, key):
+                    if any(place.binding_key == key for place in self._places):
                         self._notice()
 
         work.latest(wait, lambda _: None, self._screen.fail)

@@ -26,9 +26,8 @@ class Watch:
 
     async def _wait(self, binding_key: str) -> None:
         door = self._screen.door
-        async for batch in door.service.watch(door.caller, binding_key):
-            if batch:
-                self._changed()
+        async for _ in door.service.watch(door.caller, binding_key):
+            self._changed()
 
     def _ended(self, _: None) -> None:
         self._key = None
