@@ -74,7 +74,7 @@ async def add_binding(
             company_id=caller.company_id,
             key=check_key(key, "binding key"),
             provider_key=provider_key,
-            config=_check_config(core, provider_key, config),
+            config=await _check_config(core, provider_key, config),
             capabilities={},
             enabled=enabled,
             read_only=read_only,
@@ -110,7 +110,7 @@ async def update_binding(
     async with configured(core, caller, asked) as entry:
         row = entry.binding = await _find(core, caller, key)
         if config is not None:
-            changes["config"] = _check_config(core, row.provider_key, config)
+            changes["config"] = await _check_config(core, row.provider_key, config)
         if changes:
             await write(
                 core,
@@ -222,13 +222,13 @@ async def _find(core: Core, caller: Caller, key: str) -> BindingRow:
     return await asyncio.to_thread(read)
 
 
-def _check_config(core: Core, provider_key: str, config: Json) -> Json:
+async def _check_config(core: Core, provider_key: str, config: Json) -> Json:
     if redact_config(config)[1]:
         raise Invalid(
             "The config holds a secret; keep it in the system keyring or an environment variable "
             "and give its name, in capitals, instead."
         )
-    return core.connections.check_config(provider_key, config)
+    return await core.connections.check_config(provider_key, config)
 
 
 def _check_target(target_type: str) -> str:

@@ -10,13 +10,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from memtui.config import Paths, make_private
-from memtui.contract import Adapter, BindingContext, Invalid, Unavailable
+from memtui.contract import Adapter, BindingContext, Unavailable
+from memtui.service.foreign import open_foreign
 from memtui.service.providers import Providers
 from memtui.service.resilience import Breaker, guarded
 from memtui.store.tables import BindingRow
@@ -37,6 +39,8 @@ class Connection:
 
     binding: BindingRow
     adapter: Adapter
+    who: str
+    """What an error calls the provider."""
     breaker: Breaker
     timeout_ms: int
     lock_file: Path
@@ -83,7 +87,7 @@ class Connection:
     ) -> T:
         return await guarded(
             call,
-            provider=self.binding.key,
+            provider=self.who,
             breaker=self.breaker,
             timeout_ms=self.timeout_ms * (1 + records // _RECORDS_A_TIMEOUT),
             idempotent=idempotent,
@@ -157,30 +161,32 @@ class Connections:
         """Return the breaker of a binding; it outlives the adapter."""
         return self._breakers.setdefault(binding_id, Breaker(self._timer))
 
-    def check_config(self, provider_key: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    async def check_config(self, provider_key: str, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a binding's config as the provider understands it.
 
         Raises:
             Invalid: the provider is not installed, or a key or value does not fit.
+            Unavailable: its package does not come to an end with loading.
         """
-        provider = self._providers.load(provider_key)
-        try:
-            checked = provider.config_model.model_validate(dict(config))
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"])
-            known = ", ".join(provider.config_model.model_fields)
-            raise Invalid(
-                f"The config of {provider_key} does not fit at {field}: {first['msg']}; "
-                f"its keys are: {known}."
-            ) from error
-        return checked.model_dump(mode="json", exclude_unset=True)
+        return await self._providers.within(
+            provider_key,
+            self._timeout_ms,
+            partial(self._providers.check_config, provider_key, config),
+        )
+
+    async def provider_problems(self) -> list[str]:
+        """Say which providers of other packages are not used, and why."""
+        return await self._providers.problems(self._timeout_ms)
 
     async def _connect(self, binding: BindingRow, *, read_only: bool) -> Connection:
-        provider = self._providers.load(binding.provider_key)
+        key = binding.provider_key
+        config = await self.check_config(key, binding.config)
+        provider = self._providers.load(key)  # loaded by now
+        is_foreign, who = self._providers.is_foreign(key), binding.key
+        if is_foreign:
+            who += f" (the provider {key} of the package {self._providers.package(key)})"
         breaker = self.breaker(binding.binding_id)
         data_dir = self._paths.binding_dir(binding.binding_id)
-        config = self.check_config(binding.provider_key, binding.config)
 
         async def open_adapter() -> Adapter:
             try:
@@ -197,16 +203,18 @@ class Connections:
                 secret=await asyncio.to_thread(_secrets_of, provider.config_model, config),
                 now=self._clock,
             )
+            if is_foreign:
+                return await open_foreign(provider, context, package=self._providers.package(key))
             return await provider.open(context)
 
         adapter = await guarded(
             open_adapter,
-            provider=binding.key,
+            provider=who,
             breaker=breaker,
-            timeout_ms=max(self._timeout_ms, _OPEN_TIMEOUT_MS),
+            timeout_ms=self._timeout_ms if is_foreign else max(self._timeout_ms, _OPEN_TIMEOUT_MS),
             idempotent=True,
         )
-        return Connection(binding, adapter, breaker, self._timeout_ms, data_dir / _ADDING)
+        return Connection(binding, adapter, who, breaker, self._timeout_ms, data_dir / _ADDING)
 
     async def _drop(self, binding_id: str) -> None:
         known = self._open.pop(binding_id, None)

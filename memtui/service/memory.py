@@ -231,6 +231,10 @@ class MemoryService:
         """Return the installed providers' names."""
         return self._core.providers.names()
 
+    async def provider_problems(self) -> list[str]:
+        """Say which installed providers of other packages are not used, and why."""
+        return await self._core.connections.provider_problems()
+
     async def companies(
         self, principal: str | None = None, acts_for: str | None = None
     ) -> list[CompanyView]:

@@ -287,7 +287,8 @@ def test_hostile_text_is_harmless_in_every_view(text: str) -> None:
         why=text,
         problems=(text,),
     )
-    tree = BindingsView((named,), {named.key: health(named.key, 1, text)}, (found,))
+    healths = {named.key: health(named.key, 1, text)}
+    tree = BindingsView((named,), healths, (Problem(message=text),), (found,))
     for row in rows_of(tree):
         assert_content_harmless(row_content(row, tree, shared()))
         assert_content_harmless(row_detail(row, tree, shared(), WIDTH))

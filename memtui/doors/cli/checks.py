@@ -54,7 +54,7 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
     yield _editor(settings)
     yield _keymap(settings)
     yield _terminal()
-    for check in _providers():
+    async for check in _providers(settings):
         yield check
     async for check in _control_plane(paths, settings):
         yield check
@@ -143,18 +143,22 @@ def _terminal() -> Check:
     return Check("terminal", "ok", f"{term} with {colours} colours{muted}")
 
 
-def _providers() -> Iterator[Check]:
-    from memtui.contract import Invalid
+async def _providers(settings: Settings) -> AsyncIterator[Check]:
+    from memtui.contract import MemtuiError
     from memtui.service.providers import Providers
 
     installed = Providers()
     for name in installed.names():
+        if installed.is_foreign(name):
+            continue
         try:
             installed.load(name)
-        except Invalid as error:
-            yield Check("provider", "broken", str(error), f"Install {name} again, or remove it.")
+        except MemtuiError as error:
+            yield Check("provider", "broken", str(error))
         else:
             yield Check("provider", "ok", f"{name} loads")
+    for problem in await installed.problems(settings.provider_timeout_ms):
+        yield Check("provider", "broken", problem)
 
 
 async def _control_plane(paths: Paths, settings: Settings) -> AsyncIterator[Check]:

@@ -47,6 +47,7 @@ class BindingsScreen(MemtuiScreen):
         super().__init__(shared)
         self._reading = Background(self, "bindings")
         self._finding = Background(self, "discovery")
+        self._loading = Background(self, "providers")
         self._changing = Background(self, "configure")
         self._opening = Background(self, "file")
         self._health: dict[str, Background] = {}
@@ -73,6 +74,11 @@ class BindingsScreen(MemtuiScreen):
         )
         if self.view.findings is None:
             self._discover()
+            self._loading.latest(door.service.provider_problems, self._show_unusable, self.fail)
+
+    def _show_unusable(self, problems: list[str]) -> None:
+        unusable = tuple(Problem(message=one) for one in problems)
+        self.view = replace(self.view, unusable=unusable)
 
     def _show_bindings(self, bindings: list[BindingView]) -> None:
         self.view = replace(self.view, bindings=tuple(bindings))

@@ -30,6 +30,8 @@ class BindingsView:
 
     bindings: tuple[BindingView, ...] = ()
     healths: Mapping[str, BindingHealth] = field(default_factory=dict)
+    unusable: tuple[Problem, ...] = ()
+    """Installed providers that are not used, and why."""
     findings: tuple[Finding, ...] | None = None
     """None while the search is under way."""
 
@@ -67,7 +69,7 @@ class Row:
 
 def rows_of(view: BindingsView) -> list[Row]:
     """Return the tree: the company, its bindings, their targets and problems, then findings."""
-    rows = [Row("company")]
+    rows = [Row("company"), *(Row("problem", problem=one) for one in view.unusable)]
     for number, binding in enumerate(view.bindings, 1):
         rows.extend(_binding_rows(view, binding, last=number == len(view.bindings)))
     rows += [Row("space"), Row("title")]

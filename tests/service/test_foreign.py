@@ -1,0 +1,302 @@
+"""Providers of other packages, installed as packages are: what they break is their own binding."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from memtui.config import Paths, load_settings
+from memtui.contract import (
+    BrowseRequest,
+    ForgetRequest,
+    Invalid,
+    MemtuiError,
+    OperationStatus,
+    QueryRequest,
+    Scope,
+    SourceKind,
+    SourceRef,
+    Unavailable,
+    WriteRequest,
+)
+from memtui.doors.cli.checks import run_checks
+from memtui.doors.cli.session import Invocation
+from memtui.service import Caller, MemoryService, open_service
+
+Install = Callable[..., None]
+Start = Callable[[], Awaitable[MemoryService]]
+
+CALLER = Caller(company_id="local", principal="user:ana", door="test")
+SCOPE = Scope(company_id="local")
+QUERY = QueryRequest(scope=SCOPE, query="tabs", binding_key="acme")
+WRITE = WriteRequest(
+    scope=SCOPE,
+    source=SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local"),
+    content="likes tabs",
+    binding_key="acme",
+)
+
+GOOD = """
+    import asyncio, sys, time
+    from pydantic import BaseModel
+    from memtui.contract import *
+
+    class Config(BaseModel):
+        pass
+
+    class Acme(Adapter):
+        key = "acme"
+        config_model = Config
+        capabilities = Capabilities(browse=True, history=True, namespaces=True, watch=True)
+
+        @classmethod
+        async def open(cls, context):
+            adapter = cls()
+            adapter.held = {}
+            adapter.changed = asyncio.Event()
+            return adapter
+
+        async def write(self, request):
+            handle = RecordHandle(provider_key="acme", provider_record_id=str(len(self.held)))
+            record = Record(handle=handle, text=request.content, scope=request.scope)
+            self.held[handle] = record
+            self.changed.set()
+            return WriteReply(records=(handle,))
+
+        async def query(self, request):
+            return ContextBundle(snippets=tuple(Snippet(**dict(r)) for r in self.held.values()))
+
+        async def get(self, handle, scope):
+            return self.held.get(handle)
+
+        async def forget(self, request):
+            for handle in request.handles:
+                self.held.pop(handle, None)
+            return ForgetReply()
+
+        async def browse(self, request):
+            return BrowsePage(records=tuple(self.held.values()))
+
+        async def watch(self):
+            await self.changed.wait()
+            yield list(self.held)
+"""
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
+    """Install a package `acme-memory` whose module is GOOD and what is given after it."""
+    site = tmp_path / "site"
+    site.mkdir()
+    monkeypatch.syspath_prepend(str(site))
+
+    def write(
+        more: str = "", *, before: str = "", package: str = "acme-memory", name: str = "acme"
+    ) -> None:
+        module = package.replace("-", "_")
+        (site / f"{module}.py").write_text(
+            dedent(before) + dedent(GOOD) + dedent(more), encoding="utf-8"
+        )
+        info = site / f"{module}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[memtui.providers]\n{name} = {module}:Acme\n")
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+    return write
+
+
+@pytest.fixture
+def timeout_ms() -> int:
+    return 10_000
+
+
+@pytest.fixture
+async def start(paths: Paths, timeout_ms: int) -> AsyncIterator[Start]:
+    """Open the service, once the packages are there; closed at the end, whatever hangs."""
+    async with AsyncExitStack() as stack:
+
+        async def opened() -> MemoryService:
+            settings = load_settings(paths, principal="user:ana", provider_timeout_ms=timeout_ms)
+            service = await open_service(paths, settings)
+            stack.push_async_callback(service.close)
+            return service
+
+        yield opened
+        stack_closing = stack.pop_all()
+    async with asyncio.timeout(20):
+        await stack_closing.aclose()
+
+
+async def add(service: MemoryService) -> None:
+    await service.add_binding(CALLER, "acme", "acme", {})
+
+
+async def the_rest_serves(service: MemoryService) -> None:
+    async with asyncio.timeout(20):
+        page = await service.browse(CALLER, BrowseRequest(scope=SCOPE, binding_key="default"))
+    assert page.total == 0
+
+
+async def test_a_good_one_works(install: Install, start: Start) -> None:
+    install()
+    service = await start()
+    await add(service)
+    watching = aiter(service.watch(CALLER, "acme"))
+    written = await service.write(CALLER, WRITE)
+    assert [record.text for record in written.records] == ["likes tabs"]
+    assert list(await anext(watching)) == list(written.handles)
+    found = await service.query(CALLER, QUERY)
+    assert [snippet.text for snippet in found.snippets] == ["likes tabs"]
+    forgotten = await service.forget(
+        CALLER, ForgetRequest(scope=SCOPE, handles=written.handles, binding_key="acme")
+    )
+    assert not forgotten.missing
+    assert not forgotten.ghosts
+    assert await service.provider_problems() == []
+
+
+LONG = 10_000
+OPENS = {
+    ("time.sleep(600)", 500): "did not answer within 0.5 s",
+    ("await asyncio.Event().wait()", 500): "did not answer within 0.5 s",
+    ("asyncio.get_running_loop().call_soon(sys.exit); await asyncio.sleep(600)", 500): "0.5 s",
+    ("sys.exit(3)", LONG): "failed unexpectedly",
+    ("raise KeyboardInterrupt", LONG): "failed unexpectedly",
+    ("raise BaseException('no')", LONG): "failed unexpectedly",
+    ("raise asyncio.CancelledError", LONG): "failed unexpectedly",
+    ("raise ValueError", LONG): "failed unexpectedly",
+    ("return None", LONG): "answered open with something else than a Acme",
+}
+
+
+@pytest.mark.parametrize(("body", "timeout_ms"), OPENS)
+async def test_opening_breaks_its_own_binding_alone(
+    install: Install, start: Start, body: str, timeout_ms: int
+) -> None:
+    install(f"""
+        async def open(cls, context):
+            {body}
+        Acme.open = classmethod(open)
+    """)
+    service = await start()
+    with pytest.raises(Unavailable, match="acme") as caught:
+        await add(service)
+    assert OPENS[body, timeout_ms] in str(caught.value)
+    await the_rest_serves(service)
+
+
+@pytest.mark.parametrize(
+    ("first", "timeout_ms"),
+    [("import time; time.sleep(600)", 500), ("import sys; sys.exit(3)", LONG)],
+)
+async def test_importing_breaks_its_own_binding_alone(
+    install: Install, start: Start, first: str, timeout_ms: int
+) -> None:
+    install(before=first + "\n", package=f"acme-{timeout_ms}")  # Python goes on importing a name
+    service = await start()
+    with pytest.raises(MemtuiError, match=f"remove the package acme-{timeout_ms}"):
+        await add(service)
+    assert len(await service.provider_problems()) == 1
+    await the_rest_serves(service)
+
+
+REPLIES = {
+    "None": "ContextBundle",
+    "[1, 2]": "ContextBundle",
+    "ContextBundle.model_construct(snippets=(1,))": "snippets",
+    "ContextBundle.model_construct(snippets=(Snippet.model_construct(text=3),))": "snippets",
+    "ContextBundle.model_construct(usage='free')": "usage",
+    "BrowsePage()": "ContextBundle",
+}
+
+
+@pytest.mark.parametrize("reply", REPLIES)
+async def test_a_reply_of_a_wrong_type_names_the_package(
+    install: Install, start: Start, reply: str
+) -> None:
+    install(f"""
+        async def query(self, request):
+            return {reply}
+        Acme.query = query
+    """)
+    service = await start()
+    await add(service)
+    with pytest.raises(Unavailable, match="acme of the package acme-memory answered query") as e:
+        await service.query(CALLER, QUERY)
+    assert REPLIES[reply] in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "timeout_ms"),
+    [
+        ("return 3", LONG),
+        ("raise Conflict('no', current=3)", LONG),
+        ("sys.exit(3)", LONG),
+        ("time.sleep(600)", 500),
+    ],
+)
+async def test_a_write_whose_end_is_not_known_is_logged_as_unknown(
+    install: Install, start: Start, body: str
+) -> None:
+    install(f"""
+        async def write(self, request):
+            {body}
+        Acme.write = write
+    """)
+    service = await start()
+    await add(service)
+    with pytest.raises(Unavailable, match="acme"):
+        await service.write(CALLER, WRITE)
+    [operation] = (await service.operations(CALLER, limit=1)).operations
+    assert operation.status is OperationStatus.UNKNOWN
+    await the_rest_serves(service)
+
+
+async def test_what_it_raises_of_the_contract_stays(install: Install, start: Start) -> None:
+    install("""
+        async def query(self, request):
+            raise Denied("Ask your administrator.")
+        Acme.query = query
+    """)
+    service = await start()
+    await add(service)
+    with pytest.raises(MemtuiError, match=r"^Ask your administrator\.$"):
+        await service.query(CALLER, QUERY)
+
+
+async def test_two_packages_of_one_provider_are_both_refused(
+    install: Install, start: Start, paths: Paths
+) -> None:
+    install()
+    install(package="other-memory")
+    service = await start()
+    with pytest.raises(Invalid, match="acme, by acme-memory and other-memory"):
+        await add(service)
+    problems = await service.provider_problems()
+    assert [("acme-memory" in one, "other-memory" in one) for one in problems] == [(True, True)]
+    checks = [check async for check in run_checks(Invocation(home=paths.data))]
+    [broken] = [check for check in checks if check.name == "provider" and check.status != "ok"]
+    assert broken.message == problems[0]
+
+
+async def test_a_package_that_takes_the_name_of_ours(install: Install, start: Start) -> None:
+    install(name="vault")
+    service = await start()
+    await service.add_binding(CALLER, "second", "vault", {})
+    [problem] = await service.provider_problems()
+    assert problem.startswith("The package acme-memory registers a provider vault too")
+
+
+async def test_a_class_of_another_key_is_refused(install: Install, start: Start) -> None:
+    install("Acme.key = 'other'")
+    service = await start()
+    with pytest.raises(Invalid, match="acme of the package acme-memory calls itself 'other'"):
+        await add(service)
+    assert len(await service.provider_problems()) == 1
