@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import unicodedata
 from datetime import UTC, date, datetime
@@ -134,12 +135,15 @@ def content_for(request: WriteRequest, place: Place, now: datetime) -> str:
     Raises `Invalid` for text that UTF-8 cannot carry, and for metadata that is too large or deep.
     """
     check_utf8(request.content)
-    created = {"created": request.created_at or now}
-    content = frontmatter.compose(created | fields_for(request, place), request.content)
+    fields = {"created": request.created_at or now} | fields_for(request, place)
+    too_much = "The memory's metadata is too large, too deep or not UTF-8 for a note."
+    if len(json.dumps(fields, ensure_ascii=False, default=str)) > 2 * frontmatter.MAX_FRONT_CHARS:
+        raise Invalid(too_much)  # writing YAML takes a second a megabyte
+    content = frontmatter.compose(fields, request.content)
     document = frontmatter.split(content)
-    fields = document if isinstance(document, Problem) else frontmatter.parse(document.front)
-    if isinstance(document, Problem) or isinstance(fields, Problem):
-        raise Invalid("The memory's metadata is too large, too deep or not UTF-8 for a note.")
+    read = document if isinstance(document, Problem) else frontmatter.parse(document.front)
+    if isinstance(document, Problem) or isinstance(read, Problem):
+        raise Invalid(too_much)
     return content
 
 

@@ -37,7 +37,8 @@ from memtui.doors.http.plugin_wire import (
     is_uuid,
 )
 
-MAX_BODY_BYTES = 8_388_608
+MAX_BODY_BYTES = 2_097_152
+"""A megabyte of any text as JSON writes it, and as much as four clients at once can be served."""
 
 _CODES = {
     "invalid": Code.BAD_REQUEST,

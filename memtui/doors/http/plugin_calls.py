@@ -124,7 +124,9 @@ class PluginCalls:
                 raise no_namespace(name)
             can = (await shelf.binding()).capabilities
             _refuse_lost(can, body)
-            mark = mark_for(memory_id, name, body, as_line=shelf.keeps_lines)
+            mark = await asyncio.to_thread(
+                mark_for, memory_id, name, body, as_line=shelf.keeps_lines
+            )
             known = await shelf.held(memory_id) if body.id else None
             if known is None:
                 answer = await self._add(mark, body, can)

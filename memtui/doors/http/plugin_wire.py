@@ -31,6 +31,9 @@ from memtui.contract import Model
 
 DEFAULT_ROWS = 20
 _MOST_IDS = 100
+_MOST_NAMESPACES = 1_000
+_MOST_NUMBERS = 16_384
+_MOST_QUERY_CHARS = 10_000
 _RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 
@@ -100,6 +103,7 @@ MemoryId = Annotated[str, AfterValidator(_lowered_uuid), WithJsonSchema(
     {"type": "string", "format": "uuid", "pattern": f"^{_UUID.pattern}$"}
 )]  # fmt: skip
 Number = Annotated[float, Field(allow_inf_nan=False)]
+Embedding = Annotated[list[Number], Field(max_length=_MOST_NUMBERS, fail_fast=True)]
 
 
 class NamespaceKind(StrEnum):
@@ -176,20 +180,22 @@ class MemoryWrite(Wire):
     propagation: Object | None = None
     """Kept as it is, and returned."""
     pin: StrictBool | None = None
-    embedding: list[Number] | None = None
+    embedding: Embedding | None = None
 
 
 class Search(Wire):
     """What to look for, in which namespaces."""
 
-    namespaces: Annotated[list[Name], Field(min_length=1)]
-    query: Text | None = None
+    namespaces: Annotated[
+        list[Name], Field(min_length=1, max_length=_MOST_NAMESPACES, fail_fast=True)
+    ]
+    query: Annotated[Text, Field(max_length=_MOST_QUERY_CHARS)] | None = None
     """Left out or empty: everything, the pinned memories first, then the newest."""
-    kinds: list[Kind] | None = None
+    kinds: Annotated[list[Kind], Field(fail_fast=True)] | None = None
     limit: Annotated[StrictInt, Field(ge=0, le=MOST_ROWS)] | None = None
     """At most so many memories; 0 or left out: 20."""
-    embedding: list[Number] | None = None
-    ids: Annotated[list[MemoryId], Field(max_length=_MOST_IDS)] | None = None
+    embedding: Embedding | None = None
+    ids: Annotated[list[MemoryId], Field(max_length=_MOST_IDS, fail_fast=True)] | None = None
     """memtui's own extension `memtui.ids`: only the memories of these ids, without a query."""
     cursor: str | None = None
     """memtui's own extension `memtui.cursor`: list everything, the oldest first, without a query.

@@ -7,11 +7,13 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from memtui.doors.http.listening import Listener
+from memtui.doors.http.patience import Patience, PatientProtocol
 
 _STOP_SECONDS = 10
 _IDLE_SECONDS = 75
@@ -38,11 +40,12 @@ class Server(uvicorn.Server):
                 loop.remove_signal_handler(one)
 
 
-def make_server(app: ASGIApp) -> Server:
+def make_server(app: ASGIApp, patience: Patience | None = None) -> Server:
     """Return a server of an app. It writes nothing to stdout: warnings go to the log file."""
+    protocol = partial(PatientProtocol, patience=patience or Patience())
     config = uvicorn.Config(
         app,
-        http="h11",
+        http=protocol,  # type: ignore[arg-type]  # uvicorn only calls it
         ws="none",
         lifespan="off",
         log_config=None,

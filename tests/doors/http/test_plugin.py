@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from memtui.doors.http.plugin_api import MAX_BODY_BYTES
 from tests.doors.http.plugin_server import VAULT, plugin_over, plugin_over_postgres
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")
@@ -398,6 +399,69 @@ async def test_a_callers_mistake_is_a_bad_request_and_changes_nothing(plugin: Pl
         reply = await plugin.client.post("/v1/search", content=content, headers=headers)
         assert (reply.status_code, reply.json()["code"]) == (400, "bad_request"), content[:40]
     assert await plugin.found() == []
+
+
+LARGE = json.dumps({"namespaces": ["a:b"], "query": "x" * MAX_BODY_BYTES}).encode()
+TOO_LONG: list[tuple[str, dict[str, Any]]] = [
+    ("POST /namespaces/{space}/memories", MEMORY | {"embedding": [0.5] * 20_000}),
+    ("POST /search", {"namespaces": ["a:b"], "embedding": [0.5] * 20_000}),
+    ("POST /search", {"namespaces": ["a:b"], "query": "x" * 20_000}),
+    ("POST /search", {"namespaces": [f"a:{number}" for number in range(2_000)]}),
+    ("POST /search", {"namespaces": ["a:b"], "kinds": ["poem"] * 100_000}),
+    ("POST /search", {"namespaces": ["a:b"], "ids": [NOBODY] * 101}),
+]
+
+
+async def test_what_is_too_large_is_a_bad_request(plugin: Plugin) -> None:
+    await plugin.make()
+    for line, body in TOO_LONG:
+        method, path = line.format(space=plugin.space).split(" ", 1)
+        await plugin.refused(400, "bad_request", method, path, body)
+    for method, path in (
+        ("PUT", "/namespaces/a:b"), ("PATCH", "/namespaces/a:b"), ("POST", "/search"),
+        ("POST", "/namespaces/a:b/memories"), ("DELETE", f"/memories/{NOBODY}"),
+    ):  # fmt: skip
+        said = await plugin.refused(400, "bad_request", method, path, {"x": "y" * MAX_BODY_BYTES})
+        assert f"{MAX_BODY_BYTES:,} bytes" in said
+
+
+@pytest.mark.parametrize("kind", ["application/json", "text/plain"])
+@pytest.mark.parametrize("is_chunked", [False, True])
+async def test_a_refusal_arrives_although_nobody_read_the_body(
+    plugin: Plugin, address: str, kind: str, *, is_chunked: bool
+) -> None:
+    """A client that closes after the answer would else see a reset, and never learn why."""
+    where = httpx.URL(address)
+    reader, writer = await asyncio.open_connection(where.host, where.port)
+    size = f"Content-Length: {len(LARGE)}"
+    size = "Transfer-Encoding: chunked" if is_chunked else size
+    head = f"POST /v1/search HTTP/1.1\r\nHost: localhost\r\nContent-Type: {kind}\r\n{size}\r\n"
+    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(LARGE), LARGE) if is_chunked else LARGE
+    writer.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+    await writer.drain()
+    answer = await reader.read()
+    writer.close()
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == "bad_request"
+
+
+async def test_four_large_memories_at_once_stop_nobody(plugin: Plugin) -> None:
+    """Stored whole or refused, and the provider's breaker never hears of it."""
+    await plugin.make()
+    large = {"words": ["a word and another"] * (MAX_BODY_BYTES // 50)}
+
+    async def one() -> httpx.Response:
+        path = f"/namespaces/{plugin.space}/memories"
+        return await plugin.call("POST", path, MEMORY | {"propagation": large})
+
+    writing = asyncio.gather(*(one() for _ in range(4)))
+    assert await plugin.found("a:b") == []
+    replies = await writing
+    stored = [reply.json()["id"] for reply in replies if reply.status_code == 201]
+    assert {reply.status_code for reply in replies} <= {201, 400}
+    rows = await plugin.found()
+    assert {row["id"] for row in rows} == set(stored)
+    assert all(row["propagation"] == large for row in rows)
 
 
 async def test_other_addresses_and_methods(plugin: Plugin) -> None:

@@ -1,0 +1,112 @@
+"""How long a connection may keep the server waiting: for a request's head, its body, our answer.
+
+uvicorn waits for ever for all three, so one client with a thousand half-sent requests takes every
+connection there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds that each part may take in all, however it trickles in."""
+
+    head: float = 15.0
+    """From the connection, or a request's first byte, to the end of its head."""
+    body: float = 30.0
+    """From there to the end of its body."""
+    answer: float = 30.0
+    """How long a client may read nothing of an answer that waits for it."""
+
+
+class PatientProtocol(H11Protocol):
+    """Closes a connection whose client takes too long; one that began a request is told (408)."""
+
+    def __init__(self, *arguments: Any, patience: Patience, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._patience = patience
+        self._awaited: float | None = None
+        """The time that what is waited for now may take."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._stop()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Take what came, and wait for what is to come next."""
+        super().handle_events()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """Begin to wait until the client has read some of the answer."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(self._patience.answer, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Wait no more for the client to read."""
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+        super().resume_writing()
+
+    def _watch(self) -> None:
+        awaited = None
+        if self.transport.is_closing():
+            pass
+        elif self.conn.their_state is h11.SEND_BODY:
+            awaited = self._patience.body
+        elif self.conn.their_state is h11.IDLE and (self.cycle is None or self._has_begun()):
+            awaited = self._patience.head
+        if awaited == self._awaited:
+            return  # what trickles in gets no more time
+        self._stop()
+        if awaited is not None:
+            self._awaited, self._timer = awaited, self.loop.call_later(awaited, self._give_up)
+
+    def _has_begun(self) -> bool:
+        """Whether a part of the next request is there; an idle connection has its own timer."""
+        return bool(self.conn.trailing_data[0])
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._awaited = None
+
+    def _give_up(self) -> None:
+        self._stop()
+        if self.transport.is_closing():
+            return
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE} and (
+            self.conn.their_state is h11.SEND_BODY or self._has_begun()
+        ):
+            self._say(HTTPStatus.REQUEST_TIMEOUT)
+        self.transport.close()
+
+    def _say(self, status: HTTPStatus) -> None:
+        headers = [(b"content-length", b"0"), (b"connection", b"close")]
+        reason = status.phrase.encode()
+        for event in (
+            h11.Response(status_code=status, headers=headers, reason=reason),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
