@@ -387,7 +387,7 @@ class Filter(Model):
 
     Records honour the scope, source, time (`created_at`), topic, tag, kind, text and fuzzy fields;
     operations honour the scope, source, time (`started_at`), type, status, binding, door,
-    principal, text and fuzzy fields and the comparisons.
+    principal, text and fuzzy fields and the comparisons (`memtui.filters.HELD`).
     """
 
     agent_id: str | None = None

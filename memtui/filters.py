@@ -5,8 +5,11 @@ from __future__ import annotations
 import difflib
 import re
 import shlex
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
+from enum import StrEnum
+from itertools import zip_longest
 
 from pydantic import ValidationError
 
@@ -36,6 +39,65 @@ FIELDS: dict[str, str] = {
 MEASURES: dict[str, Measure] = {one.value: one for one in Measure} | {"took": Measure.LATENCY}
 """The words before `<`, `<=`, `=`, `>=` or `>`, and what each one compares with a number."""
 
+
+class Taker(StrEnum):
+    """What a filter can narrow, by what a person calls it."""
+
+    OPERATIONS = "operations"
+    RECORDS = "records"
+    FACTS = "facts"
+    BUDGET = "the facts of a context"
+    QUESTIONS = "a question"
+
+
+_WORDS = {"text", "fuzzy"}
+_OWNERS = {"agent_id", "project_id", "subject_id"}
+_WORK = {"issue_id", "run_id", "source_kind"}
+_TIME = {"since", "until"}
+HELD: dict[Taker, frozenset[str]] = {
+    Taker.OPERATIONS: frozenset(Filter.model_fields) - {"topic", "tag", "kind"},
+    Taker.RECORDS: frozenset(
+        _WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "kind", "binding_key"}
+    ),
+    Taker.FACTS: frozenset(_WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "binding_key"}),
+    Taker.BUDGET: frozenset(_WORDS | _OWNERS | _TIME | {"kind", "principal", "binding_key"}),
+    Taker.QUESTIONS: frozenset(_OWNERS | {"topic", "binding_key"}),
+}
+"""The fields of a `Filter` that each one can be narrowed by; the one place that says so."""
+
+
+def not_held(chosen: Filter, taker: Taker) -> list[str]:
+    """Return the terms of a filter, as a person writes them, that say nothing about a taker."""
+    held = HELD[taker]
+    terms = [
+        f"{word}:"
+        for word, field in FIELDS.items()
+        if field not in held and getattr(chosen, field) is not None
+    ]
+    if "comparisons" not in held:
+        terms.extend(dict.fromkeys(one.measure.value for one in chosen.comparisons))
+    if "text" not in held and chosen.text:
+        terms.append("words")
+    if "fuzzy" not in held and chosen.fuzzy:
+        terms.append("~words")
+    return terms
+
+
+def refuse_not_held(chosen: Filter, taker: Taker) -> None:
+    """Refuse a filter that would narrow less than it says.
+
+    Raises:
+        Invalid: some of its terms say nothing about the taker.
+    """
+    if idle := not_held(chosen, taker):
+        held = [f"{word}:" for word, field in FIELDS.items() if field in HELD[taker]]
+        raise Invalid(
+            f"{' and '.join(idle)} cannot narrow {taker}; take it out. "
+            f"What can is {' '.join(held)} and words."
+        )
+
+
+_JOINING = {"not", "or", "and"}
 _TERM = re.compile(r"""(?:[^\s"'\\]|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""", re.DOTALL)
 _FIELD = re.compile(r"([a-z]+):(.*)", re.DOTALL)
 _COMPARED = re.compile(r"([a-z]+)(<=|>=|<|>|=)(.*)", re.DOTALL)
@@ -79,7 +141,9 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
     words: list[str] = []
     fuzzy: list[str] = []
     compared: dict[Comparison, None] = {}
-    for term in _TERM.findall(line):
+    terms = _TERM.findall(line)
+    _refuse_joined(terms)
+    for term in terms:
         if (comparison := _comparison(term)) is not None:
             compared[comparison] = None
             continue
@@ -98,11 +162,31 @@ def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
         if not value:
             raise Invalid(f"The filter field {name}: needs a value.")
         field = FIELDS[name]
-        values[field] = (
-            parse_when(value, now=now, zone=zone) if field in {"since", "until"} else value
-        )
+        taken = parse_when(value, now=now, zone=zone) if field in {"since", "until"} else value
+        if values.setdefault(field, taken) != taken:
+            raise Invalid(f"The filter gives {name}: twice; nothing can be both, so take one out.")
     values["text"] = " ".join(" ".join(words).split()) or None
     return build_filter(**values, fuzzy=tuple(fuzzy), comparisons=tuple(compared))
+
+
+def _refuse_joined(terms: Sequence[str]) -> None:
+    """Raise `Invalid` for a term that is to be left out or chosen from: a filter has neither."""
+    for term, following in zip_longest(terms, terms[1:], fillvalue=""):
+        joins = term.lower() in _JOINING and _is_term(following)
+        if joins or (term[0] in "-!" and _is_term(term[1:])):
+            raise Invalid(
+                "All terms of a filter must hold, and there is no not and no or; take "
+                f"{term} out, or put it in quotes to look for it as a word."
+            )
+
+
+def _is_term(term: str) -> bool:
+    """Whether it is a term with a field or a comparison, not a word."""
+    match = _FIELD.fullmatch(term)
+    if match is not None:
+        return match[1] in FIELDS
+    compared = _COMPARED.fullmatch(term)
+    return compared is not None and compared[1] in MEASURES
 
 
 def _fuzzy_word(word: str) -> str:
@@ -203,7 +287,9 @@ def _moment(value: datetime, zone: tzinfo | None) -> str:
 def _quoted_word(word: str) -> str:
     quoted = shlex.quote(word)
     field = _FIELD.fullmatch(quoted)
-    if _COMPARED.fullmatch(quoted) or (field is not None and not _is_word(*field.groups())):
+    left_out = quoted[0] == "-" and _is_term(quoted[1:])
+    is_field = field is not None and not _is_word(*field.groups())
+    if left_out or is_field or _COMPARED.fullmatch(quoted):
         return f"'{word}'"
     return quoted
 

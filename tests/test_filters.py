@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -17,7 +18,18 @@ from memtui.contract import (
     OperationType,
     SourceKind,
 )
-from memtui.filters import FIELDS, MEASURES, build_filter, format_filter, parse_filter, parse_when
+from memtui.filters import (
+    FIELDS,
+    HELD,
+    MEASURES,
+    Taker,
+    build_filter,
+    format_filter,
+    not_held,
+    parse_filter,
+    parse_when,
+    refuse_not_held,
+)
 
 NOW = datetime(2026, 3, 9, 12, 0, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -116,7 +128,6 @@ def test_every_field_of_the_filter_can_be_typed() -> None:
         ("TODO: 12:30 a:", Filter(text="TODO: 12:30 a:")),
         ("'agent:coding'", Filter(text="agent:coding")),
         ('"typo:x" "" y', Filter(text="typo:x  y")),
-        ("agent:one agent:two", Filter(agent_id="two")),
         ("cost>0.010 cost<=$1", Filter(comparisons=(
             compared("cost", ">", "0.01"), compared("cost", "<=", "1")))),
         ("latency>200 latency>=1.5s took<2min", Filter(comparisons=(
@@ -271,3 +282,57 @@ def test_a_moment_is_short_in_a_zone_and_the_same_when_it_is_read(
 ) -> None:
     assert format_filter(Filter(since=moment), BERLIN) == written
     assert parse_filter(written, now=NOW, zone=BERLIN).since == moment
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["not type:query", "NOT agent:bob", "agent:a or agent:b", "status:ok and type:write",
+     "-type:query", "!agent:bob", "deploy not cost>0.1"],
+)  # fmt: skip
+def test_what_is_to_be_left_out_or_chosen_from_is_refused(line: str) -> None:
+    with pytest.raises(Invalid, match="no not and no or"):
+        parse_filter(line, now=NOW)
+
+
+@pytest.mark.parametrize(
+    "line", ["'not' type:query", "not found", "type:query not", "-rf", "'-type:query'", "or"]
+)
+def test_a_joining_word_that_joins_nothing_is_a_word(line: str) -> None:
+    assert parse_filter(line, now=NOW).text is not None
+
+
+def test_a_field_has_one_value() -> None:
+    assert parse_filter("agent:a agent:a", now=NOW).agent_id == "a"
+    with pytest.raises(Invalid, match="agent: twice"):
+        parse_filter("agent:a agent:b", now=NOW)
+
+
+def test_every_term_is_held_or_refused_as_the_document_says() -> None:
+    page = Path("docs/filter.md").read_text("utf-8")
+    header, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.partition("## What can be narrowed")[2].splitlines()
+        if line.startswith("|") and "---" not in line
+    ]
+    assert header == ["Term", *Taker]
+    terms = {
+        **{f"`{word}:`": field for word, field in FIELDS.items()},
+        "`cost>` …": "comparisons",
+        "words": "text",
+        "`~words`": "fuzzy",
+    }
+    assert [row[0] for row in rows] == list(terms)
+    one_each = {
+        "source_kind": "issue", "operation_type": "write", "status": "ok", "since": NOW,
+        "until": NOW, "fuzzy": ("x",),
+        "comparisons": (Comparison(measure=Measure.COST, sign=">", value=Decimal(1)),),
+    }  # fmt: skip
+    for name, *marks in rows:
+        field = terms[name]
+        chosen = Filter.model_validate({field: one_each.get(field, "x")})
+        for taker, mark in zip(Taker, marks, strict=True):
+            assert (field in HELD[taker]) == (mark == "✓"), (name, taker)
+            assert (not_held(chosen, taker) == []) == (mark == "✓"), (name, taker)
+            if not mark:
+                with pytest.raises(Invalid, match="cannot narrow"):
+                    refuse_not_held(chosen, taker)

@@ -45,7 +45,7 @@ from textual.widget import Widget
 
 from memtui.actions import ACTIONS, INPUT_GROUPS, Need, groups_on
 from memtui.contract import MemtuiError, NotFound
-from memtui.filters import FIELDS
+from memtui.filters import Taker, not_held
 from memtui.screens.keymap import footer_entries
 from memtui.screens.shared import Door, FilterChosen, Phase, Shared
 from memtui.screens.view import scope_view
@@ -69,8 +69,8 @@ class MemtuiScreen(Screen[None]):
     MODE: ClassVar[str]
     FILTERED: ClassVar[bool] = True
     """Whether the filter line narrows what this screen shows; without it there is none."""
-    UNFILTERED: ClassVar[frozenset[str]] = frozenset()
-    """Fields of the filter that say nothing about what this screen shows."""
+    NARROWS: ClassVar[Taker] = Taker.OPERATIONS
+    """What the filter line narrows here; terms that say nothing about it are named."""
     AUTO_FOCUS = ""
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
@@ -161,14 +161,8 @@ class MemtuiScreen(Screen[None]):
         A field of the filter that does not narrow this screen is named, or it would seem to.
         """
         chosen = self.shared.filter
-        idle = [
-            word
-            for word, field in FIELDS.items()
-            if field in self.UNFILTERED and getattr(chosen, field) is not None
-        ]
-        if "comparisons" in self.UNFILTERED:
-            idle.extend(dict.fromkeys(one.measure.value for one in chosen.comparisons))
-        note = f"not by {', '.join(idle)}" if idle else ""
+        idle = not_held(chosen, self.NARROWS)
+        note = f"not by {', '.join(term.rstrip(':') for term in idle)}" if idle else ""
         for filter_line in self.query(FilterLine):
             filter_line.count = "  ".join(filter(None, [note, text]))
 

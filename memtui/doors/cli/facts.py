@@ -9,6 +9,7 @@ import typer
 
 from memtui.doors.cli.fact_scope import FACT, FactScope, fact, facts_of, revisions
 from memtui.doors.cli.forget import confirm, ids_of, tell_forgotten
+from memtui.doors.cli.nearest import say_unknown_of_records
 from memtui.doors.cli.notes import Expires, Tags, read_stdin, tell_corrected, tell_written
 from memtui.doors.cli.options import (
     FilterLine,
@@ -55,9 +56,19 @@ async def list_facts(
     Without a scope it lists everybody's.
     """
     from memtui.context import TokenCounter, fact_tokens
+    from memtui.filters import Taker
 
-    chosen = filter_of(session, line, since=since, until=until)
-    records, problems = await facts_of(session, scope.scope(session), scope.binding, chosen)
+    chosen = filter_of(
+        session,
+        line,
+        Taker.FACTS,
+        since=since,
+        until=until,
+        project_id=scope.project,
+        subject_id=scope.subject,
+        binding_key=scope.binding,
+    )
+    records, problems = await facts_of(session, scope.scope(session), chosen.binding_key, chosen)
     counter = TokenCounter(session.settings.context_model)
     tokens = [fact_tokens(record.text, counter) for record in records]
     document = {
@@ -79,6 +90,9 @@ async def list_facts(
             f"{shown.counted(len(records), 'fact')}, {shown.counted(sum(tokens), 'token')} "
             f"({counter.tokenizer}{'' if counter.exact else ', estimated'})."
         )
+    if not records:
+        place = scope.scope(session)
+        await say_unknown_of_records(session, chosen, place, chosen.binding_key)
 
 
 async def add_fact(

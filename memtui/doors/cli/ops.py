@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.doors.cli.nearest import say_unknown_of_operations
 from memtui.doors.cli.options import (
     FilterLine,
     Limit,
@@ -75,6 +76,8 @@ async def list_operations(
 
         more = f"; the next page: --before {page.next_before}" if page.next_before else ""
         session.out.say(f"{shown.of_total(len(page.operations), page.total)}{more}.")
+    if not page.total:
+        await say_unknown_of_operations(session, chosen)
 
 
 async def show(session: Session, operation_id: OperationId) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from memtui.doors.cli.nearest import say_unknown_of_operations
 from memtui.doors.cli.options import FilterLine, OperationOptions, ScopeOptions
 from memtui.doors.cli.session import Session
 
@@ -57,3 +58,5 @@ async def export_operations(
     if not session.out.as_json:
         where = "stdout" if to == _STDOUT else to
         session.out.say(f"Wrote {shown.counted(count, 'operation')} to {where}.")
+    if not count:
+        await say_unknown_of_operations(session, chosen)

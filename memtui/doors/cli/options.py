@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
     from memtui.contract import Filter, Json, Scope, SourceRef
+    from memtui.filters import Taker
 
 SourceKindName = Literal[
     "issue_comment",
@@ -41,6 +42,7 @@ OperationTypeName = Literal[
     "namespaces",
     "undo",
     "configure",
+    "check",
 ]
 StatusName = Literal["ok", "error", "denied", "conflict", "cancelled", "unknown"]
 IntentName = Literal["agent_preamble", "answer", "browse"]
@@ -133,10 +135,13 @@ class OperationOptions:
     text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None
 
     def filter(self, session: Session, line: list[str] | None, scope: ScopeOptions) -> Filter:
-        """Return the filter of a line, of these options and of the scope's."""
+        """Return the filter of operations that a line, these options and the scope's make."""
+        from memtui.filters import Taker
+
         return filter_of(
             session,
             line,
+            Taker.OPERATIONS,
             project_id=scope.project,
             agent_id=scope.agent,
             subject_id=scope.subject,
@@ -192,22 +197,34 @@ class SourceOptions:
         return build(SourceRef, kind=kind, company_id=scope.company_id, **named)
 
 
-def filter_of(session: Session, line: list[str] | None, **flags: str | None) -> Filter:
-    """Return the filter of a line and of flags; a flag wins over the line's same field.
+def filter_of(
+    session: Session, line: list[str] | None, taker: Taker, **flags: str | None
+) -> Filter:
+    """Return the filter of a line and of flags for what is to be narrowed by it.
 
     `since` and `until` are read as moments in the session's zone.
 
     Raises:
-        Invalid: an unknown field or a value that does not fit.
+        Invalid: an unknown field, a value that does not fit, a term that says nothing about the
+            taker, or a field that line and flag give two values.
     """
-    from memtui.filters import build_filter, parse_filter, parse_when
+    from memtui.contract import Invalid
+    from memtui.filters import FIELDS, build_filter, parse_filter, parse_when, refuse_not_held
 
     now, zone = session.now, session.zone
     given: dict[str, object] = {name: value for name, value in flags.items() if value is not None}
     for field in {"since", "until"} & given.keys():
         given[field] = parse_when(str(given[field]), now=now, zone=zone)
-    parsed = parse_filter(" ".join(line or ()), now=now, zone=zone)
-    return build_filter(**parsed.model_dump(exclude_none=True) | given)
+    parsed = parse_filter(" ".join(line or ()), now=now, zone=zone).model_dump(exclude_none=True)
+    if parsed.get("text") and given.get("text"):
+        given["text"] = f"{parsed['text']} {given['text']}"
+    for name in parsed.keys() & given.keys() - {"text"}:
+        if str(parsed[name]) != str(given[name]):
+            word = next(word for word, field in FIELDS.items() if field == name)
+            raise Invalid(f"{word}: in the filter and its option differ; nothing can be both.")
+    chosen = build_filter(**parsed | given)
+    refuse_not_held(chosen, taker)
+    return chosen
 
 
 def future(text: str | None, *, now: datetime, zone: tzinfo) -> datetime | None:

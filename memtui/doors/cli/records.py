@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.doors.cli.nearest import say_unknown_of_records
 from memtui.doors.cli.options import (
     FilterLine,
     Limit,
@@ -90,22 +91,28 @@ async def browse(
 ) -> None:
     """List what a binding stores, one page at a time."""
     from memtui.contract import BrowseRequest
+    from memtui.filters import Taker
 
+    chosen = filter_of(
+        session,
+        line,
+        Taker.RECORDS,
+        topic=topic,
+        tag=tag,
+        kind=kind,
+        source_kind=source_kind,
+        text=text,
+        since=since,
+        until=until,
+        issue_id=scope.issue,
+        run_id=scope.run,
+        binding_key=scope.binding,
+    )
     request = build(
         BrowseRequest,
         scope=scope.scope(session),
-        binding_key=scope.binding,
-        filter=filter_of(
-            session,
-            line,
-            topic=topic,
-            tag=tag,
-            kind=kind,
-            source_kind=source_kind,
-            text=text,
-            since=since,
-            until=until,
-        ),
+        binding_key=chosen.binding_key,
+        filter=chosen,
         sort=sort,
         cursor=cursor,
         limit=limit,
@@ -114,6 +121,8 @@ async def browse(
     session.out.answer(answer, lambda: table(_BROWSE_COLUMNS, _rows(session, answer)))
     if not session.out.as_json:
         session.out.say(_page_summary(answer))
+    if not answer.records and cursor is None:
+        await say_unknown_of_records(session, chosen, request.scope, chosen.binding_key)
 
 
 async def history(session: Session, record_id: RecordId, scope: ScopeOptions) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from memtui.doors.cli.nearest import say_unknown_of_operations
 from memtui.doors.cli.options import FilterLine, OperationOptions, ScopeOptions
 from memtui.doors.cli.output import Line, jsonable
 from memtui.doors.cli.session import Session
@@ -81,6 +82,8 @@ async def stats(
         "zone": zone,
     }
     session.out.answer(_document(found) | asked, lambda: _lines(found, names, bucket))
+    if not found.operation_count:
+        await say_unknown_of_operations(session, chosen)
 
 
 def _names(by: list[str] | None) -> tuple[str, ...]:

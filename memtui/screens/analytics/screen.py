@@ -16,6 +16,7 @@ from textual.widgets import Static
 
 from memtui.actions import ACTIONS, Need, footer_actions
 from memtui.contract import MemtuiError
+from memtui.filters import Taker
 from memtui.screens.analytics.charts_half import ChartsHalf
 from memtui.screens.analytics.messages import StatementGiven, Told
 from memtui.screens.analytics.sql_half import SqlHalf
@@ -64,7 +65,7 @@ class AnalyticsScreen(MemtuiScreen):
     """What the whole log adds up to."""
 
     MODE = "analytics"
-    UNFILTERED = frozenset({"topic", "tag", "kind"})
+    NARROWS = Taker.OPERATIONS
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("analytics")
 
     def __init__(self, shared: Shared) -> None:

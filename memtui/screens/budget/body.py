@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import on
 from textual.app import ComposeResult
@@ -16,6 +16,7 @@ from textual.widgets import OptionList, Static
 
 from memtui.actions import Need
 from memtui.contract import MemtuiError, NotFound
+from memtui.filters import Taker
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.budget import watching
 from memtui.screens.budget.feed import Assembled, FactFeed
@@ -59,9 +60,7 @@ if TYPE_CHECKING:
 class BudgetBody(MemtuiScreen):
     """Shows a context and keeps it fresh; what a person can do to it is the screen's."""
 
-    UNFILTERED: ClassVar[frozenset[str]] = frozenset(
-        {"issue_id", "run_id", "source_kind", "topic", "tag", "operation_type", "status", "door"}
-    )
+    NARROWS = Taker.BUDGET
 
     view: reactive[BudgetView] = reactive(BudgetView)
 

@@ -17,7 +17,7 @@ from textual.widgets import Input
 
 from memtui.actions import Need
 from memtui.contract import Conflict, Filter, Invalid, NotFound, OperationStatus
-from memtui.filters import format_filter, parse_filter, parse_when
+from memtui.filters import Taker, format_filter, parse_filter, parse_when
 from memtui.json_text import json_text
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.columns_dialog import choose_columns
@@ -62,7 +62,7 @@ class OperationsScreen(MemtuiScreen, Marking):
     """Every operation of the company, newest first and live."""
 
     MODE = "operations"
-    UNFILTERED = frozenset({"topic", "tag", "kind"})
+    NARROWS = Taker.OPERATIONS
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("operations")
 
     def __init__(self, shared: Shared) -> None:

@@ -174,6 +174,7 @@ class QueryScreen(MemtuiScreen):
         self.query_one("#ask-options", Static).update(options_line(self.view, self.shared))
         self.query_one("#query-title", Static).update(title_line(self.view, self.shared))
         self.query_one("#query-cost", Static).update(cost_content(self.view))
+        self.show_count("")
         self._draw_needs()
 
     def _draw_detail(self) -> None:

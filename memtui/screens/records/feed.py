@@ -63,7 +63,7 @@ class RecordFeed:
         down = descending if column in PROVIDER_SORTS else True
         question = BrowseRequest(
             scope=shared.record_scope,
-            binding_key=shared.binding_key,
+            binding_key=shared.filter.binding_key or shared.binding_key,
             filter=shared.filter,
             sort=f"-{field}" if down else field,
             limit=PAGE_ROWS,

@@ -12,7 +12,7 @@ from textual.containers import Container
 
 from memtui.actions import Need
 from memtui.contract import Filter, NotFound, Record, Unsupported
-from memtui.filters import format_filter
+from memtui.filters import Taker, format_filter
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.columns_dialog import choose_columns
 from memtui.screens.copying import copy_text
@@ -50,7 +50,7 @@ class RecordsScreen(MemtuiScreen, Marking):
     """What the active binding holds."""
 
     MODE = "records"
-    UNFILTERED = frozenset({"operation_type", "status", "door", "principal", "comparisons"})
+    NARROWS = Taker.RECORDS
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("records")
 
     def __init__(self, shared: Shared) -> None:

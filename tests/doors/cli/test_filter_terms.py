@@ -1,0 +1,71 @@
+"""A filter is held as it says or refused, and a value that nobody has is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.doors.cli.conftest import Run
+
+
+@pytest.mark.parametrize(
+    ("command", "term"),
+    [
+        (("ops", "list"), "topic:deploy"),
+        (("ops", "list"), "tag:ci"),
+        (("ops", "export", "--to", "-"), "topic:deploy"),
+        (("stats",), "kind:fact"),
+        (("browse",), "type:query"),
+        (("browse",), "status:ok"),
+        (("browse",), "cost>0.01"),
+        (("facts", "list"), "kind:note"),
+        (("facts", "list"), "door:cli"),
+    ],
+)
+def test_a_term_that_a_command_cannot_hold_is_refused(
+    here: Run, command: tuple[str, ...], term: str
+) -> None:
+    done = here(*command, term)
+    assert (done.code, done.out) == (2, "")
+    name = "cost" if term.startswith("cost") else f"{term.partition(':')[0]}:"
+    assert done.err.startswith(f"{name} cannot narrow ")
+
+
+def test_a_refused_export_leaves_no_file(here: Run, tmp_path: Path) -> None:
+    assert here("ops", "export", "topic:deploy", "--to", str(tmp_path / "x.csv")).code == 2
+    assert list(tmp_path.iterdir()) == [] or not (tmp_path / "x.csv").exists()
+
+
+def test_line_and_option_do_not_overrule_each_other(here: Run) -> None:
+    done = here("ops", "list", "type:write", "--type", "query")
+    assert (done.code, done.out) == (2, "")
+    assert "type: in the filter and its option differ" in done.err
+    assert here("ops", "list", "type:write", "--type", "write").code == 0
+
+
+def test_a_value_that_nobody_has_is_named_with_what_is_near(here: Run) -> None:
+    assert (
+        here("note", "We deploy from release", "--agent", "coding", "--topic", "deploy").code == 0
+    )
+    done = here("ops", "list", "agent:codign")
+    assert done.code == 0
+    assert "Nothing has agent:codign; near is agent:coding." in done.err
+    done = here("ops", "list", "agent:codign", "--json")
+    assert done.document["operations"] == []
+    assert "agent:coding" in done.err
+    assert "Nothing has agent:codign" in here("stats", "agent:codign").err
+
+    done = here("browse", "topic:deplyo", "agent:coding")
+    assert done.code == 0
+    assert "Nothing has topic:deplyo; near is topic:deploy." in done.err
+    assert "agent:" not in done.err.partition("near is")[2]
+    assert "Nothing has" not in here("ops", "list", "type:forget", "agent:coding").err
+
+
+def test_browse_takes_binding_issue_and_run_of_line_and_option(here: Run) -> None:
+    assert here("note", "one", "--source", "issue", "--issue", "ISS-1").code == 0
+    assert here("note", "two").code == 0
+    assert len(here("browse", "--issue", "ISS-1", "--json").document["records"]) == 1
+    assert len(here("browse", "issue:ISS-1", "--json").document["records"]) == 1
+    assert here("browse", "binding:nowhere").code == 1
