@@ -18,20 +18,20 @@ from pathlib import Path
 from typing import Any
 
 from memtui.analytics.columns import SELECTS, create_raw
-from memtui.analytics.documents import digest_of, documents
 from memtui.analytics.engine import opened
 from memtui.analytics.layout import TABLES, Folder
-from memtui.analytics.operations import select_list
-from memtui.analytics.seal import SEGMENT_ROWS, write_files
+from memtui.analytics.operations import build, select_list
+from memtui.analytics.seal import SEGMENT_ROWS, Made, write_files
 from memtui.analytics.source import TABLES as HOT
 from memtui.analytics.source import columns_of
 from memtui.store.database import Database
-from memtui.store.digest import GENESIS
+from memtui.store.digest import GENESIS, digest_of
 
 COMPANY = "acme"
 FIRST = datetime(2023, 1, 1, tzinfo=UTC)
 SECONDS_APART = 10
 
+_COMPANY_SALT = bytes(16)
 _MEMORY_MB = 1024
 _BATCH = 10_000
 
@@ -76,6 +76,7 @@ _OPERATION = {
     "latency_ms": f"round(exp(2 + 5 * {_chance(13)}), 3)",
     "previous_digest": f"CASE WHEN seq = 1 THEN '{GENESIS}' ELSE sha256((seq - 1)::VARCHAR) END",
     "digest": "sha256(seq::VARCHAR)",
+    "salt": "unhex(md5('salt' || seq))",
 }  # fmt: skip
 _USAGE = {
     "company_id": f"'{COMPANY}'",
@@ -128,9 +129,9 @@ def generate(home: Path, sealed: int, hot: int = 0, *, exact: bool = False) -> N
         with opened(memory_mb=_MEMORY_MB) as duck:
             _make_rows(duck, first, last, manifest.last_digest if exact else None)
             work = folder.path / ".new-segment"
-            segment = write_files(duck, work, manifest, (first, last), FIRST)
+            segment = write_files(duck, work, manifest, (first, last), Made(FIRST, "benchmark"))
         work.rename(folder.segment(segment))
-        manifest = manifest.model_copy(update={"segments": (*manifest.segments, segment)})
+        manifest = manifest.with_segment(segment)
     folder.write(manifest)
     _put_head(home, sealed, manifest.last_digest)
     if hot:
@@ -191,9 +192,12 @@ def _make_digests_fit(duck: Any, previous: str) -> None:
         for table in TABLES
     ]
     links = []
-    for seq, document in sorted(documents(*parts).items()):
-        document["previous_digest"] = previous
-        links.append((seq, previous, previous := digest_of(document)))
+    for one in build(*parts):
+        own = digest_of(
+            one, seq=one.seq, previous_digest=previous, salt=one.salt, company=_COMPANY_SALT
+        )
+        links.append((one.seq, previous, own))
+        previous = own
     with duck.appender("chain") as appender:
         appender.append_rows(links)
     duck.execute(
@@ -214,4 +218,5 @@ def _batches(rows: Any) -> Iterator[list[tuple[Any, ...]]]:
 def _put_head(home: Path, seq: int, digest: str) -> None:
     with closing(sqlite3.connect(home / "memtui.db")) as database, database:
         database.execute("DELETE FROM memory_log_heads WHERE company_id = ?", (COMPANY,))
-        database.execute("INSERT INTO memory_log_heads VALUES (?, ?, ?)", (COMPANY, seq, digest))
+        head = (COMPANY, seq, digest, _COMPANY_SALT)
+        database.execute("INSERT INTO memory_log_heads VALUES (?, ?, ?, ?)", head)

@@ -102,7 +102,7 @@ def _plain(folder: Path, size: int, *, durable: bool) -> float:
     with closing(sqlite3.connect(folder / "plain.db", isolation_level=None)) as target:
         target.execute("PRAGMA foreign_keys = ON")
         target.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-        target.execute("INSERT INTO memory_log_heads VALUES ('acme', 0, '')")
+        target.execute("INSERT INTO memory_log_heads VALUES ('acme', 0, '', x'00')")
         began = perf_counter()
         for batch, head in enumerate(heads):
             target.execute("BEGIN IMMEDIATE")

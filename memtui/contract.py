@@ -158,6 +158,10 @@ class OperationType(StrEnum):
     CONFIGURE = "configure"
     CHECK = "check"
     """What became of an operation of unknown outcome was looked up."""
+    SEAL = "seal"
+    """The oldest operations were moved into files, whose SHA-256 it holds."""
+    PURGE = "purge"
+    """Values were erased; it says of which operations and fields."""
 
     @property
     def mutates(self) -> bool:
@@ -173,6 +177,7 @@ _MUTATIONS = frozenset(
         OperationType.SYNC,
         OperationType.UNDO,
         OperationType.CONFIGURE,
+        OperationType.PURGE,
     }
 )
 

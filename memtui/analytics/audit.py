@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from memtui.analytics.columns import RAW, SELECTS, load_raw
-from memtui.analytics.documents import Document, digest_of, documents
-from memtui.analytics.engine import opened, quoted
-from memtui.analytics.layout import TABLES, Folder, Manifest
-from memtui.analytics.operations import select_list
+from memtui.analytics.engine import guarded, opened, quoted
+from memtui.analytics.layout import TABLES, Folder, Segment, sha256_of
+from memtui.analytics.operations import build, select_list
 from memtui.analytics.source import Source, head, open_source
-from memtui.contract import Conflict, Invalid, Model
+from memtui.contract import Conflict, Invalid, Model, OperationStatus, Unavailable
 from memtui.store.database import Database
-from memtui.store.digest import GENESIS
+from memtui.store.digest import CONTROL, GENESIS, document_of, fields, is_intact, salt_of
+from memtui.store.erasing import purged
+from memtui.store.operation import Operation
+
+Visible = Callable[[Operation], bool]
+"""Whether somebody may see an operation's values."""
 
 _SPAN = 16_384
 _MEMORY_MB = 256
@@ -43,42 +46,65 @@ class _Log:
     def __init__(self, duck: Any, source: Source, folder: Folder) -> None:
         self._duck = duck
         self._source = source
-        self._folder = folder
+        self.folder = folder
         # The snapshot comes before the manifest: what is sealed by then is in one of them.
-        self.head, digest = head(source, duck, folder.company_id)
-        self.head_digest = digest or GENESIS
-        self.manifest: Manifest = folder.read()
+        self.head = head(source, duck, folder.company_id)
+        manifest = folder.read()
+        # What the snapshot has in the database counts there: its sealing is not logged yet.
+        self.segments = [one for one in manifest.segments if one.first_seq < self.head.hot_first]
 
-    def documents(self) -> Iterator[tuple[int, Document | None]]:
-        """Yield every number from 1 to the head with its document, None where there is none."""
+    def operations(self) -> Iterator[tuple[int, Operation | None]]:
+        """Yield every number from 1 to the head with its operation, None where there is none.
+
+        Raises:
+            _Unreadable: a segment cannot be read.
+        """
         seq = 0
-        for segment in self.manifest.segments:
+        for segment in self.segments:
             sources = {
-                table: f"read_parquet({quoted(self._folder.file(segment, table))})"
+                table: f"read_parquet({quoted(self.folder.file(segment, table))})"
                 for table in TABLES
             }
             for first in range(segment.first_seq, segment.last_seq + 1, _SPAN):
                 last = min(first + _SPAN - 1, segment.last_seq)
-                yield from self._span(sources, first, last)
+                yield from self._span(sources, first, last, segment)
                 seq = last
         copied = {table: f"({SELECTS[table]})" for table in TABLES}
-        for first in range(seq + 1, self.head + 1, _SPAN):
-            last = min(first + _SPAN - 1, self.head)
-            load_raw(self._duck, self._source, self._folder.company_id, first, last)
+        for first in range(seq + 1, self.head.seq + 1, _SPAN):
+            last = min(first + _SPAN - 1, self.head.seq)
+            load_raw(self._duck, self._source, self.folder.company_id, first, last)
             yield from self._span(copied, first, last)
 
     def _span(
-        self, sources: dict[str, str], first: int, last: int
-    ) -> Iterator[tuple[int, Document | None]]:
-        rows = (
-            self._duck.execute(
-                f"SELECT {select_list(table)} FROM {sources[table]} "
-                f"WHERE seq BETWEEN {first} AND {last}"
-            ).fetchall()
-            for table in RAW
-        )
-        found = documents(*rows)
+        self, sources: dict[str, str], first: int, last: int, segment: Segment | None = None
+    ) -> Iterator[tuple[int, Operation | None]]:
+        try:
+            with guarded():
+                rows = [
+                    self._duck.execute(
+                        f"SELECT {select_list(table)} FROM {sources[table]} "
+                        f"WHERE seq BETWEEN {first} AND {last}"
+                    ).fetchall()
+                    for table in RAW
+                ]
+            found = {operation.seq: operation for operation in build(*rows)}
+        except (Unavailable, ValueError, TypeError, ArithmeticError) as error:
+            raise _Unreadable(first, last, segment) from error
         yield from ((seq, found.get(seq)) for seq in range(first, last + 1))
+
+
+class _Unreadable(Exception):
+    """Rows that are no operations."""
+
+    def __init__(self, first: int, last: int, segment: Segment | None) -> None:
+        self.first = first
+        where = f"Operations {first} to {last} cannot be read"
+        self.problem = (
+            f"{where}: the database holds something else; restore it from a backup."
+            if segment is None
+            else f"{where}: the segment {segment.name} is missing or damaged; memtui archive "
+            "verify names the file."
+        )
 
 
 def verify(database: Database, root: Path, company_id: str) -> AuditCheck:
@@ -91,20 +117,35 @@ def verify(database: Database, root: Path, company_id: str) -> AuditCheck:
         Unavailable: the database or the archive cannot be read.
     """
     with _opened(database, root, company_id) as log:
-        broken = _first_broken(log)
+        seq, problem = _first_broken(log)
         return AuditCheck(
             company_id=company_id,
-            seq=log.head,
-            digest=log.head_digest,
-            broken_seq=broken[0] if broken else None,
-            problem=broken[1] if broken else None,
+            seq=log.head.seq,
+            digest=log.head.digest,
+            broken_seq=seq,
+            problem=problem,
         )
 
 
-def export(database: Database, root: Path, company_id: str, target: Path) -> int:
-    """Write every operation to a JSONL file, in order, with its digest; returns how many. Blocking.
+def export(
+    database: Database,
+    root: Path,
+    company_id: str,
+    target: Path,
+    *,
+    visible: Visible = lambda _operation: True,
+) -> int:
+    """Write the proof of every operation to a JSONL file, in order; returns how many. Blocking.
 
+    A line has the operation's document, its digest, and its values with their salts.
     `docs/audit.md` has the script by which anybody can verify the file.
+
+    Args:
+        database: The control plane's.
+        root: The archive folder of all companies.
+        company_id: Whose log.
+        target: The file.
+        visible: Whose values are written; of other operations the file has the hashes alone.
 
     Raises:
         Conflict: the log has a gap.
@@ -118,7 +159,7 @@ def export(database: Database, root: Path, company_id: str, target: Path) -> int
         raise Invalid(f"Cannot write {target} ({error.strerror}); choose another place.") from error
     try:
         with os.fdopen(handle, "w", encoding="ascii") as file:
-            count = _write(database, root, company_id, file)
+            count = _write(database, root, company_id, file, visible)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(target)
@@ -127,13 +168,32 @@ def export(database: Database, root: Path, company_id: str, target: Path) -> int
     return count
 
 
-def _write(database: Database, root: Path, company_id: str, file: Any) -> int:
+def _write(database: Database, root: Path, company_id: str, file: Any, visible: Visible) -> int:
     with _opened(database, root, company_id) as log:
-        for seq, document in log.documents():
-            if document is None:
+        for seq, operation in log.operations():
+            if operation is None:
                 raise Conflict(f"Operation {seq} of {company_id} is missing; nothing was exported.")
-            file.write(json.dumps(document, separators=(",", ":")) + "\n")
-        return log.head
+            file.write(_line(operation, log.head.salt, with_values=visible(operation)))
+        return log.head.seq
+
+
+def _line(operation: Operation, company: bytes, *, with_values: bool) -> str:
+    document = document_of(
+        operation,
+        seq=operation.seq,
+        previous_digest=operation.previous_digest,
+        salt=operation.salt,
+        company=company,
+    )
+    values = ""
+    if with_values:
+        kept = (
+            f'"{path}":["{salt_of(operation, path, value, operation.salt, company).hex()}",{value}]'
+            for path, value in sorted(fields(operation))
+            if path not in operation.absent
+        )
+        values = f',"values":{{{",".join(kept)}}}'
+    return f'{{"digest":"{operation.digest}","document":{document}{values}}}\n'
 
 
 @contextmanager
@@ -142,16 +202,79 @@ def _opened(database: Database, root: Path, company_id: str) -> Iterator[_Log]:
         yield _Log(duck, source, Folder(root, company_id))
 
 
-def _first_broken(log: _Log) -> tuple[int, str] | None:
-    previous, seq = GENESIS, 0
-    for seq, document in log.documents():
-        if document is None:
-            return seq, f"Operation {seq} is missing."
-        if document["previous_digest"] != previous:
-            return seq, f"Operation {seq} is not chained to the one before it."
-        if digest_of(document) != document["digest"]:
-            return seq, f"Operation {seq} was altered: it does not fit its digest."
-        previous = document["digest"]
-    if (seq, previous) != (log.head, log.head_digest):
-        return seq, f"Operation {seq} is the last, but the log's end says {log.head}."
-    return None
+class _Proof:
+    """What the operations of the chain say of its segments and of what was erased."""
+
+    def __init__(self) -> None:
+        self._unexplained: dict[int, set[str]] = {}
+        self._segments: dict[str, tuple[int, dict[str, Any]]] = {}
+
+    def read(self, operation: Operation) -> None:
+        """Take the next operation in."""
+        gone = {
+            path
+            for path, absent in operation.absent.items()
+            if not (absent.withheld and path in operation.salts)
+        }
+        if gone:
+            self._unexplained[operation.seq] = gone
+        if operation.operation_type in CONTROL and operation.status is OperationStatus.OK:
+            for seqs, paths in purged(operation):
+                few = seqs if len(seqs) < len(self._unexplained) else list(self._unexplained)
+                for seq in few:
+                    if seq in seqs and seq in self._unexplained:
+                        self._unexplained[seq] -= paths
+            for segment in operation.request.get("segments", ()):
+                span = segment["name"].partition(".")[0]
+                self._segments[span] = (operation.seq, segment)
+
+    def unexplained(self) -> tuple[int, str] | None:
+        """Return the first operation with a value that is absent though nobody erased it."""
+        for seq, paths in sorted(self._unexplained.items()):
+            if paths:
+                return seq, (
+                    f"Operation {seq} has no {min(paths)}, and no purge in the log erased it."
+                )
+        return None
+
+    def broken_segment(self, folder: Folder, segments: Sequence[Segment]) -> tuple[int, str] | None:
+        """Return the first sealed operation of a segment that is not the one the log tells of."""
+        for segment in segments:
+            seq, logged = self._segments.pop(segment.span, (0, {}))
+            if logged.get("name") != segment.name:
+                told = f"operation {seq} tells of {logged['name']}" if seq else "the log does not"
+                return segment.first_seq, (
+                    f"The manifest names the segment {segment.name}, but {told}."
+                )
+            for table in TABLES:
+                path = folder.file(segment, table)
+                if not path.is_file() or sha256_of(path) != logged["files"][table]["sha256"]:
+                    return segment.first_seq, (
+                        f"The file {path} of segment {segment.name} is not the one whose SHA-256 "
+                        f"operation {seq} tells."
+                    )
+        for seq, logged in self._segments.values():
+            return seq, (
+                f"Operation {seq} tells of the segment {logged['name']}, and the manifest does not."
+            )
+        return None
+
+
+def _first_broken(log: _Log) -> tuple[int | None, str | None]:
+    previous, seq, proof = GENESIS, 0, _Proof()
+    try:
+        for seq, operation in log.operations():
+            if operation is None:
+                return seq, f"Operation {seq} is missing."
+            if operation.previous_digest != previous:
+                return seq, f"Operation {seq} is not chained to the one before it."
+            if not is_intact(operation, log.head.salt):
+                return seq, f"Operation {seq} was altered: it does not fit its digest."
+            previous = operation.digest
+            proof.read(operation)
+    except _Unreadable as error:
+        return error.first, error.problem
+    if (seq, previous) != (log.head.seq, log.head.digest):
+        return seq, f"Operation {seq} is the last, but the log's end says {log.head.seq}."
+    broken = proof.unexplained() or proof.broken_segment(log.folder, log.segments)
+    return broken or (None, None)

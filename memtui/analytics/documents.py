@@ -1,11 +1,7 @@
-"""Operations as the JSON documents that their digests are made of, straight from rows.
-
-The same documents as `memtui.store.digest` makes of operations, without building those first.
-"""
+"""Operations as the JSON documents that every door prints, straight from rows."""
 
 from __future__ import annotations
 
-import hashlib
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -14,11 +10,10 @@ from typing import Any
 
 from memtui.analytics.operations import named
 from memtui.contract import Scope, SourceRef, Usage
-from memtui.store.digest import canonical
 from memtui.store.operation import OperationDraft, OperationHandle
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_NESTED = {"scope", "source", "handles", "usage", "request", "started_at"}
+_NESTED = {"scope", "source", "handles", "usage", "request", "started_at", "absent", "salts"}
 PLAIN = (*(n for n in OperationDraft.model_fields if n not in _NESTED), "seq", "previous_digest")
 SCOPE = tuple(Scope.model_fields)
 SOURCE = tuple(name for name in SourceRef.model_fields if name not in {"kind", "company_id"})
@@ -33,21 +28,12 @@ def documents(
     usage: Sequence[Sequence[Any]],
     handles: Sequence[Sequence[Any]],
 ) -> dict[int, Document]:
-    """Return the documents of rows of `memtui.analytics.operations.COLUMNS`, by `seq`.
-
-    Each has `digest` in it too, the one thing that the digest does not cover.
-    """
+    """Return the documents of rows of `memtui.analytics.operations.COLUMNS`, by `seq`."""
     usage_of, handles_of = _by_seq("usage", usage), _by_seq("handles", handles)
     return {
         row["seq"]: _document(row, usage_of.get(row["seq"], ()), handles_of.get(row["seq"], ()))
         for row in named("operations", operations)
     }
-
-
-def digest_of(document: Document) -> str:
-    """Return the SHA-256, in hex, that the document's `digest` has to be."""
-    covered = {name: value for name, value in document.items() if name != "digest"}
-    return hashlib.sha256(canonical(covered).encode()).hexdigest()
 
 
 def _document(row: Document, usage: Sequence[Document], handles: Sequence[Document]) -> Document:
@@ -65,6 +51,7 @@ def _document(row: Document, usage: Sequence[Document], handles: Sequence[Docume
     document["handles"] = [
         _handle(part, row["binding_key"]) for part in sorted(handles, key=lambda part: part["rank"])
     ]
+    document["absent"] = row["absent"]
     document["digest"] = row["digest"]
     return document
 

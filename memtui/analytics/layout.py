@@ -4,7 +4,8 @@
     <data>/archive/<company>/<first seq>-<last seq>/operations.parquet, usage.parquet,
         handles.parquet
 
-What the manifest does not name is not sealed, whatever lies in the folder.
+A segment that was written anew has its revision behind its name. What the manifest does not name is
+not sealed, whatever lies in the folder.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from memtui.contract import Model, Unavailable, UtcDatetime
+from memtui.contract import Json, Model, Unavailable, UtcDatetime
 from memtui.store.digest import GENESIS
 
 TABLES = ("operations", "usage", "handles")
@@ -48,13 +49,29 @@ class Segment(Model):
     """The earliest `started_at` of its operations; `started_to` is the latest."""
     started_to: UtcDatetime
     sealed_at: UtcDatetime
+    sealed_by: str
+    """The principal who sealed it."""
+    revision: int = 0
+    """How often it was written anew because values were erased."""
     files: dict[str, SegmentFile]
     """By table name."""
 
     @property
+    def span(self) -> str:
+        """Its first and last numbers, the same in every revision."""
+        return f"{self.first_seq:012d}-{self.last_seq:012d}"
+
+    @property
     def name(self) -> str:
         """Its folder's name."""
-        return f"{self.first_seq:012d}-{self.last_seq:012d}"
+        return f"{self.span}.{self.revision}" if self.revision else self.span
+
+    def proof(self) -> Json:
+        """Return what the chain holds of it, an element of a request's `segments`."""
+        files = {
+            table: {"rows": file.rows, "sha256": file.sha256} for table, file in self.files.items()
+        }
+        return {"files": files, "name": self.name}
 
     @property
     def count(self) -> int:
@@ -72,6 +89,8 @@ class Manifest(Model):
 
     version: int = 1
     company_id: str
+    salt: str = ""
+    """What its subjects are committed with, in hex, as the end of the log has it."""
     segments: tuple[Segment, ...] = ()
 
     @property
@@ -83,6 +102,12 @@ class Manifest(Model):
     def last_digest(self) -> str:
         """The digest that the first operation of the hot table is chained to."""
         return self.segments[-1].last_digest if self.segments else GENESIS
+
+    def with_segment(self, segment: Segment) -> Manifest:
+        """Return the manifest with a segment behind the others, or in place of its revision."""
+        others = tuple(one for one in self.segments if one.span != segment.span)
+        segments = sorted((*others, segment), key=lambda one: one.first_seq)
+        return self.model_copy(update={"segments": tuple(segments)})
 
     def holding(self, first: int, last: int) -> tuple[Segment, ...]:
         """Return the segments with any of these numbers, both ends included."""

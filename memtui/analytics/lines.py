@@ -118,6 +118,7 @@ _OPERATION = _object(
         "source": f"CASE WHEN o.source_kind IS NULL THEN 'null' ELSE {_object(_SOURCE)} END",
         "usage": "'[', u.list, ']'",
         "handles": "'[', h.list, ']'",
+        "absent": "coalesce(o.absent, '{}')",
         "digest": _value("o.digest", "VARCHAR"),
     }
 )

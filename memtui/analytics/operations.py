@@ -33,7 +33,11 @@ COLUMNS = {
 
 Row = dict[str, Any]
 
-_JSON_COLUMNS = {"operations": "request", "usage": "details"}
+_JSON_COLUMNS = {
+    "operations": ("request", "salts", "absent"),
+    "usage": ("details",),
+    "handles": (),
+}
 
 _TEXT, _MOMENT = ForeignText.loaded, UtcMicroseconds.loaded
 
@@ -102,11 +106,12 @@ def _by_seq(table: str, rows: Sequence[Sequence[Any]]) -> dict[int, list[Row]]:
 def named(table: str, rows: Sequence[Sequence[Any]]) -> Iterator[Row]:
     """Yield rows of `COLUMNS` by column, as they were before the database escaped them."""
     names = COLUMNS[table]
-    json_column = _JSON_COLUMNS.get(table)
+    columns = [(name, names.index(name)) for name in _JSON_COLUMNS[table]]
     for row in rows:
         found = dict(zip(names, map(text_of, row), strict=True))
-        if json_column is not None:  # it is never escaped that way
-            found[json_column] = json.loads(row[names.index(json_column)], parse_constant=_nothing)
+        for name, place in columns:  # it is never escaped that way
+            text = row[place]
+            found[name] = {} if text is None else json.loads(text, parse_constant=_nothing)
         yield found
 
 

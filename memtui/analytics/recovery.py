@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,9 +16,14 @@ from memtui.analytics.columns import load_raw
 from memtui.analytics.engine import opened, quoted
 from memtui.analytics.layout import Folder, Manifest, Segment, sha256_of
 from memtui.analytics.source import open_source
-from memtui.contract import Conflict, Unavailable
+from memtui.contract import Conflict, OperationStatus, OperationType, Scope, Unavailable
+from memtui.store import log
 from memtui.store.database import Database
+from memtui.store.operation import OperationDraft
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
+
+MEMTUI = "memtui"
+"""The principal and the door of what nobody asked for."""
 
 PATIENCE_S = 10.0
 """How long sealing waits for those who only look."""
@@ -30,7 +36,7 @@ _HOT: dict[str, Any] = {
 }
 _HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
 _UNFINISHED = re.compile(r"\.new-\d+-\d+")
-_SEGMENT = re.compile(r"(\d{12,})-\d{12,}")
+_SEGMENT = re.compile(r"(\d{12,})-\d{12,}(\.\d+)?")
 
 
 class LogEnds(NamedTuple):
@@ -155,14 +161,16 @@ def remove_hot(
     database: Database,
     company_id: str,
     segment: Segment,
+    door: str,
     step: Callable[[str], None] = lambda _name: None,
 ) -> None:
-    """Remove a segment's rows from the hot tables in one transaction; all of them, or none.
+    """Log the sealing of a segment and remove its rows from the hot tables, in one transaction.
 
     Raises:
         Conflict: there are not as many as the segment has.
     """
     with database.write() as connection:
+        log.append(connection, _sealing(company_id, segment, door))
         for table, hot in _HOT.items():
             gone = connection.execute(
                 delete(hot).where(
@@ -178,6 +186,21 @@ def remove_hot(
                 )
 
 
+def _sealing(company_id: str, segment: Segment, door: str) -> OperationDraft:
+    return OperationDraft(
+        operation_id=uuid.uuid4().hex,
+        operation_type=OperationType.SEAL,
+        status=OperationStatus.OK,
+        scope=Scope(company_id=company_id),
+        principal=segment.sealed_by,
+        door=door,
+        request={"segments": [segment.proof()]},
+        result_count=segment.count,
+        started_at=segment.sealed_at,
+        latency_ms=None,
+    )
+
+
 def recover_locked(database: Database, folder: Folder) -> int:
     """Do what `recover` does, in a folder that the caller holds."""
     manifest = folder.read()
@@ -188,7 +211,7 @@ def recover_locked(database: Database, folder: Folder) -> int:
     for segment in manifest.segments:
         if ends.hot_first is not None and segment.last_seq >= ends.hot_first:
             _refuse_difference(database, folder, segment)
-            remove_hot(database, folder.company_id, segment)
+            remove_hot(database, folder.company_id, segment, MEMTUI)
             removed += segment.count
     return removed
 

@@ -1,18 +1,19 @@
 """Move the oldest operations of the hot tables into immutable Parquet segments.
 
 The manifest decides where an operation is: up to `sealed_through` in the archive, above it in the
-hot tables. Files are made first, the manifest names them next, the hot rows go last; so a crash
-leaves either files that no manifest names or hot rows that do not count, and `recover` removes
-both. The undo journal, the intents and the head of the log stay in the database.
+hot tables. Files are made first, the manifest names them next; last, in one transaction, an
+operation of type `seal` with the SHA-256 of the files is appended and the hot rows go. So a crash
+leaves either files that no manifest names or hot rows that do not count, and `recover` ends both.
+The undo journal, the intents and the head of the log stay in the database.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
 
@@ -27,9 +28,10 @@ from memtui.analytics.layout import (
     sha256_of,
     sync_folder,
 )
-from memtui.analytics.recovery import locked, log_ends, recover_locked, remove_hot, usable
+from memtui.analytics.recovery import MEMTUI, locked, recover_locked, remove_hot, usable
 from memtui.analytics.source import open_source
-from memtui.contract import Conflict, Model
+from memtui.contract import Conflict, Model, OperationType
+from memtui.store import log
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database
 from memtui.store.tables import OperationRow
@@ -62,6 +64,8 @@ def seal(
     before: datetime | None = None,
     now: datetime | None = None,
     segment_rows: int = SEGMENT_ROWS,
+    principal: str = MEMTUI,
+    door: str = MEMTUI,
     step: Step = lambda _name: None,
 ) -> SealReport:
     """Seal the operations that began before a moment, all of them when it is None. Blocking.
@@ -76,6 +80,8 @@ def seal(
         before: The begin of the hot window, UTC.
         now: What to note as the time of sealing, UTC; None is this moment.
         segment_rows: The most operations in one segment.
+        principal: Who seals.
+        door: Through what.
         step: Called at every step; a test stops there.
 
     Raises:
@@ -88,21 +94,24 @@ def seal(
     with locked(folder):
         recover_locked(database, folder)
         manifest = folder.read()
+        if not manifest.segments:
+            manifest = manifest.model_copy(update={"salt": _salt(database, company_id)})
         last = _last_to_seal(database, company_id, before)
         fresh: list[Segment] = []
         while manifest.sealed_through < last:
             first = manifest.sealed_through + 1
             end = min(last, first + segment_rows - 1)
             work = folder.path / f"{_NEW}{first}-{end}"
-            segment = _write(database, work, manifest, (first, end), now or datetime.now(UTC))
+            made = Made(at=now or datetime.now(UTC), by=principal)
+            segment = _write(database, work, manifest, (first, end), made)
             step("written")
             work.rename(folder.segment(segment))
             sync_folder(folder.path)
             step("renamed")
-            manifest = manifest.model_copy(update={"segments": (*manifest.segments, segment)})
+            manifest = manifest.with_segment(segment)
             folder.write(manifest)
             step("named")
-            remove_hot(database, company_id, segment, step)
+            remove_hot(database, company_id, segment, door, step)
             step("removed")
             fresh.append(segment)
     return SealReport(
@@ -112,40 +121,63 @@ def seal(
     )
 
 
-def _last_to_seal(database: Database, company_id: str, before: datetime | None) -> int:
-    head = log_ends(database, company_id).head
-    if before is None:
-        return head
-    column = _OPERATIONS.c
+def _salt(database: Database, company_id: str) -> str:
     with database.read() as connection:
-        kept = connection.execute(
-            select(func.min(column.seq)).where(
-                column.company_id == company_id, column.started_at >= before
-            )
+        return log.company_salt(connection, company_id).hex()
+
+
+def _last_to_seal(database: Database, company_id: str, before: datetime | None) -> int:
+    """Return the number to seal up to; what earlier sealings left behind alone is not sealed."""
+    column = _OPERATIONS.c
+    own = column.company_id == company_id
+    with database.read() as connection:
+        last = connection.execute(
+            select(func.max(column.seq)).where(own, column.operation_type != OperationType.SEAL)
         ).scalar()
-    return head if kept is None else kept - 1
+        if last is None or before is None:
+            return last or 0
+        kept = connection.execute(
+            select(func.min(column.seq)).where(own, column.started_at >= before)
+        ).scalar()
+    return int(last if kept is None else min(last, kept - 1))
 
 
 def _write(
-    database: Database, work: Path, manifest: Manifest, span: tuple[int, int], now: datetime
+    database: Database, work: Path, manifest: Manifest, span: tuple[int, int], made: Made
 ) -> Segment:
     with opened(memory_mb=_MEMORY_MB) as duck:
         with open_source(database) as source:
             load_raw(duck, source, manifest.company_id, *span)
-        return write_files(duck, work, manifest, span, now)
+        return write_files(duck, work, manifest, span, made)
+
+
+class Made(NamedTuple):
+    """When a segment is made, UTC, by whom, and how often it was before."""
+
+    at: datetime
+    by: str
+    revision: int = 0
 
 
 def write_files(
-    duck: Any, work: Path, manifest: Manifest, span: tuple[int, int], now: datetime
+    duck: Any,
+    work: Path,
+    manifest: Manifest,
+    span: tuple[int, int],
+    made: Made,
+    *,
+    selects: Mapping[str, str] = SELECTS,
 ) -> Segment:
-    """Write the rows that arrived (`memtui.analytics.columns.RAW`) to durable files in `work`.
+    """Write rows to durable files in `work`.
 
     Args:
         duck: A DuckDB that holds them.
         work: The folder to make; it becomes the segment's.
-        manifest: What is sealed already.
+        manifest: What is sealed before them.
         span: Their first and last numbers.
-        now: What to note as the time of sealing, UTC.
+        made: What to note of the sealing.
+        selects: The queries of the rows by table; by default those that arrived
+            (`memtui.analytics.columns.RAW`).
 
     Raises:
         Conflict: they do not continue the chain.
@@ -154,11 +186,11 @@ def write_files(
     for table in TABLES:
         path = work / f"{table}.parquet"
         duck.execute(
-            f"COPY ({SELECTS[table]}) TO {quoted(path)} "
+            f"COPY ({selects[table]}) TO {quoted(path)} "
             f"(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP})"
         )
         _make_durable(path)
-    segment = _describe(duck, work, manifest, span, now)
+    segment = _describe(duck, work, manifest, span, made)
     sync_folder(work)
     return segment
 
@@ -170,7 +202,7 @@ def _make_durable(path: Path) -> None:
 
 
 def _describe(
-    duck: Any, work: Path, manifest: Manifest, span: tuple[int, int], now: datetime
+    duck: Any, work: Path, manifest: Manifest, span: tuple[int, int], made: Made
 ) -> Segment:
     """Read the files back and check that they continue the chain."""
     first, last = span
@@ -202,7 +234,9 @@ def _describe(
         last_digest=ends[-1][1],
         started_from=_moment(started_from),
         started_to=_moment(started_to),
-        sealed_at=now,
+        sealed_at=made.at,
+        sealed_by=made.by,
+        revision=made.revision,
         files={table: _describe_file(duck, work / f"{table}.parquet") for table in TABLES},
     )
 

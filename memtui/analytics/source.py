@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Connection, Double, Table
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Connection, Double, LargeBinary, Table
 from sqlalchemy.types import TypeDecorator
 
 from memtui.analytics.engine import quoted
 from memtui.contract import Invalid, Unavailable
 from memtui.store.columns import ForeignText
 from memtui.store.database import Database
+from memtui.store.digest import GENESIS
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
 
 TABLES: dict[str, Table] = {
@@ -23,6 +24,7 @@ TABLES: dict[str, Table] = {
 }
 
 _BATCH = 4096
+_LAST = 2**62
 
 
 def columns_of(table: str) -> dict[str, str]:
@@ -49,15 +51,32 @@ def company_rows(company_id: str, first: int, last: int) -> str:
     return f"company_id = {quoted(stored_text(company_id))} AND seq BETWEEN {first} AND {last}"
 
 
-def head(source: Source, duck: Any, company_id: str) -> tuple[int, str | None]:
-    """Return the `seq` and digest of a company's newest operation; (0, None) before any."""
-    columns = ", ".join(f"{name} {kind}" for name, kind in columns_of("heads").items())
-    duck.execute(f"CREATE OR REPLACE TABLE raw_heads ({columns})")
-    own = company_rows(company_id, 0, 2**62)
-    source.copy_into(duck, "raw_heads", "heads", own, tuple(columns_of("heads")))
-    found = duck.execute("SELECT seq, digest FROM raw_heads").fetchall()
+class Head(NamedTuple):
+    """The end of a company's log."""
+
+    seq: int
+    digest: str
+    salt: bytes
+    hot_first: int
+    """The oldest operation in the database; one more than `seq` where none is."""
+
+
+def head(source: Source, duck: Any, company_id: str) -> Head:
+    """Return where a company's log ends and where its hot table begins, in one view of both."""
+    columns = columns_of("heads")
+    listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+    duck.execute(f"CREATE OR REPLACE TABLE raw_heads ({listed})")
+    own = company_rows(company_id, 0, _LAST)
+    source.copy_into(duck, "raw_heads", "heads", own, tuple(columns))
+    duck.execute("CREATE OR REPLACE TABLE raw_first (seq BIGINT)")
+    first = f"{own} AND seq = (SELECT min(seq) FROM {TABLES['operations'].name} WHERE {own})"
+    source.copy_into(duck, "raw_first", "operations", first, ("seq",))
+    found = duck.execute("SELECT seq, digest, salt FROM raw_heads").fetchall()
+    hot = duck.execute("SELECT seq FROM raw_first").fetchall()
     duck.execute("DROP TABLE raw_heads")
-    return (int(found[0][0]), str(found[0][1])) if found else (0, None)
+    duck.execute("DROP TABLE raw_first")
+    [(seq, digest, salt)] = found or [(0, GENESIS, b"")]
+    return Head(seq, digest, bytes(salt), hot[0][0] if hot else seq + 1)
 
 
 @contextmanager
@@ -159,7 +178,12 @@ def _duckdb_type(column: Column[Any]) -> str:
     kind = column.type
     if isinstance(kind, TypeDecorator):
         kind = kind.impl_instance
-    for sort, name in ((BigInteger, "BIGINT"), (Double, "DOUBLE"), (Boolean, "BOOLEAN")):
+    for sort, name in (
+        (BigInteger, "BIGINT"),
+        (Double, "DOUBLE"),
+        (Boolean, "BOOLEAN"),
+        (LargeBinary, "BLOB"),
+    ):
         if isinstance(kind, sort):
             return name
     return "VARCHAR"

@@ -67,7 +67,8 @@ _MEANINGS = {
     "ordinal": "Place among the operation's usage, from 0.",
     "rank": "Place among the operation's records, from 1.",
     "undoes": "The operation that this one took back.",
-    "digest": "SHA-256 of the operation and of `previous_digest`.",
+    "digest": "SHA-256 of the operation's document, which holds `previous_digest`.",
+    "absent": "JSON: the values that the log does not hold, with what stands for each; else NULL.",
 }
 _OF_BINDINGS = {
     "key": "What it is called.",
@@ -137,7 +138,7 @@ class Column(Model):
 
 
 def _columns(table: str) -> tuple[str, ...]:
-    return tuple(name for name in columns_of(table) if name != "company_id")
+    return tuple(name for name in columns_of(table) if name not in {"company_id", "salt", "salts"})
 
 
 VIEWS: dict[str, tuple[Column, ...]] = {

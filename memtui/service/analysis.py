@@ -301,7 +301,13 @@ class Analysis:
         async with configured(self._core, caller, asked):
             done = await asyncio.to_thread(
                 lambda: seal.seal(
-                    self._core.database, self._archive, caller.company_id, before=limit, now=now
+                    self._core.database,
+                    self._archive,
+                    caller.company_id,
+                    before=limit,
+                    now=now,
+                    principal=caller.principal,
+                    door=caller.door,
                 )
             )
             if self._archive_url:

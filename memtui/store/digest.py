@@ -1,20 +1,62 @@
-"""The digest that chains a company's operations, so that an auditor can prove none was altered."""
+"""The digest that chains a company's operations, so that an auditor can prove none was altered.
+
+It is of a document that holds no text which somebody worded: in the place of each such value stands
+its commitment, so that the value can be erased and the chain still be proved. `docs/audit.md` has
+the document and the bytes that are hashed.
+"""
 
 from __future__ import annotations
 
-import hashlib
 import json
+from collections.abc import Mapping
+from hashlib import sha256
 from json.encoder import encode_basestring_ascii as _quoted
 from math import isfinite
 
 from pydantic_core import to_jsonable_python
 
-from memtui.contract import Json, Scope, SourceRef, Usage
+from memtui.contract import Json, OperationType, QueryIntent, Scope, SourceRef, Usage, WriteMode
 from memtui.store.columns import unsigned_zero
 from memtui.store.operation import Operation, OperationDraft, OperationHandle
 
 GENESIS = "0" * 64
 """The digest before a company's first operation."""
+
+SALT_BYTES = 16
+
+SUBJECT = "scope.subject_id"
+"""The field whose salt is the company's, so that operations of one subject can be counted."""
+
+CONTROL = frozenset({OperationType.SEAL, OperationType.PURGE})
+"""What memtui does to the log itself; an auditor reads their requests' members `PROOFS`."""
+
+PROOFS = frozenset({"erased", "segments"})
+"""In clear: they hold numbers, paths of fields and SHA-256 of files."""
+
+SOURCE_COMMITTED = ("activity_id", "comment_id", "document_key", "external_ref")
+
+# What an operation's document holds must never change: names and words are only ever added for
+# operations that no log has yet, and a name that is missing here is committed with the rest.
+_NAMES = frozenset(
+    """
+    acts_for add_binding add_company add_token added as_of at_least attributes binding_key budget
+    checks clear_target config content content_chars cursor delete_namespace delivered enabled
+    expires_at expires_to fetch file_count files filter for format fuzzy import_into imported intent
+    key kind known label limit measure metadata metadata_filter mode model name namespace
+    never_expires operation_id operations over_budget owners patch_namespace period pinned principal
+    project_id provider put_namespace query read_only reason record_id record_ids records redacted
+    remove_binding remove_company remove_member remove_namespace remove_spending_limits remove_token
+    revision role rules seal sections set_member set_spending_limit set_target sort tags target_id
+    target_type text title tokens top_k topic type update_binding withheld
+    """.split()  # noqa: SIM905
+)
+_WORDS: Mapping[str, frozenset[str]] = {
+    "mode": frozenset(WriteMode),
+    "intent": frozenset(QueryIntent),
+    "type": frozenset(OperationType) - CONTROL,
+    "for": frozenset({"context", "prune", "delete_namespace"}),
+}
+_PLAIN = (int, float, bool, type(None))
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
 
@@ -24,50 +66,209 @@ def canonical(document: object) -> str:
     return _ENCODER.encode(document)
 
 
-def digest_of(draft: OperationDraft, *, seq: int, previous_digest: str) -> str:
-    """Return the SHA-256, in hex, of an operation in its place in the chain.
+def commitment(path: str, salt: bytes, value: str) -> str:
+    """Return the SHA-256, in hex, that stands for a value: `value` is its canonical JSON text."""
+    return sha256(b"%b\0%b%b" % (path.encode(), salt, value.encode())).hexdigest()
 
-    It covers the operation's JSON document as every door prints it, less the `digest` itself and
-    with `previous_digest` and `seq` in it.
+
+def field_salt(salt: bytes, path: str) -> bytes:
+    """Return the salt of one field of an operation, out of the operation's own."""
+    return sha256(salt + path.encode()).digest()[:SALT_BYTES]
+
+
+def salt_of(
+    one: OperationDraft, path: str, value: str, salt: bytes | None, company: bytes
+) -> bytes:
+    """Return the salt that a field's value is committed with; empty where it is gone.
+
+    A subject's is out of the company's and the subject, so that nobody who is given it can try
+    other names with it.
     """
-    return hashlib.sha256(_operation(draft, seq, previous_digest).encode()).hexdigest()
+    if path == SUBJECT:
+        return field_salt(company, value)
+    if one.salts and path in one.salts:
+        return bytes.fromhex(one.salts[path])
+    return b"" if salt is None else field_salt(salt, path)
 
 
-def is_intact(operation: Operation) -> bool:
-    """Tell whether an operation still is what its digest was made of."""
-    return operation.digest == digest_of(
-        operation, seq=operation.seq, previous_digest=operation.previous_digest
-    )
+def fields(one: OperationDraft) -> list[tuple[str, str]]:
+    """Return path and canonical JSON text of each value that the document has a commitment of."""
+    return _fields(one, _split(one)[1])
 
 
-# What follows is `canonical(operation.model_dump(mode="json"))`, written member by member: every
-# operation is hashed as it is appended, and this takes half the time.
+def _fields(one: OperationDraft, asked: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    found = [
+        (f"handles.{handle.rank}.provider_record_id", _quoted(handle.provider_record_id))
+        for handle in one.handles
+    ]
+    if one.binding_reason is not None:
+        found.append(("binding_reason", _quoted(one.binding_reason)))
+    if one.error_message is not None:
+        found.append(("error_message", _quoted(one.error_message)))
+    if one.scope.subject_id is not None:
+        found.append((SUBJECT, _quoted(one.scope.subject_id)))
+    if one.source is not None:
+        found += [
+            (f"source.{name}", _quoted(value))
+            for name in SOURCE_COMMITTED
+            if (value := getattr(one.source, name)) is not None
+        ]
+    for ordinal, usage in enumerate(one.usage):
+        if usage.details:
+            found.append((f"usage.{ordinal}.details", canonical(_plain(usage.details))))
+    found += asked
+    return found
 
 
-def _operation(one: OperationDraft, seq: int, previous_digest: str) -> str:
+def _split(one: OperationDraft) -> tuple[Json, list[tuple[str, str]]]:
+    """Return the members of a request that stand in clear, and the fields of the others."""
+    if not one.request:
+        return {}, []
+    clear, found, rest = {}, [], {}
+    for name, value in _plain(one.request).items():
+        if not is_own(one.operation_type, name):
+            rest[name] = value
+        elif _is_clear(name, value):
+            clear[name] = value
+        elif isinstance(value, list):
+            found += [
+                (f"request.{name}.{place}", canonical(part)) for place, part in enumerate(value)
+            ]
+        else:
+            found.append((f"request.{name}", canonical(value)))
+    if rest:
+        found.append(("request", canonical(rest)))
+    if one.absent:  # null in the place of a value that is gone
+        clear = {
+            name: value for name, value in clear.items() if f"request.{name}" not in one.absent
+        }
+    return clear, found
+
+
+def is_own(kind: OperationType, name: str) -> bool:
+    """Whether a member's name is memtui's own; the others are committed together, names and all."""
+    return name in _NAMES or (name in PROOFS and kind in CONTROL)
+
+
+def _is_clear(name: str, value: object) -> bool:
+    """Whether a member of a request, of a name of ours, tells nothing that somebody worded."""
+    if isinstance(value, str):
+        return value in _WORDS.get(name, ())
+    return isinstance(value, _PLAIN) or not value or name in PROOFS
+
+
+def commitments(one: OperationDraft, salt: bytes | None, company: bytes) -> dict[str, str]:
+    """Return the commitment of every field that has or had a value, by path."""
+    return _commitments(one, fields(one), salt, company)
+
+
+def _commitments(
+    one: OperationDraft, there: list[tuple[str, str]], salt: bytes | None, company: bytes
+) -> dict[str, str]:
+    absent = one.absent
+    if salt is not None and not absent:  # as nearly all are: the same without calls
+        found = {}
+        for path, value in there:
+            name, text = path.encode(), value.encode()
+            own = sha256(company + text if path == SUBJECT else salt + name).digest()[:SALT_BYTES]
+            found[path] = sha256(b"%b\0%b%b" % (name, own, text)).hexdigest()
+        return found
+    found = {
+        path: commitment(path, salt_of(one, path, value, salt, company), value)
+        for path, value in there
+        if path not in absent
+    }
+    found.update((path, gone.commitment) for path, gone in absent.items())
+    return found
+
+
+def document_of(
+    one: OperationDraft, *, seq: int, previous_digest: str, salt: bytes | None, company: bytes
+) -> str:
+    """Return the canonical text of an operation's document in its place in the chain.
+
+    Args:
+        one: The operation.
+        seq: Its number.
+        previous_digest: The digest of the operation before it.
+        salt: Its own salt; None once a field of it was erased.
+        company: The company's salt, for subjects.
+    """
+    clear, asked = _split(one)
+    committed = _commitments(one, _fields(one, asked), salt, company)
+    listed = ",".join([f'"{path}":"{committed[path]}"' for path in sorted(committed)])
     handles = ",".join([_handle(handle) for handle in one.handles])
     usage = ",".join([_usage(usage) for usage in one.usage])
+    withheld = [path for path in sorted(one.absent) if one.absent[path].withheld]
     return (
-        f'{{"binding_key":{_text(one.binding_key)},"binding_reason":{_text(one.binding_reason)},'
-        f'"capped":{_truth(one.capped)},"door":{_quoted(one.door)},'
-        f'"error_kind":{_text(one.error_kind)},"error_message":{_text(one.error_message)},'
-        f'"handles":[{handles}],"latency_ms":{_number(one.latency_ms)},'
-        f'"operation_id":{_quoted(one.operation_id)},'
+        f'{{"binding_key":{_text(one.binding_key)},"capped":{_truth(one.capped)},'
+        f'"committed":{{{listed}}},"door":{_quoted(one.door)},'
+        f'"error_kind":{_text(one.error_kind)},"handles":[{handles}],'
+        f'"latency_ms":{_number(one.latency_ms)},"operation_id":{_quoted(one.operation_id)},'
         f'"operation_type":{_quoted(one.operation_type)},'
         f'"previous_digest":{_quoted(previous_digest)},"principal":{_quoted(one.principal)},'
-        f'"provider_key":{_text(one.provider_key)},"request":{_json(one.request)},'
+        f'"provider_key":{_text(one.provider_key)},"request":{canonical(clear) if clear else "{}"},'
         f'"result_count":{one.result_count},"scope":{_scope(one.scope)},"seq":{seq},'
         f'"source":{_source(one.source) if one.source else "null"},'
         f'"started_at":"{one.started_at.isoformat().replace("+00:00", "Z")}",'
-        f'"status":{_quoted(one.status)},"undoes":{_text(one.undoes)},"usage":[{usage}]}}'
+        f'"status":{_quoted(one.status)},"undoes":{_text(one.undoes)},"usage":[{usage}],'
+        f'"withheld":{canonical(withheld) if withheld else "[]"}}}'
     )
+
+
+def digest_of(
+    one: OperationDraft, *, seq: int, previous_digest: str, salt: bytes | None, company: bytes
+) -> str:
+    """Return the SHA-256, in hex, of an operation's document; arguments as `document_of`."""
+    text = document_of(one, seq=seq, previous_digest=previous_digest, salt=salt, company=company)
+    return sha256(text.encode()).hexdigest()
+
+
+def is_intact(operation: Operation, company: bytes = b"") -> bool:
+    """Tell whether an operation still is what its digest was made of.
+
+    Args:
+        operation: As it was read.
+        company: The company's salt; an operation about no subject needs none.
+    """
+    return not _holds_what_is_absent(operation) and operation.digest == digest_of(
+        operation,
+        seq=operation.seq,
+        previous_digest=operation.previous_digest,
+        salt=operation.salt,
+        company=company,
+    )
+
+
+def _holds_what_is_absent(operation: Operation) -> bool:
+    """Whether a value stands where its field says that there is none."""
+    absent = operation.absent
+    return bool(absent) and any(
+        path in absent and value not in blank(path, absent[path].commitment)
+        for path, value in fields(operation)
+    )
+
+
+def blank(path: str, committed: str) -> tuple[str, ...]:
+    """Return the JSON texts that may stand in the place of an absent value; other places are empty.
+
+    A subject has its commitment as its name, a record no id, an element of a list is null.
+    """
+    if path == SUBJECT:
+        return (_quoted(committed),)
+    if path.startswith("handles."):
+        return ('""',)
+    return ("null",) if path.startswith("request.") else ()
+
+
+# What follows writes the members of `document_of` one by one: every operation is hashed as it is
+# appended, and this takes half the time of an encoder.
 
 
 def _handle(handle: OperationHandle) -> str:
     return (
         f'{{"binding_key":{_text(handle.binding_key)},"ghost":{_truth(handle.ghost)},'
         f'"provider_key":{_quoted(handle.provider_key)},'
-        f'"provider_record_id":{_quoted(handle.provider_record_id)},'
         f'"rank":{handle.rank},"score":{_number(handle.score)}}}'
     )
 
@@ -75,10 +276,10 @@ def _handle(handle: OperationHandle) -> str:
 def _usage(usage: Usage) -> str:
     cost = "null" if usage.cost_usd is None else f'"{usage.cost_usd}"'
     return (
-        f'{{"cost_usd":{cost},"details":{_json(usage.details)},'
-        f'"embedding_tokens":{usage.embedding_tokens},"input_tokens":{usage.input_tokens},'
-        f'"latency_ms":{_number(usage.latency_ms)},"model":{_text(usage.model)},'
-        f'"output_tokens":{usage.output_tokens},"provider":{_quoted(usage.provider)}}}'
+        f'{{"cost_usd":{cost},"embedding_tokens":{usage.embedding_tokens},'
+        f'"input_tokens":{usage.input_tokens},"latency_ms":{_number(usage.latency_ms)},'
+        f'"model":{_text(usage.model)},"output_tokens":{usage.output_tokens},'
+        f'"provider":{_quoted(usage.provider)}}}'
     )
 
 
@@ -86,16 +287,13 @@ def _scope(scope: Scope) -> str:
     return (
         f'{{"agent_id":{_text(scope.agent_id)},"company_id":{_quoted(scope.company_id)},'
         f'"issue_id":{_text(scope.issue_id)},"project_id":{_text(scope.project_id)},'
-        f'"run_id":{_text(scope.run_id)},"subject_id":{_text(scope.subject_id)}}}'
+        f'"run_id":{_text(scope.run_id)}}}'
     )
 
 
 def _source(source: SourceRef) -> str:
     return (
-        f'{{"activity_id":{_text(source.activity_id)},"comment_id":{_text(source.comment_id)},'
-        f'"company_id":{_quoted(source.company_id)},'
-        f'"document_key":{_text(source.document_key)},'
-        f'"external_ref":{_text(source.external_ref)},"issue_id":{_text(source.issue_id)},'
+        f'{{"company_id":{_quoted(source.company_id)},"issue_id":{_text(source.issue_id)},'
         f'"kind":{_quoted(source.kind)},"run_id":{_text(source.run_id)}}}'
     )
 
@@ -115,10 +313,9 @@ def _number(value: float | None) -> str:
     return repr(stored) if isfinite(stored) else canonical(stored)
 
 
-def _json(value: Json) -> str:
-    if not value:
-        return "{}"
+def _plain(value: Json) -> Json:
+    """Return a JSON value as JSON has it: enumerations are texts, what is no number is null."""
     try:
-        return canonical(to_jsonable_python(value, inf_nan_mode="null"))
+        return to_jsonable_python(value, inf_nan_mode="null")  # type: ignore[no-any-return]
     except UnicodeEncodeError:  # pydantic knows no key with half of a surrogate pair
-        return canonical(value)
+        return json.loads(canonical(value), parse_constant=lambda _: None)  # type: ignore[no-any-return]

@@ -36,7 +36,7 @@ def begin(
     values = {
         "operation_id": unseen.operation_id,
         "company_id": unseen.scope.company_id,
-        "draft": unseen.model_dump(mode="json"),
+        "draft": unseen.model_dump(mode="json") | {"salts": unseen.salts},
         "before": [snapshot.model_dump(mode="json") for snapshot in before],
         "host": host,
         "session": session,

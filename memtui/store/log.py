@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import reduce
+from os import urandom
 from typing import Any
 
 from sqlalchemy import (
@@ -34,7 +35,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from memtui.contract import Comparison, Filter, Measure
 from memtui.fuzzy import pattern
 from memtui.store.columns import ForeignText
-from memtui.store.digest import GENESIS, digest_of
+from memtui.store.digest import GENESIS, SALT_BYTES, digest_of
 from memtui.store.operation import Operation, OperationDraft, OperationPage
 from memtui.store.prepared import Prepared
 from memtui.store.rows import Stored, handle_rows, operation_row, to_operation, usage_rows
@@ -72,7 +73,7 @@ _PICO = 10**12
 _ID_CHUNK = 500
 
 _HEAD = Prepared(
-    select(_HEADS.c.seq, _HEADS.c.digest)
+    select(_HEADS.c.seq, _HEADS.c.digest, _HEADS.c.salt)
     .where(_HEADS.c.company_id == bindparam("company"))
     .with_for_update()
 )
@@ -102,13 +103,14 @@ def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> None
 
 def _append(connection: Connection, drafts: Sequence[OperationDraft]) -> int:
     company_id = drafts[0].scope.company_id
-    first, previous = _take_head(connection, company_id)
+    first, previous, company = _take_head(connection, company_id)
     operations: list[Stored] = []
     usage: list[Stored] = []
     handles: list[Stored] = []
     for seq, draft in enumerate(drafts, first):
-        digest = digest_of(draft, seq=seq, previous_digest=previous)
-        operations.append(operation_row(draft, seq, previous, digest))
+        salt = urandom(SALT_BYTES)
+        digest = digest_of(draft, seq=seq, previous_digest=previous, salt=salt, company=company)
+        operations.append(operation_row(draft, seq, previous, digest, salt))
         usage += usage_rows(draft, seq)
         handles += handle_rows(draft, seq)
         previous = digest
@@ -137,16 +139,27 @@ def owners(connection: Connection, operation_ids: Sequence[str]) -> dict[str, tu
     return found
 
 
-def _take_head(connection: Connection, company_id: str) -> tuple[int, str]:
+def company_salt(connection: Connection, company_id: str) -> bytes:
+    """Return what a company's subjects are committed with; empty before its first operation."""
+    found = connection.execute(select(_HEADS.c.salt).where(_HEADS.c.company_id == company_id))
+    return found.scalar() or b""
+
+
+def _take_head(connection: Connection, company_id: str) -> tuple[int, str, bytes]:
     asked = {"company": company_id}
     heads = _HEAD.rows(connection, asked)
     if not heads:
         dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        start = {"company_id": company_id, "seq": 0, "digest": GENESIS}
+        start = {
+            "company_id": company_id,
+            "seq": 0,
+            "digest": GENESIS,
+            "salt": urandom(SALT_BYTES),
+        }
         connection.execute(dialect.insert(_HEADS).values(start).on_conflict_do_nothing())
         heads = _HEAD.rows(connection, asked)
-    [(seq, digest)] = heads
-    return seq + 1, digest
+    [(seq, digest, salt)] = heads
+    return seq + 1, digest, salt
 
 
 def matching(company_id: str, chosen: Filter, sight: Sight | None = None) -> Select[Any]:

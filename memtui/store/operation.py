@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from pydantic import Field
+
 from memtui.contract import (
     Json,
     Model,
@@ -30,6 +32,15 @@ class OperationHandle(Model):
     """Where the record is, if not in the operation's own binding."""
     ghost: bool = False
     """True: it was forgotten, and the provider still returns it."""
+
+
+class Absent(Model):
+    """In the place of a value that the log does not hold, or holds no more."""
+
+    commitment: str
+    """What the digest covers instead of the value (`memtui.store.digest.commitment`)."""
+    withheld: bool = False
+    """True: the log never held it. False: it was erased."""
 
 
 class OperationDraft(Model):
@@ -60,6 +71,10 @@ class OperationDraft(Model):
     """None: nobody measured it, as in some imported logs."""
     undoes: str | None = None
     """The operation that this one took back."""
+    absent: dict[str, Absent] = {}
+    """The fields whose value is not here, by path, such as `request.content`."""
+    salts: dict[str, str] = Field(default={}, exclude=True, repr=False)
+    """In hex by path: of withheld fields, and of those that are left when others were erased."""
 
 
 class Operation(OperationDraft):
@@ -68,6 +83,8 @@ class Operation(OperationDraft):
     seq: int
     previous_digest: str
     digest: str
+    salt: bytes | None = Field(default=None, exclude=True, repr=False)
+    """Every field's own salt is derived from it; None once a field was erased. Never shown."""
 
     @property
     def cost_usd(self) -> Decimal | None:

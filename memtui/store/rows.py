@@ -31,12 +31,13 @@ _SOURCE_COLUMNS = {
     if name != "company_id"
 }
 _NO_SOURCE: Stored = (None,) * len(_SOURCE_COLUMNS)
-_OWN_FIELDS = tuple(
-    name for name in Operation.model_fields if name not in {"scope", "source", "handles", "usage"}
-)
+_PARTS = {"scope", "source", "handles", "usage", "absent", "salts"}
+_OWN_FIELDS = tuple(name for name in Operation.model_fields if name not in _PARTS)
 
 
-def operation_row(draft: OperationDraft, seq: int, previous: str, digest: str) -> Stored:
+def operation_row(
+    draft: OperationDraft, seq: int, previous: str, digest: str, salt: bytes
+) -> Stored:
     """Return the operation's row."""
     scope, source = draft.scope, draft.source
     return (
@@ -66,7 +67,15 @@ def operation_row(draft: OperationDraft, seq: int, previous: str, digest: str) -
         _text(draft.undoes),
         previous,
         digest,
+        salt,
+        *(absent_values(draft) if draft.absent else (None, None)),
     )
+
+
+def absent_values(draft: OperationDraft) -> tuple[str | None, str | None]:
+    """Return what the columns `salts` and `absent` hold; None where there is nothing."""
+    absent = {path: gone.model_dump() for path, gone in draft.absent.items()}
+    return stored_json(draft.salts) if draft.salts else None, stored_json(absent)
 
 
 def _source_values(source: SourceRef) -> Stored:
@@ -135,6 +144,8 @@ def to_operation(
     company_id = columns["company_id"]
     return Operation(
         **{name: columns[name] for name in _OWN_FIELDS},
+        absent=columns["absent"] or {},
+        salts=columns["salts"] or {},
         scope=Scope(**{name: columns[name] for name in _SCOPE_FIELDS}),
         source=SourceRef(company_id=company_id, **source) if source["kind"] else None,
         usage=tuple(Usage(**_fields(part, Usage)) for part in usage),

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, inspect, text
 
 from memtui.contract import Invalid
 
-HEAD = "0006"
+HEAD = "0001"
 """The newest revision under `migrations/versions`."""
 
 MIGRATIONS = Path(__file__).parent / "migrations"

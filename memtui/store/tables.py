@@ -6,7 +6,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar
 
-from sqlalchemy import JSON, BigInteger, Double, Index
+from sqlalchemy import JSON, BigInteger, Double, Index, LargeBinary
 from sqlmodel import Field, SQLModel
 
 from memtui.store.columns import ForeignText, PicoDollars, UtcMicroseconds
@@ -99,10 +99,15 @@ class LogHeadRow(SQLModel, table=True):
     company_id: str = _text(primary_key=True)
     seq: int = _number()
     digest: str = _text()
+    salt: bytes = Field(sa_type=LargeBinary)
+    """What subjects are committed with (`memtui.store.digest.salt_of`)."""
 
 
 class OperationRow(SQLModel, table=True):
-    """One operation. Rows are only ever appended; a trigger refuses updates."""
+    """One operation. Rows are only ever appended; of a change a trigger lets only erasing through.
+
+    `salt` is NULL, and `salts` holds those of the fields that are left, once one was erased.
+    """
 
     __tablename__: ClassVar[str] = "memory_operations"
     __table_args__ = (
@@ -142,6 +147,9 @@ class OperationRow(SQLModel, table=True):
     undoes: str | None = _optional_text()
     previous_digest: str = _text()
     digest: str = _text()
+    salt: bytes | None = Field(default=None, sa_type=LargeBinary)
+    salts: dict[str, str] | None = Field(default=None, sa_type=JSON(none_as_null=True))
+    absent: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
 
 
 class UsageRow(SQLModel, table=True):

@@ -6,7 +6,13 @@ import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
+from sqlalchemy import text
+
+from memtui.analytics.layout import Folder
+from memtui.analytics.seal import SealReport, seal
 from memtui.contract import Filter, Scope, SourceRef, Usage
 from memtui.store import log
 from memtui.store.database import Database
@@ -77,7 +83,37 @@ def fill(database: Database, count: int, company: str = "acme", start: int = 1) 
     append(database, [draft(number, company) for number in range(start, start + count)])
 
 
-def hot(database: Database, company: str = "acme") -> tuple[Operation, ...]:
-    """Return the operations of the hot table, oldest first."""
+def seal_unlogged(database: Database, root: Path, company: str, **how: Any) -> SealReport:
+    """Seal, and take what that appends out of the log: numbers go on as if nothing was sealed."""
+    done = seal(database, root, company, **how)
+    with database.write() as connection:
+        seals = (
+            "FROM memory_operations WHERE company_id = :company AND operation_type = 'seal' "
+            "AND seq > :last"
+        )
+        found = connection.execute(
+            text(
+                "SELECT seq, digest FROM memory_operations WHERE company_id = :company "
+                "AND operation_type <> 'seal' ORDER BY seq DESC LIMIT 1"
+            ),
+            {"company": company},
+        ).one_or_none()
+        kept = Folder(root, company).read()
+        last, digest = found or (kept.sealed_through, kept.last_digest)
+        chosen = {"company": company, "last": last}
+        connection.execute(text(f"DELETE {seals}"), chosen)
+        connection.execute(
+            text(
+                "UPDATE memory_log_heads SET seq = :last, digest = :digest "
+                "WHERE company_id = :company"
+            ),
+            chosen | {"digest": digest},
+        )
+    return done
+
+
+def hot(database: Database, company: str = "acme", *, seals: bool = False) -> tuple[Operation, ...]:
+    """Return the operations of the hot table, oldest first; those of sealing only if asked for."""
     with database.read() as connection:
-        return log.page(connection, company, Filter(), limit=100_000).operations[::-1]
+        found = log.page(connection, company, Filter(), limit=100_000).operations[::-1]
+    return tuple(one for one in found if seals or one.operation_type != "seal")

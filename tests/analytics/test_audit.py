@@ -5,6 +5,7 @@ import re
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from memtui.analytics import audit
-from memtui.analytics.documents import digest_of
-from memtui.analytics.layout import Folder
+from memtui.analytics import archive, audit
+from memtui.analytics.layout import Folder, sha256_of
 from memtui.contract import Conflict, Invalid, Unavailable
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS
 from tests.analytics.logs import NOW, append, draft, hot
 
+TABLES = ("memory_operations", "memory_usage", "memory_operation_handles")
 DOCUMENT = Path(__file__).parents[2] / "docs" / "audit.md"
 
 
@@ -40,15 +41,17 @@ def alter(database: Database, statement: str) -> None:
     """What a person with the database's password could do."""
     with database.write() as connection:
         if database.dialect == "sqlite":
-            connection.execute(text("DROP TRIGGER IF EXISTS memory_operations_append_only"))
+            for table in TABLES:
+                connection.execute(text(f"DROP TRIGGER IF EXISTS {table}_append_only"))
         else:
-            connection.execute(text("ALTER TABLE memory_operations DISABLE TRIGGER ALL"))
+            for table in TABLES:
+                connection.execute(text(f"ALTER TABLE {table} DISABLE TRIGGER ALL"))
         connection.execute(text(statement))
 
 
 def script(path: Path) -> subprocess.CompletedProcess[str]:
     [code] = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    assert len(code.strip().splitlines()) <= 12
+    assert len(code.strip().splitlines()) <= 40
     return subprocess.run(
         [sys.executable, "-I", "-W", "ignore", "-c", code, str(path)],
         capture_output=True,
@@ -58,16 +61,20 @@ def script(path: Path) -> subprocess.CompletedProcess[str]:
 
 
 @ON_BOTH
-def test_a_whole_log_is_proved(sealed_log: Database, root: Path) -> None:
-    last = hot(sealed_log)[-1]
-    checked = audit.verify(sealed_log, root, "acme")
-    assert (checked.seq, checked.digest) == (90, last.digest)
+def test_a_whole_log_is_proved(proved_log: Database, root: Path) -> None:
+    last = hot(proved_log, seals=True)[-1]
+    checked = audit.verify(proved_log, root, "acme")
+    assert (checked.seq, checked.digest) == (93, last.digest)
     assert (checked.broken_seq, checked.problem) == (None, None)
-    assert audit.verify(sealed_log, root, "other").broken_seq is None
-    empty = audit.verify(sealed_log, root, "nobody")
+    assert audit.verify(proved_log, root, "other").broken_seq is None
+    empty = audit.verify(proved_log, root, "nobody")
     assert (empty.seq, empty.digest, empty.broken_seq) == (0, GENESIS, None)
 
 
+SWAP = (
+    "UPDATE memory_operations SET salt = ("
+    "SELECT salt FROM memory_operations WHERE company_id = 'acme' AND seq = 69)"
+)
 TAMPERING = [
     ("UPDATE memory_operations SET principal = 'eve' WHERE seq = 70", 70, "was altered"),
     ("UPDATE memory_usage SET cost_usd = 1 WHERE seq >= 62", None, "was altered"),
@@ -76,16 +83,23 @@ TAMPERING = [
     ("DELETE FROM memory_operations WHERE seq = 61", 61, "missing"),
     ("DELETE FROM memory_operations WHERE seq > 85", 86, "missing"),
     ("UPDATE memory_operations SET previous_digest = 'x' WHERE seq = 65", 65, "not chained"),
-    ("UPDATE memory_log_heads SET digest = 'x'", 90, "log's end"),
+    ("UPDATE memory_log_heads SET digest = 'x'", 93, "log's end"),
+    ("UPDATE memory_operations SET request = '{}' WHERE seq = 66", 66, "was altered"),
+    ('UPDATE memory_operations SET request = \'{"query":""}\' WHERE seq = 67', 67, "was altered"),
+    (
+        f"{SWAP} WHERE company_id = 'acme' AND seq = 68",
+        68,
+        "was altered",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("statement", "seq", "problem"), TAMPERING, ids=range(len(TAMPERING)))
 def test_tampering_with_the_hot_table_is_named(
-    sealed_log: Database, root: Path, statement: str, seq: int | None, problem: str
+    proved_log: Database, root: Path, statement: str, seq: int | None, problem: str
 ) -> None:
-    alter(sealed_log, statement)
-    checked = audit.verify(sealed_log, root, "acme")
+    alter(proved_log, statement)
+    checked = audit.verify(proved_log, root, "acme")
     assert problem in str(checked.problem)
     assert checked.broken_seq is not None
     assert seq is None or checked.broken_seq == seq
@@ -112,62 +126,192 @@ def rewrite(root: Path, table: str, change: str) -> int:
     ],
 )
 def test_tampering_with_the_archive_is_named(
-    sealed_log: Database, root: Path, table: str, change: str
+    proved_log: Database, root: Path, table: str, change: str
 ) -> None:
     first = rewrite(root, table, change)
-    checked = audit.verify(sealed_log, root, "acme")
+    checked = audit.verify(proved_log, root, "acme")
     assert (checked.broken_seq, "was altered" in str(checked.problem)) == (first, True)
 
 
-def test_a_missing_segment_is_one_sentence(sealed_log: Database, root: Path) -> None:
+def test_a_missing_segment_is_one_sentence(proved_log: Database, root: Path) -> None:
     folder = Folder(root, "acme")
     folder.file(folder.read().segments[0], "usage").unlink()
-    with pytest.raises(Unavailable, match="memtui archive verify"):
-        audit.verify(sealed_log, root, "acme")
+    checked = audit.verify(proved_log, root, "acme")
+    assert checked.broken_seq == 1
+    assert "segment 000000000001-000000000020 is missing or damaged" in str(checked.problem)
 
 
-def test_anybody_can_verify_an_export(sealed_log: Database, root: Path, tmp_path: Path) -> None:
+def mend_manifest(root: Path) -> None:
+    """Let the manifest tell the hashes that the files have now."""
+    folder = Folder(root, "acme")
+    manifest = folder.read()
+    segments = [
+        one.model_copy(
+            update={
+                "files": {
+                    table: file.model_copy(update={"sha256": sha256_of(folder.file(one, table))})
+                    for table, file in one.files.items()
+                }
+            }
+        )
+        for one in manifest.segments
+    ]
+    folder.write(manifest.model_copy(update={"segments": tuple(segments)}))
+
+
+@pytest.mark.parametrize("table", ["operations", "usage", "handles"])
+def test_one_byte_of_a_sealed_file_is_named_with_a_mended_manifest(
+    proved_log: Database, root: Path, table: str
+) -> None:
+    folder = Folder(root, "acme")
+    path = folder.file(folder.read().segments[1], table)
+    whole = path.read_bytes()
+    footer = int.from_bytes(whole[-8:-4], "little") + 8
+    for place in (4, len(whole) // 2, len(whole) - footer + footer // 2, len(whole) - 20):
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        path.write_bytes(changed)
+        mend_manifest(root)
+        checked = audit.verify(proved_log, root, "acme")
+        assert (checked.broken_seq or 0) in range(21, 41), place
+        assert "000000000021-000000000040" in str(checked.problem) or "altered" in str(
+            checked.problem
+        )
+
+
+def test_statistics_that_hide_rows_are_named(proved_log: Database, root: Path) -> None:
+    """A sealed row could be hidden from filters with both proofs green."""
+    folder = Folder(root, "acme")
+    path = folder.file(folder.read().segments[1], "operations")
+    with duckdb.connect() as duck:
+        [(least, at)] = duck.execute(
+            f"SELECT stats_min_value, 0 FROM parquet_metadata('{path}') "
+            "WHERE path_in_schema = 'principal'"
+        ).fetchall()
+    assert at == 0
+    whole = path.read_bytes()
+    place = whole.rindex(least.encode())
+    path.write_bytes(whole[:place] + b"z" + whole[place + 1 :])
+    mend_manifest(root)
+    assert archive.verify(root, "acme").problems == ()
+    checked = audit.verify(proved_log, root, "acme")
+    assert checked.broken_seq == 21
+    assert "segment 000000000021-000000000040 is not the one" in str(checked.problem)
+
+
+def test_segments_are_those_that_the_log_tells_of(proved_log: Database, root: Path) -> None:
+    folder = Folder(root, "acme")
+    whole = folder.read()
+    last = whole.segments[-1]
+    folder.write(
+        whole.model_copy(
+            update={
+                "segments": (
+                    *whole.segments,
+                    last.model_copy(update={"first_seq": 61, "last_seq": 90}),
+                )
+            }
+        )
+    )
+    assert audit.verify(proved_log, root, "acme").problem is None  # its rows are in the database
+    alter(proved_log, "DELETE FROM memory_operations WHERE company_id = 'acme' AND seq <= 90")
+    assert audit.verify(proved_log, root, "acme").broken_seq == 61
+    folder.write(whole.model_copy(update={"segments": whole.segments[:-1]}))
+    assert "missing" in str(audit.verify(proved_log, root, "acme").problem)
+
+
+@pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
+def test_the_log_lets_nothing_but_erasing_through(proved_log: Database) -> None:
+    for statement in (
+        "UPDATE memory_operations SET principal = 'eve' WHERE seq = 70",
+        "UPDATE memory_operations SET request = '{}' WHERE seq = 70",
+        "UPDATE memory_operations SET salt = NULL, absent = '{}', digest = 'x' WHERE seq = 70",
+        "UPDATE memory_operations SET salt = NULL, absent = '{}', error_message = 'x'",
+        "UPDATE memory_usage SET input_tokens = 1",
+        "UPDATE memory_usage SET details = '[]'",
+        "UPDATE memory_operation_handles SET provider_record_id = 'other'",
+    ):
+        with (
+            pytest.raises(Unavailable, match="append-only"),
+            proved_log.write() as connection,
+        ):
+            connection.execute(text(statement))
+
+
+def test_anybody_can_verify_an_export(proved_log: Database, root: Path, tmp_path: Path) -> None:
     target = tmp_path / "log.jsonl"
-    assert audit.export(sealed_log, root, "acme", target) == 90
+    assert audit.export(proved_log, root, "acme", target) == 93
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     lines = [json.loads(line) for line in target.read_text().splitlines()]
-    assert [line["seq"] for line in lines] == list(range(1, 91))
-    assert lines[60:] == [operation.model_dump(mode="json") for operation in hot(sealed_log)]
+    assert [line["document"]["seq"] for line in lines] == list(range(1, 94))
+    written = hot(proved_log, seals=True)
+    assert [line["digest"] for line in lines[60:]] == [one.digest for one in written]
+    query = written[0].request["query"]
+    assert lines[60]["values"]["request.query"][1] == query
+    assert query not in json.dumps(lines[60]["document"], ensure_ascii=False)
     result = script(target)
     assert (result.returncode, result.stderr) == (0, "")
     assert lines[-1]["digest"] in result.stdout
 
 
-@pytest.mark.parametrize("kind", ["altered", "removed", "swapped"])
-def test_the_script_finds_what_was_done_to_an_export(
-    sealed_log: Database, root: Path, tmp_path: Path, kind: str
+def test_an_export_of_hashes_alone_verifies_too(
+    proved_log: Database, root: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "log.jsonl"
-    audit.export(sealed_log, root, "acme", target)
-    lines = target.read_text().splitlines()
-    if kind == "altered":
-        lines[39] = lines[39].replace('"door":"test"', '"door":"tost"')
-    elif kind == "removed":
-        del lines[39]
-    else:
-        lines[39], lines[40] = lines[40], lines[39]
-    target.write_text("\n".join(lines))
+    audit.export(proved_log, root, "acme", target, visible=lambda one: one.seq % 2 == 0)
+    lines = [json.loads(line) for line in target.read_text().splitlines()]
+    assert ["values" in line for line in lines[:4]] == [False, True, False, True]
+    assert script(target).returncode == 0
+
+
+def _salts_swapped(lines: list[Any]) -> None:
+    values = [lines[place]["values"] for place in (39, 41)]
+    salts = [one["request.query"][0] for one in values]
+    for one, salt in zip(values, reversed(salts), strict=True):
+        one["request.query"][0] = salt
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda lines: lines[39]["document"].update(door="tost"), "operation 40 is broken"),
+        (lambda lines: lines.pop(39), "operation 40 is broken"),
+        (lambda lines: lines.insert(40, lines.pop(39)), "operation 40 is broken"),
+        (
+            lambda lines: lines[39]["values"]["request.query"].__setitem__(1, "x"),
+            "operation 40: request.query is not what was logged",
+        ),
+        (_salts_swapped, "operation 40: request.query is not what was logged"),
+        (
+            lambda lines: lines[39]["values"].pop("request.query"),
+            "operation 40: request.query is gone, and no purge erased it",
+        ),
+    ],
+)
+def test_the_script_finds_what_was_done_to_an_export(
+    proved_log: Database, root: Path, tmp_path: Path, change: Callable[[list[Any]], None], said: str
+) -> None:
+    target = tmp_path / "log.jsonl"
+    audit.export(proved_log, root, "acme", target)
+    lines = [json.loads(line) for line in target.read_text().splitlines()]
+    change(lines)
+    target.write_text("".join(json.dumps(line) + "\n" for line in lines))
     result = script(target)
-    assert (result.returncode, result.stderr.strip()) == (1, "operation 40 is broken")
+    assert (result.returncode, result.stderr.strip()) == (1, said)
 
 
 def test_a_failed_export_leaves_what_was_there(
-    sealed_log: Database, root: Path, tmp_path: Path
+    proved_log: Database, root: Path, tmp_path: Path
 ) -> None:
     target = tmp_path / "log.jsonl"
     target.write_text("mine")
-    alter(sealed_log, "DELETE FROM memory_operations WHERE seq = 71")
+    alter(proved_log, "DELETE FROM memory_operations WHERE seq = 71")
     with pytest.raises(Conflict, match="Operation 71 of acme is missing"):
-        audit.export(sealed_log, root, "acme", target)
+        audit.export(proved_log, root, "acme", target)
     assert [path.name for path in tmp_path.glob("*log.jsonl*")] == ["log.jsonl"]
     assert target.read_text() == "mine"
     with pytest.raises(Invalid, match="choose another place"):
-        audit.export(sealed_log, root, "acme", tmp_path / "none" / "log.jsonl")
+        audit.export(proved_log, root, "acme", tmp_path / "none" / "log.jsonl")
 
 
 foreign = st.text(alphabet=st.characters(codec=None, exclude_categories=()), max_size=20)
@@ -217,6 +361,6 @@ def test_the_document_of_a_row_is_that_of_the_operation(
     target = tmp_path / "export.jsonl"
     audit.export(database, root, "acme", target)
     written = [json.loads(line) for line in target.read_text().splitlines()]
-    assert written[last:] == [one.model_dump(mode="json") for one in hot(database)[last:]]
-    assert all(digest_of(one) == one["digest"] for one in written)
+    assert [one["digest"] for one in written[last:]] == [one.digest for one in hot(database)[last:]]
+    assert script(target).returncode == 0
     assert audit.verify(database, root, "acme").broken_seq is None

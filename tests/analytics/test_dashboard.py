@@ -15,11 +15,11 @@ from memtui.analytics.figures import Figures, Group, HitSign
 from memtui.analytics.layout import Folder
 from memtui.analytics.partials import LATENCY_ERROR
 from memtui.analytics.recovery import recover
-from memtui.analytics.seal import seal
 from memtui.analytics.stats import Rollups
 from memtui.contract import Filter, Invalid
 from memtui.store.database import Database
 from tests.analytics.logs import NOW, append, draft, fill
+from tests.analytics.logs import seal_unlogged as seal
 
 THRESHOLDS = {"mem0": 0.8}
 

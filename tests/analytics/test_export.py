@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from memtui.analytics import audit, export
+from memtui.analytics import export, lines
 from memtui.analytics.export import Exporter, ExportFormat
-from memtui.analytics.seal import seal
 from memtui.contract import Filter, Invalid, SourceRef, Usage
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft, OperationHandle
 from tests.analytics.logs import append, draft, fill
+from tests.analytics.logs import seal_unlogged as seal
 
 COSTS = (
     *(None, "0", "0.000000000001", "0.00000018", "0.0000001", "0.000000999999", "0.000001"),
@@ -76,7 +76,7 @@ def exported(database: Database, root: Path, target: Path, chosen: Filter | None
 
 
 @pytest.mark.parametrize("sealed", ["nothing", "some", "everything"])
-def test_the_file_is_that_of_the_audit(
+def test_the_file_is_the_same_whoever_writes_it(
     database: Database, root: Path, tmp_path: Path, sealed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export, "_BATCH", 7)
@@ -86,11 +86,12 @@ def test_the_file_is_that_of_the_audit(
     append(database, odd())
     if sealed == "everything":
         seal(database, root, "acme", segment_rows=20)
-    count = audit.export(database, root, "acme", tmp_path / "audit.jsonl")
-    assert audit.verify(database, root, "acme").broken_seq is None
     found = exported(database, root, tmp_path / "log.jsonl")
-    assert found.count(b"\n") == count == 25 + len(odd())
-    assert found == (tmp_path / "audit.jsonl").read_bytes()
+    count = found.count(b"\n")
+    assert count == 25 + len(odd())
+    with monkeypatch.context() as patched:
+        patched.setattr(lines, "_may_differ", lambda _line: True)
+        assert exported(database, root, tmp_path / "python.jsonl") == found
     chosen = Filter(operation_type="query")
     some = exported(database, root, tmp_path / "some.jsonl", chosen)
     wanted = [line for line in found.splitlines(keepends=True) if b'_type":"query"' in line]

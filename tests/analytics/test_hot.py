@@ -17,7 +17,6 @@ from memtui.analytics import hot as copying
 from memtui.analytics import reading
 from memtui.analytics.layout import Folder
 from memtui.analytics.reading import OperationLog
-from memtui.analytics.seal import seal
 from memtui.analytics.stopping import Interrupted, Stop
 from memtui.contract import Comparison, Filter, Measure
 from memtui.fuzzy import finds
@@ -26,6 +25,7 @@ from memtui.store.database import Database
 from memtui.store.operation import Operation
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
 from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
+from tests.analytics.logs import seal_unlogged as seal
 
 DEAR = Comparison(measure=Measure.COST, sign=">", value=Decimal("0.5"))
 FILTERS: list[tuple[Filter, Callable[[Operation], bool]]] = [

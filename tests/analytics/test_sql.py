@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.analytics.layout import Folder
-from memtui.analytics.seal import seal
 from memtui.analytics.sql import SqlConsole, run_sql
 from memtui.analytics.statement import LONGEST, check_statement
 from memtui.analytics.views import VIEWS
@@ -23,6 +22,7 @@ from memtui.store.database import Database
 from memtui.store.operation import OperationDraft, OperationHandle
 from memtui.store.tables import BindingRow
 from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
+from tests.analytics.logs import seal_unlogged as seal
 
 
 @pytest.fixture

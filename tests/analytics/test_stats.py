@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from memtui.analytics.buckets import Bucket
 from memtui.analytics.cuts import DIMENSIONS
 from memtui.analytics.figures import Figures, HitSign, Stats
-from memtui.analytics.seal import seal
 from memtui.analytics.stats import Rollups
 from memtui.contract import Filter, Invalid
 from memtui.store.database import Database
 from memtui.store.operation import Operation, OperationDraft
 from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
+from tests.analytics.logs import seal_unlogged as seal
 
 THRESHOLDS = {"mem0": 0.8}
 

@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from memtui.analytics.seal import seal
 from memtui.config import Paths, load_settings
 from memtui.contract import (
     Filter,
@@ -15,6 +14,7 @@ from memtui.contract import (
     OperationType,
 )
 from memtui.service import MemoryService, open_service
+from tests.analytics.logs import seal_unlogged as seal
 from tests.service.scenario import ANA, SCOPE, START, play, told
 
 

@@ -1,26 +1,20 @@
 from __future__ import annotations
 
-import sqlite3
 import stat
-from contextlib import closing
 from pathlib import Path
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, text
+from sqlalchemy import text
 from sqlmodel import SQLModel
 
-from memtui.contract import Filter, Invalid, Unavailable
-from memtui.store import log
+from memtui.contract import Invalid, Unavailable
 from memtui.store.database import Database
-from memtui.store.digest import is_intact
 from memtui.store.schema import HEAD, MIGRATIONS, current_revision
 from tests.processes import prepared_processes
-from tests.store.test_log import draft
 
 
 def test_the_head_is_alembics_head() -> None:
@@ -66,32 +60,6 @@ def test_a_file_that_is_gone_is_not_made_anew(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="was replaced"), database.write():
         pass
     database.close()
-
-
-def test_a_log_from_before_unknown_lengths_keeps_every_row(tmp_path: Path) -> None:
-    path, newer = tmp_path / "memtui.db", tmp_path / "newer.db"
-    with closing(Database.open(newer)) as database, database.write() as connection:
-        for number in (1, 2):
-            log.append(connection, draft(number))
-    engine = create_engine(f"sqlite:///{path}")
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0005")
-    engine.dispose()
-    with closing(sqlite3.connect(path)) as before:
-        before.execute("ATTACH ? AS newer", (str(newer),))
-        for table in ("memory_operations", "memory_log_heads"):
-            before.execute(f"INSERT INTO {table} SELECT * FROM newer.{table}")
-        before.commit()
-    with closing(Database.open(path)) as database, database.write() as connection:
-        log.append(connection, draft(3, latency_ms=None))
-        found = log.page(connection, "acme", Filter(), limit=10).operations
-    assert [(one.seq, one.latency_ms) for one in found] == [(3, None), (2, 1.5), (1, 1.5)]
-    assert all(is_intact(one) for one in found)
-    with closing(sqlite3.connect(path)) as after:
-        assert after.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_a_newer_database_is_left_alone(tmp_path: Path) -> None:

@@ -1,16 +1,17 @@
-"""The digest is that of the operation's JSON document, and never changes for one."""
+"""The digest is that of a document of hashes, and never changes for an operation."""
 
 from __future__ import annotations
 
 import hashlib
+import json
 from datetime import UTC, datetime
-from decimal import Decimal
+from typing import Any
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.contract import OperationStatus, OperationType, Scope, SourceKind, SourceRef, Usage
-from memtui.store.digest import GENESIS, canonical, digest_of
+from memtui.store.digest import GENESIS, SUBJECT, canonical, digest_of, document_of
 from memtui.store.operation import OperationDraft, OperationHandle
 
 text = st.text(alphabet=st.characters(codec=None, exclude_categories=()), max_size=8)
@@ -72,7 +73,7 @@ drafts = st.builds(
     request=documents,
     result_count=st.integers(0, 9),
     capped=st.booleans(),
-    handles=st.lists(handles, max_size=2).map(tuple),
+    handles=st.lists(handles, max_size=2, unique_by=lambda one: one.rank).map(tuple),
     usage=st.lists(usages, max_size=2).map(tuple),
     started_at=st.datetimes(timezones=st.just(UTC)),
     latency_ms=number,
@@ -80,35 +81,104 @@ drafts = st.builds(
 )
 
 
+SALT, COMPANY = bytes(range(16)), b"the company's"
+
+
+def naive(draft: OperationDraft, seq: int, previous: str) -> dict[str, Any]:
+    """The document as docs/audit.md describes it, written without any thought of speed."""
+    document = draft.model_dump(mode="json", exclude={"absent"})
+    document |= {"seq": seq, "previous_digest": previous, "withheld": []}
+    values = {name: document.pop(name) for name in ("binding_reason", "error_message")}
+    values["scope.subject_id"] = document["scope"].pop("subject_id")
+    for name in ("activity_id", "comment_id", "document_key", "external_ref"):
+        if document["source"]:
+            values[f"source.{name}"] = document["source"].pop(name)
+    for handle in document["handles"]:
+        path = f"handles.{handle['rank']}.provider_record_id"
+        values[path] = handle.pop("provider_record_id")
+    for number, usage in enumerate(document["usage"]):
+        values[f"usage.{number}.details"] = usage.pop("details") or None
+    request = document["request"]
+    document["request"] = {}
+    for name, value in (("top_k", request.pop("top_k")), ("capped", None)):
+        if value is not None:
+            document["request"][name] = value
+    tags = request.pop("tags")
+    if not tags:
+        document["request"]["tags"] = []
+    values |= {f"request.tags.{place}": tag for place, tag in enumerate(tags)}
+    values["request.query"] = request.pop("query")
+    values["request"] = request or None
+    document["committed"] = {}
+    for path, value in values.items():
+        if value is not None:
+            told = canonical(value).encode()
+            salted = COMPANY + told if path == SUBJECT else SALT + path.encode()
+            salt = hashlib.sha256(salted).digest()[:16]
+            hashed = hashlib.sha256(path.encode() + b"\0" + salt + told).hexdigest()
+            document["committed"][path] = hashed
+    return document
+
+
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(draft=drafts, seq=st.integers(1, 2**40), previous=text)
-def test_it_is_of_the_operation_as_every_door_prints_it(
-    draft: OperationDraft, seq: int, previous: str
+@given(
+    draft=drafts,
+    seq=st.integers(1, 2**40),
+    previous=text,
+    top_k=st.integers(1, 99),
+    query=text,
+    tags=st.lists(text, max_size=3),
+)
+def test_it_is_of_the_document_that_the_documentation_describes(
+    draft: OperationDraft, seq: int, previous: str, top_k: int, query: str, tags: list[str]
 ) -> None:
-    document = draft.model_dump(mode="json") | {"seq": seq, "previous_digest": previous}
-    wanted = hashlib.sha256(canonical(document).encode()).hexdigest()
-    assert digest_of(draft, seq=seq, previous_digest=previous) == wanted
+    theirs = {f"{name}!": value for name, value in draft.request.items()}
+    asked = {"top_k": top_k, "query": query, "tags": tags} | theirs
+    draft = draft.model_copy(update={"request": asked})
+    found = document_of(draft, seq=seq, previous_digest=previous, salt=SALT, company=COMPANY)
+    assert found == canonical(naive(draft, seq, previous))
+
+
+LONG = "a text that somebody wrote"
+EVERYTHING = OperationDraft(
+    operation_id="op-1",
+    operation_type=OperationType.QUERY,
+    status=OperationStatus.OK,
+    scope=Scope(company_id="acme", agent_id="a", project_id="p", run_id="é", subject_id=LONG),
+    binding_key="default",
+    binding_reason=LONG,
+    source=SourceRef(
+        kind=SourceKind.RUN, company_id="acme", run_id="run-1", external_ref=LONG, comment_id=LONG
+    ),
+    principal="user:ana",
+    door="cli",
+    request={
+        "query": LONG,
+        "top_k": 5,
+        "intent": "answer",
+        "tags": [LONG],
+        LONG: LONG,
+        "mode": LONG,
+    },
+    error_message=LONG,
+    result_count=1,
+    handles=(OperationHandle(rank=1, provider_key="vault", provider_record_id=LONG, score=1 / 3),),
+    usage=(Usage(provider="voyage", embedding_tokens=9, details={LONG: LONG}),),
+    started_at=datetime(2026, 1, 1, 12, 30, tzinfo=UTC),
+    latency_ms=1.5,
+)
 
 
 def test_every_field_counts_and_existing_logs_keep_theirs() -> None:
-    draft = OperationDraft(
-        operation_id="op-1",
-        operation_type=OperationType.QUERY,
-        status=OperationStatus.OK,
-        scope=Scope(company_id="acme", agent_id="a", project_id="p", run_id="é"),
-        binding_key="default",
-        source=SourceRef(kind=SourceKind.RUN, company_id="acme", run_id="run-1"),
-        principal="user:ana",
-        door="cli",
-        request={"query": "which branch", "top_k": 5},
-        result_count=1,
-        handles=(
-            OperationHandle(rank=1, provider_key="vault", provider_record_id="m.md", score=1 / 3),
-        ),
-        usage=(Usage(provider="voyage", embedding_tokens=9, cost_usd=Decimal("0.00000018")),),
-        started_at=datetime(2026, 1, 1, 12, 30, tzinfo=UTC),
-        latency_ms=1.5,
-    )
-    assert digest_of(draft, seq=1, previous_digest=GENESIS) == (
-        "acf79e7d9cad6e781b2005aee86eb36de0975a74bd9c3ce20474dad1667e64b8"
-    )
+    digest = digest_of(EVERYTHING, seq=1, previous_digest=GENESIS, salt=SALT, company=COMPANY)
+    assert digest == ("28e354f300a2d192b9593fd5a5a058748df7d61f5885fba26633e528e9c84bcd")
+
+
+def test_the_document_holds_no_text_that_somebody_wrote() -> None:
+    document = document_of(EVERYTHING, seq=1, previous_digest=GENESIS, salt=SALT, company=COMPANY)
+    assert LONG not in document
+    assert json.loads(document)["request"] == {"top_k": 5, "intent": "answer"}
+    again = document_of(EVERYTHING, seq=1, previous_digest=GENESIS, salt=bytes(16), company=COMPANY)
+    first, other = (json.loads(one)["committed"] for one in (document, again))
+    assert [path for path in first if first[path] == other[path]] == [SUBJECT]
+    assert len(set(first.values())) == len(first) == 11

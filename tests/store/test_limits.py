@@ -6,19 +6,14 @@ import itertools
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from pathlib import Path
 
-from alembic import command
-from alembic.config import Config
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import create_engine
 
 from memtui.contract import Scope, Usage
-from memtui.store import bindings, limits, log
+from memtui.store import limits, log
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft
-from memtui.store.schema import HEAD, MIGRATIONS, current_revision
 from memtui.store.tables import SpendingLimitRow
 from tests.analytics.logs import HOSTILE
 
@@ -135,24 +130,3 @@ def test_the_sums_are_exact(database: Database, log_of) -> None:
     for key, one in zip(keys, found, strict=True):
         expected = (sums["tokens"][key], sums["pico"][key], sums["unpriced"][key])
         assert (one.tokens, one.cost_pico, one.unpriced_count) == expected
-
-
-def test_a_database_from_before_limits_keeps_what_it_holds(tmp_path: Path) -> None:
-    path = tmp_path / "memtui.db"
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    engine = create_engine(f"sqlite:///{path}")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0002")
-        connection.exec_driver_sql(
-            "INSERT INTO memory_companies VALUES ('acme', 'Acme', 0, '{}', 1772323200000000)"
-        )
-    engine.dispose()
-    database = Database.open(path)
-    with database.write() as connection:
-        assert current_revision(connection) == HEAD
-        assert [one.name for one in bindings.companies(connection)] == ["Acme"]
-        limits.set_spending_limit(connection, row(7))
-        assert [one.amount for one in limits.spending_limits(connection, "acme")] == [7]
-    database.close()
