@@ -16,7 +16,7 @@ from memtui.contract import Model, OperationStatus, OperationType, Scope, Source
 from memtui.store.operation import OperationDraft, OperationHandle
 
 _APART = frozenset({"operation_id", "operation_type", "status", "scope", "source", "handles",
-                    "usage", "started_at"})  # fmt: skip
+                    "usage", "started_at", "absent", "salts"})  # fmt: skip
 _OWN = tuple(name for name in OperationDraft.model_fields if name not in _APART)
 _SCOPE = tuple(Scope.model_fields)
 _USAGE = tuple(name for name in Usage.model_fields if name != "cost_usd")
@@ -32,8 +32,11 @@ M = TypeVar("M", bound=Model)
 
 
 def made(**values: Any) -> OperationDraft:
-    """Return the draft of these values, one for every field, each what its field holds."""
-    return _model(OperationDraft, values, _ALL)
+    """Return the draft of these values, one for every field, each what its field holds.
+
+    No value of it is absent.
+    """
+    return _model(OperationDraft, values | {"absent": {}, "salts": {}}, _ALL)
 
 
 def scope_of(values: tuple[str | None, ...]) -> Scope:

@@ -15,7 +15,7 @@ from math import isfinite
 
 from pydantic_core import to_jsonable_python
 
-from memtui.contract import Json, OperationType, QueryIntent, Scope, SourceRef, Usage, WriteMode
+from memtui.contract import Json, OperationType, Scope, SourceRef, Usage
 from memtui.store.columns import unsigned_zero
 from memtui.store.operation import Operation, OperationDraft, OperationHandle
 
@@ -39,21 +39,22 @@ SOURCE_COMMITTED = ("activity_id", "comment_id", "document_key", "external_ref")
 # operations that no log has yet, and a name that is missing here is committed with the rest.
 _NAMES = frozenset(
     """
-    acts_for add_binding add_company add_token added as_of at_least attributes binding_key budget
-    checks clear_target config content content_chars cursor delete_namespace delivered enabled
-    expires_at expires_to fetch file_count files filter for format fuzzy import_into imported intent
-    key kind known label limit measure metadata metadata_filter mode model name namespace
-    never_expires operation_id operations over_budget owners patch_namespace period pinned principal
-    project_id provider put_namespace query read_only reason record_id record_ids records redacted
-    remove_binding remove_company remove_member remove_namespace remove_spending_limits remove_token
-    revision role rules seal sections set_member set_spending_limit set_target sort tags target_id
-    target_type text title tokens top_k topic type update_binding withheld
+    acts_for add_binding add_company add_token added as_of at_least attributes binding_key
+    budget checks clear_target config content content_chars cursor delete_namespace delivered
+    enabled expires_at expires_to explain fetch file_count files filter for format fuzzy
+    happened import_into imported intent key kind known label limit measure metadata
+    metadata_filter mode model name namespace never_expires operation_id operations over_budget
+    owners patch_namespace period pinned principal problems project_id provider put_namespace
+    query read_only reason record_id record_ids records redacted remove_binding remove_company
+    remove_member remove_namespace remove_spending_limits remove_token revision role rules seal
+    sections set_member set_spending_limit set_target sort tags target_id target_type text title
+    tokens top_k topic type update_binding withheld
     """.split()  # noqa: SIM905
 )
 _WORDS: Mapping[str, frozenset[str]] = {
-    "mode": frozenset(WriteMode),
-    "intent": frozenset(QueryIntent),
-    "type": frozenset(OperationType) - CONTROL,
+    "mode": frozenset({"append", "upsert", "summarize"}),
+    "intent": frozenset({"agent_preamble", "answer", "browse"}),
+    "type": frozenset({"write", "forget", "correct", "sync", "undo", "configure"}),
     "for": frozenset({"context", "prune", "delete_namespace"}),
 }
 _PLAIN = (int, float, bool, type(None))

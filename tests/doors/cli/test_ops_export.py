@@ -20,7 +20,7 @@ from tests.doors.cli.conftest import Run
 
 @pytest.fixture
 def mixed(here: Run, logged: Database) -> Database:
-    """The first 29 operations sealed, with the seal one of the 81."""
+    """The first 29 operations sealed, with the seal one of the 82."""
     here("archive", "seal", "--older-than", "2026-03-09T12:30:00+00:00")
     fill(logged, 20, start=62)
     return logged
@@ -34,13 +34,13 @@ def test_the_formats_agree(here: Run, mixed: Database, tmp_path: Path) -> None:
     files = {form: tmp_path / f"log.{form}" for form in ("jsonl", "csv", "parquet")}
     for form, file in files.items():
         done = here("ops", "export", "--to", str(file), "--json")
-        assert done.document == {"file": str(file), "operation_count": 81, "format": form}
+        assert done.document == {"file": str(file), "operation_count": 82, "format": form}
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.glob("*log*")) == sorted(
         file.name for file in files.values()
     )
     documents = lines(files["jsonl"].read_text())
-    assert [one["seq"] for one in documents] == list(range(1, 82))
+    assert [one["seq"] for one in documents] == list(range(1, 83))
     rows = list(csv.DictReader(io.StringIO(files["csv"].read_bytes().decode(), newline="")))
     names = "seq, operation_id, input_tokens, cost_usd, unpriced_count, epoch_ms(started_at)"
     kept = duckdb.execute(f"SELECT {names} FROM '{files['parquet']}'").fetchall()
