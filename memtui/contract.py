@@ -18,6 +18,7 @@ An adapter raises only the errors below, each with a message a person can act on
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -25,6 +26,7 @@ from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -661,6 +663,24 @@ class BindingContext(Model):
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
+def place_of_path(path: Path) -> tuple[str, ...]:
+    """Name a file or folder for `Adapter.places`, links resolved. Blocking."""
+    return ("path", *Path(os.path.realpath(path.expanduser())).parts)
+
+
+def place_of_url(url: str) -> tuple[str, ...]:
+    """Name a server and the path on it for `Adapter.places`; this machine has one name."""
+    parts = urlsplit(url)
+    host = (parts.hostname or "localhost").rstrip(".")
+    port = parts.port or _PORTS.get(parts.scheme)
+    own = "localhost" if host in _THIS_MACHINE else host
+    return "url", f"{own}:{port}{parts.path.rstrip('/')}"
+
+
+_PORTS = {"http": 80, "https": 443, "postgresql": 5432}
+_THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1", "0.0.0.0"})  # noqa: S104 - compared
+
+
 class Adapter(ABC):
     """A memory provider behind the contract.
 
@@ -682,6 +702,18 @@ class Adapter(ABC):
     @abstractmethod
     async def open(cls, context: BindingContext) -> Self:
         """Open the provider. Raises `Invalid` for a bad config, `Unavailable` if it is down."""
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Say where a binding keeps its records, so that no two companies share a store.
+
+        A place is named from the outside in and holds every place that begins with it, as a folder
+        does: `place_of_path` and `place_of_url` name the usual ones, and more words may follow,
+        such as a table. What is the same is named the same. None: nobody else can reach the store.
+        The binding's own `data_dir` need not be named. Blocking, and nothing is opened for it.
+        """
+        del context
+        return ()
 
     async def close(self) -> None:
         """Let go of connections and watchers; the adapter is not used afterwards."""

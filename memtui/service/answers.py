@@ -188,6 +188,8 @@ class BindingView(Model):
     read_only: bool
     capabilities: Capabilities
     targets: tuple[TargetView, ...] = ()
+    shared: bool = False
+    """True: another company's binding lies in the same store, and each reads the other's."""
     created_at: UtcDatetime
 
 

@@ -24,6 +24,7 @@ from memtui.service.answers import (
 from memtui.service.configuring import check_key, configured, write
 from memtui.service.core import Core
 from memtui.service.redaction import redact_config
+from memtui.service.sharing import refuse_shared, shared
 from memtui.store import bindings as table
 from memtui.store.tables import BindingRow, TargetRow
 
@@ -38,14 +39,16 @@ async def bindings(core: Core, caller: Caller) -> list[BindingView]:
         Denied: the company has members, and the caller is none.
     """
 
-    def read() -> list[BindingView]:
+    def read() -> tuple[list[BindingRow], list[TargetRow]]:
         core.sight(caller)
         with core.database.read() as database:
             rows = table.bindings(database, caller.company_id)
             targets = table.targets(database, caller.company_id)
-        return [_binding_view(row, targets) for row in rows]
+        return rows, targets
 
-    return await asyncio.to_thread(read)
+    rows, targets = await asyncio.to_thread(read)
+    in_both = await shared(core, rows)
+    return [_binding_view(row, targets, shared=row.binding_id in in_both) for row in rows]
 
 
 async def add_binding(
@@ -63,7 +66,7 @@ async def add_binding(
     Raises:
         Invalid: the key is no slug, the config does not fit or holds a secret itself.
         Unavailable: the provider cannot be opened.
-        Conflict: the key is taken.
+        Conflict: the key is taken, or another company's memories lie there.
     """
     asked = {"add_binding": key, "provider": provider_key, "read_only": read_only}
     async with configured(core, caller, asked) as entry:
@@ -80,6 +83,7 @@ async def add_binding(
             read_only=read_only,
             created_at=core.clock(),
         )
+        await refuse_shared(core, row)
         connection = await core.connections.to(row, read_only=read_only)
         row.capabilities = connection.adapter.capabilities.model_dump()
         entry.binding = row
@@ -101,6 +105,7 @@ async def update_binding(
     Raises:
         NotFound: no such binding.
         Invalid: the config does not fit.
+        Conflict: another company's memories lie there.
     """
     changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only}
     changes = {name: value for name, value in changes.items() if value is not None}
@@ -111,6 +116,7 @@ async def update_binding(
         row = entry.binding = await _find(core, caller, key)
         if config is not None:
             changes["config"] = await _check_config(core, row.provider_key, config)
+            await refuse_shared(core, row.model_copy(update={"config": changes["config"]}))
         if changes:
             await write(
                 core,
@@ -245,7 +251,9 @@ def _target_id(caller: Caller, target_type: str, target_id: str) -> str:
     return target_id
 
 
-def _binding_view(row: BindingRow, targets: list[TargetRow]) -> BindingView:
+def _binding_view(
+    row: BindingRow, targets: list[TargetRow], *, shared: bool = False
+) -> BindingView:
     return BindingView(
         binding_id=row.binding_id,
         key=row.key,
@@ -259,5 +267,6 @@ def _binding_view(row: BindingRow, targets: list[TargetRow]) -> BindingView:
             for target in targets
             if target.binding_id == row.binding_id
         ),
+        shared=shared,
         created_at=row.created_at,
     )

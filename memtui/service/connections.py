@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from memtui.config import Paths, make_private
-from memtui.contract import Adapter, BindingContext, Unavailable
+from memtui.contract import Adapter, BindingContext, MemtuiError, Unavailable, place_of_path
 from memtui.service.foreign import open_foreign
 from memtui.service.providers import Providers
 from memtui.service.resilience import Breaker, guarded
@@ -178,6 +178,49 @@ class Connections:
         """Say which providers of other packages are not used, and why."""
         return await self._providers.problems(self._timeout_ms)
 
+    async def places(self, binding: BindingRow, *, load: bool) -> frozenset[tuple[str, ...]]:
+        """Return where a binding's records lie (`Adapter.places`), its own folder included.
+
+        One that cannot be opened says no more than its folder, and neither does another package's
+        that is not loaded, unless it is to be.
+        """
+        key, config = binding.provider_key, binding.config
+        own = self._context(binding, config, lookup_secret, read_only=True)
+
+        def find() -> frozenset[tuple[str, ...]]:
+            if not load and self._providers.is_foreign(key) and not self._providers.loaded(key):
+                return frozenset()
+            checked = self._providers.check_config(key, config)
+            context = own.model_copy(update={"config": checked})
+            return frozenset(map(tuple, self._providers.load(key).places(context)))
+
+        try:
+            named = await self._providers.within(key, self._timeout_ms, find)
+        except MemtuiError:
+            named = frozenset()
+        except Exception:  # noqa: BLE001 - a stranger's code may fail in any way
+            _log.exception("The provider of %s does not say where its records lie", binding.key)
+            named = frozenset()
+        return named | {place_of_path(own.data_dir)}
+
+    def _context(
+        self,
+        binding: BindingRow,
+        config: dict[str, Any],
+        secret: Callable[[str], str | None],
+        *,
+        read_only: bool,
+    ) -> BindingContext:
+        return BindingContext(
+            company_id=binding.company_id,
+            binding_key=binding.key,
+            config=config,
+            read_only=read_only,
+            data_dir=self._paths.binding_dir(binding.binding_id),
+            secret=secret,
+            now=self._clock,
+        )
+
     async def _connect(self, binding: BindingRow, *, read_only: bool) -> Connection:
         key = binding.provider_key
         config = await self.check_config(key, binding.config)
@@ -194,15 +237,8 @@ class Connections:
             except OSError as error:
                 if not read_only:
                     raise Unavailable(f"Cannot use {data_dir}: {error.strerror}.") from error
-            context = BindingContext(
-                company_id=binding.company_id,
-                binding_key=binding.key,
-                config=config,
-                read_only=read_only,
-                data_dir=data_dir,
-                secret=await asyncio.to_thread(_secrets_of, provider.config_model, config),
-                now=self._clock,
-            )
+            secret = await asyncio.to_thread(_secrets_of, provider.config_model, config)
+            context = self._context(binding, config, secret, read_only=read_only)
             if is_foreign:
                 return await open_foreign(provider, context, package=self._providers.package(key))
             return await provider.open(context)

@@ -35,10 +35,12 @@ from memtui.service.mutations import aligned, take
 from memtui.service.permissions import Role
 from memtui.service.reads import answered, ranked
 from memtui.service.recorder import Entry
+from memtui.service.sharing import refuse_shared
 from memtui.store import bindings, journal, members, settings
 from memtui.store.journal import Step, Undoable
 from memtui.store.operation import Operation
 from memtui.store.settings import SettingChange
+from memtui.store.tables import BindingRow
 
 
 async def undo(core: Core, caller: Caller, operation_id: str | None) -> MutationAnswer:
@@ -154,7 +156,7 @@ async def _settings_back(
 
     Raises:
         Denied: the caller may not change the settings.
-        Conflict: one of them has changed since.
+        Conflict: one of them has changed since, or another company's memories lie there by now.
         Invalid: what they would be cannot be.
     """
     await refuse_configuring(core, entry)
@@ -176,6 +178,9 @@ async def _settings_back(
         _refuse_impossible(database, company_id)
 
     entry.result_count = len(changed)
+    for one_change in changed:
+        if one_change.setting == "binding" and one_change.before is not None:
+            await refuse_shared(core, BindingRow.model_construct(**one_change.before))
     await write(core, entry, change, kinds)
     for one_change in changed:
         if (row := one_change.before or one_change.after) and one_change.setting == "binding":

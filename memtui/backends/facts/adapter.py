@@ -35,7 +35,7 @@ from memtui.contract import (
 )
 
 from .config import FactsConfig
-from .database import FactsDatabase, has_password
+from .database import FactsDatabase, has_password, place_of
 from .fact import KEY
 from .ranking import answer
 from .store import FactStore
@@ -70,6 +70,12 @@ class FactsAdapter(Adapter):
         if context.read_only:
             changes |= {"writable": False, "correction": False, "restore": False}
         self.capabilities = _ABILITIES.model_copy(update=changes)
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Name the database, whose two tables know no company."""
+        url = FactsConfig.of(context).find_url(context)
+        return [place_of(url)] if url else ()
 
     @classmethod
     async def open(cls, context: BindingContext) -> Self:

@@ -23,7 +23,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
-from memtui.contract import Denied, Invalid, Unavailable
+from memtui.contract import Denied, Invalid, Unavailable, place_of_url
 
 from .errors import translated
 from .tables import DETAILS, DRIVES, METADATA, USERS, is_postgres
@@ -163,6 +163,16 @@ def _parse(url: str) -> URL:
             error
         )
     return parsed
+
+
+def place_of(url: str) -> tuple[str, ...]:
+    """Return the place of a database (`Adapter.places`). Raises `Invalid` for what is no URL."""
+    parsed = _parse(url)
+    # A query may name the server too, as libpq lets it; a socket's folder is this machine.
+    host = str(parsed.query.get("host", parsed.host) or "localhost")
+    port = parsed.query.get("port", parsed.port) or 5432
+    server = "localhost" if host.startswith("/") else host
+    return place_of_url(f"postgresql://{server}:{port}/{parsed.database or parsed.username or ''}")
 
 
 def has_password(url: str) -> bool:

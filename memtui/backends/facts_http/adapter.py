@@ -36,6 +36,8 @@ from memtui.contract import (
     Usage,
     WriteReply,
     WriteRequest,
+    place_of_path,
+    place_of_url,
 )
 
 from .client import FactsClient
@@ -75,6 +77,12 @@ class FactsHttpAdapter(Adapter):
             self.capabilities = _ABILITIES.model_copy(
                 update={"writable": False, "correction": False}
             )
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Name the server, whose facts are one company's."""
+        config = FactsHttpConfig.of(context)
+        return [place_of_path(config.socket) if config.socket else place_of_url(config.url)]
 
     @classmethod
     async def open(cls, context: BindingContext) -> Self:

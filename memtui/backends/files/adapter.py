@@ -42,6 +42,7 @@ from memtui.contract import (
     Unsupported,
     WriteReply,
     WriteRequest,
+    place_of_path,
 )
 
 _PROBLEM_LIMIT = 500
@@ -74,6 +75,11 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         self._made: dict[Path, tuple[Parsed, dict[str, Record]]] = {}
         self._collection = Collection(self._load)
         self._stopped = asyncio.Event()
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Name the file or folder that is shown."""
+        return [place_of_path(cls.config_model.model_validate(context.config).path)]
 
     @classmethod
     async def open(cls, context: BindingContext) -> Self:

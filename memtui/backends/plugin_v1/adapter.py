@@ -36,6 +36,8 @@ from memtui.contract import (
     Usage,
     WriteReply,
     WriteRequest,
+    place_of_path,
+    place_of_url,
 )
 
 from . import browsing, changing, restoring, search, spaces, writing
@@ -45,6 +47,7 @@ from .lookup import find
 from .notebook import Notebook
 from .plugin import Plugin
 from .records import PROVIDER, places
+from .scoping import NamespaceMap
 
 NOTES = "plugin.sqlite3"
 
@@ -70,6 +73,14 @@ class PluginAdapter(Adapter):
         self._plugin = plugin
         self._lister = Lister(plugin)
         self._show_abilities()
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Name the server and the namespaces that are written or read there."""
+        config = PluginConfig.of(context)
+        server = place_of_path(config.uds) if config.uds else place_of_url(config.place)
+        names = NamespaceMap(config.templates, context.company_id).spelled(config.namespaces)
+        return [(*server, *name) for name in names]
 
     @classmethod
     async def open(cls, context: BindingContext) -> Self:

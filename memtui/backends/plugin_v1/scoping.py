@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from urllib.parse import unquote
 
 from memtui.contract import Invalid, Scope
@@ -56,6 +57,16 @@ class NamespaceMap:
             part: re.compile(_ENCODED.join(map(re.escape, template.split(f"{{{part}_id}}"))))
             for part, template in self._templates.items()
         }
+
+    def spelled(self, others: Iterable[str]) -> list[tuple[str, ...]]:
+        """Return the namespaces of all scopes, and others, letter by letter (`Adapter.places`).
+
+        What a template leaves open is every namespace that begins as it does. A whole name ends in
+        a word of its own, so that `org:a` is no beginning of `org:ab`.
+        """
+        whole = {*others, self._templates.get("company")} - {None}
+        open_ended = (one.partition("{")[0] for one in self._templates.values() if one not in whole)
+        return [*map(tuple, open_ended), *((*str(one), "end") for one in whole)]
 
     def target(self, scope: Scope) -> str:
         """Return where a record of `scope` is written: project, else agent, subject, company.

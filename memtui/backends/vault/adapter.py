@@ -44,6 +44,7 @@ from memtui.contract import (
     Usage,
     WriteReply,
     WriteRequest,
+    place_of_path,
 )
 
 from . import browsing, search, survey
@@ -120,6 +121,12 @@ class VaultAdapter(Adapter):
             self.capabilities = _ABILITIES.model_copy(
                 update={"writable": False, "correction": False, "restore": False}
             )
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Name the vault's folder, where it is not the binding's own."""
+        path = VaultConfig.model_validate(context.config).path
+        return [place_of_path(path)] if path else ()
 
     @classmethod
     async def open(cls, context: BindingContext) -> Self:

@@ -207,7 +207,8 @@ def _detail(view: BindingView) -> Iterator[Line]:
 
 def _state(view: BindingView) -> str:
     words = ["on" if view.enabled else "off"]
-    return ", ".join([*words, "read-only"] if view.read_only else words)
+    words += ["read-only"] if view.read_only else []
+    return ", ".join([*words, "shared with another company"] if view.shared else words)
 
 
 def _targets(view: BindingView) -> list[str]:

@@ -240,6 +240,10 @@ async def _companies(
         caller = caller_of(settings, company_id, DOOR)
         try:
             for view in await service.bindings(caller):
+                if view.shared:
+                    name = f"binding {company_id}/{view.key}"
+                    advice = "Let one of the two lie elsewhere: each company reads the other's."
+                    yield Check(name, "broken", "another company's memories lie there too", advice)
                 if view.enabled:
                     yield _binding(company_id, await service.health(caller, view.key))
             yield await _archive(service, caller)

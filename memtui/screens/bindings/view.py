@@ -119,6 +119,7 @@ def _binding_line(
     notes: list[Content | None] = [
         display(f"{mark} {word}", style=style),
         display("read-only", style=WARN) if binding.read_only else None,
+        display("shared with another company", style=WARN) if binding.shared else None,
     ]
     if health is not None:
         if health.latencies_ms:
@@ -256,6 +257,7 @@ def _binding_detail(
         ("serves", targets),
         ("can", ", ".join(binding.capabilities.words())),
         ("read-only", "yes" if binding.read_only else "no"),
+        *([("shared", "another company's memories lie there too")] if binding.shared else []),
         *_health_facts(health, shared),
         ("added", exact(binding.created_at, shared.zone)),
     ]
