@@ -164,6 +164,8 @@ class OperationType(StrEnum):
     """The oldest operations were moved into files, whose SHA-256 it holds."""
     PURGE = "purge"
     """Values were erased; it says of which operations and fields."""
+    REPAIR = "repair"
+    """A new database took the place of a lost one; it says which operations are lost."""
 
     @property
     def mutates(self) -> bool:
@@ -180,6 +182,7 @@ _MUTATIONS = frozenset(
         OperationType.UNDO,
         OperationType.CONFIGURE,
         OperationType.PURGE,
+        OperationType.REPAIR,
     }
 )
 

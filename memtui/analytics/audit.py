@@ -13,7 +13,14 @@ from memtui.analytics.engine import guarded, opened, quoted
 from memtui.analytics.layout import TABLES, Folder, Segment, sha256_of
 from memtui.analytics.operations import build, select_list
 from memtui.analytics.source import Source, head, open_source
-from memtui.contract import Conflict, Invalid, Model, OperationStatus, Unavailable
+from memtui.contract import (
+    Conflict,
+    Invalid,
+    Model,
+    OperationStatus,
+    Unavailable,
+    UtcDatetime,
+)
 from memtui.store.database import Database
 from memtui.store.digest import CONTROL, GENESIS, document_of, fields, is_intact, salt_of
 from memtui.store.erasing import purged
@@ -24,6 +31,17 @@ Visible = Callable[[Operation], bool]
 
 _SPAN = 16_384
 _MEMORY_MB = 256
+
+
+class Gap(Model):
+    """Operations that are lost, as the operation says that put a new database in place."""
+
+    seq: int
+    """Of that operation."""
+    at: UtcDatetime
+    lost_from: int
+    lost_through: int | None = None
+    """The last that is known of; None: nobody knows how many there were."""
 
 
 class AuditCheck(Model):
@@ -38,6 +56,8 @@ class AuditCheck(Model):
     """The first operation that is not as it was written; None: all are."""
     problem: str | None = None
     """What is wrong there, as a sentence."""
+    gaps: tuple[Gap, ...] = ()
+    """Where the chain goes on after a repair, the newest first."""
 
 
 class _Log:

@@ -9,7 +9,7 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
-from memtui.contract import Denied, Filter, Invalid, Unavailable
+from memtui.contract import Denied, Filter, Invalid, OperationType, Unavailable
 from memtui.service.answers import Caller
 from memtui.service.configuring import configured
 from memtui.service.core import Core
@@ -38,6 +38,7 @@ T = TypeVar("T")
 
 SQL_SECONDS = 60.0
 SQL_ROWS = 10_000
+_SHOWN_GAPS = 100
 
 
 class LogView:
@@ -345,10 +346,25 @@ class Analysis:
         from memtui.analytics import audit
 
         await self._sight(caller)
-
-        return await asyncio.to_thread(
+        found = await asyncio.to_thread(
             audit.verify, self._core.database, self._archive, caller.company_id
         )
+        if found.problem is not None:
+            return found
+        repairs = await asyncio.to_thread(
+            lambda: self._core.log.page(
+                caller.company_id,
+                Filter(operation_type=OperationType.REPAIR),
+                sight=None,
+                limit=_SHOWN_GAPS,
+                before=None,
+                after=None,
+            )
+        )
+        gaps = tuple(
+            audit.Gap(seq=one.seq, at=one.started_at, **_lost(one)) for one in repairs.operations
+        )
+        return found.model_copy(update={"gaps": gaps})
 
     async def export_proof(self, caller: Caller, target: Path) -> int:
         """Write every operation with its digest, for anybody to verify (`docs/audit.md`)."""
@@ -481,6 +497,10 @@ class Analysis:
                 sight=sight,
             ),
         )
+
+
+def _lost(repair: Operation) -> dict[str, int | None]:
+    return {name: repair.request.get(name) for name in ("lost_from", "lost_through")}
 
 
 def _let_go(opening: asyncio.Future[View]) -> None:

@@ -169,7 +169,7 @@ class Core:
         if self.read_only:
             raise Denied("memtui runs read-only; start it without --read-only to change anything.")
         if routed.company_read_only:
-            raise Denied(f"The company {company_id} is read-only.")
+            raise Denied(f"The company {company_id} is read-only; `memtui doctor` says why.")
         if routed.binding.read_only:
             raise Denied(
                 f"The binding {key} is read-only; "

@@ -130,7 +130,7 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
     """
     if make and not is_unwritable(paths, settings):
         paths.create()
-    if (database := _opened(paths, settings)) is not None:
+    if (database := used_database(paths, settings)) is not None:
         return database
     remains = find_remains(paths)
     if not remains.words:
@@ -138,7 +138,7 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
             raise NotFound(f"{paths.data} holds nothing of memtui yet.")
         return Database.open(paths.database, settings.database_url)
     # Whoever makes a database makes it before all else: it may be there by now.
-    if (database := _opened(paths, settings)) is not None:
+    if (database := used_database(paths, settings)) is not None:
         return database
     where = "at database_url" if settings.database_url else str(paths.database)
     raise Unavailable(
@@ -152,7 +152,7 @@ def is_unwritable(paths: Paths, settings: Settings) -> bool:
     return settings.read_only and paths.data.is_dir() and not os.access(paths.data, os.W_OK)
 
 
-def _opened(paths: Paths, settings: Settings) -> Database | None:
+def used_database(paths: Paths, settings: Settings) -> Database | None:
     """Return the database; None where it is missing or nothing was ever stored in it."""
     try:
         database = Database.open(

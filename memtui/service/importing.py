@@ -193,7 +193,7 @@ def was_imported(oldest: Sequence[Operation]) -> bool:
     for operation in reversed(oldest):
         if IMPORTED in operation.request:
             return True
-        if operation.operation_type is not OperationType.CONFIGURE:
+        if operation.operation_type not in {OperationType.CONFIGURE, OperationType.REPAIR}:
             return False
     return True
 

@@ -9,8 +9,18 @@ from collections.abc import Iterable, Sequence
 
 from sqlalchemy import Connection
 
-from memtui.contract import Denied, Invalid, Model, NotFound, Scope, UtcDatetime
+from memtui.contract import (
+    Denied,
+    Filter,
+    Invalid,
+    Model,
+    NotFound,
+    OperationType,
+    Scope,
+    UtcDatetime,
+)
 from memtui.service.answers import AGENT_PREFIX, Caller
+from memtui.service.companies import find
 from memtui.service.configuring import configured, write
 from memtui.service.core import Core
 from memtui.service.owning import owner_scope
@@ -24,6 +34,7 @@ from memtui.service.permissions import (
     refusal,
 )
 from memtui.service.recorder import Entry
+from memtui.store import bindings
 from memtui.store import members as table
 from memtui.store.tables import MemberRow, TokenRow
 
@@ -63,6 +74,8 @@ async def members(core: Core, caller: Caller) -> list[Membership]:
 async def set_member(core: Core, caller: Caller, member: Membership) -> None:
     """Give a principal a role; a company with members always has an owner.
 
+    The first owner opens a company that a repair left read-only.
+
     Raises:
         Invalid: no owner of the whole company would be left, or the principal is an agent.
         Denied: the caller may not change the settings.
@@ -85,7 +98,25 @@ async def set_member(core: Core, caller: Caller, member: Membership) -> None:
             role=member.role,
             subject_id=member.subject_id,
         )
-        await write(core, entry, lambda database: table.set_member(database, row))
+        opens = not known and await _awaits_owner(core, caller.company_id)
+
+        def add(database: Connection) -> None:
+            table.set_member(database, row)
+            if opens:
+                bindings.open_company(database, caller.company_id)
+
+        await write(core, entry, add)
+
+
+async def _awaits_owner(core: Core, company_id: str) -> bool:
+    """Whether a repair left the company read-only until it has an owner again."""
+    if not (await find(core, company_id)).read_only:
+        return False
+    repairs = Filter(operation_type=OperationType.REPAIR)
+    page = await asyncio.to_thread(
+        lambda: core.log.page(company_id, repairs, limit=1, before=None, after=None, sight=None)
+    )
+    return page.total > 0
 
 
 async def remove_member(core: Core, caller: Caller, principal: str, project_id: str | None) -> None:

@@ -42,6 +42,12 @@ def add_company(connection: Connection, row: CompanyRow) -> None:
         raise Conflict(f"There is already a company {row.company_id}.") from error
 
 
+def open_company(connection: Connection, company_id: str) -> None:
+    """Let a company that was read-only be changed."""
+    own = _COMPANIES.c.company_id == company_id
+    connection.execute(update(_COMPANIES).where(own).values(read_only=False))
+
+
 def bindings(connection: Connection, company_id: str) -> list[BindingRow]:
     """Return a company's bindings, the oldest first."""
     rows = connection.execute(

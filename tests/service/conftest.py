@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memtui.config import Paths, Settings, find_paths, load_settings
-from memtui.contract import Scope, SourceKind, SourceRef, WriteRequest
+from memtui.contract import QueryRequest, Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService, open_service
 from memtui.service.configuring import SETUP_DOOR
 from tests.service.fake import FakeAdapter
@@ -98,6 +98,8 @@ async def _live(paths: Paths) -> None:
     scope = Scope(company_id="local")
     source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
     await service.write(caller, WriteRequest(scope=scope, source=source, content="We deploy"))
+    of_ana = scope.model_copy(update={"subject_id": "ana"})
+    await service.query(caller, QueryRequest(scope=of_ana, query="ship"))
     await service.analysis.seal(caller, everything=True)
     await service.close()
 

@@ -135,7 +135,7 @@ def test_what_is_left_is_counted(lived: Lived) -> None:
     remains = find_remains(lived.paths)
     [log], [binding] = remains.sealed, remains.bindings
     assert log.manifest is not None
-    assert (log.manifest.company_id, log.manifest.sealed_through) == ("local", 4)
+    assert (log.manifest.company_id, log.manifest.sealed_through) == ("local", 5)
     assert (binding.company_id, binding.key, binding.notes) == ("local", "default", 1)
     log.folder.joinpath("manifest.json").write_text("[]")
     assert find_remains(lived.paths).sealed[0].manifest is None

@@ -14,7 +14,7 @@ from memtui.doors.cli.session import Session
 from memtui.doors.cli.tables import facts
 
 if TYPE_CHECKING:
-    from memtui.analytics.audit import AuditCheck
+    from memtui.analytics.audit import AuditCheck, Gap
 
 _NOTED = re.compile(r"([1-9]\d{0,17}):([0-9a-f]{12,64})")
 
@@ -40,7 +40,7 @@ async def verify(
     found = await session.service.analysis.verify_chain(session.caller)
     problem = found.problem
     if noted is not None and problem is None:
-        problem = await _differs(session, *noted, head=found.seq)
+        problem = await _differs(session, *noted, found)
     document = jsonable(found) | {"problem": problem, "passed": problem is None}
     session.out.answer(document, lambda: _lines(found, problem))
     return 0 if problem is None else 1
@@ -79,10 +79,13 @@ def _noted(expect: str | None) -> tuple[int, str] | None:
     return int(found[1]), found[2]
 
 
-async def _differs(session: Session, seq: int, digest: str, *, head: int) -> str | None:
+async def _differs(session: Session, seq: int, digest: str, found: AuditCheck) -> str | None:
     """Return what is wrong if an operation has another digest than was noted, else None."""
-    if seq > head:
-        return f"Operation {seq} was noted, but the log ends at {head}."
+    lost = next((gap for gap in found.gaps if gap.lost_from <= seq), None)
+    why = f"it was lost, as operation {lost.seq} tells" if lost else "the log was written anew"
+    if seq > found.seq:
+        end = f"; {why}" if lost else ""
+        return f"Operation {seq} was noted, but the log ends at {found.seq}{end}."
     view = await session.service.analysis.open_log(session.caller, None, "seq")
     try:
         [operation] = await view.window(seq - 1, 1)
@@ -90,7 +93,7 @@ async def _differs(session: Session, seq: int, digest: str, *, head: int) -> str
         await view.close()
     if operation.digest.startswith(digest):
         return None
-    return f"Operation {seq} has another digest than was noted: the log was written anew."
+    return f"Operation {seq} has another digest than was noted: {why}."
 
 
 def _lines(found: AuditCheck, problem: str | None) -> Iterator[Line]:
@@ -102,6 +105,14 @@ def _lines(found: AuditCheck, problem: str | None) -> Iterator[Line]:
     yield from facts(
         [
             ("intact", shown.counted(found.seq, "operation")),
+            *(("gap", _gap(one)) for one in found.gaps),
             ("note this", f"{found.seq}:{found.digest}" if found.seq else ""),
         ]
     )
+
+
+def _gap(gap: Gap) -> str:
+    lost = f"operations from {gap.lost_from} on are lost"
+    if gap.lost_through is not None:
+        lost += f", as far as is known to {gap.lost_through}"
+    return f"{lost}; operation {gap.seq} took their place on {gap.at:%Y-%m-%d}"

@@ -191,7 +191,7 @@ async def _control_plane(paths: Paths, settings: Settings) -> AsyncIterator[Chec
             await service.close()
 
 
-_REPAIR = "docs/recovery.md tells what to do."
+_REPAIR = "`memtui doctor --repair` gets back what is left, `memtui restore` a backup."
 
 
 def _left(remains: Remains) -> Iterator[Check]:
@@ -247,6 +247,8 @@ async def _companies(
                 if view.enabled:
                     yield _binding(company_id, await service.health(caller, view.key))
             yield await _archive(service, caller)
+            async for check in _repaired(service, caller):
+                yield check
             yield await _unknown_outcomes(service, caller)
             async for check in _limits(service, caller, settings):
                 yield check
@@ -290,6 +292,22 @@ def _binding(company_id: str, found: BindingHealth) -> Check:
     advice = f"memtui bindings health {found.key} tells more." if health.status != "ok" else ""
     message = ", ".join(word for word in words if word)
     return Check(name, "ok" if health.status == "ok" else "broken", message, advice)
+
+
+async def _repaired(service: MemoryService, caller: Caller) -> AsyncIterator[Check]:
+    """Yield that a repair left the company read-only, where it did."""
+    from memtui.contract import Filter, OperationType
+
+    if not (await service.company(caller)).read_only:
+        return
+    repairs = Filter(operation_type=OperationType.REPAIR)
+    if (await service.operations(caller, repairs, limit=1)).total:
+        yield Check(
+            f"company {caller.company_id}",
+            "warning",
+            "it was repaired, and is read-only until it has an owner",
+            f"memtui --company {caller.company_id} members add PRINCIPAL --role owner",
+        )
 
 
 async def _unknown_outcomes(service: MemoryService, caller: Caller) -> Check:

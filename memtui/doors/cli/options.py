@@ -43,6 +43,7 @@ OperationTypeName = Literal[
     "undo",
     "configure",
     "check",
+    "repair",
 ]
 StatusName = Literal["ok", "error", "denied", "conflict", "cancelled", "unknown"]
 IntentName = Literal["agent_preamble", "answer", "browse"]

@@ -117,3 +117,38 @@ def test_a_home_goes_into_a_file_and_comes_back(here: Run, home: Path, tmp_path:
     )
     assert ends[0]["digest"] == ends[1]["digest"]
     assert here("restore", str(tmp_path / "none.zip"), "--to", str(tmp_path / "x")).code == 2
+
+
+@pytest.mark.usefixtures("fake")
+def test_a_repair_says_first_what_it_will_do(here: Run, home: Path) -> None:
+    here("bindings", "add", "notes", "vault")
+    here("note", "We deploy", "--binding", "notes")
+    here("archive", "seal", "--all")
+    here("note", "Lost from the log", "--binding", "notes")
+    noted = here("audit", "verify", "--json").document
+    damaged = (home / "memtui.db").read_bytes()[:20_000]
+    (home / "memtui.db").write_bytes(damaged)
+    asked = here("doctor", "--repair")
+    assert (asked.code, asked.out) == (2, "")
+    for words in ("is damaged", "nothing of it is deleted", "and the bindings: ", "Lost too:"):
+        assert words in asked.err
+    assert (home / "memtui.db").read_bytes() == damaged
+    assert here("--read-only", "doctor", "--repair", "--yes").code == 4
+    assert here("doctor", "--repair", "--secrets").code == 2
+    done = here("doctor", "--repair", "--yes", "--json")
+    assert done.code == 0
+    assert Path(done.document["aside"]).read_bytes() == damaged
+    assert here("audit", "verify").code == 0
+    assert "operations from" in here("audit", "verify").out
+    expected = f"{noted['seq']}:{noted['digest']}"
+    unproved = here("audit", "verify", "--expect", expected)
+    assert (unproved.code, "it was lost, as operation" in unproved.out) == (1, True)
+    assert "members add PRINCIPAL --role owner" in here("doctor").out
+    refused = here("note", "x", "--binding", "notes")
+    assert (refused.code, "`memtui doctor` says why" in refused.err) == (4, True)
+    assert (
+        here("--principal", "user:ana", "members", "add", "user:ana", "--role", "owner").code == 0
+    )
+    added = here("--principal", "user:ana", "note", "x", "--binding", "notes")
+    assert added.code == 0, added.err
+    assert here("doctor", "--repair").code == 2

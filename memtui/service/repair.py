@@ -1,0 +1,429 @@
+"""A new database for a home whose own is damaged, gone, or older than its archive.
+
+What the archive and the bindings' folders hold is put into it; what is lost is said in the log
+first. Nothing is deleted: the old file is moved aside.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import Connection, insert
+
+from memtui.analytics.layout import Folder, Manifest, sync_folder
+from memtui.analytics.recovery import log_ends
+from memtui.analytics.sealed import Archive
+from memtui.backends.facts.database import FILE as FACTS_FILE
+from memtui.config import Paths, Settings
+from memtui.contract import (
+    Filter,
+    Invalid,
+    MemtuiError,
+    Model,
+    OperationStatus,
+    OperationType,
+    Scope,
+    Unavailable,
+)
+from memtui.service.home import BindingFolder, Remains, find_remains, used_database
+from memtui.service.providers import Providers
+from memtui.store import bindings, log
+from memtui.store.database import Database
+from memtui.store.operation import Operation, OperationDraft
+from memtui.store.tables import BindingRow, CompanyRow, LogHeadRow, TargetRow
+
+_HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
+_DATABASE_ENDS = ("", "-wal", "-shm")
+_PAGE = 1_000
+LOST = (
+    "the undo journal",
+    "members and tokens",
+    "spending limits",
+    "the companies' names and link templates",
+    "the bindings' configs",
+    "the namespaces and ids of `memtui serve plugin`",
+)
+"""What is nowhere but in the database, besides the operations that were not sealed."""
+
+
+class RestoredBinding(Model):
+    """A binding that is put into the new database."""
+
+    key: str
+    provider_key: str
+    enabled: bool
+    """False: it needs a config, which is lost."""
+    read_only: bool = False
+
+
+class RestoredCompany(Model):
+    """What is put into the new database of one company."""
+
+    company_id: str
+    sealed_through: int = 0
+    """Operations 1 to this one are in the archive; what came after it is lost."""
+    lost_through: int | None = None
+    """The newest operation that the old database tells of; None: it tells nothing."""
+    bindings: tuple[RestoredBinding, ...] = ()
+    targets: tuple[tuple[str, str, str], ...] = ()
+    """Type and id of what is served, and the key of the binding that serves it."""
+    problems: tuple[str, ...] = ()
+    """What stands in the way of more, a sentence each."""
+
+
+class Repair(Model):
+    """What a repair does, or did."""
+
+    fault: str
+    """What is wrong with the database."""
+    database: str
+    aside: str | None = None
+    """Where the old file goes; None: there is none."""
+    companies: tuple[RestoredCompany, ...]
+    lost: tuple[str, ...] = LOST
+
+
+def plan(paths: Paths, settings: Settings, now: datetime) -> Repair:
+    """Say what a repair would do, and change nothing. Blocking.
+
+    Raises:
+        Invalid: there is nothing to repair, or nothing to do it with.
+        Unavailable: the database cannot be reached, so nobody knows; or a folder may not be read.
+    """
+    fault = _fault(paths, settings)
+    remains = find_remains(paths)
+    known = _heads(paths.database) if not settings.database_url else {}
+    companies = tuple(
+        _company(paths, remains, company_id, known.get(company_id))
+        for company_id in _company_ids(remains)
+    )
+    if not companies:
+        raise Invalid(
+            f"{fault} Nothing is left that it could be repaired with; "
+            "bring it back with `memtui restore`, or point MEMTUI_HOME at another folder."
+        )
+    has_file = not settings.database_url and paths.database.exists()
+    return Repair(
+        fault=fault,
+        database=(settings.database_url and "at database_url") or str(paths.database),
+        aside=str(_aside(paths.database, now)) if has_file else None,
+        companies=companies,
+    )
+
+
+def _fault(paths: Paths, settings: Settings) -> str:
+    where = "at database_url" if settings.database_url else str(paths.database)
+    try:
+        database = used_database(paths, settings)
+        if database is None:
+            return f"The control plane's database {where} is gone or empty."
+        with closing(database):
+            problems, behind = database.problems(), _behind(database, paths)
+    except Unavailable:
+        if settings.database_url or (reason := _damage(paths.database)) is None:
+            raise
+        problems, behind = [reason], ""
+    if problems:
+        return f"The control plane's database {where} is damaged ({problems[0]})."
+    if behind:
+        return behind
+    raise Invalid("The database is in order; there is nothing to repair.")
+
+
+def _damage(path: Path) -> str | None:
+    """Return what is wrong with the pages of a SQLite file; None: nothing, or it is in use."""
+    try:
+        with closing(_read(path)) as database:
+            [(found,)] = database.execute("PRAGMA quick_check(1)")
+    except sqlite3.OperationalError:
+        return None
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return None if found == "ok" else str(found)
+
+
+def _read(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+
+
+def _behind(database: Database, paths: Paths) -> str:
+    for sealed in find_remains(paths).sealed:
+        if sealed.manifest is None:
+            continue
+        through, company_id = sealed.manifest.sealed_through, sealed.manifest.company_id
+        if (head := log_ends(database, company_id).head) < through:
+            return (
+                f"The database's log of {company_id} ends at operation {head}, and its archive at "
+                f"{through}."
+            )
+    return ""
+
+
+def _heads(path: Path) -> dict[str, int]:
+    """Return the newest operation of each company that a damaged database still tells of."""
+    with suppress(sqlite3.Error, OSError), closing(_read(path)) as database:
+        return dict(database.execute("SELECT company_id, seq FROM memory_log_heads"))
+    return {}
+
+
+def _company_ids(remains: Remains) -> list[str]:
+    found = [one.manifest.company_id for one in remains.sealed if one.manifest is not None]
+    found += [one.company_id for one in remains.bindings]
+    return list(dict.fromkeys((*found, *remains.companies)))
+
+
+class _Known(NamedTuple):
+    """What the log tells of a binding."""
+
+    provider_key: str
+    read_only: bool
+    enabled: bool
+
+
+def _company(
+    paths: Paths, remains: Remains, company_id: str, lost_through: int | None
+) -> RestoredCompany:
+    manifest = Folder(paths.archive, company_id).read()
+    problems: list[str] = []
+    told: dict[str, _Known] = {}
+    targets: dict[tuple[str, str], str] = {}
+    try:
+        for operation in _configurations(paths, company_id):
+            _apply(operation, told, targets)
+    except MemtuiError as error:
+        problems.append(f"The sealed operations cannot be read: {error}")
+    folders = {one.key: one for one in remains.bindings if one.company_id == company_id}
+    restored: list[RestoredBinding] = []
+    providers = Providers()
+    for key in dict.fromkeys((*told, *folders)):
+        found = told.get(key) or _guess(folders[key])
+        if found is None:
+            problems.append(f"Nobody knows what the binding {key} was; {folders[key].path} stays.")
+            continue
+        try:
+            restored.append(_binding(key, found, folders.get(key), providers))
+        except MemtuiError as error:
+            problems.append(f"The binding {key} is not restored: {error}")
+    keys = [one.key for one in restored]
+    served = {place: key for place, key in targets.items() if key in keys}
+    if keys and ("company", company_id) not in served:
+        served["company", company_id] = "default" if "default" in keys else keys[0]
+    return RestoredCompany(
+        company_id=company_id,
+        sealed_through=manifest.sealed_through,
+        lost_through=lost_through if (lost_through or 0) > manifest.sealed_through else None,
+        bindings=tuple(restored),
+        targets=tuple((*place, key) for place, key in served.items()),
+        problems=tuple(problems),
+    )
+
+
+def _configurations(paths: Paths, company_id: str) -> Iterator[Operation]:
+    """Yield the sealed changes of a company's settings, the oldest first."""
+    with closing(Archive(paths.archive)) as archive:
+        sealed, seq = archive.of(company_id), 0
+        chosen = Filter(operation_type=OperationType.CONFIGURE, status=OperationStatus.OK)
+        while page := sealed.oldest(chosen, after=seq, limit=_PAGE):
+            yield from page
+            seq = page[-1].seq
+
+
+def _apply(
+    operation: Operation, told: dict[str, _Known], targets: dict[tuple[str, str], str]
+) -> None:
+    asked: dict[str, Any] = operation.request
+    match asked:
+        case {"add_binding": str(key), "provider": str(provider)}:
+            told[key] = _Known(provider, bool(asked.get("read_only")), enabled=True)
+        case {"update_binding": str(key)} if key in told:
+            was = told[key]
+            told[key] = was._replace(
+                enabled=bool(asked.get("enabled", was.enabled)),
+                read_only=bool(asked.get("read_only", was.read_only)),
+            )
+        case {"remove_binding": str(key)}:
+            told.pop(key, None)
+        case {"set_target": str(kind), "target_id": str(target), "key": str(key)}:
+            place = operation.scope.company_id if kind == "company" else target
+            targets[kind, place] = key
+        case {"clear_target": str(kind), "target_id": str(target)}:
+            targets.pop((kind, target), None)
+
+
+def _guess(folder: BindingFolder) -> _Known | None:
+    """Tell a binding by what lies in its folder."""
+    if folder.vault is not None:
+        return _Known("vault", read_only=False, enabled=True)
+    if (folder.path / FACTS_FILE).is_file():
+        return _Known("facts", read_only=False, enabled=True)
+    return None
+
+
+def _binding(
+    key: str, found: _Known, folder: BindingFolder | None, providers: Providers
+) -> RestoredBinding:
+    provider = providers.load(found.provider_key)
+    try:
+        provider.config_model.model_validate({})
+        complete = True
+    except ValueError:
+        complete = False
+    if found.provider_key == "vault":  # without a folder of its own it lay elsewhere
+        complete = folder is not None and folder.vault is not None
+    return RestoredBinding(
+        key=key,
+        provider_key=found.provider_key,
+        enabled=found.enabled and complete,
+        read_only=found.read_only,
+    )
+
+
+def repair(
+    paths: Paths, settings: Settings, wanted: Repair, *, principal: str, now: datetime
+) -> None:
+    """Do what `plan` said. Killed at any moment, it can be done again. Blocking.
+
+    Raises:
+        Invalid: the home cannot be written.
+        Unavailable: another memtui repairs it, or the database cannot be written.
+    """
+    from filelock import FileLock, Timeout
+
+    try:
+        with FileLock(paths.data / ".repair.lock", timeout=0, mode=0o600):
+            if settings.database_url:
+                with closing(Database.open(paths.database, settings.database_url)) as database:
+                    _fill(database, paths, wanted, principal, now)
+            else:
+                _replace(paths, wanted, principal, now)
+    except Timeout as error:
+        raise Unavailable(
+            "Another memtui is repairing this home; wait until it is done."
+        ) from error
+    except OSError as error:
+        raise Invalid(
+            f"{error.filename or paths.data} cannot be written ({error.strerror}); "
+            "nothing was repaired."
+        ) from error
+
+
+def _replace(paths: Paths, wanted: Repair, principal: str, now: datetime) -> None:
+    fresh = paths.database.with_name(f"{paths.database.name}.repairing")
+    for end in _DATABASE_ENDS:
+        fresh.with_name(fresh.name + end).unlink(missing_ok=True)
+    with closing(Database.open(fresh)) as database:
+        _fill(database, paths, wanted, principal, now)
+    with fresh.open("rb") as file:
+        os.fsync(file.fileno())
+    aside = _aside(paths.database, now)
+    for end in reversed(_DATABASE_ENDS):  # the file itself last: until then all is as it was
+        old = paths.database.with_name(paths.database.name + end)
+        if old.exists():
+            old.rename(aside.with_name(aside.name + end))
+    fresh.rename(paths.database)
+    sync_folder(paths.data)
+
+
+def _aside(database: Path, now: datetime) -> Path:
+    """Return a name that nothing of an earlier repair has."""
+    stem, number = f"{database.name}.damaged-{now:%Y%m%dT%H%M%SZ}", 1
+    name = stem
+    while list(database.parent.glob(f"{name}*")):
+        number += 1
+        name = f"{stem}.{number}"
+    return database.with_name(name)
+
+
+def _fill(database: Database, paths: Paths, wanted: Repair, principal: str, now: datetime) -> None:
+    with database.write() as connection:
+        for company in wanted.companies:
+            _fill_company(connection, paths, company, principal, now)
+
+
+def _fill_company(
+    connection: Connection, paths: Paths, company: RestoredCompany, principal: str, now: datetime
+) -> None:
+    company_id = company.company_id
+    manifest = Folder(paths.archive, company_id).read()
+    if manifest.sealed_through != company.sealed_through:
+        raise Unavailable(f"The archive of {company_id} changed meanwhile; look again.")
+    _begin_log(connection, manifest)
+    log.append(connection, _gap(company, manifest, principal, now))
+    bindings.add_company(
+        connection,
+        CompanyRow(
+            company_id=company_id,
+            name=company_id,
+            read_only=True,
+            link_templates={},
+            created_at=now,
+        ),
+    )
+    providers = Providers()
+    for one in company.bindings:
+        provider = providers.load(one.provider_key)
+        row = BindingRow(
+            binding_id=f"{company_id}/{one.key}",
+            company_id=company_id,
+            key=one.key,
+            provider_key=one.provider_key,
+            config={},
+            capabilities=provider.capabilities.model_dump(),
+            enabled=one.enabled,
+            read_only=one.read_only,
+            created_at=now,
+        )
+        bindings.add_binding(connection, row)
+    for target_type, target_id, key in company.targets:
+        bindings.set_target(
+            connection,
+            TargetRow(
+                company_id=company_id,
+                target_type=target_type,
+                target_id=target_id,
+                binding_id=f"{company_id}/{key}",
+            ),
+        )
+
+
+def _begin_log(connection: Connection, manifest: Manifest) -> None:
+    """Let the log go on behind what is sealed, with the salt of its subjects."""
+    if manifest.segments:
+        values = {
+            "company_id": manifest.company_id,
+            "seq": manifest.sealed_through,
+            "digest": manifest.last_digest,
+            "salt": bytes.fromhex(manifest.salt),
+        }
+        connection.execute(insert(_HEADS), values)
+
+
+def _gap(
+    company: RestoredCompany, manifest: Manifest, principal: str, now: datetime
+) -> OperationDraft:
+    asked: dict[str, Any] = {
+        "lost_from": company.sealed_through + 1,
+        "lost_through": company.lost_through,
+        "restored": [one.key for one in company.bindings],
+        # The sealing of the newest of them may have been logged in what is lost.
+        "segments": [segment.proof() for segment in manifest.segments],
+    }
+    return OperationDraft(
+        operation_id=uuid.uuid4().hex,
+        operation_type=OperationType.REPAIR,
+        status=OperationStatus.OK,
+        scope=Scope(company_id=company.company_id),
+        principal=principal,
+        door="cli",
+        request=asked,
+        result_count=len(company.bindings),
+        started_at=now,
+        latency_ms=None,
+    )

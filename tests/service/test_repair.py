@@ -1,0 +1,244 @@
+"""`doctor --repair`: what the archive and the vaults hold comes back, the rest is named."""
+
+from __future__ import annotations
+
+import shutil
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from memtui.analytics.layout import Folder
+from memtui.contract import (
+    Denied,
+    Filter,
+    Invalid,
+    OperationType,
+    QueryRequest,
+    Scope,
+    SourceKind,
+    SourceRef,
+    Unavailable,
+    WriteRequest,
+)
+from memtui.service import Caller, Membership, MemoryService, Role, open_service
+from memtui.service.repair import Repair, plan, repair
+from memtui.store import bindings, log
+from memtui.store.database import Database
+from memtui.store.tables import CompanyRow
+from tests.analytics.logs import draft
+from tests.service.conftest import Lived
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+ANA = Caller(company_id="local", principal="user:ana", door="test")
+SCOPE = Scope(company_id="local")
+NOTE = WriteRequest(
+    scope=SCOPE,
+    source=SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local"),
+    content="After the repair",
+)
+
+
+def mend(lived: Lived) -> Repair:
+    wanted = plan(lived.paths, lived.settings, NOW)
+    repair(lived.paths, lived.settings, wanted, principal="user:ana", now=NOW)
+    return wanted
+
+
+async def opened(lived: Lived) -> MemoryService:
+    return await open_service(lived.paths, lived.settings)
+
+
+def cut(path: Path, size: int) -> bytes:
+    content = path.read_bytes()[:size]
+    path.write_bytes(content)
+    return content
+
+
+async def test_what_is_sealed_and_the_vault_come_back(lived: Lived) -> None:
+    sealed = Folder(lived.paths.archive, "local").read()
+    damaged = cut(lived.paths.database, 30_000)
+    wanted = mend(lived)
+    assert "is damaged" in wanted.fault
+    assert wanted.aside is not None
+    assert Path(wanted.aside).read_bytes() == damaged
+    service = await opened(lived)
+    try:
+        found = await service.query(ANA, QueryRequest(scope=SCOPE, query="deploy"))
+        assert [one.text for one in found.snippets] == ["We deploy"]
+        [binding] = await service.bindings(ANA)
+        assert (binding.key, binding.provider_key, binding.enabled) == ("default", "vault", True)
+        assert [(one.target_type, one.target_id) for one in binding.targets] == [
+            ("company", "local")
+        ]
+        checked = await service.analysis.verify_chain(ANA)
+        assert checked.problem is None
+        [gap] = checked.gaps
+        assert (gap.seq, gap.lost_from) == (sealed.sealed_through + 1, sealed.sealed_through + 1)
+        assert not (await service.analysis.verify_archive(ANA)).problems
+        first = await service.operations(ANA, Filter(operation_type=OperationType.REPAIR), limit=9)
+        assert [one.seq for one in first.operations] == [sealed.sealed_through + 1]
+        assert first.operations[0].principal == "user:ana"
+    finally:
+        await service.close()
+
+
+async def test_it_is_read_only_until_it_has_an_owner(lived: Lived) -> None:
+    lived.paths.database.unlink()
+    mend(lived)
+    service = await opened(lived)
+    try:
+        with pytest.raises(Denied, match="is read-only"):
+            await service.write(ANA, NOTE)
+        member = Membership(principal="user:bob", role=Role.MEMBER)
+        with pytest.raises(Invalid, match="must be an owner"):
+            await service.set_member(ANA, member)
+        await service.set_member(ANA, member.model_copy(update={"role": Role.OWNER}))
+        with pytest.raises(Denied):
+            await service.write(ANA, NOTE)
+        bob = ANA.model_copy(update={"principal": "user:bob"})
+        assert (await service.write(bob, NOTE)).handles
+        assert (await service.analysis.verify_chain(bob)).problem is None
+    finally:
+        await service.close()
+
+
+async def test_a_company_that_is_read_only_otherwise_stays_so(lived: Lived) -> None:
+    other = ANA.model_copy(update={"company_id": "past"})
+    service = await opened(lived)
+    try:
+        await service.add_company(other, "Past", read_only=True)
+        await service.set_member(other, Membership(principal="user:ana", role=Role.OWNER))
+        assert (await service.company(other)).read_only
+    finally:
+        await service.close()
+
+
+async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) -> None:
+    service = await opened(lived)
+    for key in ("web", "gone", "far"):
+        config = {"path": str(lived.paths.data.parent / "far")} if key == "far" else {}
+        await service.add_binding(ANA, key, "vault", config, read_only=key == "web")
+    await service.write(ANA, NOTE.model_copy(update={"binding_key": "gone"}))
+    await service.set_target(ANA, "project", "site", "web")
+    await service.set_target(ANA, "agent", "coding", "web")
+    await service.clear_target(ANA, "agent", "coding")
+    await service.remove_binding(ANA, "gone")
+    await service.analysis.seal(ANA, everything=True)
+    await service.close()
+    (lived.paths.binding_dir("local/web") / "vault").mkdir()
+    shutil.rmtree(lived.paths.binding_dir("local/gone"))
+    (lived.paths.binding_dir("local/strange")).mkdir()
+    lived.paths.database.unlink()
+    [company] = mend(lived).companies
+    assert [(one.key, one.enabled, one.read_only) for one in company.bindings] == [
+        ("default", True, False),
+        ("web", True, True),
+        ("far", False, False),
+    ]
+    assert set(company.targets) == {("company", "local", "default"), ("project", "site", "web")}
+    assert "Nobody knows what the binding strange was" in company.problems[0]
+    service = await opened(lived)
+    asked = Scope(company_id="local", project_id="site")
+    assert (await service.resolve(ANA, asked)).binding_key == "web"
+    await service.close()
+
+
+async def test_without_an_archive_the_log_begins_with_the_gap(lived: Lived) -> None:
+    shutil.rmtree(lived.paths.archive)
+    lived.paths.database.unlink()
+    [company] = mend(lived).companies
+    assert (company.sealed_through, [one.key for one in company.bindings]) == (0, ["default"])
+    service = await opened(lived)
+    checked = await service.analysis.verify_chain(ANA)
+    assert (checked.problem, checked.gaps[0].lost_from) == (None, 1)
+    await service.close()
+
+
+async def test_a_database_that_is_older_than_its_archive_is_moved_aside(lived: Lived) -> None:
+    older = lived.paths.data.with_name("older.db")
+    database = Database.open(older)
+    with database.write() as connection:
+        row = CompanyRow(company_id="local", name="Local", link_templates={}, created_at=NOW)
+        bindings.add_company(connection, row)
+        log.append(connection, draft(1, company="local"))
+    database.close()
+    shutil.copy(older, lived.paths.database)
+    with pytest.raises(Unavailable, match="its database at 1"):
+        await opened(lived)
+    assert "ends at operation 1, and its archive at 5" in mend(lived).fault
+    service = await opened(lived)
+    assert (await service.analysis.verify_chain(ANA)).problem is None
+    await service.close()
+
+
+async def test_what_is_in_order_is_not_repaired(lived: Lived, tmp_path: Path) -> None:
+    with pytest.raises(Invalid, match="nothing to repair"):
+        plan(lived.paths, lived.settings, NOW)
+    before = lived.paths.database.read_bytes()
+    with pytest.raises(Unavailable, match="failed"):
+        plan(
+            lived.paths,
+            lived.settings.model_copy(
+                update={"database_url": "postgresql://nobody@127.0.0.1:1/x?connect_timeout=1"}
+            ),
+            NOW,
+        )
+    assert lived.paths.database.read_bytes() == before
+    for folder in ("archive", "bindings"):
+        shutil.rmtree(lived.paths.data / folder)
+    lived.paths.database.write_bytes(b"x" * 5000)
+    with pytest.raises(Invalid, match="Nothing is left"):
+        plan(lived.paths, lived.settings, NOW)
+
+
+async def test_an_empty_postgres_is_filled_in(lived: Lived, control_plane_url: str) -> None:
+    lived.paths.database.unlink()
+    shared = Lived(
+        lived.paths, lived.settings.model_copy(update={"database_url": control_plane_url})
+    )
+    wanted = mend(shared)
+    assert (wanted.aside, wanted.fault) == (
+        None,
+        "The control plane's database at database_url is gone or empty.",
+    )
+    service = await opened(shared)
+    assert (await service.analysis.verify_chain(ANA)).gaps[0].lost_from == 6
+    await service.close()
+    with pytest.raises(Invalid, match="nothing to repair"):
+        plan(shared.paths, shared.settings, NOW)
+
+
+@pytest.mark.parametrize("step", range(4))
+async def test_a_repair_that_is_killed_is_done_again(
+    lived: Lived, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    damaged = cut(lived.paths.database, 30_000)
+    lived.paths.database.with_name("memtui.db-wal").write_bytes(b"left")
+    rename = Path.rename
+    done: list[Path] = []
+
+    def killed(path: Path, target: Path) -> Path:
+        if len(done) == step:
+            raise KeyboardInterrupt
+        done.append(path)
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", killed)
+        with suppress(KeyboardInterrupt):
+            mend(lived)
+    if len(done) == step:
+        with pytest.raises(Unavailable):
+            await opened(lived)
+        mend(lived)
+    [aside] = [
+        path
+        for path in lived.paths.data.glob("memtui.db.damaged-*")
+        if path.read_bytes() == damaged
+    ]
+    service = await opened(lived)
+    assert (await service.analysis.verify_chain(ANA)).problem is None
+    await service.close()
+    assert aside.exists()
