@@ -32,7 +32,7 @@ from memtui.service import facts, membership
 from memtui.service.answers import Caller, MutationAnswer
 from memtui.service.connections import Connection
 from memtui.service.core import Core
-from memtui.service.perimeter import excerpt, for_caller, without_prefix
+from memtui.service.perimeter import for_caller, is_org, log_text, without_prefix
 from memtui.service.reads import answered, as_handle, find, moved, ranked
 from memtui.service.redaction import redact_json
 from memtui.store.journal import Step
@@ -45,7 +45,6 @@ async def write(core: Core, caller: Caller, request: WriteRequest) -> MutationAn
     """Store a record."""
     clean, labels = redact_write(_unwrapped(caller, request))
     asked: Json = {
-        **excerpt(clean.content, request.scope),
         "mode": clean.mode,
         "kind": clean.kind,
         "topic": clean.topic,
@@ -57,6 +56,7 @@ async def write(core: Core, caller: Caller, request: WriteRequest) -> MutationAn
         OperationType.WRITE, caller, request.scope, _set_only(asked), clean.source
     )
     async with recording as entry, AsyncExitStack() as gate:
+        log_text(entry, clean.content, withheld=is_org(request.scope))
         connection = await core.connect(entry, request.binding_key)
         routed = clean.model_copy(
             update={
@@ -73,6 +73,8 @@ async def write(core: Core, caller: Caller, request: WriteRequest) -> MutationAn
         before = await take(connection, known, request.scope)
         if routed.mode is WriteMode.UPSERT:
             await membership.may_change(core, entry, [request.scope, *_scopes(before)])
+            if any(map(is_org, _scopes(before))):
+                log_text(entry, clean.content, withheld=True)
         await core.recorder.begin(entry, before)
         reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
         entry.usage = reply.usage
@@ -95,7 +97,6 @@ async def correct(core: Core, caller: Caller, request: CorrectRequest) -> Mutati
         request = request.model_copy(update={"text": without_prefix(request.text)})
     clean, labels = _redact_correct(request)
     asked: Json = {
-        **(excerpt(clean.text, request.scope) if clean.text is not None else {}),
         "record_id": clean.handle.provider_record_id,
         "revision": clean.revision,
         "pinned": clean.pinned,
@@ -109,10 +110,14 @@ async def correct(core: Core, caller: Caller, request: CorrectRequest) -> Mutati
         OperationType.CORRECT, caller, request.scope, _set_only(asked), request.source
     )
     async with recording as entry:
+        if clean.text is not None:  # whose memory it is shows only when it is found
+            log_text(entry, clean.text, withheld=True)
         connection = await core.connect(entry, request.binding_key, needs="correction")
         if clean.text is not None:
             _refuse_empty(clean.text)
         record = await find(core, connection, clean.handle, request.scope)
+        if clean.text is not None:
+            log_text(entry, clean.text, withheld=is_org(record.scope))
         if clean.text is not None and record.kind == facts.FACT:
             facts.check_text(clean.text, core.fact_limits)
         entry.source = entry.source or record.source

@@ -20,9 +20,10 @@ from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.core import Core
 from memtui.service.mutations import take
-from memtui.service.perimeter import sha256_of
+from memtui.service.perimeter import CONTENT
 from memtui.service.undo import state_of
 from memtui.store import journal
+from memtui.store.digest import is_value_of
 from memtui.store.journal import Finding, Found
 from memtui.store.operation import Operation
 
@@ -82,9 +83,9 @@ def _compare(asked: Operation, before: Sequence[Snapshot], now: Sequence[Snapsho
 
 
 async def _look_for_written(core: Core, connection: Connection, asked: Operation) -> Finding:
-    content = str(asked.request.get("content", ""))
-    digest = asked.request.get("content_sha256")
-    if not digest or not connection.adapter.capabilities.browse:
+    content = str(asked.request.get("content") or "")
+    known = content or CONTENT in asked.salts
+    if not known or not connection.adapter.capabilities.browse:
         told = "The provider does not show it, so memtui cannot tell whether it happened."
         return Finding(asked, happened=None, told=told, steps=())
     words = " ".join(content.split()[:_SEARCHED_WORDS]) or None
@@ -99,7 +100,11 @@ async def _look_for_written(core: Core, connection: Connection, asked: Operation
         )
         page = await connection.read(partial(connection.adapter.browse, request))
         for record in page.records:
-            same = sha256_of(record.text) == digest or (content and record.text.startswith(content))
+            same = (
+                record.text.startswith(content)
+                if content
+                else is_value_of(asked, CONTENT, record.text)
+            )
             if same and await _is_new(core, asked, record.handle):
                 told = f"It happened: the text is stored as {record.handle.provider_record_id}."
                 [now] = await take(connection, [record.handle], asked.scope)

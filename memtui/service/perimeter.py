@@ -2,22 +2,26 @@
 
 Secrets are taken out by `memtui.service.redaction`. Here: a caller gets only what it may read, a
 company-wide ("org") memory reaches an agent with a prefix that says that it is no instruction of
-its own, and a write of one is audited by its SHA-256, without its content.
+its own, and a write of one is audited by a salted SHA-256, without its content.
 """
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Sequence
 from typing import TypeVar
 
-from memtui.contract import Json, Record, Scope
+from memtui.contract import Record, Scope
 from memtui.service.answers import Caller
+from memtui.service.recorder import Entry
+from memtui.store.digest import withhold
 from memtui.store.sight import Sight
 from memtui.visible import visible
 
 R = TypeVar("R", bound=Record)
+
+CONTENT = "request.content"
+"""Where the log has the text that was written."""
 
 _LOGGED_CHARS = 2_000
 _PREFIX = re.compile(r"(?:\[MEMORY id=[^\]\n]* scope=ORG ns=[^\]\n]*\]: )+")
@@ -69,16 +73,15 @@ def without_prefix(text: str) -> str:
     return _PREFIX.sub("", text, count=1) if text.startswith("[MEMORY ") else text
 
 
-def excerpt(text: str, scope: Scope) -> Json:
-    """Return what the log keeps of a text that is written; of an org memory, no part of it."""
-    kept = {} if is_org(scope) else {"content": text[:_LOGGED_CHARS]}
-    return {
-        **kept,
-        "content_chars": len(text),
-        "content_sha256": sha256_of(text),
-    }
+def log_text(entry: Entry, text: str, *, withheld: bool) -> None:
+    """Let the log keep the beginning of a text that is written; of a withheld one, no part of it.
 
-
-def sha256_of(text: str) -> str:
-    """Return the SHA-256 of a text's UTF-8, as hexadecimal digits."""
-    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    In the place of a withheld text stands a commitment, by which it is known again.
+    """
+    entry.request = {name: value for name, value in entry.request.items() if name != "content"}
+    entry.absent, entry.salts = {}, {}
+    if withheld:
+        entry.absent[CONTENT], entry.salts[CONTENT] = withhold(CONTENT, text)
+    else:
+        entry.request["content"] = text[:_LOGGED_CHARS]
+    entry.request["content_chars"] = len(text)

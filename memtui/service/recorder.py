@@ -33,7 +33,7 @@ from memtui.service.sessions import Sessions
 from memtui.store import intents, journal, log
 from memtui.store.database import Database
 from memtui.store.journal import Finding, Step
-from memtui.store.operation import OperationDraft, OperationHandle
+from memtui.store.operation import Absent, OperationDraft, OperationHandle
 from memtui.store.settings import SettingChange
 from memtui.store.sight import Sight
 from memtui.store.tables import BindingRow, IntentRow
@@ -72,6 +72,9 @@ class Entry:
     problems: tuple[Problem, ...] = ()
     """What could not be read where it looked."""
     undoes: str | None = None
+    absent: dict[str, Absent] = field(default_factory=dict)
+    """What the log does not get to hold, by path; `salts` are its salts."""
+    salts: dict[str, str] = field(default_factory=dict)
     steps: Sequence[Step] = ()
     """What a mutation changes; complete once it was read back."""
     settings: Sequence[SettingChange] = ()
@@ -142,6 +145,8 @@ class Entry:
             started_at=self.started_at,
             latency_ms=self.latency_ms,
             undoes=self.undoes,
+            absent=self.absent,
+            salts=self.salts,
         )
 
 

@@ -12,12 +12,13 @@ from collections.abc import Mapping
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii as _quoted
 from math import isfinite
+from os import urandom
 
 from pydantic_core import to_jsonable_python
 
 from memtui.contract import Json, OperationType, Scope, SourceRef, Usage
 from memtui.store.columns import unsigned_zero
-from memtui.store.operation import Operation, OperationDraft, OperationHandle
+from memtui.store.operation import Absent, Operation, OperationDraft, OperationHandle
 
 GENESIS = "0" * 64
 """The digest before a company's first operation."""
@@ -71,6 +72,20 @@ def canonical(document: object) -> str:
 def commitment(path: str, salt: bytes, value: str) -> str:
     """Return the SHA-256, in hex, that stands for a value: `value` is its canonical JSON text."""
     return sha256(b"%b\0%b%b" % (path.encode(), salt, value.encode())).hexdigest()
+
+
+def withhold(path: str, value: object) -> tuple[Absent, str]:
+    """Return what stands in the place of a value that the log never holds, and its salt in hex."""
+    salt = urandom(SALT_BYTES)
+    return Absent(commitment=commitment(path, salt, canonical(value)), withheld=True), salt.hex()
+
+
+def is_value_of(one: OperationDraft, path: str, value: object) -> bool:
+    """Tell whether a value is the one that was withheld; never where its salt was erased."""
+    gone, salt = one.absent.get(path), one.salts.get(path)
+    if gone is None or salt is None:
+        return False
+    return commitment(path, bytes.fromhex(salt), canonical(value)) == gone.commitment
 
 
 def field_salt(salt: bytes, path: str) -> bytes:

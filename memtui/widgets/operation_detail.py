@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from memtui.service.answers import Change
 
 _TEXTS = ("query", "content", "text")
-_OF_CONTENT = frozenset({"content_chars", "content_sha256"})
+_OF_CONTENT = frozenset({"content_chars"})
 _SAID_BELOW = _OF_CONTENT | {"record_ids"}
 _MOST_HANDLES = 50
 

@@ -5,7 +5,7 @@ import re
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from memtui.analytics.layout import Folder, sha256_of
 from memtui.contract import Conflict, Invalid, Unavailable
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS
+from memtui.store.erasing import erase_fields, purge_request
 from tests.analytics.logs import NOW, append, draft, hot
 
 TABLES = ("memory_operations", "memory_usage", "memory_operation_handles")
@@ -121,6 +122,8 @@ def rewrite(root: Path, table: str, change: str) -> int:
     ("table", "change"),
     [
         ("operations", "'eve' AS principal"),
+        ("operations", "'{}' AS request"),
+        ("operations", "lead(salt, 1, salt) OVER (ORDER BY seq) AS salt"),
         ("usage", "input_tokens + 1 AS input_tokens"),
         ("handles", "'r' AS provider_record_id"),
     ],
@@ -261,6 +264,32 @@ def test_an_export_of_hashes_alone_verifies_too(
     audit.export(proved_log, root, "acme", target, visible=lambda one: one.seq % 2 == 0)
     lines = [json.loads(line) for line in target.read_text().splitlines()]
     assert ["values" in line for line in lines[:4]] == [False, True, False, True]
+    assert script(target).returncode == 0
+
+
+@ON_BOTH
+def test_what_is_absent_needs_a_purge_that_names_it(
+    proved_log: Database, root: Path, tmp_path: Path
+) -> None:
+    target = tmp_path / "log.jsonl"
+
+    def purge(erased: Mapping[int, Collection[str]], number: int) -> None:
+        one = draft(number, operation_type="purge", status="ok", request=purge_request(erased))
+        append(proved_log, [one])
+
+    with proved_log.write() as connection:
+        done = erase_fields(connection, "acme", {70: {"request.query"}, 72: {"request.query"}})
+    assert done == {70: ("request.query",), 72: ("request.query",)}
+    for number, named in enumerate(({}, {70: ("error_message",)}, {72: ("request.query",)}), 901):
+        purge(named, number)
+        checked = audit.verify(proved_log, root, "acme")
+        assert checked.broken_seq == 70
+        assert "has no request.query, and no purge" in str(checked.problem)
+        audit.export(proved_log, root, "acme", target)
+        assert script(target).stderr.strip().startswith("operation 70: request.query is gone")
+    purge(done, 910)
+    assert audit.verify(proved_log, root, "acme").problem is None
+    audit.export(proved_log, root, "acme", target)
     assert script(target).returncode == 0
 
 

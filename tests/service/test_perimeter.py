@@ -19,10 +19,12 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     SourceRef,
+    WriteMode,
     WriteRequest,
 )
 from memtui.service import Caller, Membership, MemoryService
 from memtui.service.perimeter import for_caller, without_prefix
+from memtui.store.digest import is_intact, is_value_of
 from tests.service.fake import FakeAdapter
 
 ORG = Scope(company_id="acme")
@@ -94,11 +96,42 @@ async def test_an_org_write_is_audited_without_its_content(
     of_project, of_fix, of_org = (
         await service.operations(caller, Filter(until=None), limit=3)
     ).operations
-    assert of_org.request["content_sha256"] == hashlib.sha256(TEXT.encode()).hexdigest()
-    assert of_org.request["content_chars"] == len(TEXT)
-    for operation in (of_org, of_fix):
+    for operation, text in ((of_org, TEXT), (of_fix, f"{TEXT}!")):
+        assert operation.request["content_chars"] == len(text)
         assert "Tuesdays" not in json.dumps(operation.model_dump(mode="json"))
+        assert operation.absent["request.content"].withheld
+        assert is_value_of(operation, "request.content", text)
+        assert not is_value_of(operation, "request.content", f"{text}?")
+        assert is_intact(operation)
     assert of_project.request["content"] == TEXT
+    assert hashlib.sha256(TEXT.encode()).hexdigest() not in str(of_org)
+
+
+async def test_the_scope_of_the_record_decides_what_is_logged(
+    service: MemoryService, caller: Caller, scope: Scope, source: SourceRef
+) -> None:
+    of_org = await written(service, caller, ORG, source)
+    own = await written(service, caller, scope, source)
+    for handle in (of_org, own):
+        fix = CorrectRequest(scope=scope, handle=handle, text=f"{TEXT}!")
+        await service.correct(caller, fix)
+    again = WriteRequest(
+        scope=scope,
+        source=source,
+        content=f"{TEXT}?",
+        record_id=of_org.provider_record_id,
+        mode=WriteMode.UPSERT,
+    )
+    await service.write(caller, again)
+    gone = RecordHandle(provider_key="fake", provider_record_id="gone")
+    with pytest.raises(NotFound):
+        await service.correct(caller, CorrectRequest(scope=scope, handle=gone, text=f"{TEXT}."))
+    page = await service.operations(caller, Filter(until=None), limit=4)
+    unknown, upsert, of_project, fix_of_org = page.operations
+    assert of_project.request["content"] == f"{TEXT}!"
+    for operation in (unknown, upsert, fix_of_org):
+        assert "Tuesdays" not in json.dumps(operation.model_dump(mode="json"))
+        assert operation.absent.keys() == {"request.content"}
 
 
 async def test_an_org_memory_can_still_be_taken_back(

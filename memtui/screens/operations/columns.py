@@ -79,9 +79,8 @@ def asked(operation: Operation) -> str:
         value = operation.request.get(name)
         if isinstance(value, str) and value:
             return " ".join(value[:400].split())
-    if "content_sha256" in operation.request:
-        characters = fmt.counted(int(operation.request["content_chars"]), "character")
-        return f"{characters}, sha256 {str(operation.request['content_sha256'])[:12]}"
+    if isinstance(count := operation.request.get("content_chars"), int):
+        return fmt.counted(count, "character")
     records = operation.request.get("records")
     if isinstance(records, int):
         return fmt.counted(records, "record")

@@ -1,0 +1,153 @@
+"""Any value can go, its operation still fits its digest, and nothing else has changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from memtui.contract import Filter, OperationType, Scope
+from memtui.store import log
+from memtui.store.database import Database
+from memtui.store.digest import GENESIS, SUBJECT, digest_of, fields, is_intact, withhold
+from memtui.store.erasing import erase_fields, erased, purge_request, purged
+from memtui.store.operation import Operation
+from tests.store.test_digest import COMPANY, EVERYTHING, LONG, drafts
+from tests.store.test_log import append, draft
+
+LISTED = {"query": "q", "record_ids": ["one", "two", None], "tags": [], "their own": "word"}
+
+
+def read(database: Database) -> tuple[dict[int, Operation], bytes]:
+    with database.read() as connection:
+        found = log.page(connection, "acme", Filter(), limit=100).operations
+        return {one.seq: one for one in found}, log.company_salt(connection, "acme")
+
+
+def erase(database: Database, doomed: dict[int, Any]) -> dict[int, tuple[str, ...]]:
+    with database.write() as connection:
+        return erase_fields(connection, "acme", doomed)
+
+
+def test_what_is_erased_is_gone_and_the_digest_holds(database: Database) -> None:
+    scope = Scope(company_id="acme", subject_id="bob")
+    append(database, draft(1, request=LISTED, scope=scope), EVERYTHING, draft(2, scope=scope))
+    before, _ = read(database)
+    done = erase(
+        database,
+        {
+            1: {"request.query", "request.record_ids.1", "request.topic", SUBJECT},
+            2: {path for path, _ in fields(EVERYTHING)},
+            3: {"request"},
+        },
+    )
+    assert done[1] == ("request.query", "request.record_ids.1", SUBJECT)
+    assert done.keys() == {1, 2}
+    after, company = read(database)
+    assert all(is_intact(one, company) for one in after.values())
+    assert after[1].request == {**LISTED, "query": None, "record_ids": ["one", None, None]}
+    assert after[3] == before[3]
+    gone = after[2]
+    assert LONG not in gone.model_dump_json()
+    assert (gone.salt, gone.salts, gone.error_message, gone.usage[0].details) == (
+        None,
+        {},
+        None,
+        {},
+    )
+    assert gone.request == {
+        "query": None,
+        "top_k": 5,
+        "intent": "answer",
+        "tags": [None],
+        "mode": None,
+    }
+    assert gone.handles[0].provider_record_id == ""
+    again = erase(database, {1: {"request"}, 2: {"request.query"}})
+    assert again == {1: ("request",)}
+    after, company = read(database)
+    assert "their own" not in after[1].request
+    assert is_intact(after[1], company)
+
+
+def test_a_subject_has_one_name_after_it_is_erased(database: Database) -> None:
+    scopes = [Scope(company_id="acme", subject_id=name) for name in ("bob", "ana", "bob")]
+    append(database, *(draft(number, scope=scope) for number, scope in enumerate(scopes, 1)))
+    erase(database, {seq: {SUBJECT} for seq in (1, 2, 3)})
+    after, company = read(database)
+    names = [after[seq].scope.subject_id for seq in (1, 2, 3)]
+    assert names[0] == names[2] != names[1]
+    assert all(is_intact(one, company) for one in after.values())
+
+
+def test_a_withheld_value_is_erased_by_its_salt(database: Database) -> None:
+    absent, salt = withhold("request.content", "we deploy on Tuesdays")
+    one = draft(1, request={"kind": "note"}, absent={"request.content": absent})
+    append(database, one.model_copy(update={"salts": {"request.content": salt}}))
+    assert erase(database, {1: {"request.content"}}) == {1: ("request.content",)}
+    after, company = read(database)
+    assert after[1].salts.keys() == {"request.kind"}
+    assert after[1].absent == {"request.content": absent}
+    assert is_intact(after[1], company)
+    assert erase(database, {1: {"request.content"}}) == {}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"request": {"query": "forged"}},
+        {"request": {"query": None, "their own": "word"}},
+        {"error_message": "forged"},
+        {"scope": Scope(company_id="acme", subject_id="eve")},
+    ],
+)
+def test_no_value_can_be_put_in_the_place_of_an_erased_one(
+    database: Database, forged: dict[str, Any]
+) -> None:
+    scope = Scope(company_id="acme", subject_id="bob")
+    asked = {"query": "q", "their own": "words"}
+    append(database, draft(1, request=asked, scope=scope, error_message="why"))
+    erase(database, {1: {"request.query", "request", "error_message", SUBJECT}})
+    found, company = read(database)
+    assert is_intact(found[1], company)
+    assert not is_intact(found[1].model_copy(update=forged), company)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(one=drafts, data=st.data())
+def test_any_fields_of_any_operation_can_go_in_any_order(one: Any, data: st.DataObject) -> None:
+    salt = bytes(range(16))
+    digest = digest_of(one, seq=1, previous_digest=GENESIS, salt=salt, company=COMPANY)
+    operation = Operation.model_construct(
+        **one.__dict__, seq=1, previous_digest=GENESIS, digest=digest, salt=salt
+    )
+    paths = [path for path, _ in fields(one)]
+    for part in data.draw(
+        st.lists(st.lists(st.sampled_from(paths)), max_size=3) if paths else st.just([])
+    ):
+        operation = erased(operation, set(part), COMPANY)
+        assert is_intact(operation, COMPANY)
+        assert all(path in operation.absent for path in part)
+    untouched = erased(operation, set(), COMPANY)
+    assert untouched is operation
+
+
+def test_a_purge_tells_in_ranges_what_it_erased() -> None:
+    many = dict.fromkeys((1, 2, 3, 7), ("error_message", "request.query"))
+    request = purge_request({**many, 5: ("request.query",)})
+    assert request == {
+        "erased": [
+            {"fields": ["error_message", "request.query"], "seqs": [[1, 3], [7, 7]]},
+            {"fields": ["request.query"], "seqs": [[5, 5]]},
+        ],
+        "segments": [],
+    }
+    purge = draft(9, operation_type=OperationType.PURGE, request=request)
+    placed = Operation(**dict(purge), seq=7, previous_digest="", digest="")
+    assert [(list(seqs), len(paths)) for seqs, paths in purged(placed)] == [
+        ([1, 2, 3], 2),
+        ([], 2),
+        ([5], 1),
+    ]
