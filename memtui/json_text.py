@@ -5,8 +5,24 @@ from __future__ import annotations
 import json
 import re
 
+_OBEYED = re.compile(
+    "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff\U000110bd\U000110cd"
+    "\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
+"""Controls, invisible format characters such as bidirectional marks, but for the two joiners that
+scripts need, separators of lines, and lone surrogates; C0 controls JSON escapes itself."""
+
 
 def json_text(document: object, *, indent: int | None = None) -> str:
-    """Return a document as JSON text; lone surrogates are escaped, all else stays as it is."""
+    r"""Return a document as JSON text that a terminal can be given.
+
+    What it would obey or hide is escaped, which is the same JSON (`\u009b`); all else stays.
+    """
     text = json.dumps(document, ensure_ascii=False, allow_nan=False, indent=indent)
-    return re.sub("[\ud800-\udfff]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    return text if text.isascii() and "\x7f" not in text else _OBEYED.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

@@ -23,8 +23,10 @@ from memtui.analytics.engine import Engine, guarded, quoted
 from memtui.analytics.layout import TABLES, Manifest
 from memtui.analytics.lines import lines_of
 from memtui.analytics.rows import Rows
+from memtui.analytics.source import columns_of
 from memtui.analytics.views import VIEWS
 from memtui.contract import Filter, Invalid
+from memtui.csv_text import cell_sql
 from memtui.store.database import Database
 from memtui.store.sight import Sight
 
@@ -68,7 +70,13 @@ class Exporter:
         self._cursor: duckdb.DuckDBPyConnection | None = None
 
     def to_file(
-        self, target: Path, form: ExportFormat, chosen: Filter | None = None, *, force: bool = False
+        self,
+        target: Path,
+        form: ExportFormat,
+        chosen: Filter | None = None,
+        *,
+        force: bool = False,
+        exact: bool = False,
     ) -> int:
         """Write what a filter lets through to a file, in order of `seq`; returns how many.
 
@@ -79,6 +87,7 @@ class Exporter:
             form: How it is written.
             chosen: The filter; None is everything.
             force: Put it in place of a file that is there.
+            exact: Put no apostrophe before cells of CSV that a spreadsheet would run.
 
         Raises:
             Invalid: the file is there already or cannot be written.
@@ -88,9 +97,16 @@ class Exporter:
             if form is ExportFormat.JSONL:
                 with fresh.open("wb") as file:
                     return self._write_lines(file, chosen)
-            return self._copy(fresh, form, chosen)
+            return self._copy(fresh, form, chosen, exact=exact)
 
-    def to_stream(self, stream: IO[bytes], form: ExportFormat, chosen: Filter | None = None) -> int:
+    def to_stream(
+        self,
+        stream: IO[bytes],
+        form: ExportFormat,
+        chosen: Filter | None = None,
+        *,
+        exact: bool = False,
+    ) -> int:
         """Write them to an open stream instead, as JSON Lines or CSV.
 
         Raises:
@@ -103,7 +119,7 @@ class Exporter:
             return self._write_lines(stream, chosen)
         with tempfile.TemporaryDirectory(prefix="memtui-") as folder:
             made = Path(folder) / "operations.csv"
-            count = self._copy(made, form, chosen)
+            count = self._copy(made, form, chosen, exact=exact)
             with made.open("rb") as file:
                 shutil.copyfileobj(file, stream)
         return count
@@ -126,8 +142,9 @@ class Exporter:
                     file.write(lines)
         return sum(count for count, _ in spans)
 
-    def _copy(self, target: Path, form: ExportFormat, chosen: Filter | None) -> int:
-        columns = ", ".join(_flat(name, form) for name in COLUMNS)
+    def _copy(self, target: Path, form: ExportFormat, chosen: Filter | None, *, exact: bool) -> int:
+        guard = form is ExportFormat.CSV and not exact
+        columns = ", ".join(_flat(name, form, guard=guard) for name in COLUMNS)
         with self._asking(chosen) as (cursor, manifest, where), guarded():
             rows = self._rows.everything(manifest, "operations", columns, where)
             # DuckDB keeps the order of files, of tables and of UNION ALL, which is that of seq.
@@ -267,9 +284,11 @@ def _unwritable(target: Path, error: OSError) -> Invalid:
     return Invalid(f"{target} cannot be written ({error.strerror}); choose another place.")
 
 
-def _flat(name: str, form: ExportFormat) -> str:
+def _flat(name: str, form: ExportFormat, *, guard: bool) -> str:
     if name == "cost_usd":
         return f"{_USD} AS cost_usd"
     if name == "started_at" and form is ExportFormat.CSV:
         return f"{_MOMENT} AS started_at"
+    if guard and columns_of("operations").get(name) == "VARCHAR":
+        return f"{cell_sql(name)} AS {name}"
     return name

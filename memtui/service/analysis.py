@@ -384,6 +384,7 @@ class Analysis:
         chosen: Filter | None = None,
         *,
         force: bool = False,
+        exact: bool = False,
     ) -> int:
         """Write what a filter lets through to a file or an open stream (`Exporter`).
 
@@ -401,8 +402,8 @@ class Analysis:
         def export() -> int:
             try:
                 if isinstance(target, Path):
-                    return exporter.to_file(target, form, chosen, force=force)
-                return exporter.to_stream(target, form, chosen)
+                    return exporter.to_file(target, form, chosen, force=force, exact=exact)
+                return exporter.to_stream(target, form, chosen, exact=exact)
             finally:
                 exporter.close()
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import IO, Annotated, Literal
 
 import typer
 
 from memtui.doors.cli.nearest import say_unknown_of_operations
-from memtui.doors.cli.options import FilterLine, OperationOptions, ScopeOptions
+from memtui.doors.cli.options import Exact, FilterLine, OperationOptions, ScopeOptions
 from memtui.doors.cli.session import Session
 
 _STDOUT = "-"
@@ -31,6 +32,7 @@ async def export_operations(
     force: Annotated[
         bool, typer.Option("--force", help="Put it in place of a file that is there.")
     ] = False,
+    exact: Exact = False,
 ) -> None:
     """Write operations, sealed ones too, to a file, in the order of their numbers.
 
@@ -39,6 +41,7 @@ async def export_operations(
     """
     from memtui.analytics.export import ExportFormat, format_of
     from memtui.contract import Invalid
+    from memtui.visible import visible
     from memtui.widgets import format as shown
 
     if to == _STDOUT and session.out.as_json:
@@ -48,10 +51,20 @@ async def export_operations(
         as_format = ExportFormat(form)
     else:
         as_format = ExportFormat.JSONL if to == _STDOUT else format_of(to)
-    target = sys.stdout.buffer if to == _STDOUT else Path(to)
+    target: Path | IO[bytes] = sys.stdout.buffer if to == _STDOUT else Path(to)
+    shown_first = io.BytesIO()
+    on_terminal = to == _STDOUT and sys.stdout.isatty() and as_format is ExportFormat.CSV
     count = await session.service.analysis.export(
-        session.caller, target, as_format, chosen, force=force
+        session.caller,
+        shown_first if on_terminal else target,
+        as_format,
+        chosen,
+        force=force,
+        exact=exact,
     )
+    if on_terminal:
+        made = shown_first.getvalue().decode("utf-8", "replace")
+        sys.stdout.write(visible(made, keep_newlines=True))
     session.out.answer(
         {"file": to, "operation_count": count, "format": as_format.value}, lambda: ()
     )

@@ -74,6 +74,12 @@ Since = Annotated[
 Until = Annotated[str | None, typer.Option("--until", help="Before this moment.")]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+Exact = Annotated[
+    bool,
+    typer.Option(
+        "--exact", help="CSV: put no apostrophe before cells that a spreadsheet would run."
+    ),
+]
 FilterLine = Annotated[
     list[str] | None,
     typer.Argument(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from memtui.doors.cli.options import Exact
 from memtui.doors.cli.output import Dim, Line, jsonable
 from memtui.doors.cli.session import Session
 from memtui.doors.cli.tables import Column, table
@@ -37,6 +38,7 @@ async def sql(
     form: Annotated[
         Literal["table", "csv"], typer.Option("--format", help="How to print the rows.")
     ] = "table",
+    exact: Exact = False,
     limit: Annotated[
         int, typer.Option("--limit", min=1, max=10_000_000, help="At most this many rows.")
     ] = 10_000,
@@ -60,7 +62,7 @@ async def sql(
     if session.out.as_json or form == "table":
         session.out.answer(_document(found), lambda: _lines(found))
     else:
-        _write_csv(found)
+        _write_csv(found, exact=exact)
     if found.truncated:
         session.out.say(f"There are more rows than {limit:,}; raise --limit to see them.")
 
@@ -175,11 +177,17 @@ def _text(value: Any) -> str:
     return found if isinstance(found, str) else json_text(jsonable(found))
 
 
-def _write_csv(found: SqlAnswer) -> None:
+def _write_csv(found: SqlAnswer, *, exact: bool) -> None:
+    from memtui.csv_text import cell
+    from memtui.visible import visible
+
     made = io.StringIO(newline="")
     writer = csv.writer(made, lineterminator="\n")
-    writer.writerow(found.columns)
-    writer.writerows(_cells(row, "") for row in found.rows)
+    for row in (found.columns, *(_cells(row, "") for row in found.rows)):
+        writer.writerow(row if exact else map(cell, row))
+    text = made.getvalue()
+    if sys.stdout.isatty():
+        text = visible(text, keep_newlines=True)
     sys.stdout.flush()
-    sys.stdout.buffer.write(made.getvalue().encode("utf-8", errors="backslashreplace"))
+    sys.stdout.buffer.write(text.encode("utf-8", errors="backslashreplace"))
     sys.stdout.buffer.flush()

@@ -18,6 +18,7 @@ from typing import Any
 from memtui.analytics.engine import Engine
 from memtui.analytics.figures import Group
 from memtui.contract import Conflict, Unavailable
+from memtui.csv_text import cell
 
 _CHUNK = 200
 _FIGURES = (
@@ -120,9 +121,9 @@ def _put(path: Path, write: Callable[[Path], object], *, overwrite: bool) -> Non
 def _write_csv(work: Path, table: Table) -> None:
     with work.open("w", encoding="utf-8", errors="replace", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(table.columns)
+        writer.writerow(map(cell, table.columns))
         for row in table.rows:
-            writer.writerow(["" if value is None else _text(value) for value in row])
+            writer.writerow(["" if value is None else cell(_text(value)) for value in row])
 
 
 def _write_json(work: Path, table: Table) -> None:
