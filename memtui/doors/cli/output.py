@@ -46,7 +46,8 @@ class Output:
         for line in lines():
             self.line(line)
         get = document.get if isinstance(document, dict) else partial(getattr, document)
-        self.tell(get("problems", ()))
+        # A report's own problems are sentences, and its lines have them.
+        self.tell(one for one in get("problems", ()) if not isinstance(one, str))
 
     def tell(self, problems: Iterable[Problem | dict[str, Any]]) -> None:
         """Say on stderr what could not be read for an answer."""
