@@ -368,10 +368,45 @@ class ExpiryIsCheckedOnWriteOnly(Plugin):
         return super().is_alive(row | {"expires_at": None})
 
 
-@found_by("ttl-namespace")
-class NamespaceExpiryIsIgnored(Plugin):
-    def is_alive(self, row: Row) -> bool:
-        return super().is_alive(row | {"namespace": ""})
+@found_by("namespace-prefix")
+class NamespacesAreMatchedByTheirBeginning(Plugin):
+    def is_readable(self, row: Row, names: list[str]) -> bool:
+        return any(row["namespace"].startswith(name) for name in names)
+
+
+@found_by("namespace-case")
+class NamespacesFoldCase(Plugin):
+    def is_readable(self, row: Row, names: list[str]) -> bool:
+        return row["namespace"].lower() in {name.lower() for name in names}
+
+
+@found_by("write-id-elsewhere")
+class AnIdIsItsNamespaces(Plugin):
+    def keep(self, row: Row) -> None:
+        self.rows[f"{row['namespace']}/{row['id']}"] = row
+
+
+@found_by("pin-first-query")
+class PinsCountWithoutAQueryOnly(Plugin):
+    def rank(self, row: Row, query: str, near: list[float] | None) -> tuple[Any, ...]:
+        return super().rank(row | {"pin": row["pin"] and not query}, query, near)
+
+
+@found_by("propagation-large")
+class PropagationIsCut(Plugin):
+    def propagation(self, given: Row | None) -> Any:
+        words = (given or {}).get("words", [])
+        return {"words": words[:5_000]} if len(words) > 5_000 else given
+
+
+@found_by("health-honest")
+class NoEmbeddingIsTaken(Plugin):
+    """It names a length, and refuses that one too."""
+
+    def row(self, name: str, body: Row) -> Row:
+        if body.get("embedding"):
+            raise Refused(500, "internal", "expected 1999 dimensions")
+        return super().row(name, body)
 
 
 @found_by("ttl-zones")

@@ -227,7 +227,7 @@ class Plugin:
     def rank(self, row: Row, query: str, near: list[float] | None) -> tuple[Any, ...]:
         if near:
             return (_likeness(row["embedding"], near), row["created_at"])
-        return (row["pin"] and not query, row["created_at"])
+        return (row["pin"], row["created_at"])
 
     def shown(self, rows: list[Row]) -> Any:
         return [self.wire(row) for row in rows]

@@ -265,3 +265,31 @@ async def test_the_reference_server_as_it_was_seen_breaks_some_rules() -> None:
     async with serve_talk(plain_talk(Reference())) as url:
         report = await run_conformance(url, only=sorted(judged), ttl_s=TTL_S)
     assert failed(report) == BROKEN_BY_THE_REFERENCE
+
+
+class Vectors(Plugin):
+    """Takes embeddings of 1,999 numbers only, and says so when it refuses another."""
+
+    def row(self, name: str, body: Row) -> Row:
+        given = body.get("embedding")
+        if given and len(given) != 1999:
+            raise Refused(500, "internal", f"expected 1999 dimensions, not {len(given)}")
+        return super().row(name, body)
+
+
+class LateMemories(Plugin):
+    """Shows what is in a namespace past the namespace's expiry, which the contract leaves open."""
+
+    def is_alive(self, row: Row) -> bool:
+        return super().is_alive(row | {"namespace": ""})
+
+
+async def test_the_length_of_an_embedding_is_the_servers(serve: Serve) -> None:
+    report = await run_conformance(await serve(Vectors()), only=["health-honest"])
+    assert failed(report) == set()
+
+
+async def test_what_the_contract_leaves_open_is_told_and_no_failure(serve: Serve) -> None:
+    report = await run_conformance(await serve(LateMemories()), only=["ttl-namespace"], ttl_s=TTL_S)
+    assert failed(report) == set()
+    assert "contract leaves" in report.checks[0].detail

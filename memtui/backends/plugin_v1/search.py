@@ -70,14 +70,18 @@ async def _look(
         index.fill(records)
         found = [Snippet(**dict(record), score=score) for record, score in index.search(asked)]
         index.close()
-        return found
+        return sorted(found, key=lambda one: not one.pinned)
 
     return await asyncio.to_thread(run)
 
 
 def _ranked(rows: Sequence[Row]) -> list[Row]:
-    """Return rows by score where there are scores, else as they came."""
-    return sorted(rows, key=lambda row: -row.score if row.score is not None else float("inf"))
+    """Return the pinned rows first, by score where there are scores, else as they came."""
+
+    def place(row: Row) -> tuple[bool, float]:
+        return not row.pin, -row.score if row.score is not None else float("inf")
+
+    return sorted(rows, key=place)
 
 
 def _fits(record: Record, request: QueryRequest) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 
 from memtui.conformance.check import Section
@@ -11,8 +12,11 @@ from memtui.conformance.wire import Failed
 from .sources import CAPABILITIES, HEALTH
 
 KNOWN = ("embedding", "fts", "ttl", "pin", "propagation")
-_SIZES = (4, 256, 384, 512, 768, 1024, 1536, 3072)
+_SIZES = (384, 768, 1024, 1536, 3072, 256, 512, 4)
 """Lengths of embeddings that are in use; a server may take one of them only."""
+_LONGEST = 16_384
+_TRIES = 20
+_NUMBER = re.compile(r"(?<![\w.])\d{1,5}(?![\w.]*\d)", re.ASCII)
 
 check = Section()
 
@@ -59,18 +63,33 @@ async def health_honest(probe: Probe) -> None:
 
 async def _embedding(probe: Probe) -> None:
     space = await probe.space()
-    for size in _SIZES:
+    health = (await probe.call("GET", "/v1/health")).expect(200)
+    said = (f"{name} {value}" for name, value in health.fields.items())
+    waiting = [*_told([one for one in said if "dim" in one]), *_SIZES]
+    tried: list[int] = []
+    while waiting and len(tried) < _TRIES:
+        size = waiting.pop(0)
+        if size in tried:
+            continue
+        tried.append(size)
         near, far = [1.0] + [0.0] * (size - 1), [0.0] * (size - 1) + [1.0]
         first = await probe.post(space, memory("near", embedding=near))
-        if first.is_refusal:
+        if not first.is_ok:  # another length is due, and the refusal may name it
+            waiting = [*_told(first.body), *waiting]
             continue
-        identity = first.expect_ok().fields.get("id")
+        identity = first.fields.get("id")
         await probe.write(space, "far", embedding=far)
         found = await probe.search(space, embedding=near)
         if not found.ids or found.ids[0] != identity:
             found.fail("The memory with the very embedding that was asked for is not the first.")
         return
-    probe.fail(f"No embedding of {', '.join(map(str, _SIZES))} numbers is accepted.")
+    probe.fail(f"No embedding of {', '.join(map(str, tried))} numbers is accepted.")
+
+
+def _told(said: object) -> list[int]:
+    """Return the lengths of an embedding that a server may mean by what it says."""
+    found = (int(number) for number in _NUMBER.findall(str(said)))
+    return [number for number in found if 2 <= number <= _LONGEST]
 
 
 async def _fts(probe: Probe) -> None:

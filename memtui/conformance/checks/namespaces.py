@@ -187,6 +187,34 @@ async def namespace_delete_final(probe: Probe) -> None:
     reply.expect(404, when="to a write after the DELETE")
 
 
+@check(PUT)
+async def namespace_prefix(probe: Probe) -> None:
+    """A namespace whose name another one begins with holds, shows and removes its own only."""
+    base = probe.name()
+    await _apart(probe, f"{base}1", f"{base}12")
+
+
+@check(PUT)
+async def namespace_case(probe: Probe) -> None:
+    """Namespaces whose names differ in case alone hold, show and remove their own only."""
+    base = probe.name()
+    await _apart(probe, f"{base}-a", f"{base}-A")
+
+
+async def _apart(probe: Probe, name: str, other: str) -> None:
+    for one in (name, other):
+        (await probe.put(one, {"kind": "custom"})).expect_ok()
+    mine, theirs = await probe.write(name, "mine"), await probe.write(other, "theirs")
+    for one, identity in ((name, mine), (other, theirs)):
+        found = await probe.search(one)
+        if found.ids != [identity]:
+            found.fail(f"{quoted(one)} holds one memory, and {len(found.rows)} came.")
+    crossed = await probe.forget(theirs, name)
+    crossed.expect(403, 404, when="to forgetting in the name of the other namespace")
+    (await probe.call("DELETE", namespace_path(name))).expect_ok()
+    await probe.stored(other, theirs)
+
+
 async def _patch(probe: Probe, name: str, body: Json) -> Reply:
     return await probe.call("PATCH", namespace_path(name), body)
 

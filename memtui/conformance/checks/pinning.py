@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from memtui.conformance.check import Section
-from memtui.conformance.probe import Probe, fresh_id, quoted
+from memtui.conformance.probe import Probe, fresh_id, quoted, word
 
 from .sources import CAPABILITIES, WRITE
 
@@ -41,6 +41,22 @@ async def pin_first(probe: Probe) -> None:
     first = await probe.search(space, limit=1)
     if first.ids[:1] != [pinned]:
         first.fail("With a limit of 1 the pinned memory is not the row that comes.")
+
+
+@check(CAPABILITIES, "pin")
+async def pin_first_query(probe: Probe) -> None:
+    """With a query too the pinned ones of the memories that it finds come first."""
+    if "fts" not in probe.capabilities:
+        return
+    space, wanted = await probe.space(), word()
+    pinned = await probe.write(space, f"A long way off there may be some {wanted}.", pin=True)
+    await asyncio.sleep(_TURN_S)
+    for _ in range(3):
+        await probe.write(space, f"{wanted} {wanted}")
+    for limit in (100, 1):
+        found = await probe.search(space, query=wanted, limit=limit)
+        if found.ids[:1] != [pinned]:
+            found.fail("The pinned memory that holds the word is not the first row.")
 
 
 @check(CAPABILITIES, "pin")

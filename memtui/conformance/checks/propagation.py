@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from memtui.conformance.check import Section
-from memtui.conformance.probe import Probe, fresh_id, quoted
+from memtui.conformance.probe import Probe, fresh_id, memory, quoted
 from memtui.contract import Json
 
 from .sources import CAPABILITIES
@@ -26,6 +26,9 @@ _NUMBERS: Json = {
     "fraction": 0.1,
     "negative": -17,
 }
+
+_LARGE = (10_000, 60_000, 250_000, 1_000_000)
+_PATIENCE = 5.0
 
 check = Section()
 
@@ -60,6 +63,28 @@ async def propagation_replaced(probe: Probe) -> None:
     for row in found.rows:
         if row.get("content") == "second" and row.get("propagation") != {"b": 3}:
             found.fail(f'propagation is {quoted(row.get("propagation"))}; {{"b": 3}} is due.')
+
+
+@check(CAPABILITIES, "propagation", alone=True)
+async def propagation_large(probe: Probe) -> None:
+    """Propagation of 10 KB to a megabyte comes back whole, or is refused with 400 or 413."""
+    space = await probe.space()
+    most = 0
+    for size in _LARGE:
+        given: Json = {"words": ["a word é 世 \n"] * (size // 20)}
+        reply = await probe.post(space, memory("carries", propagation=given), _PATIENCE)
+        if reply.is_ok:
+            held = (await probe.stored(space, str(reply.fields.get("id")))).get("propagation")
+            if held != given:
+                probe.fail(f"About {size:,} characters of propagation came back as others.")
+            most = size
+            continue
+        reply.expect(400, 413, when=f"to propagation of {size:,} characters")
+        if not reply.fields.get("message"):
+            reply.fail("The refusal does not say why.")
+    await probe.stored(space, await probe.write(space, "afterwards"))
+    if most < _LARGE[-1]:
+        probe.remark = f"Propagation of {most:,} characters is the most that was stored."
 
 
 async def _round_trip(probe: Probe, given: Json) -> Json:

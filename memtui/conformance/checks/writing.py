@@ -88,6 +88,22 @@ async def write_id_upserts(probe: Probe) -> None:
 
 
 @check(IDEMPOTENCY)
+async def write_id_elsewhere(probe: Probe) -> None:
+    """An id that is written again into another namespace is moved or refused, and never two."""
+    space, other, identity = await probe.space(), await probe.space(), fresh_id()
+    await probe.write(space, "first", id=identity)
+    reply = await probe.post(other, memory("second", id=identity))
+    if not reply.is_ok:
+        reply.expect(400, 403, 409, when="to an id of another namespace")
+    wanted = (other, "second") if reply.is_ok else (space, "first")
+    found = await probe.search(space, other)
+    held = [(row.get("namespace"), row.get("content")) for row in found.rows]
+    if held != [wanted]:
+        found.fail(f"One id was written, and the two namespaces hold {quoted(held)}.")
+    probe.remark = "The memory moves." if reply.is_ok else f"It is refused ({reply.status})."
+
+
+@check(IDEMPOTENCY)
 async def write_id_keeps_created_at(probe: Probe) -> None:
     """A second write with the same id keeps the memory's created_at."""
     space, identity = await probe.space(), fresh_id()

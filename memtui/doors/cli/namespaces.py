@@ -28,7 +28,8 @@ async def put_namespace(
         str | None,
         typer.Option(
             metavar="WHEN",
-            help="When it is removed with all that is in it: 30d, 2027-01-31; left out: never.",
+            help="When it expires: 30d, 2027-01-31; left out: never. What becomes of its records "
+            "then is the provider's affair: some hide them, others keep them.",
         ),
     ] = None,
 ) -> None:

@@ -56,7 +56,7 @@ async def search(shelf: Shelf, asked: Search) -> Found:
         return await _listed(shelf, parts, wanted, asked.cursor)
     if (asked.query or "").strip() or asked.embedding:
         ranked = await _together(parts, lambda part: _queried(shelf, part, wanted, asked))
-        ranked.sort(key=lambda one: (-(_score(one) or 0.0), -_age(one)))
+        ranked.sort(key=_pinned_then_best)
     else:
         ranked = await _together(parts, lambda part: _newest(shelf, part, wanted))
         ranked.sort(key=_pinned_then_newest)
@@ -98,8 +98,9 @@ async def _queried(shelf: Shelf, part: Part, wanted: Wanted, asked: Search) -> l
     """Return what a query finds in a part.
 
     A scope sees more than its own, and of that not every kind: where too little is left of a full
-    answer, more is asked for.
+    answer, more is asked for. So it is where the answer is full and a pin may be on what is left.
     """
+    pins = (await shelf.binding()).capabilities.pin
     request = QueryRequest(
         scope=part.scope,
         query=asked.query or "",
@@ -111,9 +112,11 @@ async def _queried(shelf: Shelf, part: Part, wanted: Wanted, asked: Search) -> l
     while True:
         answer = await shelf.service.query(shelf.caller, request)
         fit = await _fit(shelf, part, wanted, answer.snippets)
-        if len(fit) >= wanted.limit or not answer.capped or request.top_k >= _PAGE:
+        is_enough = len(fit) >= wanted.limit and not pins
+        if is_enough or not answer.capped or request.top_k >= _PAGE:
             return fit
-        request = request.model_copy(update={"top_k": min(_PAGE, request.top_k * _WIDEN)})
+        top_k = _PAGE if pins else min(_PAGE, request.top_k * _WIDEN)
+        request = request.model_copy(update={"top_k": top_k})
 
 
 async def _newest(shelf: Shelf, part: Part, wanted: Wanted) -> list[Named]:
@@ -205,6 +208,10 @@ def _age(one: Named) -> float:
 
 def _pinned_then_newest(one: Named) -> tuple[bool, float]:
     return not one.record.pinned, -_age(one)
+
+
+def _pinned_then_best(one: Named) -> tuple[bool, float, float]:
+    return not one.record.pinned, -(_score(one) or 0.0), -_age(one)
 
 
 def _digest(parts: Sequence[Part], wanted: Wanted) -> str:

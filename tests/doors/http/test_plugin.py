@@ -250,7 +250,8 @@ async def test_many_namespaces_are_searched_and_no_other(plugin: Plugin) -> None
     found = await plugin.found(*names, query="kettle", limit=100)
     assert {row["namespace"] for row in found} == set(names[:8])
     assert len(await plugin.found(*names, query="kettle", limit=5)) == 5
-    assert await plugin.texts(*names, query="kettle 7", limit=1) == ["Kettle 7."]
+    pinned_then_best = ["Kettle 3.", "Kettle 7."]
+    assert await plugin.texts(*names, query="kettle 7", limit=2) == pinned_then_best
     assert len(await plugin.found(*names, outside, limit=100)) == 9
 
 
