@@ -198,6 +198,8 @@ class Settings(BaseSettings):
     """An object store that gets a copy of what is sealed, as a URL that fsspec knows."""
     hot_days: Annotated[int, Field(ge=0)] = 90
     """How many days of operations stay in the database when the log is sealed."""
+    purge_after_days: Annotated[int, Field(ge=0)] = 0
+    """How many days the texts of operations are kept; 0 keeps them. Needs `memtui purge` first."""
     keymap: dict[str, str] = {}
     """Action id to keys, comma separated: `records.forget = "d,delete"` under `[keymap]`."""
 

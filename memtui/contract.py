@@ -601,6 +601,32 @@ class SyncReply(Model):
     usage: tuple[Usage, ...] = ()
 
 
+class EraseRequest(Model):
+    """Erase for good what a provider keeps of records that are gone; those that live stay whole."""
+
+    scope: Scope
+    """A project or a subject: all that is kept of its gone records. Of the company alone: none."""
+    record_ids: tuple[str, ...] = ()
+    """Records that are gone."""
+    apply: bool = False
+    """False: only say what there is."""
+
+
+class EraseReply(Model):
+    """What a provider keeps, or has erased."""
+
+    kept: Mapping[str, int] = {}
+    """By place, how many versions, rows or words there are of it."""
+    texts: tuple[str, ...] = ()
+    """What they say, so that they can be looked for."""
+    record_ids: tuple[str, ...] = ()
+    """The gone records that were found."""
+    folders: tuple[Path, ...] = ()
+    """Where the provider keeps memories outside of its `data_dir`: files, or folders of them."""
+    beyond: tuple[str, ...] = ()
+    """One sentence for each copy that the provider cannot reach."""
+
+
 class ExplainStage(Model):
     """One stage of a retrieval and what it contributed, by record id."""
 
@@ -800,6 +826,13 @@ class Adapter(ABC):
         A provider that knows of none, or that fails where it cannot read, leaves this as it is.
         """
         return ()
+
+    async def erase(self, request: EraseRequest) -> EraseReply:
+        """Erase what is kept of records that are gone: versions, words, what indexes still hold.
+
+        A provider that keeps nothing of what it has forgotten leaves this as it is.
+        """
+        return EraseReply()
 
     async def health(self) -> Health:
         """Say whether the provider can serve, cheaply; never raises for being down."""

@@ -205,6 +205,14 @@ RECORDS = (
         needs=CHANGE_ROW,
     ),
     Action(
+        "records.erase",
+        ("X",),
+        "erase…",
+        "Erase the record for good, with every copy that memtui has: shown first.",
+        mutates=True,
+        needs=CHANGE_ROW,
+    ),
+    Action(
         "records.undo",
         ("u",),
         "undo",

@@ -129,6 +129,11 @@ class Folder:
         return self.path / "manifest.json"
 
     @property
+    def waiting_file(self) -> Path:
+        """The manifest that counts once the chain names its segments (`rewriting`)."""
+        return self.path / ".manifest-waiting.json"
+
+    @property
     def lock_file(self) -> Path:
         """Held while the folder is changed."""
         return self.path / ".lock"
@@ -147,14 +152,15 @@ class Folder:
         self.path.parent.chmod(0o700)
         self.path.chmod(0o700)
 
-    def read(self) -> Manifest:
-        """Read the manifest.
+    def read(self, *, waiting: bool = False) -> Manifest:
+        """Read the manifest, or the one that waits.
 
         Raises:
             Unavailable: it is damaged, or another company's.
         """
+        file = self.waiting_file if waiting else self.manifest_file
         try:
-            text = self.manifest_file.read_text(encoding="utf-8")
+            text = file.read_text(encoding="utf-8")
             manifest = Manifest.model_validate(json.loads(text))
         except FileNotFoundError:
             return Manifest(company_id=self.company_id)
@@ -164,8 +170,7 @@ class Folder:
             ) from error
         except (OSError, ValueError, ValidationError) as error:
             raise Unavailable(
-                f"The archive's manifest {self.manifest_file} cannot be read; "
-                "restore it from a backup."
+                f"The archive's manifest {file} cannot be read; restore it from a backup."
             ) from error
         if manifest.company_id != self.company_id or manifest.version != 1:
             raise Unavailable(
@@ -174,15 +179,15 @@ class Folder:
             )
         return manifest
 
-    def write(self, manifest: Manifest) -> None:
-        """Put the manifest in place of the one before, whole and durable."""
+    def write(self, manifest: Manifest, *, waiting: bool = False) -> None:
+        """Put the manifest, or the one that waits, in its place, whole and durable."""
         fresh = self.path / ".manifest.json"
         document = json.dumps(manifest.model_dump(mode="json"), indent=1)
         with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
             file.write(document)
             file.flush()
             os.fsync(file.fileno())
-        fresh.replace(self.manifest_file)
+        fresh.replace(self.waiting_file if waiting else self.manifest_file)
         sync_folder(self.path)
 
 

@@ -62,10 +62,7 @@ class ObjectStore:
             for segment in missing:
                 self._upload(folder, segment)
             if missing:
-                self._files.pipe_file(
-                    self._place(folder, folder.manifest_file.name),
-                    manifest.model_dump_json().encode(),
-                )
+                self._name(folder, manifest)
         return missing
 
     def fetch(self, folder: Folder) -> tuple[Segment, ...]:
@@ -87,6 +84,39 @@ class ObjectStore:
                 manifest = manifest.model_copy(update={"segments": (*manifest.segments, segment)})
                 folder.write(manifest)
         return missing
+
+    def renew(self, folder: Folder) -> None:
+        """Put segments that were written anew in the place of their older ones, which go.
+
+        Raises:
+            Conflict: the store holds another log.
+            Unavailable: the store cannot be reached or written.
+        """
+        here = {segment.span: segment for segment in folder.read().segments}
+        with _explained(self._url):
+            there = self._manifest(folder)
+            if any(
+                one.span in here and here[one.span].last_digest != one.last_digest
+                for one in there.segments
+            ):
+                raise _differs(folder.company_id)
+            kept = tuple(here.get(one.span, one) for one in there.segments)
+            fresh = [one for one in kept if one not in there.segments]
+            for segment in fresh:
+                self._upload(folder, segment)
+            if fresh:
+                self._name(folder, there.model_copy(update={"segments": kept}))
+            self._remove_older(folder, {one.name for one in kept})
+
+    def _remove_older(self, folder: Folder, names: set[str]) -> None:
+        """Remove revisions that are not named any more, those that a killed purge left too."""
+        spans = {name.partition(".")[0] for name in names}
+        if not names or not self._files.exists(self._place(folder)):
+            return
+        for path in self._files.ls(self._place(folder), detail=False):
+            name = str(path).rstrip("/").rpartition("/")[2]
+            if name not in names and name.partition(".")[0] in spans:
+                self._files.rm(path, recursive=True)
 
     def remove(self, folder: Folder) -> None:
         """Remove the copy of a company's log; its manifest goes first, so that none is half there.
@@ -115,6 +145,10 @@ class ObjectStore:
         if found.company_id != folder.company_id or found.version != 1:
             raise Conflict(f"{self._url} holds the log of another company or a newer memtui.")
         return found
+
+    def _name(self, folder: Folder, manifest: Manifest) -> None:
+        place = self._place(folder, folder.manifest_file.name)
+        self._files.pipe_file(place, manifest.model_dump_json().encode())
 
     def _upload(self, folder: Folder, segment: Segment) -> None:
         for table in TABLES:
@@ -153,10 +187,14 @@ class ObjectStore:
 
 def _refuse_other(shorter: Manifest, longer: Manifest) -> None:
     if longer.segments[: len(shorter.segments)] != shorter.segments:
-        raise Conflict(
-            f"What is sealed of {shorter.company_id} here and in the object store differs; fetch "
-            "into an empty archive folder, or name another archive_url."
-        )
+        raise _differs(shorter.company_id)
+
+
+def _differs(company_id: str) -> Conflict:
+    return Conflict(
+        f"What is sealed of {company_id} here and in the object store differs; fetch into an empty "
+        "archive folder, or name another archive_url."
+    )
 
 
 @contextmanager

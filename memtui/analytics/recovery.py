@@ -14,9 +14,16 @@ from sqlalchemy import delete, func, select
 
 from memtui.analytics.columns import load_raw
 from memtui.analytics.engine import opened, quoted
-from memtui.analytics.layout import Folder, Manifest, Segment, sha256_of
+from memtui.analytics.layout import Folder, Manifest, Segment, sha256_of, sync_folder
 from memtui.analytics.source import open_source
-from memtui.contract import Conflict, OperationStatus, OperationType, Scope, Unavailable
+from memtui.contract import (
+    Conflict,
+    Filter,
+    OperationStatus,
+    OperationType,
+    Scope,
+    Unavailable,
+)
 from memtui.store import log
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft
@@ -35,6 +42,7 @@ _HOT: dict[str, Any] = {
     "operations": OperationRow.__table__,  # type: ignore[attr-defined]
 }
 _HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
+_NEWEST = 50
 _UNFINISHED = re.compile(r"\.new-\d+-\d+")
 _SEGMENT = re.compile(r"(\d{12,})-\d{12,}(\.\d+)?")
 
@@ -203,6 +211,7 @@ def _sealing(company_id: str, segment: Segment, door: str) -> OperationDraft:
 
 def recover_locked(database: Database, folder: Folder) -> int:
     """Do what `recover` does, in a folder that the caller holds."""
+    _end_rewriting(database, folder)
     manifest = folder.read()
     ends = log_ends(database, folder.company_id)
     _remove_unnamed(folder, manifest, ends)
@@ -216,8 +225,36 @@ def recover_locked(database: Database, folder: Folder) -> int:
     return removed
 
 
+def _end_rewriting(database: Database, folder: Folder) -> None:
+    """Let a manifest that waits count if the chain names its segments; else it never did."""
+    if not folder.waiting_file.exists():
+        return
+    known = folder.read().segments
+    waiting = [one for one in folder.read(waiting=True).segments if one not in known]
+    chosen = Filter(operation_type=OperationType.PURGE)
+    with database.read() as connection:
+        newest = log.page(connection, folder.company_id, chosen, limit=_NEWEST).operations
+    named = [part for one in newest for part in one.request.get("segments", ())]
+    if all(one.proof() in named for one in waiting):
+        folder.waiting_file.replace(folder.manifest_file)
+        sync_folder(folder.path)
+    else:
+        folder.waiting_file.unlink()
+
+
+def remove_older(folder: Folder, manifest: Manifest) -> None:
+    """Remove the folders of segments in another revision than the one that counts."""
+    names = {segment.name for segment in manifest.segments}
+    spans = {segment.span for segment in manifest.segments}
+    for path in folder.path.iterdir():
+        is_segment = path.is_dir() and not path.is_symlink()
+        if is_segment and path.name not in names and path.name.partition(".")[0] in spans:
+            shutil.rmtree(path)
+
+
 def _remove_unnamed(folder: Folder, manifest: Manifest, ends: LogEnds) -> None:
     """Remove files that never counted: their operations are all still in the hot table."""
+    remove_older(folder, manifest)
     named = {segment.name for segment in manifest.segments}
     for path in folder.path.iterdir():
         if path.is_symlink() or not path.is_dir() or path.name in named:

@@ -15,6 +15,8 @@ from memtui.analytics.operations import text_of
 from memtui.analytics.rows import fetch, sealed_rows
 from memtui.analytics.source import stored_text
 from memtui.contract import Filter, OperationStatus, OperationType
+from memtui.store.columns import UtcMicroseconds, stored_json
+from memtui.store.digest import canonical
 from memtui.store.metrics import ContextDay
 from memtui.store.operation import Operation
 from memtui.store.retrieval import READS
@@ -23,6 +25,10 @@ from memtui.store.sight import Sight
 if TYPE_CHECKING:
     import duckdb
 
+    from memtui.store.purging import Aim
+
+_AT_ONCE = 4_096
+_MOST_CONDITIONS = 60
 _DAY = 86_400_000_000
 """Microseconds."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -127,6 +133,38 @@ class Sealed:
             return ()
         where = _all(condition(chosen), f"seq > {after}")
         return self._operations(where, "seq", limit=limit)
+
+    def about(self, aim: Aim) -> Iterator[Operation]:
+        """Return the operations that a purge may be about, oldest first."""
+        rows = self._ask(f"SELECT seq FROM {self._log} WHERE {self._may_be(aim)} ORDER BY seq")
+        for start in range(0, len(rows), _AT_ONCE):
+            seqs = [seq for (seq,) in rows[start : start + _AT_ONCE]]
+            found = self._by_seqs(seqs)
+            yield from (found[seq] for seq in seqs)
+
+    def _may_be(self, aim: Aim) -> str:
+        """What lets through all that `memtui.store.purging.doomed` names a field of, and more."""
+        ids = sorted({one for known in (*aim.gone.values(), *aim.living.values()) for one in known})
+        said = {*aim.telling, *ids}
+        if len(said) > _MOST_CONDITIONS:
+            return "true"
+        conditions = ["false"]
+        if aim.subject_id is not None:
+            conditions.append(f"subject_id = {_text(aim.subject_id)}")
+        if aim.project_id is not None:
+            conditions.append(f"project_id = {_text(aim.project_id)}")
+        if aim.before is not None:
+            conditions.append(f"epoch_us(started_at) < {UtcMicroseconds.stored(aim.before)}")
+        if ids:
+            conditions.append(
+                f"seq IN (SELECT seq FROM {self._handles} "
+                f"WHERE provider_record_id IN ({_texts(ids)}))"
+            )
+        for text in said:
+            for one in {stored_json(text)[1:-1], canonical(text)[1:-1]}:
+                conditions.append(f"contains(request::VARCHAR, {_text(one)})")
+                conditions.append(f"contains(error_message, {_text(one)})")
+        return " OR ".join(conditions)
 
     def latencies(self, binding_key: str, limit: int) -> list[float]:
         """Return the latencies of a binding's newest operations in milliseconds, oldest first."""

@@ -59,6 +59,7 @@ class SharedState:
         self._resolving = Background(app, "resolve")
         self._checking = Background(app, "health")
         self._adding_up = Background(app, "spending")
+        self._purging = Background(app, "purge")
         self._told = ""
         self.session, self.session_problem = _read_session(paths)
         looks, problem = _read_looks(paths)
@@ -134,6 +135,9 @@ class SharedState:
         if not door.service.records:
             self._failed(Denied("This home cannot be written, so nothing of this is recorded."))
         self._enter(replace(self.shared, companies=companies), door)
+        if self._settings.purge_after_days:
+            due = door.service.purge_due
+            self._purging.every(lambda: due(door.caller), lambda _done: None, self._tell_once)
 
     def _not_opened(self, error: MemtuiError) -> None:
         self._set(replace(self.shared, phase=Phase.FAILED, problem=str(error)))

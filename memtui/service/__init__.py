@@ -8,6 +8,7 @@ from memtui.service.answers import (
     Caller,
     Change,
     CompanyView,
+    Erasure,
     ExplainAnswer,
     GetAnswer,
     HistoryAnswer,
@@ -39,6 +40,7 @@ from memtui.service.owning import own_filter, owned, owner_of
 from memtui.service.permissions import Membership, Role
 from memtui.service.plugin_ledger import KeptNamespace, MemoryName, PluginLedger
 from memtui.service.pruning import PruneAnswer, PruneRequest
+from memtui.service.purge import PurgeAnswer, PurgeRequest
 from memtui.service.stored_secrets import StoredSecret
 from memtui.store.operation import Operation, OperationHandle, OperationPage
 
@@ -52,6 +54,7 @@ __all__ = [
     "CompanyView",
     "ContextAnswer",
     "ContextRequest",
+    "Erasure",
     "ExplainAnswer",
     "FactDay",
     "FactMetrics",
@@ -77,6 +80,8 @@ __all__ = [
     "Provenance",
     "PruneAnswer",
     "PruneRequest",
+    "PurgeAnswer",
+    "PurgeRequest",
     "QueryAnswer",
     "Resolution",
     "Retrieval",

@@ -141,6 +141,11 @@ class Analysis:
         """Where sealed operations lie."""
         return self._archive
 
+    @property
+    def archive_url(self) -> str:
+        """The object store that has a copy of it; empty: none."""
+        return self._archive_url
+
     async def recover(self) -> None:
         """Finish or take back what a dead process left of a seal, for every company."""
         if self._core.database.read_only or not await asyncio.to_thread(self._archive.is_dir):
@@ -443,6 +448,22 @@ class Analysis:
                     ) from error
 
         await asyncio.to_thread(remove)
+
+    def forget_copies(self, company_id: str) -> None:
+        """Let go of the copies of a company's operations; views that are open keep theirs."""
+        self._logs = {key: one for key, one in self._logs.items() if key[0] != company_id}
+        self._rollups = {key: one for key, one in self._rollups.items() if key[0] != company_id}
+        self._consoles = {key: one for key, one in self._consoles.items() if key[0] != company_id}
+
+    def renew_store(self, folder: Folder) -> None:
+        """Bring segments that were written anew to the object store, if there is one. Blocking.
+
+        Raises:
+            Conflict: the store holds another log.
+            Unavailable: it cannot be reached or written.
+        """
+        if self._archive_url:
+            self._store().renew(folder)
 
     def _store(self) -> ObjectStore:
         from memtui.analytics.objects import ObjectStore

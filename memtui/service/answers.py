@@ -134,6 +134,16 @@ class Change(Model):
     after: Record | None
 
 
+class Erasure(Model):
+    """A purge that took values out of an operation."""
+
+    fields: tuple[str, ...]
+    """By their paths, such as `request.content`."""
+    operation_id: str
+    at: UtcDatetime
+    principal: str
+
+
 class HistoryAnswer(Answer):
     """How a record came to be what it is, newest first."""
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from memtui.contract import Filter, OperationStatus, OperationType, RecordHandle, SourceRef
+from memtui.contract import Filter, Json, OperationStatus, OperationType, RecordHandle, SourceRef
 from memtui.service.answers import (
     Caller,
     Change,
     CompanyView,
+    Erasure,
     Provenance,
     Retrieval,
     RetrievalCount,
@@ -18,11 +19,14 @@ from memtui.service.core import Core
 from memtui.service.reads import change_of
 from memtui.service.undo import one
 from memtui.store import intents, journal
+from memtui.store.erasing import purged
 from memtui.store.journal import Found
 from memtui.store.operation import Operation, OperationDraft, OperationPage
 
 _SHOWN_RETRIEVALS = 20
+_PURGES = 200
 _CONTEXT = "the context of a run"
+_ERASED = "erased"
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
@@ -68,6 +72,41 @@ def found_of(core: Core, caller: Caller, operation_id: str) -> Found | None:
         return journal.found_of(database, caller.company_id, asked.operation_id)
 
 
+def erasures(core: Core, caller: Caller, found: Operation) -> tuple[Erasure, ...]:
+    """Return the purges that took values out of an operation, the oldest first. Blocking."""
+    gone = {
+        path
+        for path, absent in found.absent.items()
+        if not (absent.withheld and path in found.salts)
+    }
+    result: list[Erasure] = []
+    after = found.seq
+    while gone:
+        chosen = Filter(operation_type=OperationType.PURGE)
+        # Who erased a value is told to whoever may see the operation that it was in.
+        page = core.log.page(
+            caller.company_id, chosen, limit=_PURGES, before=None, after=after, sight=None
+        )
+        if not page.operations:
+            break
+        for purge in reversed(page.operations):
+            named = {
+                path for seqs, paths in purged(purge) if found.seq in seqs for path in paths & gone
+            }
+            gone -= named
+            if named:
+                result.append(
+                    Erasure(
+                        fields=tuple(sorted(named)),
+                        operation_id=purge.operation_id,
+                        at=purge.started_at,
+                        principal=purge.principal,
+                    )
+                )
+        after = page.operations[0].seq
+    return tuple(result)
+
+
 def provenance(core: Core, caller: Caller, binding_key: str, handle: RecordHandle) -> Provenance:
     """Return who wrote and changed a record, and which queries returned it. Blocking."""
     sight = core.sight(caller)
@@ -92,12 +131,16 @@ def provenance(core: Core, caller: Caller, binding_key: str, handle: RecordHandl
                 at=row.started_at,
                 rank=row.rank,
                 score=row.score,
-                query=str(row.request.get("query", _CONTEXT)),
+                query=_asked(row.request),
                 principal=row.principal,
             )
             for row in rows
         ),
     )
+
+
+def _asked(request: Json) -> str:
+    return str(request["query"] or _ERASED) if "query" in request else _CONTEXT
 
 
 def retrieval_stats(

@@ -57,6 +57,7 @@ from memtui.service.answers import (
     Caller,
     Change,
     CompanyView,
+    Erasure,
     ExplainAnswer,
     GetAnswer,
     HistoryAnswer,
@@ -90,6 +91,7 @@ from memtui.service.permissions import Membership
 from memtui.service.plugin_ledger import PluginLedger
 from memtui.service.providers import Providers
 from memtui.service.pruning import PruneAnswer, PruneRequest
+from memtui.service.purge import PurgeAnswer, PurgeRequest, Purging
 from memtui.service.recorder import Recorder
 from memtui.service.removal import CompanyContent
 from memtui.service.resilience import unexpected
@@ -167,7 +169,9 @@ async def open_service(
         score_threshold=settings.score_threshold,
         score_thresholds=settings.score_thresholds,
     )
-    service = MemoryService(core, analysis)
+    service = MemoryService(
+        core, analysis, Purging(core, analysis, paths, settings.purge_after_days)
+    )
     try:
         await asyncio.to_thread(recorder.recover)
         await analysis.recover()
@@ -198,13 +202,15 @@ class MemoryService:
     rule is `memtui.store.sight.Sight`. A caller who is no member gets `Denied` from every method.
     """
 
-    def __init__(self, core: Core, analysis: Analysis) -> None:
+    def __init__(self, core: Core, analysis: Analysis, purging: Purging) -> None:
         self._core = core
         self.analysis = analysis
         """What is asked of the whole operation log, sealed operations included."""
         self._spending = Spending(core, analysis)
         self.plugin = PluginLedger(core)
         """What serving a binding as a memory plugin keeps beside its provider."""
+        self.purging = purging
+        """What a purge would erase, and what may be erased by its age."""
         self._mutating: set[asyncio.Task[Any]] = set()
 
     async def close(self) -> None:
@@ -551,6 +557,14 @@ class MemoryService:
         """Let a provider read its outside source again, or rebuild what it derives."""
         return await self._to_its_end(mutations.sync(self._core, caller, binding_key))
 
+    async def purge(self, caller: Caller, request: PurgeRequest) -> PurgeAnswer:
+        """Erase memtui's own copies of what is gone, for good, and look for what is left."""
+        return await self._to_its_end(self.purging.apply(caller, request))
+
+    async def purge_due(self, caller: Caller) -> PurgeAnswer | None:
+        """Purge by age where that is set, allowed and due today; None: it is not."""
+        return await self._to_its_end(self.purging.due(caller))
+
     async def undo(self, caller: Caller, operation_id: str | None = None) -> MutationAnswer:
         """Take a mutation back, the newest when None; taking back an undo redoes it."""
         return await self._to_its_end(undo.undo(self._core, caller, operation_id))
@@ -586,6 +600,10 @@ class MemoryService:
     async def changes_of(self, caller: Caller, operation_id: str) -> tuple[Change, ...]:
         """Return each record before and after an operation."""
         return await asyncio.to_thread(inspection.changes_of, self._core, caller, operation_id)
+
+    async def erasures(self, caller: Caller, found: Operation) -> tuple[Erasure, ...]:
+        """Return the purges that took values out of an operation, the oldest first."""
+        return await asyncio.to_thread(inspection.erasures, self._core, caller, found)
 
     async def provenance(
         self, caller: Caller, binding_key: str, handle: RecordHandle

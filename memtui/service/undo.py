@@ -39,6 +39,7 @@ from memtui.service.sharing import refuse_shared
 from memtui.store import bindings, journal, members, settings
 from memtui.store.journal import Step, Undoable
 from memtui.store.operation import Operation
+from memtui.store.purging import LASTING
 from memtui.store.settings import SettingChange
 from memtui.store.tables import BindingRow
 
@@ -132,6 +133,8 @@ def _pick(
     else:
         operation = one(core.log.by_id(company_id, operation_id, core.sight(caller)), operation_id)
         which = f"The {operation.operation_type} #{operation.seq}"
+    if operation.operation_type is OperationType.PURGE:
+        raise Invalid(f"{which} cannot be taken back. {LASTING}")
     with core.database.read() as database:
         kept = journal.kept(database, company_id, operation.operation_id)
         steps = journal.steps(database, company_id, operation.operation_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -18,6 +18,7 @@ from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     from memtui.analytics.sealed import Archive, Reads, Sealed
+    from memtui.store.purging import Aim
 
 T = TypeVar("T")
 
@@ -111,6 +112,14 @@ class WholeLog:
     def oldest_sealed(self, company_id: str, limit: int) -> Sequence[Operation]:
         """Return the oldest operations that are sealed, newest first, whatever the database has."""
         return self._archive.of(company_id).oldest(Filter(), after=0, limit=limit)[::-1]
+
+    def sealed_through(self, company_id: str) -> int:
+        """Return the highest sealed `seq`, 0 where nothing is sealed."""
+        return self._archive.of(company_id).through
+
+    def sealed_about(self, aim: Aim) -> Iterator[Operation]:
+        """Return the sealed operations that a purge may be about, oldest first."""
+        return self._archive.of(aim.company_id).about(aim)
 
     def latencies(
         self, company_id: str, binding_key: str, limit: int, sight: Sight | None

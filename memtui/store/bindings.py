@@ -48,6 +48,12 @@ def open_company(connection: Connection, company_id: str) -> None:
     connection.execute(update(_COMPANIES).where(own).values(read_only=False))
 
 
+def keep_purging(connection: Connection, company_id: str, days: int | None) -> None:
+    """Note from how many days on texts may be purged by their age; None: not."""
+    own = _COMPANIES.c.company_id == company_id
+    connection.execute(update(_COMPANIES).where(own).values(purge_after_days=days))
+
+
 def bindings(connection: Connection, company_id: str) -> list[BindingRow]:
     """Return a company's bindings, the oldest first."""
     rows = connection.execute(

@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlmodel import SQLModel
 
 from memtui.contract import Denied, Invalid, NotFound, Unavailable
 from memtui.store.columns import stored_json
@@ -121,6 +122,30 @@ class Database:
         with self.read() as connection:
             found = connection.exec_driver_sql("PRAGMA quick_check(5)").scalars().all()
         return [str(one) for one in found if one != "ok"]
+
+    def scrub(self) -> bool:
+        """Keep nothing of what was deleted or overwritten in the database's own files.
+
+        SQLite writes its file anew and empties its write-ahead log; PostgreSQL writes memtui's
+        tables and their statistics anew, and its own log is its owner's. Returns False where
+        another process still holds SQLite's log.
+        """
+        with self._guard(), self._write_lock:
+            connection = self._engine.raw_connection()
+            try:
+                if not self._sqlite:
+                    connection.driver_connection.autocommit = True  # type: ignore[union-attr]
+                    cursor = connection.cursor()
+                    for table in SQLModel.metadata.sorted_tables:
+                        cursor.execute(f'VACUUM (FULL, ANALYZE) "{table.name}"')
+                    connection.invalidate()
+                    return True
+                cursor = connection.cursor()
+                cursor.execute("VACUUM")
+                [busy, *_] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                return not busy
+            finally:
+                connection.close()
 
     def close(self) -> None:
         """Close every pooled connection."""

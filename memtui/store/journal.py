@@ -147,6 +147,7 @@ def _keep(
             "principal": operation.principal,
             "started_at": operation.started_at,
             "undoes": operation.undoes,
+            "erased_by": None,
         }
         for ordinal, (record_id, before, after) in enumerate(kept)
     ]
@@ -174,7 +175,11 @@ def _kept_by(
 ) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
     rows = connection.execute(
         select(_JOURNAL.c.before, _JOURNAL.c.after)
-        .where(_JOURNAL.c.company_id == company_id, _JOURNAL.c.operation_id == operation_id)
+        .where(
+            _JOURNAL.c.company_id == company_id,
+            _JOURNAL.c.operation_id == operation_id,
+            _JOURNAL.c.erased_by.is_(None),
+        )
         .order_by(_JOURNAL.c.ordinal)
     )
     return [(row.before, row.after) for row in rows]
@@ -189,6 +194,7 @@ def changes_of_record(
             _JOURNAL.c.company_id == company_id,
             _JOURNAL.c.binding_key == binding_key,
             _JOURNAL.c.provider_record_id == record_id,
+            _JOURNAL.c.erased_by.is_(None),
         )
     )
     return {row.operation_id: _step(row.before, row.after) for row in rows}
@@ -239,14 +245,19 @@ def kept(connection: Connection, company_id: str, operation_id: str) -> Undoable
     """Return what is kept of an operation's change; None: it changed nothing."""
     own = _JOURNAL.c.company_id == company_id, _JOURNAL.c.operation_id == operation_id
     first = connection.execute(
-        select(_JOURNAL.c.status, _JOURNAL.c.before).where(*own, _JOURNAL.c.ordinal == 0)
+        select(_JOURNAL.c.status, _JOURNAL.c.before, _JOURNAL.c.erased_by).where(
+            *own, _JOURNAL.c.ordinal == 0
+        )
     ).one_or_none()
     if first is None:
         return None
     lasting = first.before.get("lasting")
     count = 0
     if lasting is None:
-        count = connection.execute(select(func.count()).where(*own)).scalar_one()
+        left = select(func.count()).where(*own, _JOURNAL.c.erased_by.is_(None))
+        count = connection.execute(left).scalar_one()
+    if lasting is None and not count:
+        lasting = f"What it changed was erased by {first.erased_by}, so nobody can put it back."
     return Undoable(operation_id, OperationStatus(first.status), count, lasting)
 
 
@@ -328,6 +339,7 @@ def forgotten_by_hand(
             _JOURNAL.c.operation_type == str(OperationType.FORGET),
             _JOURNAL.c.status == str(OperationStatus.OK),
             _JOURNAL.c.principal.startswith("user:"),
+            _JOURNAL.c.erased_by.is_(None),
             ~exists().where(
                 undone.c.company_id == company_id,
                 undone.c.undoes == _JOURNAL.c.operation_id,

@@ -93,6 +93,11 @@ class Operation(OperationDraft):
         return sum(priced, Decimal(0)) if priced else None
 
     @property
+    def erased(self) -> bool:
+        """Whether values of it were erased."""
+        return any(not gone.withheld for gone in self.absent.values())
+
+    @property
     def unpriced(self) -> bool:
         """Whether any of its usage has no price."""
         return any(usage.cost_usd is None for usage in self.usage)

@@ -60,6 +60,8 @@ class CompanyRow(SQLModel, table=True):
     name: str = _text()
     read_only: bool = False
     link_templates: dict[str, str] = _json()
+    purge_after_days: int | None = Field(default=None, sa_type=BigInteger)
+    """Texts of operations this old are erased, where the setting of that name says so too."""
     created_at: datetime = _moment()
 
 
@@ -241,6 +243,8 @@ class JournalRow(SQLModel, table=True):
     started_at: datetime = _moment()
     undoes: str | None = _optional_text()
     """The operation that it took back, or whose outcome it found."""
+    erased_by: str | None = _optional_text()
+    """The purge that took the record's states, and its id where it is gone."""
 
 
 class HandleLinkRow(SQLModel, table=True):

@@ -10,8 +10,16 @@ import pytest
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.contract import CorrectRequest, QueryRequest, Record, Scope
+from memtui.contract import (
+    CorrectRequest,
+    Filter,
+    OperationType,
+    QueryRequest,
+    Record,
+    Scope,
+)
 from memtui.screens.conflict import ConflictScreen
+from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.edit_text import EditText
 from memtui.screens.dialogs.new_record import WriteRecord
 from memtui.service import Caller, MemoryService
@@ -318,3 +326,27 @@ async def test_hostile_records_are_shown_and_never_obeyed(
             for keys in (("home",), ("end",), ("enter", "e"), ("escape", "escape")):
                 await pilot.press(*keys)
                 assert_harmless(screen_text(app))
+
+
+async def test_a_record_is_erased_for_good_once_it_was_shown_what_goes(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["The gate opens at nine", "The hall stays closed"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        current = listed(app).current
+        assert current is not None
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert "undo journal" in screen_text(app)
+        await pilot.press("X", "enter", "escape")
+        await until(pilot, lambda: not isinstance(app.screen, Confirm))
+        assert len(texts(app)) == 2
+        await pilot.press("X")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: any("nothing is left" in one for one in toasts(app)))
+        assert current.text not in texts(app)
+        assert len(texts(app)) == 1
+    purged = await service.operations(caller, Filter(operation_type=OperationType.PURGE))
+    assert purged.operations[0].status == "ok"

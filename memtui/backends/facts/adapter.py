@@ -16,6 +16,8 @@ from memtui.contract import (
     ContextBundle,
     CorrectReply,
     CorrectRequest,
+    EraseReply,
+    EraseRequest,
     ForgetReply,
     ForgetRequest,
     Health,
@@ -46,6 +48,16 @@ _ABILITIES = Capabilities(
     browse=True, correction=True, namespaces=True, restore=True, keeps_ids=True,
     chosen_owners=True, full_text=True,
 )  # fmt: skip
+
+
+_SHARED = (
+    "The PostgreSQL of {} keeps deleted rows until it vacuums, and its write-ahead log, replicas "
+    "and backups as long as they are kept; ask who runs it."
+)
+_HELD = (
+    "Another program reads the facts of {}, whose write-ahead log may keep deleted rows until it "
+    "is done; end it and purge again."
+)
 
 
 class FactsAdapter(Adapter):
@@ -169,6 +181,14 @@ class FactsAdapter(Adapter):
         await asyncio.to_thread(self._store.restore, snapshots, scope)
         there = tuple(snapshot.handle for snapshot in snapshots if snapshot.record is not None)
         return WriteReply(records=there, usage=(USAGE,))
+
+    async def erase(self, request: EraseRequest) -> EraseReply:
+        """Clear deleted rows out of memtui's own file; a database of others is left to them."""
+        if self._database.is_shared:
+            return EraseReply(beyond=(_SHARED.format(self._context.binding_key),))
+        if request.apply and not await asyncio.to_thread(self._database.scrub):
+            return EraseReply(beyond=(_HELD.format(self._context.binding_key),))
+        return EraseReply()
 
     async def health(self) -> Health:
         """Count the facts, and say where their details are not kept."""

@@ -84,6 +84,28 @@ class FactsDatabase:
                 with translated(sent=True):
                     transaction.commit()
 
+    def scrub(self) -> bool:
+        """Keep nothing of deleted rows in the file, its freed pages and its write-ahead log.
+
+        Returns False where another process still holds the log. PostgreSQL is left to its owner.
+        """
+        if self.is_shared:
+            return True
+        with translated(), self._lock:
+            connection = self._engine.raw_connection()
+            try:
+                cursor = connection.cursor()
+                cursor.execute("VACUUM")
+                [busy, *_] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                connection.close()
+        return not busy
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether it is a PostgreSQL of somebody else's, not memtui's own file."""
+        return self._engine.dialect.name == "postgresql"
+
     def close(self) -> None:
         """Close every pooled connection."""
         self._engine.dispose()

@@ -19,6 +19,8 @@ from memtui.contract import (
     ContextBundle,
     CorrectReply,
     CorrectRequest,
+    EraseReply,
+    EraseRequest,
     Explanation,
     ForgetReply,
     ForgetRequest,
@@ -191,6 +193,20 @@ class PluginAdapter(Adapter):
         if not (abilities.keeps_ids and abilities.keeps_details):
             raise Unsupported("This plugin keeps no ids or no propagation, so nothing is restored.")
 
+    async def erase(self, request: EraseRequest) -> EraseReply:
+        """Take the words of gone records out of the notebook; the plugin's own copies stay."""
+        return await asyncio.to_thread(self._erase, request)
+
+    def _erase(self, request: EraseRequest) -> EraseReply:
+        notebook, beyond = self._plugin.notebook, _PLUGINS_OWN.format(self._context.binding_key)
+        namespaces = tuple(notebook.namespaces())
+        wanted = [one for record_id in request.record_ids for one in places(record_id, namespaces)]
+        kept = notebook.kept(wanted)
+        if request.apply:
+            notebook.strike(wanted)
+            notebook.scrub()
+        return EraseReply(kept={NOTES: len(kept)} if kept else {}, beyond=(beyond,))
+
     async def health(self) -> Health:
         """Ask the plugin: down if it cannot be reached, degraded if it says so or answers 503."""
         try:
@@ -229,6 +245,12 @@ class PluginAdapter(Adapter):
         """Remove a namespace and every record in it, beyond recall; raises `NotFound`."""
         async with self._call(changes=True):
             await spaces.delete(self._plugin, name)
+
+
+_PLUGINS_OWN = (
+    "What the plugin of {} keeps of forgotten memories (its log, its backups) is not in memtui's "
+    "reach; ask who runs it."
+)
 
 
 class _Timer:

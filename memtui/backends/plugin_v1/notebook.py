@@ -99,6 +99,14 @@ class Notebook:
             )
         )
 
+    def kept(self, places: Iterable[Place]) -> dict[Place, str]:
+        """Return the words that are kept of these memories, of those that any are kept of."""
+        return {place: words for place in places if (words := self.words(place))}
+
+    def scrub(self) -> None:
+        """Keep nothing of rows that are gone, also not in freed pages of the file."""
+        self._use(lambda database: database.execute("VACUUM"))
+
     def words(self, place: Place) -> str:
         """Return the words that a memory was last seen with, or nothing."""
         if not _storable(place[1]):

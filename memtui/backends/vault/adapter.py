@@ -21,6 +21,8 @@ from memtui.contract import (
     ContextBundle,
     CorrectReply,
     CorrectRequest,
+    EraseReply,
+    EraseRequest,
     Explanation,
     ForgetReply,
     ForgetRequest,
@@ -279,6 +281,24 @@ class VaultAdapter(Adapter):
     def _problems(self, scope: Scope) -> list[Problem]:
         root, company = self._vault.folder.root, self._context.company_id
         return survey.problems_of(self._index, root, scope, company)
+
+    async def erase(self, request: EraseRequest) -> EraseReply:
+        """Take what is gone out of the history beside the facts, and out of the index."""
+        if request.apply:
+            self._check_writable()
+        return await asyncio.to_thread(self._erase, request)
+
+    def _erase(self, request: EraseRequest) -> EraseReply:
+        if not self._vault.folder.root.is_dir():
+            return EraseReply()
+        reply = self._vault.erase(request)
+        if not request.apply or self._index.scrub():
+            return reply
+        held = (
+            f"Another program reads the index {self._context.data_dir / INDEX}, which may keep old "
+            "words until it is done; end it and purge again."
+        )
+        return reply.model_copy(update={"beyond": (*reply.beyond, held)})
 
     async def health(self) -> Health:
         """Count the records and list what cannot be read."""

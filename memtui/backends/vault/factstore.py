@@ -8,7 +8,16 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
-from memtui.contract import Conflict, CorrectRequest, Invalid, Problem, WriteMode, WriteRequest
+from memtui.contract import (
+    Conflict,
+    CorrectRequest,
+    EraseRequest,
+    Invalid,
+    Problem,
+    Scope,
+    WriteMode,
+    WriteRequest,
+)
 
 from . import book as books
 from . import facts, notes
@@ -175,6 +184,27 @@ class FactStore:
             _close(book, fact, self._now(), has_twin=others > 0)
         self.save(book, facts.removed(book.content, [fact.bullet for fact in gone]))
 
+    def gone(self, path: str, request: EraseRequest) -> list[Version]:
+        """Return the versions of facts that are gone, and erase them where that is to be applied.
+
+        A fact that holds keeps its history, whoever it is about.
+        """
+        book = self.load(path)
+        place, wanted = place_of(path), set(request.record_ids)
+        found: list[Version] = []
+        for name in dict.fromkeys(version.fact for version in book.ledger.versions if version):
+            versions = book.ledger.of(name)
+            if name in book.facts or not (
+                f"{path}#{name}" in wanted or _is_of(request.scope, place, versions)
+            ):
+                continue
+            found += versions
+            if request.apply:
+                book.ledger.set_lines(name, ())
+        if request.apply and found:
+            self._put_history(book)
+        return found
+
     def save(self, book: Book, content: str, *, drop_empty: bool = False) -> None:
         """Put the file and then its history on disk, each only if it changed."""
         self._put(book.path, book.file, content, drop_empty=drop_empty)
@@ -240,6 +270,15 @@ def _fields(request: WriteRequest, place: Place) -> dict[str, Any]:
         value = getattr(request.scope, key)
         fields[key] = None if value == getattr(place, key, None) else value
     return fields
+
+
+def _is_of(scope: Scope, place: Place, versions: Sequence[Version]) -> bool:
+    """Whether a fact is a project's, or about a subject, wherever it is kept."""
+    if scope.project_id is not None:
+        return place.project_id == scope.project_id
+    if scope.subject_id is None:
+        return False
+    return scope.subject_id in {place.subject_id, *(version.subject_id for version in versions)}
 
 
 def _with_new_fact(book: Book, text: str, namespace: str | None) -> tuple[str, Frame | None]:

@@ -215,9 +215,28 @@ class Index:
         """Whether it has never seen a file, or sees none any more."""
         return self.read(lambda c: c.execute("SELECT 1 FROM files LIMIT 1").fetchone()) is None
 
+    def scrub(self) -> bool:
+        """Keep nothing of what is gone: not a word, not a page, not a name.
+
+        Full-text search marks words as deleted and keeps them until it merges, and SQLite keeps
+        freed pages and its write-ahead log. Returns False where another process still holds that.
+        """
+        self.refresh(force=True)
+        return self.read(_scrub)
+
     def close(self) -> None:
         """Close the index file."""
         self._database.close()
+
+
+def _scrub(connection: sqlite3.Connection) -> bool:
+    connection.execute("BEGIN IMMEDIATE")
+    connection.execute("DELETE FROM written WHERE path NOT IN (SELECT path FROM files)")
+    connection.execute("INSERT INTO search (search) VALUES ('rebuild')")
+    connection.execute("COMMIT")
+    connection.execute("VACUUM")
+    [busy, *_] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    return not busy
 
 
 def _revisions(connection: sqlite3.Connection) -> dict[str, str]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 from memtui.contract import (
     Conflict,
     CorrectRequest,
     Denied,
+    EraseReply,
+    EraseRequest,
     ForgetRequest,
     Invalid,
     NotFound,
@@ -25,9 +29,9 @@ from . import book as books
 from . import factrestore, noterestore
 from .entries import KEY, Entry, handle_of, source_of, to_record
 from .factrestore import FactState
-from .factstore import FactStore
+from .factstore import NEW_FILE, FactStore
 from .files import Folder
-from .layout import folder_for, split_id
+from .layout import FACTS, HISTORY, folder_for, split_id
 from .noterestore import NoteState, Written
 from .notestore import NoteStore
 from .scoping import sees
@@ -236,3 +240,48 @@ class Vault:
             noterestore.restore(self.folder, contents)
         back = [handle_of(s.handle.provider_record_id) for s in snapshots if s.record is not None]
         return back, {*states, *contents}
+
+    def erase(self, request: EraseRequest) -> EraseReply:
+        """Take the versions of facts that are gone out of the history files.
+
+        Of a project or a subject, folders that hold nothing any more go too: their names say whose
+        they were.
+        """
+        kept: dict[str, int] = {}
+        texts: list[str] = []
+        ids: list[str] = []
+        with self.folder.locked():
+            for path in sorted(self.folder.scan().signatures):
+                if path.rpartition("/")[2] == HISTORY:
+                    gone = self._facts.gone(path.removesuffix(HISTORY) + FACTS, request)
+                    if gone:
+                        kept[path] = len(gone)
+                        texts += [version.text for version in gone]
+                        names = dict.fromkeys(version.fact for version in gone)
+                        ids += [f"{path.removesuffix(HISTORY)}{FACTS}#{name}" for name in names]
+            if request.apply:
+                self._remove_empty(request.scope)
+        beyond = [
+            f"The vault {self.folder.root} lies in the git repository {above}: its history and "
+            "its copies elsewhere keep what was committed; `git filter-repo` takes it out."
+            for above in (self.folder.root, *self.folder.root.parents)
+            if (above / ".git").exists()
+        ]
+        return EraseReply(
+            kept=kept,
+            texts=tuple(texts),
+            record_ids=tuple(ids),
+            folders=(self.folder.root,),
+            beyond=tuple(beyond[:1]),
+        )
+
+    def _remove_empty(self, scope: Scope) -> None:
+        if not (scope.project_id or scope.subject_id):
+            return
+        root = self.folder.root / folder_for(scope)
+        facts = root / FACTS
+        if facts.is_file() and facts.read_bytes() == NEW_FILE.encode():
+            self.folder.remove(f"{folder_for(scope)}/{FACTS}")
+        for folder, _, _ in os.walk(root, topdown=False):
+            with suppress(OSError):
+                os.rmdir(folder)  # noqa: PTH106  # refuses where anything is in it

@@ -70,6 +70,12 @@ def build_app() -> typer.Typer:
     add(app, "get", "records:get", "Show one record, whole.")
     add(app, "correct", "notes:correct", "Change a record; what is not given stays as it is.")
     add(app, "forget", "forget:forget", "Remove records; undo brings them back.")
+    add(
+        app,
+        "purge",
+        "purge:purge",
+        "Erase memtui's own copies of what is gone, for good.",
+    )
     add(app, "browse", "records:browse", "List what a binding stores, one page at a time.")
     add(app, "history", "records:history", "Show how a record came to be, newest first.")
     add(app, "undo", "forget:undo", "Take a change back.")

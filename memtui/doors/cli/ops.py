@@ -21,7 +21,7 @@ from memtui.doors.cli.tables import Column, facts, table
 
 if TYPE_CHECKING:
     from memtui.contract import Filter
-    from memtui.service import Change, Operation
+    from memtui.service import Change, Erasure, Operation
     from memtui.store.journal import Found
 
 OperationId = Annotated[
@@ -85,11 +85,15 @@ async def show(session: Session, operation_id: OperationId) -> None:
     operation = await session.service.operation(session.caller, operation_id)
     changes = await session.service.changes_of(session.caller, operation.operation_id)
     found = await session.service.found_outcome(session.caller, operation.operation_id)
+    erasures = await session.service.erasures(session.caller, operation)
     document = jsonable(operation) | {
         "changes": [{"before": change.before, "after": change.after} for change in changes],
         "found": found,
+        "erasures": list(erasures),
     }
-    session.out.answer(jsonable(document), lambda: _detail(session, operation, changes, found))
+    session.out.answer(
+        jsonable(document), lambda: _detail(session, operation, changes, found, erasures)
+    )
 
 
 async def check(session: Session, operation_id: OperationId) -> None:
@@ -160,18 +164,22 @@ def _what(operation: Operation) -> str:
     """Return why it failed, what was asked, or which record it touched."""
     if operation.error_message:
         return operation.error_message
-    for word in ("query", "content", "text", "key"):
+    for word in ("query", "content", "text", "key", "what"):
         value = operation.request.get(word)
         if isinstance(value, str):
             return value
-    if not operation.handles:
-        return ""
+    if not operation.handles or operation.erased:
+        return "erased" if operation.erased else ""
     more = operation.result_count - 1
     return operation.handles[0].provider_record_id + (f" and {more:,} more" if more > 0 else "")
 
 
 def _detail(
-    session: Session, operation: Operation, changes: Sequence[Change], found: Found | None
+    session: Session,
+    operation: Operation,
+    changes: Sequence[Change],
+    found: Found | None,
+    erasures: Sequence[Erasure],
 ) -> Iterator[Line]:
     import json
 
@@ -201,10 +209,15 @@ def _detail(
             ("request", json.dumps(operation.request, ensure_ascii=False, default=str)),
         ]
     )
+    for erasure in erasures:
+        when = shown.exact(erasure.at, session.zone)
+        yield (
+            f"{', '.join(erasure.fields)}: erased on {when}, by {erasure.principal} "
+            f"in {erasure.operation_id}"
+        )
     for handle in operation.handles:
         ghost = "  ghost" if handle.ghost else ""
-        yield Dim(
-            f"{handle.rank:>4}  {shown.score(handle.score):>6}  {handle.provider_record_id}{ghost}"
-        )
+        record_id = handle.provider_record_id or "erased"
+        yield Dim(f"{handle.rank:>4}  {shown.score(handle.score):>6}  {record_id}{ghost}")
     for change in changes:
         yield from change_lines(session, change)

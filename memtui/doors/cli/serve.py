@@ -79,6 +79,7 @@ async def serve(
             app = await _plugin(served, key, listener, principal)
         _warn(session, contract, host)
         _tell(session, contract, key, listener)
+        await session.service.purge_due(session.caller)
         await run(app, listener)
 
 

@@ -86,7 +86,7 @@ def asked(operation: Operation) -> str:
         return fmt.counted(records, "record")
     if operation.operation_type is OperationType.CONFIGURE:
         return next(iter(operation.request), "").replace("_", " ")
-    return ""
+    return "erased" if operation.erased else ""
 
 
 def _milliseconds(operation: Operation) -> Cell:

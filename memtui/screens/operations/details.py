@@ -34,7 +34,7 @@ class DetailFeed:
         self._journal = Background(screen, "operation-changes")
         self._texts = Background(screen, "operation-texts")
         self._checks = Background(screen, "operation-check")
-        self._records: dict[str, Record | str] = {}
+        self._records: dict[str, Record | str] = {"": "erased"}
         self._changes: dict[str, tuple[Change, ...]] = {}
         self._checked: dict[str, str] = {}
 

@@ -98,7 +98,11 @@ class QueryScreen(MemtuiScreen):
             self._cards.focus()
 
     def _show_past(self, page: OperationPage) -> None:
-        newest = {str(one.request.get("query")): one for one in reversed(page.operations)}
+        newest = {
+            str(one.request.get("query")): one
+            for one in reversed(page.operations)
+            if one.request.get("query")
+        }
         past = sorted(newest.values(), key=lambda one: -one.seq)
         self.view = replace(self.view, past=tuple(past))
 

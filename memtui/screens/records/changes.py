@@ -20,6 +20,7 @@ from memtui.widgets.detail_lines import record_name
 
 if TYPE_CHECKING:
     from memtui.service.answers import MutationAnswer, UndoCandidate
+    from memtui.service.purge import PurgeAnswer
 
 
 class EditedRows(Protocol):
@@ -118,6 +119,41 @@ class Changes:
             done(answers)
 
         self._work.every(forget_all, all_done, not_all)
+
+    def erase(self, record: Record) -> None:
+        """Show what erasing a record for good would take, and do that after a yes."""
+        from memtui.service import PurgeRequest
+
+        request = PurgeRequest(
+            record_id=record_key(record), binding_key=self._feed.binding_of(record), forget=True
+        )
+        question = f"Erase “{record_name(record)[:60]}” for good?"
+        door = self._screen.door
+
+        def show(plan: PurgeAnswer) -> None:
+            def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
+                if yes:
+                    self._work.every(
+                        lambda: door.service.purge(door.caller, request), erased, self.failed
+                    )
+
+            copies = [f"{fmt.count(one.count)} {one.what}, {one.place}" for one in plan.copies]
+            detail = "\n".join(
+                ["The record and memtui's copies go; u cannot bring them back.", *copies]
+            )
+            self._screen.app.push_screen(Confirm(question, verb="erase", detail=detail), answered)
+
+        def erased(done: PurgeAnswer) -> None:
+            self._feed.gone({record_key(record)}, set())
+            if done.left:
+                self._screen.toast(
+                    f"Erased, but a text is still in {done.left[0].place}.", severity="error"
+                )
+            elif done.found is not None:
+                looked = fmt.counted(done.found.files, "file")
+                self._screen.toast(f"Erased for good. Looked through {looked}: nothing is left.")
+
+        self._work.every(lambda: door.service.purging.plan(door.caller, request), show, self.failed)
 
     def _requests(self, records: Sequence[Record]) -> list[ForgetRequest]:
         groups: dict[str, list[Record]] = defaultdict(list)

@@ -205,6 +205,11 @@ class RecordsScreen(MemtuiScreen, Marking):
         """Forget the marked records, else the one under the cursor."""
         self._edits.changes.forget(self._list.chosen)
 
+    def action_erase(self) -> None:
+        """Erase the record under the cursor for good, after a yes."""
+        if (record := self._record) is not None:
+            self._edits.changes.erase(record)
+
     def action_undo(self) -> None:
         """Take the last change back."""
         self._edits.changes.undo()

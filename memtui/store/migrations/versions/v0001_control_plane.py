@@ -112,6 +112,7 @@ def upgrade() -> None:
         sa.Column("name", ForeignText(), nullable=False),
         sa.Column("read_only", sa.Boolean(), nullable=False),
         sa.Column("link_templates", sa.JSON(), nullable=False),
+        sa.Column("purge_after_days", sa.BigInteger(), nullable=True),
         sa.Column("created_at", UtcMicroseconds(), nullable=False),
         sa.PrimaryKeyConstraint("company_id"),
     )
@@ -239,6 +240,7 @@ def upgrade() -> None:
         sa.Column("principal", ForeignText(), nullable=False),
         sa.Column("started_at", UtcMicroseconds(), nullable=False),
         sa.Column("undoes", ForeignText(), nullable=True),
+        sa.Column("erased_by", ForeignText(), nullable=True),
         sa.PrimaryKeyConstraint("company_id", "operation_id", "ordinal"),
     )
     op.create_index(

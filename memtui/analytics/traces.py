@@ -1,0 +1,273 @@
+"""Look for texts wherever a copy of them can lie: bytes, database rows, Parquet, JSON, gzip.
+
+A file is searched byte by byte in every way that a text can be written into it (UTF-8, UTF-16, the
+escapes of JSON, Base64), freed pages of a database included; what databases and Parquet compress,
+split over pages or nest is read as its own rows besides. The index of a full-text search holds
+words, not texts, and is proved by being rebuilt.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import os
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+from sqlmodel import SQLModel
+
+from memtui.analytics.engine import opened, quoted
+from memtui.contract import Model
+from memtui.store.database import Database
+
+SHORTEST = 12
+"""Characters; a shorter text would be found everywhere and is proved by its places instead."""
+MOST = 300
+"""Texts that are looked for at once, the longest first."""
+
+_CHUNK = 8 << 20
+_PIECE = 48
+_ROWS = 5_000
+_SQLITE = b"SQLite format 3\0"
+_BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
+_DEPTH = 4
+
+
+class Trace(Model):
+    """Where a text still is."""
+
+    place: str
+    """A file, with the table and column where it is a database's; or a table of PostgreSQL."""
+    text: str
+    """What was looked for."""
+    key: str = ""
+    """What names the row: the values of its first columns."""
+    times: int = 1
+
+
+class Found(Model):
+    """What a search found; `traces` empty: nothing."""
+
+    texts: int
+    """How many were looked for."""
+    files: int = 0
+    bytes: int = 0
+    traces: tuple[Trace, ...] = ()
+    unread: tuple[str, ...] = ()
+    """Files that could not be read."""
+
+
+def searchable(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return the texts that are long enough to be looked for, each once, the longest first."""
+    wanted = {text.strip() for text in texts}
+    return tuple(
+        sorted((one for one in wanted if len(one) >= SHORTEST), key=lambda one: (-len(one), one))
+    )
+
+
+def look(places: Sequence[Path], texts: Sequence[str], database: Database | None = None) -> Found:
+    """Look for texts in files and folders, and in a PostgreSQL control plane. Blocking.
+
+    Args:
+        places: Files, or folders with everything in them; links are not followed.
+        texts: What to look for, as `searchable` returns it; the first `MOST` of them are.
+        database: The control plane's; a SQLite one is read as the file that it is.
+    """
+    wanted = tuple(texts[:MOST])
+    if not wanted:
+        return Found(texts=0)
+    search = _Search(wanted)
+    for path in _files(places):
+        search.file(path)
+    if database is not None and database.dialect == "postgresql":
+        search.control_plane(database)
+    return Found(
+        texts=len(wanted),
+        files=search.files,
+        bytes=search.bytes,
+        traces=tuple(
+            Trace(place=place, key=key, text=text, times=times)
+            for (place, key, text), times in sorted(search.found.items())
+        ),
+        unread=tuple(search.unread),
+    )
+
+
+def _files(places: Sequence[Path]) -> Iterator[Path]:
+    seen: set[Path] = set()
+    for place in places:
+        if place.is_file():
+            found: Iterable[Path] = [place]
+        else:
+            found = (
+                Path(folder, name) for folder, _, names in os.walk(place) for name in sorted(names)
+            )
+        for path in found:
+            whole = Path(os.path.realpath(path.parent)) / path.name
+            if whole not in seen and not path.is_symlink() and path.is_file():
+                seen.add(whole)
+                yield path
+
+
+class _Search:
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._written = [(text, _as_bytes(text)) for text in texts]
+        self._overlap = max(len(one) for _, all_of in self._written for one in all_of)
+        self.found: Counter[tuple[str, str, str]] = Counter()
+        self.files = 0
+        self.bytes = 0
+        self.unread: list[str] = []
+
+    def file(self, path: Path) -> None:
+        place = str(path)
+        self.files += 1
+        for text in self._texts:
+            if text in place:
+                self.found[place, "its name", text] += 1
+        try:
+            self.bytes += path.stat().st_size
+            with path.open("rb") as stream:
+                head = stream.read(16)
+                stream.seek(0)
+                self._raw(place, stream)
+            if head.startswith(_SQLITE):
+                self._sqlite(path)
+            elif head.startswith(b"PAR1"):
+                self._parquet(path)
+            elif head.startswith(b"\x1f\x8b"):
+                with gzip.open(path) as stream:
+                    self._raw(place, stream)
+        except Exception as error:  # noqa: BLE001  # a damaged file must not end the search
+            self.unread.append(f"{place} ({type(error).__name__})")
+
+    def control_plane(self, database: Database) -> None:
+        for table in SQLModel.metadata.sorted_tables:
+            keys = [column.name for column in table.primary_key.columns]
+            with database.read() as connection:
+                rows = connection.execute(select(table))
+                names = list(rows.keys())
+                while batch := rows.fetchmany(_ROWS):
+                    self._rows(table.name, names, keys, [tuple(row) for row in batch])
+
+    def _raw(self, place: str, stream: Any) -> None:
+        rest = b""
+        while chunk := stream.read(_CHUNK):
+            data = rest + chunk
+            for text, written in self._written:
+                if any(one in data for one in written):
+                    self.found[place, "", text] += 1
+            rest = data[-self._overlap :]
+
+    def _sqlite(self, path: Path) -> None:
+        if path.name.endswith(("-wal", "-shm")):
+            return
+        uri = f"{path.absolute().as_uri()}?mode=ro"
+        with closing(sqlite3.connect(uri, uri=True, timeout=30)) as connection:
+            connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
+            found = connection.execute(
+                "SELECT name FROM sqlite_master "
+                "WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+            ).fetchall()
+            for (table,) in found:
+                named = '"' + table.replace('"', '""') + '"'
+                rows = connection.execute(f"SELECT * FROM {named}")
+                names = [column[0] for column in rows.description]
+                while batch := rows.fetchmany(_ROWS):
+                    self._rows(f"{path}: {table}", names, names[:3], batch)
+
+    def _parquet(self, path: Path) -> None:
+        with opened() as duck:
+            rows = duck.execute(f"SELECT * FROM read_parquet({quoted(path)})")
+            names = [column[0] for column in rows.description]
+            keys = [name for name in ("seq", "rank", "ordinal") if name in names]
+            while batch := rows.fetchmany(_ROWS):
+                self._rows(str(path), names, keys, batch)
+
+    def _rows(
+        self, place: str, names: Sequence[str], keys: Sequence[str], rows: Sequence[Sequence[Any]]
+    ) -> None:
+        at = [names.index(key) for key in keys]
+        for place_in_row, name in enumerate(names):
+            values = [_read(row[place_in_row]) for row in rows]
+            whole = "\0".join(values)
+            for text in self._texts:
+                if text not in whole:
+                    continue
+                for row, value in zip(rows, values, strict=True):
+                    if text in value:
+                        key = " ".join(str(row[one])[:80] for one in at)
+                        self.found[f"{place}.{name}", key, text] += 1
+
+
+def _read(value: object) -> str:
+    """Return all that a value says: itself, the strings of its JSON, and what Base64 hides."""
+    if isinstance(value, bytes):
+        value = value.decode("utf-8", "replace")
+    elif isinstance(value, (dict, list)):
+        value = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, str):
+        return ""
+    return "\0".join(_layers(value, _DEPTH))
+
+
+def _layers(text: str, depth: int) -> Iterator[str]:
+    yield text
+    if depth == 0:
+        return
+    if text[:1] in {"{", "[", '"'} and "\\" in text:
+        with suppress(ValueError, RecursionError):
+            yield from _strings(json.loads(text), depth - 1)
+    for match in _BASE64.finditer(text):
+        with suppress(ValueError):
+            yield from _layers(base64.b64decode(match[0], validate=True).decode(), depth - 1)
+
+
+def _strings(value: object, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from _layers(value, depth)
+    elif isinstance(value, dict):
+        for name, one in value.items():
+            yield name
+            yield from _strings(one, depth)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _strings(one, depth)
+
+
+def _as_bytes(text: str) -> list[bytes]:
+    """Return how a text, or of a long one either end, can stand in a file's bytes.
+
+    A database splits a long value over pages, and one break leaves one of the ends whole.
+    """
+    ends = {text} if len(text) <= 2 * _PIECE else {text, text[:_PIECE], text[-_PIECE:]}
+    written = {one for end in ends for write in _WRITERS for one in write(end)}
+    return sorted(written)
+
+
+def _plain(text: str) -> Iterator[bytes]:
+    raw = text.encode("utf-8", "surrogatepass")
+    yield raw
+    for encoding in ("utf-16-le", "utf-16-be"):
+        yield text.encode(encoding, "surrogatepass")
+    # Base64 has three ways to write what stands inside of something longer.
+    for skipped in range(3):
+        coded = base64.b64encode(b"\0" * skipped + raw)
+        yield coded[-(-skipped * 8 // 6) : (skipped + len(raw)) * 8 // 6]
+
+
+def _in_json(text: str) -> Iterator[bytes]:
+    for is_ascii in (False, True):
+        written = json.dumps(text, ensure_ascii=is_ascii)[1:-1]
+        yield written.encode("utf-8", "surrogatepass")
+        yield written.replace("/", "\\/").encode("utf-8", "surrogatepass")
+
+
+_WRITERS: tuple[Callable[[str], Iterator[bytes]], ...] = (_plain, _in_json)

@@ -1,0 +1,183 @@
+"""`purge`: erase memtui's own copies of what is gone, for good, and prove it by looking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.doors.cli.complete import complete_binding, complete_name
+from memtui.doors.cli.options import Yes
+from memtui.doors.cli.output import Dim, Line, jsonable
+from memtui.doors.cli.session import Session, build
+from memtui.doors.cli.tables import Column, table
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from memtui.service import PurgeAnswer
+
+_COPIES = (Column("place", stretch=True), Column("copies", right=True), Column("of"))
+_LIVING = (Column("lives in"), Column("record"), Column("text", stretch=True))
+
+
+async def purge(
+    session: Session,
+    record_id: Annotated[
+        str | None, typer.Argument(metavar="RECORD_ID", help="One record, whatever ids it had.")
+    ] = None,
+    *,
+    subject: Annotated[
+        str | None, typer.Option(help="All memories of and about this person or identity.")
+    ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(help="All memories of this project.", autocompletion=complete_name("project")),
+    ] = None,
+    texts_older_than: Annotated[
+        str | None,
+        typer.Option(help="The texts of operations older than this, 90d or 2026-03-01."),
+    ] = None,
+    binding: Annotated[
+        str | None,
+        typer.Option(help="The record's binding.", autocompletion=complete_binding),
+    ] = None,
+    forget: Annotated[
+        bool, typer.Option("--forget", help="Forget what still lives first; it stays otherwise.")
+    ] = False,
+    keep_doing: Annotated[
+        bool,
+        typer.Option(
+            "--keep-doing",
+            help="With --texts-older-than 90d: from now on let the setting purge_after_days do it.",
+        ),
+    ] = False,
+    stop_doing: Annotated[
+        bool, typer.Option("--stop-doing", help="Take --keep-doing back.")
+    ] = False,
+    yes: Yes = False,
+) -> int:
+    """Erase memtui's own copies of what is gone, for good.
+
+    Without --yes it shows what would go and changes nothing. What lives stays, unless --forget is
+    given. Afterwards it looks for the texts; exit 1 where one is still found.
+    """
+    from memtui.contract import Invalid
+    from memtui.service import PurgeRequest
+
+    if stop_doing:
+        await session.service.purging.keep_doing(session.caller, None)
+        session.out.answer({"purge_after_days": None}, lambda: ())
+        session.out.say("Nothing is purged by age from now on.")
+        return 0
+    if not any((record_id, subject, project, texts_older_than)):
+        raise Invalid(
+            "Say what: a record's id, --subject, --project or --texts-older-than; "
+            "without --yes nothing is changed."
+        )
+    before = _moment(session, texts_older_than)
+    request = build(
+        PurgeRequest,
+        record_id=record_id,
+        binding_key=binding,
+        subject_id=subject,
+        project_id=project,
+        before=before,
+        forget=forget,
+    )
+    if keep_doing and before is None:
+        raise Invalid("--keep-doing goes with --texts-older-than.")
+    if not yes:
+        plan = await session.service.purging.plan(session.caller, request)
+        session.out.answer(jsonable(plan), lambda: _planned(plan, forget=forget))
+        session.out.say("Nothing was changed; say --yes to erase this for good.")
+        return 0
+    done = await session.service.purge(session.caller, request)
+    if keep_doing and before is not None:
+        days = (session.now - before) // timedelta(days=1)
+        await session.service.purging.keep_doing(session.caller, days)
+        if session.settings.purge_after_days < days:
+            session.out.say(
+                f"Set purge_after_days = {days} in {session.paths.config_file} to have the app and "
+                "the server do this from now on."
+            )
+    left = [one.model_dump() for one in done.left]
+    session.out.answer(jsonable(done) | {"left": left, "passed": not left}, lambda: _done(done))
+    return 1 if left else 0
+
+
+def _moment(session: Session, older_than: str | None) -> datetime | None:
+    from memtui.contract import Invalid
+    from memtui.filters import parse_when
+
+    if older_than is None:
+        return None
+    moment = parse_when(older_than, now=session.now, zone=session.zone)
+    if moment > session.now:
+        raise Invalid(f"{older_than} is yet to come; give a moment in the past, such as 90d.")
+    return moment
+
+
+def _planned(plan: PurgeAnswer, *, forget: bool) -> Iterator[Line]:
+    yield from _listed(plan)
+    if plan.living:
+        yield ""
+        what = "would be forgotten first" if forget else "stay unless you say --forget"
+        yield f"These live and {what}:"
+        yield from _living(plan)
+    yield from _beyond(plan)
+
+
+def _done(done: PurgeAnswer) -> Iterator[Line]:
+    from memtui.widgets import format as shown
+
+    yield from _listed(done)
+    if done.forgotten:
+        yield f"Forgot {shown.counted(done.forgotten, 'record')} first."
+    if done.living:
+        yield ""
+        yield "These live and stay:"
+        yield from _living(done)
+    yield ""
+    found = done.found
+    if found is not None and found.texts:
+        texts = shown.counted(found.texts, "text")
+        end = "found" if found.traces else "none found"
+        yield f"Looked for {texts} in {found.files:,} files, {found.bytes:,} bytes: {end}."
+        for trace in done.left:
+            yield f"still in {trace.place} {trace.key}: {trace.text}"
+        for trace in done.others:
+            yield Dim(f"another memory says it in {trace.place} {trace.key}: {trace.text}")
+        for place in found.unread:
+            yield f"could not be read: {place}"
+    else:
+        yield "There was no text to look for."
+    if done.short:
+        yield (
+            f"{shown.counted(done.short, 'text')} too short to be looked for: "
+            "the places above were emptied of them."
+        )
+    yield from _beyond(done)
+
+
+def _listed(answer: PurgeAnswer) -> Iterator[Line]:
+    from memtui.widgets import format as shown
+
+    if not answer.copies:
+        yield "memtui keeps no copy of it."
+        return
+    rows = ([one.place, shown.count(one.count), one.what] for one in answer.copies)
+    yield from table(_COPIES, rows)
+
+
+def _living(answer: PurgeAnswer) -> Iterator[Line]:
+    yield from table(_LIVING, ([one.binding_key, one.record_id, one.text] for one in answer.living))
+
+
+def _beyond(answer: PurgeAnswer) -> Iterator[Line]:
+    yield ""
+    yield Dim("Not in memtui's reach:")
+    for sentence in answer.beyond:
+        yield Dim(f"- {sentence}")

@@ -1,0 +1,457 @@
+"""What is purged is nowhere any more, what others say is untouched, and the log still proves."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import shutil
+import signal
+import sqlite3
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import psycopg
+import pytest
+import pytest_asyncio
+
+from memtui.config import Paths, Settings, find_paths, load_settings
+from memtui.contract import (
+    CorrectRequest,
+    Denied,
+    Filter,
+    ForgetRequest,
+    Invalid,
+    QueryRequest,
+    RecordHandle,
+    Scope,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.service import (
+    Caller,
+    ContextRequest,
+    Membership,
+    MemoryService,
+    PurgeRequest,
+    Role,
+    open_service,
+)
+from tests.backends.plugin_v1.servers.loopback import serve, talk
+from tests.backends.plugin_v1.servers.reference import Reference
+
+ANA = Caller(company_id="local", principal="user:ana", door="test")
+SOURCE = SourceRef(kind="manual_note", company_id="local")
+OF_PROJECT = Scope(company_id="local", project_id="apollo")
+OF_BEA = Scope(company_id="local", subject_id="bea-of-the-night-shift")
+OF_OTHERS = Scope(company_id="local", project_id="gemini")
+WORDS = ("marmalade", "strawberry", "quince", "rhubarb")
+"""What only the purged memories say; part of their file names too."""
+
+
+@pytest.fixture
+def settings(paths: Paths, database_url: str) -> Settings:
+    return load_settings(paths, principal="user:ana", database_url=database_url)
+
+
+@pytest_asyncio.fixture
+async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryService]:
+    opened = await open_service(paths, settings)
+    yield opened
+    await opened.close()
+
+
+@dataclass
+class Told:
+    """The memories that were made."""
+
+    note: RecordHandle
+    fact: RecordHandle
+    other: RecordHandle
+
+
+async def tell(service: MemoryService, scope: Scope) -> Told:
+    """Write, correct, query, hand out and forget a note and a fact, with another beside them."""
+
+    async def write(content: str, kind: str, of: Scope = scope) -> RecordHandle:
+        request = WriteRequest(
+            scope=of, source=SOURCE, content=content, kind=kind, tags=("launch",)
+        )
+        return (await service.write(ANA, request)).handles[0]
+
+    told = Told(
+        note=await write('The launch code is marmalade\non the "second" shelf — über all', "note"),
+        fact=await write("launch_door: the strawberry door of the hall", "fact"),
+        other=await write("The launch code of others is on the second shelf", "note", OF_OTHERS),
+    )
+    for handle, text in (
+        (told.note, 'The launch code is quince\non the "second" shelf'),
+        (told.fact, "launch_door: the rhubarb door of the hall"),
+    ):
+        await service.correct(ANA, CorrectRequest(scope=scope, handle=handle, text=text))
+    for asked in ("launch code quince", "where is it"):
+        await service.query(ANA, QueryRequest(scope=scope, query=asked))
+    await service.query(
+        ANA, QueryRequest(scope=Scope(company_id="local"), query="second shelf launch")
+    )
+    await service.context(ANA, ContextRequest(scope=scope, delivered=True))
+    return told
+
+
+async def forget(service: MemoryService, scope: Scope, *handles: RecordHandle) -> None:
+    await service.forget(ANA, ForgetRequest(scope=scope, handles=handles))
+
+
+def everywhere(paths: Paths, database_url: str) -> Iterator[tuple[str, str]]:
+    """All that lies in the home, by place: names, bytes, rows and what they encode."""
+    files = [path for path in sorted(paths.data.rglob("*")) if path.is_file()]
+    for path, raw in [(path, path.read_bytes()) for path in files]:
+        yield f"{path} name", str(path.relative_to(paths.data))
+        yield f"{path} bytes", raw.decode("utf-8", "replace")
+        yield f"{path} utf-16", raw.decode("utf-16-le", "replace")
+        if raw.startswith(b"SQLite format 3"):
+            with closing(sqlite3.connect(path)) as connection:
+                yield f"{path} rows", decoded("\n".join(connection.iterdump()))
+        if raw.startswith(b"PAR1"):
+            rows = duckdb.execute(f"SELECT * FROM read_parquet('{path}')").fetchall()
+            yield f"{path} rows", decoded(repr(rows))
+    if database_url:
+        with psycopg.connect(database_url) as server:
+            for (table,) in server.execute(
+                "SELECT tablename FROM pg_tables WHERE schemaname = 'public'"
+            ).fetchall():
+                found = server.execute(f'SELECT t::text FROM "{table}" t').fetchall()
+                yield table, decoded(repr(found))
+            stats = server.execute("SELECT s::text FROM pg_stats s WHERE schemaname = 'public'")
+            yield "pg_stats", repr(stats.fetchall())
+
+
+def decoded(text: str, depth: int = 4) -> str:
+    """A text with what Base64 in it hides."""
+    found = [text]
+    if depth:
+        for match in re.findall(r"[A-Za-z0-9+/]{20,}={0,2}", text):
+            with suppress(ValueError):
+                found.append(decoded(base64.b64decode(match, validate=True).decode(), depth - 1))
+    return "\n".join(found)
+
+
+def places_of(words: tuple[str, ...], paths: Paths, database_url: str) -> list[str]:
+    return [
+        f"{word} in {place}"
+        for place, text in everywhere(paths, database_url)
+        for word in words
+        if word in text.lower()
+    ]
+
+
+def others(paths: Paths) -> dict[str, bytes]:
+    """The bytes of what others remember."""
+    vault = paths.data / "bindings"
+    return {str(path): path.read_bytes() for path in vault.rglob("*gemini*/**/*.md")}
+
+
+@pytest.mark.parametrize("what", ["record", "subject", "project"])
+async def test_what_is_purged_is_nowhere_and_the_log_still_proves(
+    service: MemoryService, paths: Paths, settings: Settings, database_url: str, what: str
+) -> None:
+    scope = OF_BEA if what == "subject" else OF_PROJECT
+    told = await tell(service, scope)
+    before = others(paths)
+    await service.analysis.seal(ANA, everything=True)
+    await forget(service, scope, told.note, told.fact)
+    assert before
+    assert places_of(WORDS, paths, database_url)
+    requests = {
+        "record": [
+            PurgeRequest(record_id=told.note.provider_record_id),
+            PurgeRequest(record_id=told.fact.provider_record_id),
+        ],
+        "subject": [PurgeRequest(subject_id="bea-of-the-night-shift")],
+        "project": [PurgeRequest(project_id="apollo")],
+    }[what]
+    kept = await service.operations(ANA)
+    for request in requests:
+        plan = await service.purging.plan(ANA, request)
+        assert {"sealed log", "undo journal"} <= {one.place for one in plan.copies}
+        assert not plan.living
+        done = await service.purge(ANA, request)
+        assert done.found is not None
+        assert (done.left, done.others, done.found.unread) == ((), (), ())
+        assert done.found.texts > 0
+        assert not (await service.purging.plan(ANA, request)).copies
+    assert (await service.analysis.verify_chain(ANA)).problem is None
+    assert (await service.analysis.verify_archive(ANA)).problems == ()
+    await service.close()
+    gone = (*WORDS, "bea-of-the-night-shift") if what == "subject" else WORDS
+    assert places_of(gone, paths, database_url) == []
+    assert others(paths) == before
+    again = await open_service(paths, settings)
+    try:
+        found = {one.seq: one for one in (await again.operations(ANA)).operations}
+        assert [found[one.seq].digest for one in kept.operations] == [
+            one.digest for one in kept.operations
+        ]
+        [other] = [
+            one for one in found.values() if one.request.get("content", "") and not one.absent
+        ]
+        assert other.handles[0].provider_record_id == told.other.provider_record_id
+        assert (await again.provenance(ANA, "default", told.other)).written == other
+        erasures = [await again.erasures(ANA, one) for one in found.values() if one.absent]
+        assert erasures
+        assert all(one and one[0].principal == "user:ana" for one in erasures)
+        with pytest.raises(Invalid, match="was erased by"):
+            await again.undo(ANA, str(kept.operations[0].seq))
+        purges = [one for one in found.values() if one.operation_type == "purge"]
+        assert all(not re.search("marmalade|launch", json.dumps(one.request)) for one in purges)
+        with pytest.raises(Invalid, match="cannot be taken back"):
+            await again.undo(ANA, purges[0].operation_id)
+    finally:
+        await again.close()
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """A home with a sealed log and a fact that lives; and the fact's id."""
+    home = tmp_path_factory.mktemp("prepared") / "home"
+    paths = find_paths(home)
+
+    async def prepare() -> str:
+        service = await open_service(paths, load_settings(paths, principal="user:ana"))
+        told = await tell(service, OF_PROJECT)
+        await service.analysis.seal(ANA, everything=True)
+        await service.query(ANA, QueryRequest(scope=OF_PROJECT, query="rhubarb door"))
+        await service.close()
+        return told.fact.provider_record_id
+
+    return home, asyncio.run(prepare())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "step",
+    ["forgotten", "waiting", "proved", "journal"],
+)
+async def test_a_purge_that_is_killed_is_ended_by_the_next(
+    prepared: tuple[Path, str], tmp_path: Path, step: str
+) -> None:
+    template, record_id = prepared
+    home = tmp_path / "home"
+    shutil.copytree(template, home)
+    killed = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "tests.service.purger", str(home), record_id, step
+    )
+    assert await killed.wait() == -signal.SIGKILL
+    paths = find_paths(home)
+    service = await open_service(paths, load_settings(paths, principal="user:ana"))
+    try:
+        [unknown] = (await service.operations(ANA, Filter(status="unknown"))).operations
+        assert unknown.operation_type == "purge"
+        assert (await service.analysis.verify_chain(ANA)).problem is None
+        done = await service.purge(ANA, PurgeRequest(record_id=record_id, forget=True))
+        assert done.left == ()
+        assert (await service.analysis.verify_chain(ANA)).problem is None
+        assert (await service.analysis.verify_archive(ANA)).problems == ()
+    finally:
+        await service.close()
+    assert places_of(("strawberry", "rhubarb"), paths, "") == []
+    assert places_of(("quince",), paths, "")
+
+
+async def test_what_lives_stays_with_its_history_unless_it_is_forgotten_first(
+    service: MemoryService, paths: Paths, database_url: str
+) -> None:
+    told = await tell(service, OF_BEA)
+    before = {
+        path: path.read_bytes()
+        for pattern in ("*.md", "*.jsonl")
+        for path in (paths.data / "bindings").rglob(pattern)
+    }
+    plan = await service.purging.plan(ANA, PurgeRequest(subject_id=OF_BEA.subject_id))
+    assert {one.record_id for one in plan.living} == {
+        told.note.provider_record_id,
+        told.fact.provider_record_id,
+    }
+    done = await service.purge(ANA, PurgeRequest(subject_id=OF_BEA.subject_id))
+    assert [one.record_id for one in done.living] == [one.record_id for one in plan.living]
+    assert {path: path.read_bytes() for path in before} == before
+    found = (await service.provenance(ANA, "default", told.fact)).mutations
+    assert [one.operation_type for one in found] == ["correct", "write"]
+    assert all(one.absent and one.request["content"] is None for one in found)
+    request = PurgeRequest(subject_id=OF_BEA.subject_id, forget=True)
+    assert len((await service.purging.plan(ANA, request)).living) == 2
+    assert (await service.purge(ANA, request)).forgotten == 2
+    assert (await service.analysis.verify_chain(ANA)).problem is None
+    await service.close()
+    assert places_of((*WORDS, str(OF_BEA.subject_id)), paths, database_url) == []
+
+
+async def test_an_age_takes_texts_of_the_log_and_never_a_record(
+    paths: Paths, settings: Settings
+) -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    service = await open_service(paths, settings, clock=lambda: now)
+    told = await tell(service, OF_PROJECT)
+    await forget(service, OF_PROJECT, told.fact)
+    vault = {path: path.read_bytes() for path in (paths.data / "bindings").rglob("*.md")}
+    history = next((paths.data / "bindings").rglob("*.jsonl")).read_bytes()
+    now = datetime(2026, 6, 1, tzinfo=UTC)
+    await service.query(ANA, QueryRequest(scope=OF_PROJECT, query="a new search"))
+    done = await service.purge(ANA, PurgeRequest(before=datetime(2026, 5, 1, tzinfo=UTC)))
+    assert done.left == ()
+    found = (await service.operations(ANA)).operations
+    old = [one for one in found if one.started_at.month == 3 and one.operation_type != "configure"]
+    assert not any(one.request.get("content") or one.request.get("query") for one in old)
+    assert told.fact.provider_record_id not in {
+        h.provider_record_id for o in old for h in o.handles
+    }
+    assert told.note.provider_record_id in {h.provider_record_id for o in old for h in o.handles}
+    assert "a new search" in {one.request.get("query") for one in found}
+    assert {path: path.read_bytes() for path in vault} == vault
+    assert next((paths.data / "bindings").rglob("*.jsonl")).read_bytes() == history
+    with pytest.raises(Invalid, match="was erased by"):
+        await service.undo(ANA, old[0].operation_id)
+    await service.close()
+
+
+@pytest.mark.parametrize("database_url", [""])
+async def test_an_age_is_purged_by_itself_only_once_it_was_allowed(
+    paths: Paths, database_url: str
+) -> None:
+    now = datetime(2026, 3, 1, tzinfo=UTC)
+    settings = load_settings(
+        paths, principal="user:ana", database_url=database_url, purge_after_days=30
+    )
+    service = await open_service(paths, settings, clock=lambda: now)
+    await tell(service, OF_PROJECT)
+    now = datetime(2026, 6, 1, tzinfo=UTC)
+    assert await service.purge_due(ANA) is None
+    await service.purging.keep_doing(ANA, 60)
+    assert await service.purge_due(ANA) is None  # the setting asks for more than was allowed
+    await service.purging.keep_doing(ANA, 30)
+    done = await service.purge_due(ANA)
+    assert done is not None
+    assert done.copies
+    assert await service.purge_due(ANA) is None  # once a day
+    await service.purging.keep_doing(ANA, None)
+    now = datetime(2026, 6, 3, tzinfo=UTC)
+    assert await service.purge_due(ANA) is None
+    await service.close()
+
+
+@pytest.mark.parametrize("database_url", [""])
+async def test_owners_and_the_person_alone_may_purge(
+    service: MemoryService, paths: Paths, settings: Settings
+) -> None:
+    told = await tell(service, OF_BEA)
+    for principal, role, subject in (
+        ("user:ana", Role.OWNER, None),
+        ("user:bea", Role.MEMBER, OF_BEA.subject_id),
+        ("user:cy", Role.MEMBER, None),
+    ):
+        member = Membership(principal=principal, role=role, subject_id=subject)
+        await service.set_member(ANA, member)
+    bea, cy = (ANA.model_copy(update={"principal": f"user:{name}"}) for name in ("bea", "cy"))
+    agent = ANA.model_copy(update={"principal": "agent:coding", "acts_for": "user:ana"})
+    own = PurgeRequest(subject_id=OF_BEA.subject_id)
+    record = PurgeRequest(record_id=told.fact.provider_record_id)
+    for caller, request in (
+        (cy, own),
+        (cy, record),
+        (agent, own),
+        (bea, PurgeRequest(project_id="gemini")),
+        (bea, PurgeRequest(before=datetime(2026, 1, 1, tzinfo=UTC))),
+    ):
+        for ask in (service.purging.plan, service.purge):
+            with pytest.raises(Denied):
+                await ask(caller, request)
+    assert (await service.purging.plan(bea, record)).living
+    assert (await service.purge(bea, own.model_copy(update={"forget": True}))).forgotten == 2
+    await service.close()
+    read_only = await open_service(paths, settings.model_copy(update={"read_only": True}))
+    with pytest.raises(Denied, match="read-only"):
+        await read_only.purge(ANA, own)
+    assert (await read_only.purging.plan(ANA, own)).copies == ()
+    await read_only.close()
+
+
+async def test_the_copy_in_the_object_store_is_renewed(paths: Paths, tmp_path: Path) -> None:
+    settings = load_settings(paths, principal="user:ana", archive_url=f"file://{tmp_path}/store")
+    service = await open_service(paths, settings)
+    told = await tell(service, OF_PROJECT)
+    await forget(service, OF_PROJECT, told.note, told.fact)
+    await service.analysis.seal(ANA, everything=True)
+    store = find_paths(tmp_path / "store")
+    assert places_of(WORDS, store, "")
+    done = await service.purge(ANA, PurgeRequest(project_id="apollo"))
+    assert "object store" in {one.place for one in done.copies}
+    assert places_of(WORDS, store, "") == []
+    await service.analysis.seal(ANA, everything=True)
+    await service.close()
+    elsewhere = find_paths(tmp_path / "elsewhere")
+    url = f"sqlite:///{paths.database}"
+    other = await open_service(
+        elsewhere,
+        load_settings(elsewhere, database_url=url, archive_url=f"file://{tmp_path}/store"),
+    )
+    await other.analysis.fetch(ANA)
+    assert (await other.analysis.verify_chain(ANA)).problem is None
+    await other.close()
+
+
+@pytest.mark.parametrize("database_url", [""])
+async def test_the_apps_own_files_lose_what_names_it(service: MemoryService, paths: Paths) -> None:
+    told = await tell(service, OF_PROJECT)
+    await forget(service, OF_PROJECT, told.fact)
+    said = "launch_door: the rhubarb door of the hall"
+    scope = OF_PROJECT.model_dump()
+    session = {
+        "companies": {"local": {"scope": scope, "filter_line": said}},
+        "filters": [said, "x"],
+    }
+    paths.session_file.write_text(json.dumps(session))
+    paths.log_file.write_text(f"one\nwent wrong with {said!r}\nthree\n")
+    draft = paths.data / "draft-1"
+    draft.mkdir()
+    (draft / "memory.md").write_text(said)
+    record = PurgeRequest(record_id=told.fact.provider_record_id)
+    done = await service.purge(ANA, record)
+    assert done.left == ()
+    assert json.loads(paths.session_file.read_text()) == {
+        "companies": {"local": {"scope": scope, "filter_line": ""}}, "filters": ["x"]
+    }  # fmt: skip
+    assert paths.log_file.read_text() == "one\nthree\n"
+    assert not draft.exists()
+    await service.purge(ANA, PurgeRequest(project_id="apollo"))
+    assert json.loads(paths.session_file.read_text())["companies"]["local"]["scope"] is None
+
+
+@pytest.mark.parametrize("database_url", [""])
+@pytest.mark.parametrize("provider", ["facts", "plugin-v1"])
+async def test_what_other_providers_leave_in_the_home_goes_too(
+    service: MemoryService, paths: Paths, provider: str
+) -> None:
+    async with serve(talk(Reference())) as url:
+        config = {"url": url} if provider == "plugin-v1" else {}
+        await service.add_binding(ANA, "beside", provider, config)
+        request = WriteRequest(
+            scope=OF_PROJECT, source=SOURCE, content="Only marmalade opens the launch door",
+            kind="fact", binding_key="beside",
+        )  # fmt: skip
+        [handle] = (await service.write(ANA, request)).handles
+        asked = QueryRequest(scope=OF_PROJECT, query="launch door", binding_key="beside")
+        await service.query(ANA, asked)
+        gone = ForgetRequest(scope=OF_PROJECT, handles=(handle,), binding_key="beside")
+        await service.forget(ANA, gone)
+        purge = PurgeRequest(record_id=handle.provider_record_id)
+        done = await service.purge(ANA, purge)
+        assert done.left == ()
+        assert (provider == "plugin-v1") == any("plugin of beside" in one for one in done.beyond)
+        await service.close()
+    assert places_of(("marmalade", handle.provider_record_id), paths, "") == []
