@@ -18,12 +18,17 @@ class Switched(Model):
     targets: tuple[TargetView, ...]
     left: tuple[TargetView, ...] = ()
     """Not given back: somebody let a third binding serve them since."""
+    closed: bool = False
+    """The source is read-only now and was not before."""
+    opened: bool = False
+    """The source can be written again."""
 
 
 async def switch(ends: Ends, data: Path, *, back: bool = False, force: bool = False) -> Switched:
     """Switch the targets of the source to the destination, or with `back` those again.
 
-    No record is touched, so both ways may be gone at any time (seed 001).
+    The source becomes read-only, so that nothing is written there that the destination lacks, and
+    `back` opens it again (seed 001). No record is touched, so both ways may be gone at any time.
 
     Raises:
         Conflict: the records were not found to be the same since they were last moved, unless
@@ -58,11 +63,15 @@ async def _take_over(ends: Ends, kept: ProgressFile, state: MigrationState) -> S
     targets = ends.source.targets
     if not targets:
         raise Conflict(f"{ends.source.key} serves nothing, so there is nothing to switch.")
+    closes = not ends.source.read_only
     # Remembered first: one that stops half way can still give everything back.
     both = tuple(dict.fromkeys((*state.switched, *targets)))
-    await asyncio.to_thread(kept.write, state.model_copy(update={"switched": both}))
+    remembered = {"switched": both, "closed": closes or state.closed}
+    await asyncio.to_thread(kept.write, state.model_copy(update=remembered))
+    if closes:
+        await ends.service.update_binding(ends.caller, ends.source.key, read_only=True)
     await _serve(ends, targets, ends.destination)
-    return Switched(served_by=ends.destination.key, targets=targets)
+    return Switched(served_by=ends.destination.key, targets=targets, closed=closes)
 
 
 async def _give_back(ends: Ends, kept: ProgressFile, state: MigrationState) -> Switched:
@@ -74,9 +83,13 @@ async def _give_back(ends: Ends, kept: ProgressFile, state: MigrationState) -> S
     served = {*ends.source.targets, *ends.destination.targets}
     returned = tuple(target for target in state.switched if target in served)
     left = tuple(target for target in state.switched if target not in served)
+    opens = state.closed and ends.source.read_only
+    if opens:
+        await ends.service.update_binding(ends.caller, ends.source.key, read_only=False)
     await _serve(ends, returned, ends.source)
-    await asyncio.to_thread(kept.write, state.model_copy(update={"switched": ()}))
-    return Switched(served_by=ends.source.key, targets=returned, left=left)
+    done = {"switched": (), "closed": False}
+    await asyncio.to_thread(kept.write, state.model_copy(update=done))
+    return Switched(served_by=ends.source.key, targets=returned, left=left, opened=opens)
 
 
 async def _serve(ends: Ends, targets: tuple[TargetView, ...], binding: BindingView) -> None:

@@ -29,6 +29,8 @@ class MigrationState(Model):
     """Whether the source could be listed to its end."""
     switched: tuple[TargetView, ...] = ()
     """What a cut-over took from the source, and gives back."""
+    closed: bool = False
+    """Whether the cut-over made the source read-only, and giving back opens it."""
 
 
 class ProgressFile:

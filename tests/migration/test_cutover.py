@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from memtui.config import Paths
-from memtui.contract import Conflict, Scope, WriteRequest
+from memtui.contract import Conflict, Denied, Scope, WriteRequest
 from memtui.migration import Progress, apply, switch, verify
 from memtui.migration.progress_file import ProgressFile
 from memtui.service import Caller, MemoryService
@@ -120,3 +120,33 @@ async def test_the_state_is_private_and_a_broken_one_tells_nothing(
     file.write_bytes(b"\xff{")
     with pytest.raises(Conflict, match="--verify"):
         await switch(ends, paths.data)
+
+
+async def test_the_old_binding_is_read_only_until_it_is_given_back(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    async def write() -> None:
+        request = requests(9)[8].model_copy(update={"binding_key": "default"})
+        await service.write(caller, request)
+
+    await fill(service, caller, "default", 2)
+    await apply(await ends_of(service, caller, "default", "memory"), paths.data)
+    ends = await ends_of(service, caller, "default", "memory")
+    assert (await switch(ends, paths.data, force=True)).closed
+    with pytest.raises(Denied, match="read-only"):
+        await write()
+    ends = await ends_of(service, caller, "default", "memory")
+    assert (await switch(ends, paths.data, back=True)).opened
+    await write()
+
+
+async def test_one_that_was_read_only_before_stays_so(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await fill(service, caller, "default", 2)
+    await service.update_binding(caller, "default", read_only=True)
+    ends = await ends_of(service, caller, "default", "memory")
+    assert not (await switch(ends, paths.data, force=True)).closed
+    ends = await ends_of(service, caller, "default", "memory")
+    assert not (await switch(ends, paths.data, back=True)).opened
+    assert (await service.bindings(caller))[0].read_only

@@ -148,6 +148,13 @@ async def exported(home: Home, caller: Caller, form: ExportFormat) -> Any:
     return target.read_text(encoding="utf-8")
 
 
+async def proven(home: Home, caller: Caller) -> str:
+    target = home.file("jsonl")
+    head = (await home.service.analysis.verify_chain(caller)).seq
+    assert await home.service.analysis.export_proof(caller, target) == head
+    return target.read_text(encoding="utf-8")
+
+
 async def each(home: Home, call: Callable[[str], Awaitable[Any]]) -> list[Any]:
     """Ask for each record or operation; one that is not there or not allowed answers nothing."""
     found = []
@@ -199,6 +206,7 @@ LOG: dict[str, list[Call]] = {
         sql("SELECT * FROM operations"),
         sql("SELECT request FROM operations WHERE status = 'ok' ORDER BY seq DESC"),
     ],
+    "analysis.export_proof": [proven],
     "analysis.export": [
         lambda h, c: exported(h, c, ExportFormat.JSONL),
         lambda h, c: exported(h, c, ExportFormat.CSV),
@@ -265,7 +273,6 @@ MEMBERS: dict[str, list[Call]] = {
     "analysis.prepare": [lambda h, c: h.service.analysis.prepare(c)],
     "analysis.verify_archive": [lambda h, c: h.service.analysis.verify_archive(c)],
     "analysis.verify_chain": [lambda h, c: h.service.analysis.verify_chain(c)],
-    "analysis.export_proof": [lambda h, c: h.service.analysis.export_proof(c, h.file("jsonl"))],
 }
 """What a member may ask, and may be told no hidden word by."""
 
@@ -356,6 +363,7 @@ OTHERWISE = {
     "close": "the process's own",
     "providers": "the process's own",
     "read_only": "the process's own",
+    "provider_problems": "the process's own",
     "records": "the process's own",
     "link": "a pure function",
     "analysis": "its methods are below",

@@ -99,8 +99,9 @@ async def cutover(
 ) -> None:
     """Let DST serve what SRC serves, or give it back.
 
-    Refused unless `memtui migrate --verify` passed since the last --apply. No record is touched,
-    and what was written to DST meanwhile stays there.
+    Refused unless `memtui migrate --verify` passed since the last --apply. SRC becomes read-only,
+    and --back opens it again. No record is touched, and what was written to DST meanwhile stays
+    there.
     """
     from memtui.migration import open_ends, switch
 
@@ -260,3 +261,7 @@ def _switched(done: Switched) -> Iterator[Line]:
         yield f"{target.target_type} {target.target_id} is served by {done.served_by}"
     for target in done.left:
         yield f"{target.target_type} {target.target_id} is served by a third binding, and stays"
+    if done.closed:
+        yield "the old binding is read-only now; the same command with --back opens it again"
+    if done.opened:
+        yield "the binding can be written again"
