@@ -27,7 +27,7 @@ from memtui.store.erasing import purged
 from memtui.store.operation import Operation
 
 Visible = Callable[[Operation], bool]
-"""Whether somebody may see an operation's values."""
+"""Whether somebody may see an operation."""
 
 _SPAN = 16_384
 _MEMORY_MB = 256
@@ -165,7 +165,8 @@ def export(
         root: The archive folder of all companies.
         company_id: Whose log.
         target: The file.
-        visible: Whose values are written; of other operations the file has the hashes alone.
+        visible: Which operations are written; of the others the file has the digest alone, and of
+            sealing and erasing the document.
 
     Raises:
         Conflict: the log has a gap.
@@ -193,11 +194,13 @@ def _write(database: Database, root: Path, company_id: str, file: Any, visible: 
         for seq, operation in log.operations():
             if operation is None:
                 raise Conflict(f"Operation {seq} of {company_id} is missing; nothing was exported.")
-            file.write(_line(operation, log.head.salt, with_values=visible(operation)))
+            file.write(_line(operation, log.head.salt, visible=visible(operation)))
         return log.head.seq
 
 
-def _line(operation: Operation, company: bytes, *, with_values: bool) -> str:
+def _line(operation: Operation, company: bytes, *, visible: bool) -> str:
+    if not visible and operation.operation_type not in CONTROL:
+        return f'{{"digest":"{operation.digest}","seq":{operation.seq}}}\n'
     document = document_of(
         operation,
         seq=operation.seq,
@@ -206,7 +209,7 @@ def _line(operation: Operation, company: bytes, *, with_values: bool) -> str:
         company=company,
     )
     values = ""
-    if with_values:
+    if visible:
         kept = (
             f'"{path}":["{salt_of(operation, path, value, operation.salt, company).hex()}",{value}]'
             for path, value in sorted(fields(operation))

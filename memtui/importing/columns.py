@@ -10,6 +10,7 @@ from typing import Any
 
 from memtui.contract import Invalid, OperationStatus, OperationType
 from memtui.importing.fields import DROP, FIELDS, KEEP, guess
+from memtui.store.digest import CONTROL
 
 _TABLES = ("columns", "operation_type", "status", "set")
 
@@ -90,7 +91,7 @@ def column_map(
     kept = {word: kind for word, kind in kinds.items() if kind != DROP}
     return ColumnMap(
         columns=tables["columns"],
-        types=_enum(OperationType, kept, "operation type"),
+        types=_types(kept),
         left_out=left_out,
         statuses=_enum(OperationStatus, tables["status"] | dict(statuses), "status"),
         constants=tables["set"],
@@ -122,6 +123,14 @@ def _check_fields(named: Mapping[str, str], also: tuple[str, ...] = ()) -> None:
     for name in fields:
         if name not in FIELDS and name not in also:
             raise Invalid(f"There is no field {name}; the fields are {', '.join(FIELDS)}.")
+
+
+def _types(named: Mapping[str, str]) -> dict[str, OperationType]:
+    found: dict[str, OperationType] = _enum(OperationType, named, "operation type")
+    for word, kind in found.items():
+        if kind in CONTROL:
+            raise Invalid(f"{word} cannot be a {kind}: that tells what memtui did to its own log.")
+    return found
 
 
 def _enum(kind: Any, named: Mapping[str, str], what: str) -> dict[str, Any]:

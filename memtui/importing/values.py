@@ -10,6 +10,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from memtui.contract import OperationStatus, OperationType
+from memtui.store.digest import CONTROL
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -21,7 +22,7 @@ _LAST_SECOND = Decimal(253402300799)
 """The end of the year 9999."""
 
 TYPE_WORDS: dict[str, OperationType] = {
-    **{kind.value: kind for kind in OperationType},
+    **{kind.value: kind for kind in OperationType if kind not in CONTROL},
     **dict.fromkeys(
         ("search", "find", "recall", "retrieve", "retrieval", "retriever", "lookup", "ask"),
         OperationType.QUERY,
@@ -42,7 +43,7 @@ TYPE_WORDS: dict[str, OperationType] = {
         OperationType.CONTEXT,
     ),
     **dict.fromkeys(("revert", "rollback", "restore"), OperationType.UNDO),
-    **dict.fromkeys(("config", "settings"), OperationType.CONFIGURE),
+    **dict.fromkeys(("config", "settings", "seal"), OperationType.CONFIGURE),
 }  # fmt: skip
 """What words of other systems mean."""
 

@@ -31,6 +31,7 @@ from memtui.service.core import Core
 from memtui.service.recorder import Entry
 from memtui.service.redaction import may_hold_secret, redact, redact_json
 from memtui.store import bindings, log
+from memtui.store.digest import CONTROL
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.tables import CompanyRow
 
@@ -214,6 +215,8 @@ async def _append(
     while batch := await asyncio.to_thread(_next, waiting):
         if any(one.draft.scope.company_id != company_id for one in batch):
             raise Denied("An operation names another company than the one that is imported.")
+        if any(one.draft.operation_type in CONTROL for one in batch):
+            raise Invalid("Another log's sealing and erasing cannot be imported: they prove this.")
         work = _read if dry_run else _write
         new = await asyncio.to_thread(work, core, company_id, batch)
         if dry_run:

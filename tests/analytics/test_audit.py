@@ -263,8 +263,19 @@ def test_an_export_of_hashes_alone_verifies_too(
     target = tmp_path / "log.jsonl"
     audit.export(proved_log, root, "acme", target, visible=lambda one: one.seq % 2 == 0)
     lines = [json.loads(line) for line in target.read_text().splitlines()]
-    assert ["values" in line for line in lines[:4]] == [False, True, False, True]
-    assert script(target).returncode == 0
+    assert [line.keys() for line in lines[:2]] == [
+        {"digest", "seq"},
+        {"digest", "document", "values"},
+    ]
+    assert [line.keys() for line in lines[-3:-1]] == [
+        {"digest", "document"},
+        {"digest", "document", "values"},
+    ]
+    result = script(target)
+    assert (result.returncode, lines[-1]["digest"] in result.stdout) == (0, True)
+    lines[2]["digest"] = lines[4]["digest"]
+    target.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert script(target).stderr.strip() == "operation 4 is broken"
 
 
 @ON_BOTH

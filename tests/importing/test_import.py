@@ -247,6 +247,7 @@ async def test_the_likelier_column_wins_and_the_other_is_kept(
         (["missing=agent_id"], {}, "No row has a column missing; the columns are timestamp"),
         (["/nowhere/x.toml"], {}, "cannot be read"),
         ([], {"types": {"a": "b"}}, "each operation type is one of"),
+        ([], {"types": {"a": "seal"}}, "a cannot be a seal"),
         ([], {"statuses": {"a": "b"}}, "each status is one of"),
         ([], {"constants": {"a": "b"}}, "There is no field a"),
         ([], {"timezone": "Mars/Base"}, "no time zone Mars/Base"),
