@@ -30,6 +30,8 @@ class File:
     """Changes whenever the file does: modification time, size and inode."""
     modified: datetime
     modified_ns: int
+    mode: int = 0o600
+    """Its permissions."""
     problem: Problem | None = None
     """What of it is not text."""
 
@@ -119,15 +121,17 @@ class Folder:
             return None
         except OSError as error:
             return self._problem(path, f"It cannot be opened: {error.strerror}.")
-        with os.fdopen(descriptor, "rb") as stream:
+        try:
             status = os.fstat(descriptor)
             reason = self._refusal(status)
             if reason:
                 return self._problem(path, reason)
-            try:
+            with open(descriptor, "rb", closefd=False) as stream:
                 raw = stream.read(self._max_bytes + 1)
-            except OSError as error:
-                return self._problem(path, f"It cannot be read: {error.strerror}.")
+        except OSError as error:
+            return self._problem(path, f"It cannot be read: {error.strerror}.")
+        finally:
+            os.close(descriptor)
         return self._decoded(path, raw, status)
 
     def _decoded(self, path: str, raw: bytes, status: os.stat_result) -> File:
@@ -145,10 +149,13 @@ class Folder:
             )
             problem = self._problem(path, message, line)
         modified = datetime.fromtimestamp(status.st_mtime_ns // 1000 / 1e6, UTC)
-        return File(content, signature_of(status), modified, status.st_mtime_ns, problem)
+        mode = stat.S_IMODE(status.st_mode)
+        return File(content, signature_of(status), modified, status.st_mtime_ns, mode, problem)
 
     def _refusal(self, status: os.stat_result) -> str:
         """Why a file is not even read; empty if it is."""
+        if stat.S_ISDIR(status.st_mode):
+            return "It is a folder."
         if not stat.S_ISREG(status.st_mode):
             return "It is not a regular file."
         if status.st_size > self._max_bytes:
@@ -191,13 +198,20 @@ class Folder:
         _sync_folder(target.parent)
         return True
 
-    def replace(self, path: str, content: str, modified_ns: int) -> None:
-        """Put `content` in the place of a file, whole or not at all."""
+    def replace(
+        self, path: str, content: str, modified_ns: int, *, mode: int | None = None
+    ) -> None:
+        """Put `content` in the place of a file, whole or not at all.
+
+        A file keeps its permissions; one that is not there gets `mode`, 0600 for None.
+        """
         target = self._writable(path)
         temporary = self._write_beside(target, content, modified_ns)
         try:
             if target.exists():
-                temporary.chmod(stat.S_IMODE(target.stat().st_mode))
+                mode = stat.S_IMODE(target.stat().st_mode)
+            if mode is not None:
+                temporary.chmod(mode)
             temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)
@@ -215,11 +229,17 @@ class Folder:
         return self.root.joinpath(*path.split("/"))
 
     def _write_beside(self, target: Path, content: str, modified_ns: int) -> Path:
+        raw = encoded(content)
+        if len(raw) > self._max_bytes:
+            raise Invalid(
+                f"{target.name} would be larger than {self._max_bytes // 1_000_000} MB, and then "
+                "it is not read; store less in it, or raise the binding's max_file_mb."
+            )
         self._make_folder(target.parent)
         temporary = target.parent / f"{_TEMP_PREFIX}{secrets.token_hex(8)}{_TEMP_SUFFIX}"
         try:
             with open(temporary, "xb", opener=_private) as stream:
-                stream.write(encoded(content))
+                stream.write(raw)
                 stream.flush()
                 os.utime(stream.fileno(), ns=(modified_ns, modified_ns))
                 os.fsync(stream.fileno())

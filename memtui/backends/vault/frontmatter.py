@@ -1,8 +1,13 @@
-"""Markdown files with YAML frontmatter, edited line by line so that the rest stays to the byte."""
+"""Markdown files with YAML frontmatter, edited line by line so that the rest stays to the byte.
+
+Large metadata stands on one line as JSON, which YAML reads too, and is read as JSON: it may be as
+large as what a memory plugin takes, and YAML takes seconds for that.
+"""
 
 from __future__ import annotations
 
 import functools
+import json
 import math
 import re
 from dataclasses import dataclass, replace
@@ -17,6 +22,10 @@ _MAX_NODES = 10_000
 _OPEN = re.compile(r"\ufeff?---[ \t]*(\r?\n)")
 _CLOSE = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _NESTING = re.compile(r"[\[{]|[-?] ")
+_LARGE_CHARS = 4096
+_LARGE = re.compile(r"^metadata: (\{.{4096,}\})[ \t]*\r?$", re.MULTILINE)
+_NO_METADATA = "metadata: {}"
+_BARE_NEWLINE = re.compile(r"(?<!\r)\n")
 _PLAIN = re.compile(r"[A-Za-z_][\w ./@+-]*(?<! )", re.ASCII)
 
 
@@ -85,6 +94,13 @@ def compose(fields: Json, text: str) -> str:
     return f"---\n{front}---\n\n{text}\n"
 
 
+def with_line_ends_of(document: Document, text: str) -> str:
+    """Return `text` with CR LF at its line ends where all of the document's have it."""
+    if document.newline == "\n" or _BARE_NEWLINE.search(document.joined()):
+        return text
+    return _BARE_NEWLINE.sub(document.newline, text)
+
+
 def with_text(document: Document, text: str) -> Document:
     """Return `document` with another text, only its body changed.
 
@@ -109,7 +125,18 @@ def with_text(document: Document, text: str) -> Document:
 
 def parse(front: str | None) -> Json | Problem:
     """Read frontmatter as a mapping of JSON values and moments; a `Problem` says what is wrong."""
-    if not front or not front.strip():
+    large = _LARGE.search(front or "")
+    if front is None or large is None:
+        return _from_yaml(front or "")
+    rest = _from_yaml(f"{front[: large.start()]}{front[large.end() :]}")
+    metadata = _from_json(large.group(1))
+    if isinstance(metadata, Problem) or isinstance(rest, Problem):
+        return rest if isinstance(rest, Problem) else metadata
+    return rest | {"metadata": metadata}
+
+
+def _from_yaml(front: str) -> Json | Problem:
+    if not front.strip():
         return {}
     if len(front) > MAX_FRONT_CHARS:
         return Problem(message="The frontmatter is longer than 64 KB.")
@@ -128,6 +155,25 @@ def parse(front: str | None) -> Json | Problem:
     except (ValueError, TypeError, RecursionError, OverflowError) as error:
         return Problem(message=f"The frontmatter holds a value that cannot be read: {error}.")
     return _mapping(value)
+
+
+def _from_json(text: str) -> Json | Problem:
+    try:
+        value: Json = json.loads(text)
+    except (ValueError, RecursionError):
+        return Problem(message="The frontmatter's metadata is long and is not JSON.")
+    if _is_deeper(value, _MAX_DEPTH):
+        return Problem(message=f"The frontmatter is nested more than {_MAX_DEPTH} deep.")
+    return value
+
+
+def _is_deeper(value: Json, limit: int) -> bool:
+    level: list[Any] = [value]
+    while level and limit:
+        limit -= 1
+        parts = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [inner for part in parts for inner in part if isinstance(inner, (dict, list))]
+    return bool(level)
 
 
 def _is_too_deep(front: str, loader: Any) -> bool:
@@ -193,17 +239,28 @@ def with_fields(document: Document, fields: Json) -> Document:
     if isinstance(before, Problem):
         raise Invalid(f"{before.message} Mend the file by hand first.")
     front = document.front or ""
+    large = _LARGE.search(front)
+    if large:
+        front = f"{front[: large.start()]}{_NO_METADATA}{front[large.end() :]}"
     for key, value in fields.items():
         front = _with_field(front, key, value, document.newline)
+    if large and "metadata" not in fields:
+        front = front.replace(_NO_METADATA, large.group(), 1)
     changed = replace(document, front=front)
     after = parse(front)
-    wanted = before | {key: _plain(value, [_MAX_NODES], top=True) for key, value in fields.items()}
+    wanted = before | {key: _read_back(value) for key, value in fields.items()}
     if after != wanted or split(changed.joined()) != changed:
         raise Invalid(
             f"The frontmatter is written in a way that {', '.join(fields)} cannot be changed"
             " line by line; edit the file by hand."
         )
     return changed
+
+
+def _read_back(value: Any) -> Any:
+    if isinstance(value, dict) and (large := _large_json(value)):
+        return json.loads(large)
+    return _plain(value, [_MAX_NODES], top=True)
 
 
 def _with_field(front: str, key: str, value: Any, newline: str) -> str:
@@ -247,7 +304,9 @@ def _end(node: Any) -> int:
 
 
 def _flow(value: Any) -> str:
-    """Write a value as YAML on one line."""
+    """Write a value as YAML on one line; a large object as JSON."""
+    if isinstance(value, dict) and (large := _large_json(value)):
+        return large
     import yaml
 
     text = yaml.dump(
@@ -255,6 +314,18 @@ def _flow(value: Any) -> str:
         sort_keys=False,
     )  # fmt: skip
     return str(text).removesuffix("...\n").rstrip("\n")
+
+
+def _large_json(value: Json) -> str:
+    """Return a large object as JSON; empty for a small one, and for one that JSON cannot hold."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except UnicodeEncodeError:
+        text = json.dumps(value)
+    except (ValueError, RecursionError):
+        return ""
+    return text if len(text) > _LARGE_CHARS else ""
 
 
 @functools.cache

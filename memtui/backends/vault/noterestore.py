@@ -23,6 +23,7 @@ class NoteState:
     content: str
     modified_ns: int
     created: str | None
+    mode: int | None = None
 
     @classmethod
     def take(cls, folder: Folder, path: str) -> NoteState | None:
@@ -36,7 +37,7 @@ class NoteState:
         note = notes.read(path, file)
         entry = None if isinstance(note, Problem) else note[1]
         created = entry.created.isoformat() if entry and entry.created else None
-        return cls(file.content, file.modified_ns, created)
+        return cls(file.content, file.modified_ns, created, file.mode)
 
     @property
     def digest(self) -> str:
@@ -46,13 +47,16 @@ class NoteState:
     def to_json(self) -> Json:
         """Return the state as JSON values."""
         raw = base64.b64encode(encoded(self.content)).decode()
-        return {"content": raw, "modified_ns": self.modified_ns, "created": self.created}
+        return {
+            "content": raw, "modified_ns": self.modified_ns, "created": self.created,
+            "mode": self.mode,
+        }  # fmt: skip
 
     @classmethod
     def from_json(cls, data: Json) -> NoteState:
         """Read what `to_json` returned."""
         content = decoded(base64.b64decode(data["content"]))
-        return cls(content, data["modified_ns"], data["created"])
+        return cls(content, data["modified_ns"], data["created"], data["mode"])
 
 
 def digest(content: str) -> str:
@@ -96,4 +100,4 @@ def restore(folder: Folder, states: Mapping[str, NoteState | None]) -> None:
         if state is None:
             folder.remove(path)
         else:
-            folder.replace(path, state.content, state.modified_ns)
+            folder.replace(path, state.content, state.modified_ns, mode=state.mode)

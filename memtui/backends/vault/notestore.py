@@ -97,6 +97,7 @@ class NoteStore:
         self._save(path, loaded[1], request.text, fields)
 
     def _save(self, path: str, document: Document, text: str | None, fields: Json) -> None:
+        text = None if text is None else frontmatter.with_line_ends_of(document, text)
         changed = frontmatter.with_fields(document, fields)
         if text is not None and text != document.text:
             notes.check_utf8(text)

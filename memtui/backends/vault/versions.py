@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, ValidationError
 
-from memtui.contract import Json, Model, UtcDatetime
+from memtui.contract import Invalid, Json, Model, UtcDatetime
 
 from .entries import source_of
 
@@ -61,9 +61,20 @@ class Version(Model):
     """It was forgotten while another bullet had the same key or text, which keeps its own name."""
 
     def line(self) -> str:
-        """Return the version as a line of the history file."""
+        """Return the version as a line of the history file.
+
+        Raises:
+            Invalid: no file can hold it.
+        """
         fields = self.model_dump(mode="json", exclude_defaults=True)
-        return f"{json.dumps(fields, ensure_ascii=False)}\n"
+        line = f"{json.dumps(fields, ensure_ascii=False)}\n"
+        try:
+            line.encode()
+        except UnicodeEncodeError as error:
+            raise Invalid(
+                "The fact's metadata holds a character that UTF-8 cannot carry; remove it."
+            ) from error
+        return line
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ from memtui.contract import (
     Denied,
     ForgetRequest,
     Invalid,
+    Json,
     RecordHandle,
     Scope,
     Snapshot,
@@ -345,3 +346,80 @@ async def test_a_path_that_is_a_file(open_vault: Open, root: Path) -> None:
     root.write_text("not a folder")
     with pytest.raises(Invalid):
         await open_vault()
+
+
+async def test_a_folder_that_is_named_like_a_note(open_vault: Open, root: Path) -> None:
+    put(root, "projects/web/memory/folder.md/inside.md", "Inside.")
+    adapter = await open_vault()
+    it = handle("projects/web/memory/folder.md")
+    assert await adapter.get(it, SCOPE) is None
+    assert (await adapter.forget(ForgetRequest(scope=SCOPE, handles=(it,)))).missing == (it,)
+    with pytest.raises(Invalid, match="It is a folder"):
+        await adapter.correct(CorrectRequest(scope=SCOPE, handle=it, text="x"))
+    assert await ask(adapter, "inside") == ["Inside."]
+
+
+async def test_a_note_with_crlf_keeps_it(open_vault: Open, root: Path) -> None:
+    path = put(root, "projects/web/memory/a.md", b"---\r\ntags: [a]\r\n---\r\n\r\none\r\ntwo\r\n")
+    adapter = await open_vault()
+    it = handle("projects/web/memory/a.md")
+    await adapter.correct(CorrectRequest(scope=SCOPE, handle=it, text="one\nthree\r\n\nfour"))
+    body = b"one\r\nthree\r\n\r\nfour\r\n"
+    assert path.read_bytes() == b"---\r\ntags: [a]\r\n---\r\n\r\n" + body
+    mixed = put(root, "projects/web/memory/b.md", b"one\r\ntwo\nthree\r\n")
+    it = handle("projects/web/memory/b.md")
+    await adapter.correct(CorrectRequest(scope=SCOPE, handle=it, text="one\r\ntwo\nfour"))
+    assert mixed.read_bytes() == b"one\r\ntwo\nfour\r\n"
+
+
+async def test_a_forgotten_note_comes_back_with_its_permissions(
+    open_vault: Open, root: Path
+) -> None:
+    path = put(root, "projects/web/memory/a.md", "One.\n")
+    path.chmod(0o664)
+    adapter = await open_vault()
+    it = handle("projects/web/memory/a.md")
+    before = await adapter.snapshot([it], SCOPE)
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(it,)))
+    await adapter.restore(before, SCOPE)
+    assert path.stat().st_mode & 0o777 == 0o664
+    await adapter.correct(CorrectRequest(scope=SCOPE, handle=it, text="Two."))
+    assert path.stat().st_mode & 0o777 == 0o664
+
+
+@pytest.mark.parametrize("kind", ["note", "fact"])
+async def test_metadata_as_large_as_a_plugin_takes_it(
+    open_vault: Open, root: Path, kind: str
+) -> None:
+    adapter = await open_vault()
+    half_a_pair = "\ud800" if kind == "note" else ""
+    text = f"é\x85\u2028{half_a_pair}"
+    large: Json = {"deep": [{"n": n, "text": text} for n in range(20_000)]}
+    written = await note(adapter, "Large.", kind=kind, metadata=large, tags=("a",))
+    found = await adapter.get(written, SCOPE)
+    assert found is not None
+    assert found.metadata["deep"] == large["deep"]
+    await adapter.correct(CorrectRequest(scope=SCOPE, handle=written, tags=("b",)))
+    found = await adapter.get(written, SCOPE)
+    assert found is not None
+    assert (found.tags, found.metadata["deep"]) == (("b",), large["deep"])
+    before = contents(root)
+    if kind == "fact":
+        with pytest.raises(Invalid, match="UTF-8 cannot carry"):
+            await note(adapter, "Half.", kind=kind, metadata={"x": "\ud800"})
+    with pytest.raises(Invalid, match="larger than 20 MB"):
+        await note(adapter, "Larger.", kind=kind, metadata={"x": "y" * 21_000_000})
+    assert contents(root) == before
+
+
+async def test_large_metadata_takes_the_place_of_small_and_back(
+    open_vault: Open, root: Path
+) -> None:
+    adapter = await open_vault()
+    wanted = "projects/web/memory/a.md"
+    for metadata in ({"a": 1}, {"x": "y" * 100_000}, {"x": "z" * 100_000}, {"b": 2}):
+        await note(adapter, "One.", record_id=wanted, mode=WriteMode.UPSERT, metadata=metadata)
+        found = await adapter.get(handle(wanted), SCOPE)
+        assert found is not None
+        assert found.metadata == metadata
+    assert (root / wanted).read_text().count("metadata:") == 1
