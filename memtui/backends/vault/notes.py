@@ -137,7 +137,8 @@ def content_for(request: WriteRequest, place: Place, now: datetime) -> str:
     check_utf8(request.content)
     fields = {"created": request.created_at or now} | fields_for(request, place)
     too_much = "The memory's metadata is too large, too deep or not UTF-8 for a note."
-    if len(json.dumps(fields, ensure_ascii=False, default=str)) > 2 * frontmatter.MAX_FRONT_CHARS:
+    yaml = {key: value for key, value in fields.items() if key != "metadata"}
+    if len(json.dumps(yaml, ensure_ascii=False, default=str)) > 2 * frontmatter.MAX_FRONT_CHARS:
         raise Invalid(too_much)  # writing YAML takes a second a megabyte
     content = frontmatter.compose(fields, request.content)
     document = frontmatter.split(content)
