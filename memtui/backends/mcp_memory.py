@@ -2,7 +2,8 @@
 
 An observation is a record, and so is a relation, and an entity that has no observation. The
 server appends a name again now and then: the observations of all its lines are shown under the
-one name, each with its own line. Unknown keys are kept in the metadata.
+one name, each with its own line, in the order that they were made in, which people rely on. A
+relation may name an entity that is not there. Unknown keys are kept in the metadata.
 """
 
 from __future__ import annotations
@@ -176,9 +177,6 @@ def _read_relation(graph: _Graph, value: Json, number: int) -> None:
 def _relation_entry(graph: _Graph, told: _Relation) -> Entry:
     ends = dict.fromkeys((told.start, told.end))
     dangling = [name for name in ends if name not in graph.lines_of]
-    for name in dangling:
-        message = f"The relation names {printable_id(name)}, and no entity is called so."
-        graph.flaws.append(Flaw(message, told.line))
     metadata: Json = {"from": told.start, "to": told.end, "relation": told.kind, **told.extra}
     return Entry(
         id=f"relation/{digest(told.start, told.kind, told.end)}",

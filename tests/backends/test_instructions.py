@@ -101,10 +101,10 @@ async def test_missing_circular_and_deep_imports_are_problems(
         write(project / f"d{depth}.md", f"level {depth}\n@d{depth + 1}.md\n")
     adapter = await open_adapter(InstructionsAdapter, path=project)
     records = await by_id(adapter)
-    assert "d5.md#" in records
-    assert "d6.md#" not in records
+    assert "d4.md#" in records
+    assert "d5.md#" not in records
     told = [(name, line) for name, line, _ in await problems(adapter)]
-    assert sorted(told) == [("CLAUDE.md", 1), ("a.md", 1), ("d5.md", 2)]
+    assert sorted(told) == [("CLAUDE.md", 1), ("a.md", 1), ("d4.md", 2)]
 
 
 async def test_imports_stay_where_a_person_meant_them(
@@ -177,3 +177,47 @@ async def test_a_file_that_comes_later_is_noticed(project: Path, open_adapter: A
     assert await problems(adapter) == []
     write(project / "AGENTS.md", "New.")
     assert "AGENTS.md#" in await by_id(adapter)
+
+
+async def test_what_a_session_loads_and_what_not(project: Path, open_adapter: Any) -> None:
+    write(project / "CLAUDE.md", "Always. @shared.md\n")
+    write(project / "shared.md", "Imported.\n")
+    write(project / ".claude" / "rules" / "all.md", "For all.\n")
+    write(project / ".claude" / "rules" / "some.md", "---\npaths: [a/**]\n---\nSome. @more.md\n")
+    write(project / ".claude" / "rules" / "more.md", "---\npaths: []\n---\nMore.\n")
+    write(project / "AGENTS.md", "For others. @shared.md @only.md\n")
+    write(project / "only.md", "Theirs alone.\n")
+    adapter = await open_adapter(InstructionsAdapter, path=project)
+    records = await by_id(adapter)
+    assert {name: record.topic for name, record in records.items()} == {
+        "CLAUDE.md#": "loaded",
+        "shared.md#": "loaded",
+        ".claude/rules/all.md#": "loaded",
+        ".claude/rules/more.md#": "loaded",
+        ".claude/rules/some.md#": "by-path",
+        "AGENTS.md#": "not-loaded",
+        "only.md#": "not-loaded",
+    }
+    (project / "CLAUDE.md").write_text("@AGENTS.md\n")
+    records = await by_id(adapter)
+    assert records["AGENTS.md#"].topic == records["only.md#"].topic == "loaded"
+
+
+async def test_comments_are_no_instructions(project: Path, open_adapter: Any) -> None:
+    write(
+        project / "CLAUDE.md",
+        "<!-- a note -->\n# App\n<!-- for\n@gone.md\npeople --> Do this.\n"
+        "Inline <!-- stays -->.\n\n```html\n<!-- code -->\n```\n\n<!-- never closed\n@here.md\n",
+    )
+    write(project / "here.md", "Here.\n")
+    adapter = await open_adapter(InstructionsAdapter, path=project)
+    records = await by_id(adapter)
+    assert set(records) == {"CLAUDE.md#App", "here.md#"}
+    found = records["CLAUDE.md#App"]
+    assert found.text == (
+        " Do this.\nInline <!-- stays -->.\n\n```html\n<!-- code -->\n```\n\n"
+        "<!-- never closed\n@here.md"
+    )
+    assert found.location is not None
+    assert found.location.line == 5
+    assert await problems(adapter) == []

@@ -71,7 +71,7 @@ async def test_lines_of_one_name_are_shown_together_and_each_keeps_its_line(
     assert (await adapter.health()).status == "ok"
 
 
-async def test_a_dangling_relation_is_a_record_and_a_problem(
+async def test_a_relation_may_name_an_entity_that_is_not_there(
     tmp_path: Path, open_adapter: Any
 ) -> None:
     path = tmp_path / "memory.jsonl"
@@ -81,11 +81,27 @@ async def test_a_dangling_relation_is_a_record_and_a_problem(
     assert found["relation"].text == "vim inspired helix"
     assert found["relation"].metadata["dangling"] == ["helix"]
     assert found["entity"].text == "vim"
-    health = await adapter.health()
-    assert health.status == "degraded"
-    assert [(p.message, p.location and p.location.line) for p in health.problems] == [
-        ("The relation names helix, and no entity is called so.", 1)
-    ]
+    assert (await adapter.health()).status == "ok"
+
+
+@pytest.mark.parametrize("sort", ["-updated_at", "created_at", "title"])
+async def test_observations_keep_their_order_and_their_entity(
+    tmp_path: Path, open_adapter: Any, sort: str
+) -> None:
+    steps = [f"step {number}" for number in (3, 1, 2, 5, 4)]
+    path = tmp_path / "memory.jsonl"
+    path.write_text(graph(entity("deploy", *steps), entity("zebra", "striped")))
+    adapter = await open_adapter(McpMemoryAdapter, path=path)
+    found: list[Record] = []
+    request = BrowseRequest(scope=ACME, sort=sort, limit=2)
+    while True:
+        page = await adapter.browse(request)
+        found += page.records
+        if page.next_cursor is None:
+            break
+        request = request.model_copy(update={"cursor": page.next_cursor})
+    assert [record.text for record in found] == [*steps, "striped"]
+    assert [record.title for record in found] == ["deploy"] * 5 + ["zebra"]
 
 
 def test_variants_of_the_format_are_understood() -> None:

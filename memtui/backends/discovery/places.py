@@ -14,6 +14,7 @@ from memtui.backends.claude_memory import INDEX
 from memtui.backends.discovery.finding import Finding
 from memtui.backends.files.reading import sign
 from memtui.backends.instructions.adapter import (
+    OTHERS,
     PROJECT_FILES,
     PROJECT_RULES,
     USER_FILES,
@@ -106,7 +107,7 @@ def _count_turns(logs: list[Path]) -> int | None:
 
 def find_project_instructions(folder: Path, claude: Path, why: str) -> Iterator[Finding]:
     """Look for a project's instruction files in `folder`; those in `claude` are the person's."""
-    files = [folder / name for name in PROJECT_FILES if is_file(folder / name)]
+    files = [folder / name for name in (*PROJECT_FILES, OTHERS) if is_file(folder / name)]
     files += _rules(folder / PROJECT_RULES)
     files = [path for path in files if not path.is_relative_to(claude)]
     yield from _instructions(folder, files, "project", f"Agent instructions of {folder}", why)
@@ -114,7 +115,7 @@ def find_project_instructions(folder: Path, claude: Path, why: str) -> Iterator[
 
 def find_user_instructions(claude: Path, why: str) -> Iterator[Finding]:
     """Look for a person's own instruction files in their Claude Code folder."""
-    files = [claude / name for name in USER_FILES if is_file(claude / name)]
+    files = [claude / name for name in (*USER_FILES, OTHERS) if is_file(claude / name)]
     files += _rules(claude / USER_RULES)
     yield from _instructions(claude, files, "user", "Your own agent instructions", why)
 

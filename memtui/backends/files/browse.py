@@ -26,8 +26,8 @@ _SCOPE_FIELDS = ("agent_id", "project_id", "subject_id")
 _TITLE_LIMIT = 200
 """Characters of a title that sorting and the cursor look at."""
 
-_Key = tuple[Any, str]
-"""A record's sort value (None: it has none) and its id."""
+_Key = tuple[Any, int]
+"""A record's sort value (None: it has none) and its place in the files."""
 
 
 def in_scope(record: Record, scope: Scope) -> bool:
@@ -69,8 +69,9 @@ def matches(record: Record, chosen: Filter) -> bool:
 def page(records: Sequence[Record], request: BrowseRequest) -> BrowsePage:
     """Return one page of `records`, which are all that pass the scope and the filter.
 
-    The cursor holds the last record's sort value and id, so records that come or go between two
-    pages neither repeat nor hide others. Records without the sort value come last.
+    Records of one sort value keep the files' order, and those without one come last. The cursor
+    holds the last record's sort value, place and id, so records that come or go between two pages
+    neither repeat nor hide others.
 
     Raises:
         Invalid: the sort field is not supported, or the cursor is not of this sort.
@@ -80,47 +81,56 @@ def page(records: Sequence[Record], request: BrowseRequest) -> BrowsePage:
     if name not in _SORTS:
         raise Invalid(f"Cannot sort by {name}; the fields are {', '.join(_SORTS)}.")
     value = _SORTS[name]
-    keyed = [((value(record), record.handle.provider_record_id), record) for record in records]
+    keyed: list[tuple[_Key, Record]] = [
+        ((value(record), place), record) for place, record in enumerate(records)
+    ]
     present = sorted(
         (pair for pair in keyed if pair[0][0] is not None),
-        key=lambda pair: pair[0],
+        key=lambda pair: pair[0][0],
         reverse=descending,
     )
-    absent = sorted((pair for pair in keyed if pair[0][0] is None), key=lambda pair: pair[0][1])
-    ordered = [*present, *absent]
+    ordered = [*present, *(pair for pair in keyed if pair[0][0] is None)]
     start = 0
     if request.cursor is not None:
-        last = _read_cursor(request.cursor, request.sort)
+        last, record_id = _read_cursor(request.cursor, request.sort)
+        place = next((n for n, record in enumerate(records) if _id(record) == record_id), last[1])
+        last = last[0], place
         start = sum(not _is_after(key, last, descending=descending) for key, _ in ordered)
     chosen = ordered[start : start + request.limit]
     more = start + len(chosen) < len(ordered)
     return BrowsePage(
         records=tuple(record for _, record in chosen),
-        next_cursor=_write_cursor(chosen[-1][0], request.sort) if more else None,
+        next_cursor=_write_cursor(*chosen[-1], request.sort) if more else None,
         total=len(records),
     )
 
 
 def _is_after(key: _Key, last: _Key, *, descending: bool) -> bool:
+    if key[0] == last[0]:
+        return key[1] > last[1]
     if key[0] is None or last[0] is None:
-        return key[0] is None and (last[0] is not None or key[1] > last[1])
-    return key < last if descending else key > last
+        return key[0] is None
+    return bool(key[0] < last[0] if descending else key[0] > last[0])
 
 
-def _write_cursor(key: _Key, sort: str) -> str:
-    return base64.urlsafe_b64encode(json.dumps([sort, *key]).encode()).decode()
+def _id(record: Record) -> str:
+    return record.handle.provider_record_id
 
 
-def _read_cursor(cursor: str, sort: str) -> _Key:
+def _write_cursor(key: _Key, record: Record, sort: str) -> str:
+    return base64.urlsafe_b64encode(json.dumps([sort, *key, _id(record)]).encode()).decode()
+
+
+def _read_cursor(cursor: str, sort: str) -> tuple[_Key, str]:
     try:
-        written, value, record_id = json.loads(base64.urlsafe_b64decode(cursor))
+        written, value, place, record_id = json.loads(base64.urlsafe_b64decode(cursor))
     except (ValueError, TypeError) as error:
         raise Invalid("The cursor is not one of this list; start from the first page.") from error
     number = sort.removeprefix("-") == "size"
     fits = value is None or (isinstance(value, int) if number else isinstance(value, str))
-    if written != sort or not fits or not isinstance(record_id, str):
+    if written != sort or not fits or type(place) is not int or not isinstance(record_id, str):
         raise Invalid("The cursor belongs to another sort; start from the first page.")
-    return value, record_id
+    return (value, place), record_id
 
 
 def _moment(value: datetime | None) -> str | None:

@@ -12,6 +12,8 @@ from memtui.backends.files.markdown import fenced_lines, sections
 
 _IMPORT_COUNT = 1_000
 _IMPORT = re.compile(r"(?:^|(?<=\s))@([^\s@`]{1,1000})")
+_COMMENT_LINE = re.compile(r" {0,3}<!--")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _CODE_SPAN = re.compile(r"`[^`]*`")
 
 
@@ -29,6 +31,8 @@ class Sheet:
 
     parsed: Parsed
     imports: tuple[Import, ...]
+    has_paths: bool = False
+    """Its frontmatter names the files that it is for."""
 
 
 def parse_sheet(text: str, name: str, kind: str) -> Sheet:
@@ -37,17 +41,41 @@ def parse_sheet(text: str, name: str, kind: str) -> Sheet:
         return Sheet(Parsed(flaws=(Flaw("The file is binary, so it is not shown."),)), ())
     document = read_document(text)
     flaws = [] if document.flaw is None else [document.flaw]
-    entries = tuple(_entries(document.body, document.body_line, name, kind))
+    body = without_comments(document.body)
+    entries = tuple(_entries(body, document.body_line, name, kind))
     if document.values:
         entries = tuple(
             replace(entry, metadata={**entry.metadata, "frontmatter": document.values})
             for entry in entries
         )
-    imports = list(_imports(document.body, document.body_line))
+    imports = list(_imports(body, document.body_line))
     if len(imports) > _IMPORT_COUNT:
         line = imports[_IMPORT_COUNT].line
         flaws.append(Flaw(f"Only the first {_IMPORT_COUNT} imports are followed.", line))
-    return Sheet(Parsed(entries, tuple(flaws)), tuple(imports[:_IMPORT_COUNT]))
+    has_paths = bool(document.values.get("paths"))
+    return Sheet(Parsed(entries, tuple(flaws)), tuple(imports[:_IMPORT_COUNT]), has_paths)
+
+
+def without_comments(body: str) -> str:
+    """Return the text without the HTML comments that begin a line outside of code.
+
+    What else stands on their lines stays, and so does the number of lines.
+    """
+    lines = body.split("\n")
+    fenced = fenced_lines(lines)
+    number = 0
+    while number < len(lines):
+        start = number
+        number += 1
+        if fenced[start] or not _COMMENT_LINE.match(lines[start]):
+            continue
+        end = next((at for at in range(start, len(lines)) if "-->" in lines[at]), None)
+        if end is None:
+            break
+        left = _COMMENT.sub("", "\n".join(lines[start : end + 1]))
+        lines[start : end + 1] = [*[""] * (end - start), left if left.strip() else ""]
+        number = end + 1
+    return "\n".join(lines)
 
 
 def _entries(body: str, body_line: int, name: str, kind: str) -> Iterator[Entry]:

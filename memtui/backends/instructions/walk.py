@@ -12,7 +12,8 @@ from memtui.backends.files.reading import FileReader, resolved, sign
 from memtui.backends.instructions.sheet import Import, parse_sheet
 from memtui.contract import Json
 
-IMPORT_DEPTH = 5
+IMPORT_DEPTH = 4
+LOADED, BY_PATH, NOT_LOADED = "loaded", "by-path", "not-loaded"
 _IMPORT_BYTES = 1024 * 1024
 _DOCUMENTS = frozenset((".md", ".mdc", ".markdown", ".txt", ".rst", ".adoc"))
 _TEXT = _DOCUMENTS | {"", ".json", ".toml", ".yaml", ".yml"}
@@ -25,6 +26,8 @@ class _Place:
     """Where a file stands in the chain of imports."""
 
     kind: str
+    loading: str
+    """When it is loaded."""
     origin: str | None = None
     """The `file:line` that imports it; None for a file that is loaded by itself."""
     above: tuple[Path, ...] = ()
@@ -44,10 +47,10 @@ class Walk:
     found: list[tuple[Path, Parsed]] = field(default_factory=list)
     visited: set[Path] = field(default_factory=set)
 
-    def start(self, path: Path, kind: str) -> None:
-        """Read a file that is loaded by itself, and what it imports."""
+    def start(self, path: Path, kind: str, loading: str) -> None:
+        """Read a file that stands by itself, and what it imports."""
         try:
-            self._follow(path, _Place(kind))
+            self._follow(path, _Place(kind, loading))
         except _NotRead as refusal:
             self.reader.report(str(refusal), path)
 
@@ -60,10 +63,17 @@ class Walk:
         sheet = self.reader.parse(path, partial(parse_sheet, name=name, kind=place.kind))
         if sheet is None:
             return
+        if place.kind == "rule" and place.origin is None and sheet.has_paths:
+            place = replace(place, loading=BY_PATH)
         extra: Json = {"file": name} | ({"imported_by": place.origin} if place.origin else {})
         modified = self.reader.modified(path)
         entries = tuple(
-            replace(entry, updated_at=modified, metadata={**entry.metadata, **extra})
+            replace(
+                entry,
+                topic=place.loading,
+                updated_at=modified,
+                metadata={**entry.metadata, **extra},
+            )
             for entry in sheet.parsed.entries
         )
         at = len(self.found)
@@ -75,7 +85,8 @@ class Walk:
         self.found.insert(at, (path, Parsed(entries, (*sheet.parsed.flaws, *flaws))))
 
     def _below(self, place: _Place, real: Path, name: str, wanted: Import) -> _Place:
-        return _Place(place.kind, f"{name}:{wanted.line}", (*place.above, real))
+        origin = f"{name}:{wanted.line}"
+        return replace(place, origin=origin, above=(*place.above, real))
 
     def _import(self, path: Path, wanted: Import, place: _Place) -> Iterator[str]:
         """Follow one import and yield why not, if not; a mere mention of a name is no import."""
