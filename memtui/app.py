@@ -12,14 +12,18 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from textual.actions import ActionParseResult
 from textual.app import App
 from textual.dom import DOMNode
+from textual.events import Event, Key
+from textual.screen import ModalScreen
+from textual.widgets import Input, TextArea
 
 from memtui.actions import ACTIONS
 from memtui.config import Paths, Settings
-from memtui.contract import Filter, Invalid, MemtuiError, Scope
+from memtui.contract import Invalid, MemtuiError
 from memtui.screens.analytics import AnalyticsScreen
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.bindings import BindingsScreen
@@ -30,11 +34,10 @@ from memtui.screens.first_start import find_memories, is_first_start, offer
 from memtui.screens.help import Help, help_content
 from memtui.screens.limits import limits_sheet
 from memtui.screens.operations import OperationsScreen
-from memtui.screens.over import OverScreen
 from memtui.screens.palette import Commands
 from memtui.screens.query import QueryScreen
 from memtui.screens.records import RecordsScreen
-from memtui.screens.scope_choices import ScopeStep, offered, scope_choices
+from memtui.screens.scope_choices import ScopeStep, offered, read_choices
 from memtui.screens.shared import (
     BindingChosen,
     ConfigurationChanged,
@@ -57,13 +60,11 @@ from memtui.widgets.tabs import Tab
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
-    from memtui.service import SpendingStatus
 
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
 _ALLOCATIONS_A_COLLECTION = 10_000
 """Python's own 700 makes a list of 10,000 records pause the screen for half of its time."""
-_SEEN_OPERATIONS = 1_000
 _FIRST_SCREEN = "records"
 _CLASSES: dict[str, type[MemtuiScreen]] = {
     one.MODE: one
@@ -115,8 +116,9 @@ class MemtuiApp(App[None]):
         self._log_file = paths.log_file
         self._frames: list[MemtuiScreen] = []
         self._offered = False
+        self._early: WeakKeyDictionary[ModalScreen[Any], int] = WeakKeyDictionary()
+        """How many keys wait for a dialog that is still being laid out."""
         self._finding = Background(self, "discovery")
-        self._choosing = Background(self, "choices")
         self._browsing = Background(self, "browser")
         self.state = SharedState(
             self,
@@ -245,23 +247,65 @@ class MemtuiApp(App[None]):
         default_namespace: DOMNode | None = None,
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
-        """Run an action, or say in a toast why it cannot run now."""
-        frame = self.frame
+        """Run an action, or say in a toast why it cannot run now, or what went wrong."""
         target = default_namespace or self
-        if isinstance(action, str) and isinstance(target, OverScreen):
-            reason = target.why_not(action)
-            if reason:
-                toast(self, reason, severity="warning")
-                return True
-        if isinstance(action, str) and frame is not None and target in (self, frame):
-            group = "app" if target is self else frame.MODE
-            if reason := frame.why_disabled(f"{group}.{action}"):
-                toast(self, reason, severity="warning")
-                return True
-            if target is self and action.startswith("go_"):
+        group = "app" if target is self else getattr(target, "ACTION_GROUP", "")
+        if isinstance(action, str) and (reason := self._why_disabled(f"{group}.{action}")):
+            toast(self, reason, severity="warning")
+            return True
+        try:
+            if target is self and isinstance(action, str) and action.startswith("go_"):
                 await self.switch_mode(action.removeprefix("go_"))
                 return True
-        return await super().run_action(action, default_namespace, namespaces)
+            return await super().run_action(action, default_namespace, namespaces)
+        except MemtuiError as error:
+            self._failed(error)
+            return True
+
+    def _why_disabled(self, action_id: str) -> str:
+        for shown in (self.screen, self.frame):
+            if (why_disabled := getattr(shown, "why_disabled", None)) is not None:
+                return str(why_disabled(action_id))
+        return ""
+
+    def push_screen(self, screen: Any, callback: Any = None, *rest: Any, **options: Any) -> Any:
+        """Show a dialog; where its answer cannot be carried out, say why in a toast."""
+
+        def answered(answer: Any) -> None:
+            try:
+                callback(answer)
+            except MemtuiError as error:
+                self._failed(error)
+
+        return super().push_screen(screen, callback and answered, *rest, **options)
+
+    async def on_event(self, event: Event) -> None:
+        """Give each key to what is shown by then, in the order in which they were pressed.
+
+        A key that the focused widget does not write is looked up at once: sent to the widget first,
+        as Textual does, it would come back after the next key has set out for that widget too,
+        though the first one may have opened a dialog.
+        """
+        if not isinstance(event, Key) or event.is_forwarded:
+            await super().on_event(event)
+        elif isinstance(self.screen, ModalScreen) and not self._takes_keys(self.screen):
+            self._early[self.screen] = self._early.get(self.screen, 0) + 1
+            self.screen.call_later(self._give_early, self.screen, event)
+        else:
+            await self._give(event)
+
+    def _takes_keys(self, dialog: ModalScreen[Any]) -> bool:
+        """Whether a dialog is laid out, and has every key that was pressed while it was not."""
+        return dialog.is_mounted and not self._early.get(dialog)
+
+    async def _give_early(self, dialog: ModalScreen[Any], key: Key) -> None:
+        self._early[dialog] -= 1
+        await self._give(key)
+
+    async def _give(self, key: Key) -> None:
+        written = isinstance(self.focused, Input | TextArea)
+        if written or not await self._check_bindings(key.key):
+            await super().on_event(key)
 
     def action_help(self) -> None:
         """Show every key of this screen."""
@@ -315,32 +359,13 @@ class MemtuiApp(App[None]):
 
     def action_limits(self) -> None:
         """Show every spending limit, added up now."""
-        door, zone = self.state.shared.door, self.state.shared.zone
-        if door is not None:
-            self._choosing.latest(
-                lambda: door.service.check_spending(door.caller, zone=zone),
-                self._show_limits,
-                self._failed,
-            )
-
-    def _show_limits(self, found: list[SpendingStatus]) -> None:
-        self.push_screen(limits_sheet(found, self.state.shared))
+        self.push_screen(limits_sheet(self.state.shared))
 
     def action_scope(self) -> None:
         """Choose company, project, agent, subject, issue and run."""
-        door = self.state.shared.door
-        if door is not None:
-            self._choosing.latest(
-                lambda: door.service.operations(door.caller, Filter(), limit=_SEEN_OPERATIONS),
-                lambda page: self._show_scopes([one.scope for one in page.operations]),
-                self._failed,
-            )
-
-    def _show_scopes(self, seen: list[Scope]) -> None:
-        shared = self.state.shared
         chooser: Choose[ScopeStep] = Choose(
             "Scope",
-            scope_choices(shared.scope, shared.companies, seen),
+            partial(read_choices, self.state.shared),
             placeholder="type a name, or run:4412",
             offer=offered,
         )

@@ -23,7 +23,7 @@ from memtui.screens.shared import Phase
 from memtui.service import Caller, MemoryService, open_service
 from memtui.widgets.tabs import Tab
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
-from tests.screens.piloting import toasts, until
+from tests.screens.piloting import Watched, toasts, until
 
 SIZE = (120, 40)
 
@@ -61,7 +61,7 @@ def _running(app: MemtuiApp) -> list[str]:
 async def running(
     paths: Paths, settings: Settings, size: tuple[int, int] = SIZE, **options: Any
 ) -> AsyncIterator[tuple[MemtuiApp, Pilot[None]]]:
-    app = MemtuiApp(paths, settings, **options)
+    app = Watched(paths, settings, **options)
     async with app.run_test(size=size, notifications=True) as pilot:
         await ready(pilot, app)
         yield app, pilot

@@ -84,7 +84,9 @@ ANALYTICS = (
 )
 
 SQL = (
-    Action("sql.run", ("ctrl+r", "f5", "ctrl+enter"), "run", "Run the statement.", 10),
+    Action(
+        "sql.run", ("ctrl+r", "f5", "ctrl+enter"), "run", "Run the statement.", 10, needs=_SERVICE
+    ),
     Action("sql.leave", ("escape",), "results", "Stop a running statement, or leave it.", 20),
     Action("sql.complete", ("ctrl+n", "ctrl+@"), "complete", "Complete the word.", 30),
     Action("sql.save", ("ctrl+s",), "save", "Keep the statement under a name.", 40),

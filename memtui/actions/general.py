@@ -14,6 +14,8 @@ SCREENS: tuple[ScreenTab, ...] = (
 )
 """The screens there are; a number keeps its meaning when another screen is added."""
 
+TABLE = (Need.SERVICE, Need.TABLE)
+
 APP = (
     *(
         Action(f"app.go_{tab.mode}", (str(tab.number),), tab.title, f"Go to {tab.title}.")
@@ -67,25 +69,35 @@ LIST = (
         ("S",),
         "sort",
         "Sort by the next column; clicking a header does too.",
-        needs=(Need.TABLE,),
+        needs=TABLE,
     ),
-    Action("list.reverse", ("I",), "reverse", "Turn the order around.", needs=(Need.TABLE,)),
     Action(
-        "list.columns", ("C",), "columns", "Choose the columns that are shown.", needs=(Need.TABLE,)
+        "list.reverse",
+        ("I",),
+        "reverse",
+        "Turn the order around.",
+        needs=TABLE,
+    ),
+    Action(
+        "list.columns",
+        ("C",),
+        "columns",
+        "Choose the columns that are shown.",
+        needs=TABLE,
     ),
     Action(
         "list.wider",
         ("greater_than_sign",),
         "wider",
         "Widen the sorting column.",
-        needs=(Need.TABLE,),
+        needs=TABLE,
     ),
     Action(
         "list.narrower",
         ("less_than_sign",),
         "narrower",
         "Narrow the sorting column.",
-        needs=(Need.TABLE,),
+        needs=TABLE,
     ),
 )
 

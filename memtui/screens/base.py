@@ -17,7 +17,9 @@ What is there to use:
   `self.door`: service, caller and company (inside `load` and actions that need the service);
 - `self.missing = {Need.ROW: "", …}`: which needs do not hold now, with a reason of the screen's
   own ("" takes the need's). Actions that need one are dimmed, and pressing one says why.
-  `SERVICE` and `WRITABLE` are kept by the frame itself;
+  `SERVICE` and `WRITABLE` are kept by the frame itself; until the screen says otherwise all that
+  hangs on what it shows is missing. Set `reading` while the screen is being read: that is the
+  reason then;
 - `self.labels = {"records.forget": "forget 3…"}`: footer words for the moment;
 - `self.show_count("41 of 12,204")`: the text at the right end of the filter line;
 - `self.toast(message, severity=…)`; `self.fail(error)`: a toast for one of the contract's errors;
@@ -61,6 +63,9 @@ from memtui.widgets.tabs import ScreenTabs
 _KNOWN_OPERATIONS = 500
 """Operations whose names the filter line completes."""
 _DATA = ("door", "scope", "filter", "binding_key", "resolution")
+_SHOWN = dict.fromkeys(set(Need) - {Need.SERVICE, Need.WRITABLE, Need.CHARTS, Need.SQL}, "")
+"""What hangs on what a screen shows; nothing of it is there at first."""
+_READING = "This is still being read; press the key again when it is there."
 
 
 class MemtuiScreen(Screen[None]):
@@ -76,7 +81,7 @@ class MemtuiScreen(Screen[None]):
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
 
     shared: reactive[Shared] = reactive(Shared)
-    missing: reactive[Mapping[Need, str]] = reactive(dict)
+    missing: reactive[Mapping[Need, str]] = reactive(lambda: _SHOWN)
     labels: reactive[Mapping[str, str]] = reactive(dict)
 
     def __init__(self, shared: Shared) -> None:
@@ -115,6 +120,16 @@ class MemtuiScreen(Screen[None]):
         return self.shared.door
 
     @property
+    def ACTION_GROUP(self) -> str:  # noqa: N802 - as each carrier of actions has it
+        """The group of actions that the screen itself carries out."""
+        return self.MODE
+
+    @property
+    def reading(self) -> bool:
+        """Whether what the screen shows is being read; each screen knows that of its own."""
+        return False
+
+    @property
     def group(self) -> str:
         """Whose keys the footer shows now: those of the focused widget's group, or the screen's."""
         focused = self.focused
@@ -131,8 +146,13 @@ class MemtuiScreen(Screen[None]):
             if need is Need.WRITABLE and self.shared.read_only:
                 return need.value
             if need in self.missing:
-                return self.missing[need] or need.value
+                return self.missing[need] or self._why_missing(need)
         return ""
+
+    def _why_missing(self, need: Need) -> str:
+        if self.shared.phase is not Phase.READY:
+            return self.shared.problem or Need.SERVICE.value
+        return _READING if self._stale or self.reading else need.value
 
     async def perform(self, action_id: str) -> None:
         """Carry out an action by its id, as its key would."""

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from memtui.screens.dialogs.sheet import Sheet
+from memtui.actions import Need
+from memtui.contract import Unavailable
+from memtui.screens.dialogs.sheet import READING, Drawn, Sheet
 from memtui.screens.shared import Shared
 from memtui.widgets import spending
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, hanging, lines
@@ -20,9 +22,17 @@ _LEAD = Content(" " * 10)
 _SET = "`memtui budget set` sets one, `memtui budget remove` takes it away."
 
 
-def limits_sheet(found: Sequence[SpendingStatus], shared: Shared) -> Sheet:
-    """Return the sheet of the limits that were checked."""
-    return Sheet("Spending limits", lambda width: limits_content(found, shared, width))
+def limits_sheet(shared: Shared) -> Sheet:
+    """Return the sheet of the limits, which are added up while it is shown."""
+
+    async def read() -> Drawn:
+        door = shared.door
+        if door is None:
+            raise Unavailable(Need.SERVICE.value)
+        found = await door.service.check_spending(door.caller, zone=shared.zone)
+        return lambda width: limits_content(found, shared, width)
+
+    return Sheet("Spending limits", READING, read=read)
 
 
 def limits_content(found: Sequence[SpendingStatus], shared: Shared, width: int) -> Content:

@@ -94,27 +94,23 @@ class OverScreen(ModalScreen[None]):
             self.query_one("#over-head", Fitted).fit(self.draw_head)
             self.query_one("#over-row", Fitted).fit(self.draw_row)
             self.query_one(KeyFooter).entries = footer_entries(
-                self.ACTION_GROUP, self.shared.keymap, self._why_disabled, self.labels()
+                self.ACTION_GROUP, self.shared.keymap, self.why_disabled, self.labels()
             )
 
     def labels(self) -> dict[str, str]:
         """Return footer words for the moment."""
         return {}
 
-    def why_not(self, verb: str) -> str:
-        """Return why an action of this group cannot run now, or nothing."""
-        action = ACTIONS.get(f"{self.ACTION_GROUP}.{verb}")
-        if action is None:
+    def why_disabled(self, action_id: str) -> str:
+        """Return why an action of this screen cannot run now, or nothing."""
+        action = ACTIONS.get(action_id)
+        if action is None or action.group != self.ACTION_GROUP:
             return ""
         if Need.SERVICE in action.needs and self.shared.door is None:
             return Need.SERVICE.value
         if Need.WRITABLE in action.needs and self.shared.read_only:
             return Need.WRITABLE.value
-        return self.refusal(verb)
-
-    def _why_disabled(self, action_id: str) -> str:
-        group, _, verb = action_id.partition(".")
-        return self.why_not(verb) if group == self.ACTION_GROUP else ""
+        return self.refusal(action.verb)
 
     def say(self, message: str) -> None:
         """Show a toast."""
@@ -155,7 +151,7 @@ class OverScreen(ModalScreen[None]):
         title = group_title(group)
 
         def content(width: int) -> Content:
-            return group_help((group, "list"), keymap, self._why_disabled, width)
+            return group_help((group, "list"), keymap, self.why_disabled, width)
 
         self.app.push_screen(Sheet(title, content))
 

@@ -6,11 +6,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memtui.contract import Scope
+from memtui.contract import Filter, Scope
 from memtui.screens.dialogs.choose import Choice
+from memtui.screens.shared import Door, Shared
 
 if TYPE_CHECKING:
     from memtui.service.answers import CompanyView
+
+_SEEN_OPERATIONS = 1_000
 
 FIELDS: dict[str, str] = {
     "project": "project_id",
@@ -33,6 +36,18 @@ class ScopeStep:
         if self.field is None:
             return Scope(company_id=self.value or scope.company_id)
         return scope.model_copy(update={self.field: self.value})
+
+
+async def seen_scopes(door: Door) -> list[Scope]:
+    """Return the scopes of the newest operations."""
+    page = await door.service.operations(door.caller, Filter(), limit=_SEEN_OPERATIONS)
+    return [one.scope for one in page.operations]
+
+
+async def read_choices(shared: Shared) -> list[Choice[ScopeStep]]:
+    """Read what there is to choose for the scope that is looked at."""
+    seen = await seen_scopes(shared.door) if shared.door is not None else []
+    return scope_choices(shared.scope, shared.companies, seen)
 
 
 def scope_choices(

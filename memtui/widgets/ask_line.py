@@ -44,7 +44,7 @@ class AskLine(Horizontal):
 
     def enter(self) -> None:
         """Put the cursor into the line."""
-        self.query_one(Input).focus()
+        self.screen.set_focus(self.query_one(Input))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Ask."""

@@ -11,7 +11,8 @@ Only the newest call of this pane delivers: an older one is cancelled, and if it
 all the same it is dropped by its generation number.
 
 Changing: `self._page.every(lambda: service.forget(caller, request), self._gone, self._show_error)`.
-A change is never cancelled by another and each delivers.
+A change is never cancelled by another and each delivers; `await self._page.settled()` waits for
+those that were begun.
 
 Both callbacks run on the event loop, and only while the pane is mounted. `failed` gets one of the
 contract's errors with a sentence to show; anything else that went wrong is logged and comes as
@@ -54,6 +55,8 @@ class Background:
         self._name = name
         self._generation = 0
         self._reading: Worker[None] | None = None
+        self._changes: list[asyncio.Event] = []
+        """Set, each, once its change has ended."""
 
     @property
     def generation(self) -> int:
@@ -88,7 +91,21 @@ class Background:
         failed: Callable[[MemtuiError], None],
     ) -> None:
         """Run a change; it is never cancelled for another, and its outcome is always delivered."""
-        self._start(partial(_guard, work, done, failed, lambda: self._alive), "change")
+        ended = asyncio.Event()
+        self._changes = [*(one for one in self._changes if not one.is_set()), ended]
+
+        async def change() -> None:
+            try:
+                await _guard(work, done, failed, lambda: self._alive)
+            finally:
+                ended.set()
+
+        self._start(change, "change")
+
+    async def settled(self) -> None:
+        """Wait until every change that was begun has ended and was delivered."""
+        for ended in self._changes:
+            await ended.wait()
 
     def forget(self) -> None:
         """Cancel the newest read and deliver nothing of it."""
@@ -117,16 +134,14 @@ async def _guard(
 ) -> None:
     try:
         result = await work()
+        if wanted():
+            done(result)
     except asyncio.CancelledError:
         raise
     except MemtuiError as error:
         if wanted():
             failed(error)
-        return
     except Exception as error:  # noqa: BLE001 - the boundary where a fault becomes one sentence
         _log.exception("Unexpected error in background work.", exc_info=error)
         if wanted():
             failed(Unexpected(error))
-        return
-    if wanted():
-        done(result)

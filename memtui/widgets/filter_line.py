@@ -121,7 +121,7 @@ class FilterLine(Vertical):
     def enter(self) -> None:
         """Put the cursor into the line."""
         self._back, self._draft = 0, self._input.value
-        self._input.focus()
+        self.screen.set_focus(self._input)
 
     def watch_count(self, count: str) -> None:
         """Draw the count."""

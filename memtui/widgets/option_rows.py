@@ -89,6 +89,14 @@ class OptionRows(OptionList):
         """Move up a few rows."""
         self._step(-max(self.size.height // 4, 1))
 
+    def action_page_down(self) -> None:
+        """Move down about a page; Textual's own fails before the rows were laid out."""
+        self._step(max(self.size.height // 2, 1))
+
+    def action_page_up(self) -> None:
+        """Move up about a page."""
+        self._step(-max(self.size.height // 2, 1))
+
     def _step(self, by: int) -> None:
         move = self.action_cursor_down if by > 0 else self.action_cursor_up
         last = self.option_count - 1

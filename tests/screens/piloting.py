@@ -18,6 +18,17 @@ from memtui.service import Caller, MemoryService
 _LONGEST_SECONDS = 60
 
 
+class Watched(MemtuiApp):
+    """Keeps what was ever told in a toast: toasts themselves go after some seconds."""
+
+    told: tuple[str, ...] = ()
+
+    def notify(self, message: str, **options: Any) -> None:
+        """Keep it too."""
+        self.told = (*self.told, message)
+        super().notify(message, **options)
+
+
 async def until(pilot: Pilot[Any], true: Callable[[], object]) -> None:
     """Let the app run until something is true and the app is idle; fails if it never is."""
     await pilot.pause()
@@ -34,7 +45,7 @@ async def running(
     paths: Paths, settings: Settings, screen: str, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[MemtuiApp, Pilot[Any]]]:
     """Run the app on one of its screens until its service is open."""
-    app = MemtuiApp(paths, settings, screen=screen)
+    app = Watched(paths, settings, screen=screen)
     async with app.run_test(size=size, notifications=True) as pilot:
         await until(pilot, lambda: app.state.shared.door and app.state.shared.binding)
         yield app, pilot
@@ -65,4 +76,5 @@ async def write_notes(
 
 def toasts(app: MemtuiApp) -> list[str]:
     """Return what the toasts said."""
-    return [notification.message for notification in app._notifications]
+    assert isinstance(app, Watched)
+    return list(app.told)

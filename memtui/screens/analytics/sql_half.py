@@ -31,7 +31,7 @@ from memtui.screens.analytics.words import Words
 from memtui.screens.base import frame_of
 from memtui.screens.columns_dialog import choose_columns
 from memtui.screens.copying import copy_text
-from memtui.screens.dialogs.sheet import Sheet
+from memtui.screens.dialogs.sheet import READING, Drawn, Sheet
 from memtui.screens.exports import Writer
 from memtui.screens.shared import Door
 from memtui.widgets import format as fmt
@@ -116,7 +116,7 @@ class SqlHalf(Container):
 
     def enter(self) -> None:
         """Go to the statement, and learn what completes it."""
-        self._editor.focus()
+        self.screen.set_focus(self._editor)
         if not self._editor.words.views:
             self._learning.latest(read_words, self._learned, frame_of(self).fail)
 
@@ -300,7 +300,7 @@ class SqlHalf(Container):
     def back(self) -> None:
         """Stop a running statement, else go to it."""
         if not self.cancel():
-            self._editor.focus()
+            self.screen.set_focus(self._editor)
 
     def _leave(self) -> None:
         if not self.cancel():
@@ -338,12 +338,13 @@ class SqlHalf(Container):
 
     def _open(self, statement: str) -> None:
         self._editor.put(statement)
-        self._editor.focus()
+        self.screen.set_focus(self._editor)
 
     def show_views(self) -> None:
         """Show the views and their columns."""
-        self._learning.latest(read_words, self._show_views, frame_of(self).fail)
 
-    def _show_views(self, words: Words) -> None:
-        self._editor.words = words
-        self.app.push_screen(Sheet("Views", lambda width: views_content(words, width)))
+        async def read() -> Drawn:
+            words = self._editor.words = await read_words()
+            return lambda width: views_content(words, width)
+
+        self.app.push_screen(Sheet("Views", READING, read=read))

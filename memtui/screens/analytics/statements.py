@@ -52,14 +52,8 @@ class Statements:
     def choose(self, earlier: Sequence[str]) -> None:
         """Let a person choose a saved statement, or one of those run before."""
         path, self._earlier = self._path, tuple(earlier)
-        self._work.latest(
-            lambda: asyncio.to_thread(queries.read_queries, path),
-            self._show,
-            frame_of(self._owner).fail,
-        )
-
-    def _show(self, saved: dict[str, str]) -> None:
-        frame_of(self._owner).app.push_screen(ChooseQuery(saved, self._earlier), self._use)
+        dialog = ChooseQuery(lambda: asyncio.to_thread(queries.read_queries, path), self._earlier)
+        frame_of(self._owner).app.push_screen(dialog, self._use)
 
     def _use(self, chosen: Chosen | None) -> None:
         if chosen is None:

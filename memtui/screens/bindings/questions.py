@@ -8,13 +8,13 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from memtui.actions import Need
-from memtui.contract import Filter, Invalid, Json, Scope
+from memtui.contract import Invalid, Json
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.bindings.view import short_path, target_words
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
-from memtui.widgets.background import Background
+from memtui.screens.scope_choices import seen_scopes
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 Change = Callable[[Callable[[], Coroutine[Any, Any, object]], str], None]
 """Runs a change and says the sentence once it is done."""
-
-_SEEN_OPERATIONS = 1_000
 
 
 def parse_config(text: str) -> Json:
@@ -54,7 +52,6 @@ class BindingQuestions:
     def __init__(self, screen: MemtuiScreen, change: Change) -> None:
         self._screen = screen
         self._change = change
-        self._reading = Background(screen, "targets")
 
     def add_finding(self, finding: Finding) -> None:
         """Offer to bind what was found, read-only."""
@@ -180,21 +177,17 @@ class BindingQuestions:
     def target(self, binding: BindingView) -> None:
         """Ask whom the binding shall serve."""
         door = self._screen.door
-        self._reading.latest(
-            lambda: door.service.operations(door.caller, Filter(), limit=_SEEN_OPERATIONS),
-            lambda page: self._choose_target(binding, [one.scope for one in page.operations]),
-            self._screen.fail,
-        )
 
-    def _choose_target(self, binding: BindingView, seen: list[Scope]) -> None:
-        company = self._screen.door.company.company_id
-        choices = [Choice(("company", company), "the whole company", "company")]
-        for sort in ("project", "agent"):
-            values = dict.fromkeys(
-                value for scope in seen if (value := getattr(scope, f"{sort}_id"))
-            )
-            choices += [Choice((sort, value), value, sort) for value in values]
-        door = self._screen.door
+        async def targets() -> list[Choice[tuple[str, str]]]:
+            company = door.company.company_id
+            choices = [Choice(("company", company), "the whole company", "company")]
+            seen = await seen_scopes(door)
+            for sort in ("project", "agent"):
+                values = dict.fromkeys(
+                    value for scope in seen if (value := getattr(scope, f"{sort}_id"))
+                )
+                choices += [Choice((sort, value), value, sort) for value in values]
+            return choices
 
         def chosen(target: tuple[str, str] | None) -> None:
             if target is not None:
@@ -208,7 +201,7 @@ class BindingQuestions:
         self._screen.app.push_screen(
             Choose(
                 f"Whom shall {binding.key} serve?",
-                choices,
+                targets,
                 placeholder="type a project or an agent",
                 offer=lambda text: [
                     Choice((sort, text), f"{text}  — as written", sort)

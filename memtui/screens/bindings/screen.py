@@ -66,6 +66,11 @@ class BindingsScreen(MemtuiScreen):
     def _tree(self) -> OptionRows:
         return self.query_one("#binding-tree", OptionRows)
 
+    @property
+    def reading(self) -> bool:
+        """Whether the bindings are being read."""
+        return self._reading.busy
+
     def load(self) -> None:
         """Read the bindings, then ask each for its health; look for memories once."""
         door = self.door

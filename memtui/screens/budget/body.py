@@ -72,7 +72,6 @@ class BudgetBody(MemtuiScreen):
         self._finding = Background(self, "budget-offers")
         self._drawing = Background(self, "budget-charts")
         self._comparing = Background(self, "budget-same")
-        self._choosing = Background(self, "budget-models")
         self._offers: tuple[Offer, ...] = ()
         self._timeline: Timeline | None = None
         self._compared: object = None
@@ -125,6 +124,11 @@ class BudgetBody(MemtuiScreen):
             self._arrivals.follow(())
             self.show_count("")
             self._finding.latest(lambda: find_offers(self.shared), self._show_offers, self.fail)
+
+    @property
+    def reading(self) -> bool:
+        """Whether the context is being read."""
+        return self._feed.busy
 
     @property
     def _list(self) -> VirtualList[FactRow]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -15,7 +14,7 @@ from memtui.screens.budget.files import files_content
 from memtui.screens.budget.models import model_choices, offered_model
 from memtui.screens.budget.view import doubts_content, share_content
 from memtui.screens.copying import copy_text
-from memtui.screens.dialogs.choose import Choice, Choose
+from memtui.screens.dialogs.choose import Choose
 from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.dialogs.sheet import Sheet
 from memtui.screens.facts.rows import FactRow
@@ -120,17 +119,13 @@ class BudgetScreen(BudgetBody, Marking):
     def action_model(self) -> None:
         """Choose the model to count and price for."""
         used = dict.fromkeys((self.view.model, self.shared.context_model))
-
-        def show(choices: Sequence[Choice[str]]) -> None:
-            chooser = Choose(
-                "Count and price for which model?",
-                choices,
-                placeholder="type a model's name",
-                offer=offered_model,
-            )
-            self.app.push_screen(chooser, self._use_model)
-
-        self._choosing.latest(lambda: model_choices(used), show, self.fail)
+        chooser: Choose[str] = Choose(
+            "Count and price for which model?",
+            lambda: model_choices(used),
+            placeholder="type a model's name",
+            offer=offered_model,
+        )
+        self.app.push_screen(chooser, self._use_model)
 
     def _use_model(self, model: str | None) -> None:
         if model is not None:

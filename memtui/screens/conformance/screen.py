@@ -114,7 +114,11 @@ class Conformance(OverScreen):
     def on_mount(self) -> None:
         """Say what a run does."""
         super().on_mount()
-        self._list.notice = ("Nothing was checked yet.", WARNING, self.why_not("run") or "r runs.")
+        self._list.notice = (
+            "Nothing was checked yet.",
+            WARNING,
+            self.why_disabled("conformance.run") or "r runs.",
+        )
         self.draw()
 
     def action_run(self) -> None:

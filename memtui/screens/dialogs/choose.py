@@ -13,7 +13,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from memtui.widgets.display import DIM, STRONG, display
+from memtui.contract import MemtuiError
+from memtui.widgets.background import Background, Work
+from memtui.widgets.display import BAD, DIM, STRONG, display
 
 T = TypeVar("T")
 
@@ -49,7 +51,9 @@ def choice_content(choice: Choice[T], width: int) -> Content:
 class Choose(ModalScreen[T | None]):
     """Let a person choose one; None if they go back.
 
-    `offer` makes further choices out of what was typed, for a value that is not in the list.
+    `choices` may be work that reads them: the dialog is there at once, and takes what is typed
+    while they come. `offer` makes further choices out of what was typed, for a value that is not
+    in the list.
     """
 
     BINDINGS = [
@@ -63,14 +67,18 @@ class Choose(ModalScreen[T | None]):
     def __init__(
         self,
         title: str,
-        choices: Sequence[Choice[T]],
+        choices: Sequence[Choice[T]] | Work[Sequence[Choice[T]]],
         *,
         placeholder: str = "type to narrow",
         offer: Callable[[str], Sequence[Choice[T]]] | None = None,
     ) -> None:
         super().__init__()
         self._title = title
-        self._choices = choices
+        self._choices: Sequence[Choice[T]] = () if callable(choices) else choices
+        self._work = choices if callable(choices) else None
+        self._reading = Background(self, "choices")
+        self._entered = False
+        """Whether `enter` was pressed while the choices were being read."""
         self._placeholder = placeholder
         self._offer = offer
         self._shown: list[Choice[T]] = []
@@ -80,21 +88,46 @@ class Choose(ModalScreen[T | None]):
         with Vertical(classes="dialog dialog-list"):
             yield Static(display(self._title, limit=200, style=STRONG), classes="dialog-title")
             yield Input(placeholder=self._placeholder, compact=True, classes="dialog-input")
+            yield Static(display("… reading", style=DIM), classes="dialog-reading")
             yield OptionList(compact=True)
             yield Static(display("↑↓ move   enter take it   esc go back", style=DIM))
 
     def on_mount(self) -> None:
-        """Show all choices."""
+        """Show all choices, or read them."""
         self._show("")
+        self._place.display = self._work is not None
+        if self._work is not None:
+            self._reading.latest(self._work, self._found, self._failed)
+
+    @property
+    def _place(self) -> Static:
+        return self.query_one(".dialog-reading", Static)
+
+    def _found(self, choices: Sequence[Choice[T]]) -> None:
+        self._choices, self._work = choices, None
+        self._place.display = False
+        self._show(self.query_one(Input).value)
+        if self._entered:
+            self._take()
+
+    def _failed(self, error: MemtuiError) -> None:
+        self._work = None
+        self._place.update(display(f"✗ {error}", limit=400, style=BAD))
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Narrow the list."""
         event.stop()
+        self._entered = False
         self._show(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Take the highlighted choice."""
+        """Take the highlighted choice, once the choices are there."""
         event.stop()
+        self._entered = self._work is not None
+        if not self._entered:
+            self._take()
+
+    def _take(self) -> None:
         highlighted = self.query_one(OptionList).highlighted
         if highlighted is not None:
             self.dismiss(self._shown[highlighted].value)

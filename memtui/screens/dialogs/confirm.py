@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
-from textual.events import Click, Key
+from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
@@ -55,6 +55,7 @@ class Confirm(_Question):
         self._verb = verb
         self._otherwise = otherwise
         self._key = key
+        self._bindings.bind(key, "yes", verb, show=False)
 
     def compose(self) -> ComposeResult:
         """Lay out question and keys."""
@@ -70,11 +71,9 @@ class Confirm(_Question):
                 classes="dialog-keys",
             )
 
-    def on_key(self, event: Key) -> None:
-        """Answer yes to the one key that does."""
-        if event.key == self._key:
-            event.stop()
-            self.dismiss(True)  # noqa: FBT003 - the answer itself
+    def action_yes(self) -> None:
+        """Answer yes."""
+        self.dismiss(True)  # noqa: FBT003 - the answer itself
 
 
 class TypedConfirm(_Question):

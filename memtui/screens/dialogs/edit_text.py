@@ -41,7 +41,7 @@ class EditText(ModalScreen[str | None]):
         """Begin at the end of the text."""
         area = self.query_one(ForeignTextArea)
         area.move_cursor(area.document.end)
-        area.focus()
+        self.set_focus(area)
 
     def action_save(self) -> None:
         """Take the text; an unchanged one is not written."""

@@ -70,7 +70,7 @@ class WriteRecord(ModalScreen[NewRecord | None]):
 
     def on_mount(self) -> None:
         """Begin in the text."""
-        self.query_one(ForeignTextArea).focus()
+        self.set_focus(self.query_one(ForeignTextArea))
 
     def on_input_submitted(self) -> None:
         """Write from any field."""

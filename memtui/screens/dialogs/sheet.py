@@ -11,9 +11,13 @@ from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from memtui.widgets.display import DIM, STRONG, display
+from memtui.contract import MemtuiError
+from memtui.widgets.background import Background, Work
+from memtui.widgets.display import BAD, DIM, STRONG, display
 from memtui.widgets.fitted import Fitted
 
+Drawn = Content | Callable[[int], Content]
+READING = display("… reading", style=DIM)
 _AROUND = 8
 """Lines of frame, title and keys."""
 
@@ -21,7 +25,8 @@ _AROUND = 8
 class Sheet(ModalScreen[None]):
     """Show a content that scrolls, as it is or as it is drawn for a width in cells.
 
-    `esc`, `q` and `?` close it, and so does a click beside it.
+    `read` brings another content in its place, so that the sheet is there at once. `esc`, `q` and
+    `?` close it, and so does a click beside it.
     """
 
     BINDINGS = [
@@ -34,10 +39,12 @@ class Sheet(ModalScreen[None]):
         ("G,end", "scroll(100000)", "bottom"),
     ]
 
-    def __init__(self, title: str, content: Content | Callable[[int], Content]) -> None:
+    def __init__(self, title: str, content: Drawn, *, read: Work[Drawn] | None = None) -> None:
         super().__init__()
         self._title = title
         self._content = content
+        self._read = read
+        self._reading = Background(self, "sheet")
 
     def compose(self) -> ComposeResult:
         """Lay out title, text and how to leave."""
@@ -48,8 +55,15 @@ class Sheet(ModalScreen[None]):
             yield Static(display("↑↓ scroll   esc close", style=DIM))
 
     def on_mount(self) -> None:
-        """Lay the text out."""
-        content = self._content
+        """Lay the text out, and read what is still to come."""
+        self._draw(self._content)
+        if self._read is not None:
+            self._reading.latest(self._read, self._draw, self._failed)
+
+    def _failed(self, error: MemtuiError) -> None:
+        self._draw(display(f"✗ {error}", limit=600, style=BAD))
+
+    def _draw(self, content: Drawn) -> None:
         draw = (lambda _: content) if isinstance(content, Content) else content
         self.query_one(Fitted).fit(draw)
 

@@ -18,12 +18,13 @@ from memtui.contract import (
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.confirm import TypedConfirm
+from memtui.screens.dialogs.waiting import Waiting
 from memtui.screens.facts.new_fact import NewFact, WriteFact
 from memtui.screens.facts.rows import FactRow, Place
 from memtui.screens.records.changes import Answers, EditedRows, place_of, said
 from memtui.screens.records.edits import RecordEdits
 from memtui.widgets import format as fmt
-from memtui.widgets.background import Background
+from memtui.widgets.background import Work
 
 if TYPE_CHECKING:
     from memtui.service.answers import MutationAnswer
@@ -54,13 +55,17 @@ class FactEdits:
         self._facts = facts
         self._edits = RecordEdits(screen, facts)
         self.changes = self._edits.changes
-        self._work = Background(screen, "fact-edits")
+        self._work = self.changes.work
         self._unwritten = ""
 
     def _with(self, rows: Sequence[FactRow], then: Callable[[list[Record]], None]) -> None:
         """Read the records of rows, then go on with them."""
         if rows:
-            self._work.every(lambda: self._facts.records(rows), then, self._screen.fail)
+            self._wait(lambda: self._facts.records(rows), then)
+
+    def _wait(self, work: Work[list[Record]], then: Callable[[list[Record]], None]) -> None:
+        words = "reading the facts"
+        self._screen.app.push_screen(Waiting(words, work, then, self._screen.fail))
 
     def edit(self, row: FactRow, *, external: bool = False) -> None:
         """Edit a fact in place, or in the person's editor."""
@@ -134,7 +139,7 @@ class FactEdits:
             )
             self._screen.app.push_screen(question, partial(self._clear, records))
 
-        self._work.every(lambda: self._facts.held(place, "fact"), ask, self._screen.fail)
+        self._wait(lambda: self._facts.held(place, "fact"), ask)
 
     def _clear(self, records: list[Record], yes: bool | None) -> None:  # noqa: FBT001
         if yes:

@@ -75,6 +75,11 @@ class LogFeed:
         self._closing = Background(screen, "log-closing")
 
     @property
+    def busy(self) -> bool:
+        """Whether the log is being opened."""
+        return self._head.busy
+
+    @property
     def _list(self) -> VirtualList[Operation]:
         return self._screen.query_one(VirtualList)
 

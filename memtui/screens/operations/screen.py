@@ -25,6 +25,7 @@ from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.dialogs.waiting import Waiting
 from memtui.screens.exports import Exports, Writer
 from memtui.screens.log_views import LogLook
 from memtui.screens.marking import Marking
@@ -149,6 +150,11 @@ class OperationsScreen(MemtuiScreen, Marking):
             raise NotFound("No operation is selected.")
         return current
 
+    @property
+    def reading(self) -> bool:
+        """Whether the log is being read."""
+        return self._feed.busy
+
     def _now(self) -> datetime:
         return self.shared.clock()
 
@@ -195,7 +201,8 @@ class OperationsScreen(MemtuiScreen, Marking):
     def _enter(self) -> None:
         self.query_one(".split").add_class("-opened")
         self.query_one(OperationDetail).enter()
-        self._details.read_texts(self._operation)
+        if (operation := self._list.current) is not None:
+            self._details.read_texts(operation)
 
     def action_back(self) -> None:
         """Go back from the details to the list; there, take away the range, else all marks."""
@@ -206,13 +213,10 @@ class OperationsScreen(MemtuiScreen, Marking):
 
     @on(OperationDetail.RecordChosen)
     def _go_to_record(self, event: OperationDetail.RecordChosen) -> None:
-        self.post_message(
-            GoTo(
-                "records",
-                binding_key=self._operation.binding_key,
-                select=event.handle.provider_record_id,
-            )
-        )
+        operation = self._list.current
+        if operation is not None:
+            chosen = event.handle.provider_record_id
+            self.post_message(GoTo("records", binding_key=operation.binding_key, select=chosen))
 
     def action_follow(self) -> None:
         """Turn following on or off."""
@@ -366,7 +370,13 @@ class OperationsScreen(MemtuiScreen, Marking):
             self._ask_undo(operation, fmt.counted(records, "record") if records else "")
             return
         door = self.door
-        self._acts.every(lambda: door.service.undoable(door.caller, 1), self._offer_last, self.fail)
+
+        async def last() -> list[UndoCandidate]:
+            await self._acts.settled()
+            return await door.service.undoable(door.caller, 1)
+
+        words = "waiting for the change under way"
+        self.app.push_screen(Waiting(words, last, self._offer_last, self.fail))
 
     def _offer_last(self, found: list[UndoCandidate]) -> None:
         if not found:

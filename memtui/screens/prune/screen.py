@@ -47,6 +47,12 @@ if TYPE_CHECKING:
     from memtui.screens.shared import Shared
 
 
+_BUSY: dict[State, str] = {
+    "looking": "What could go is still being looked for.",
+    "forgetting": "The facts are being forgotten.",
+}
+
+
 class PruneReview(ModalScreen[None]):
     """Review what could go from the places of a context; nothing goes without a yes."""
 
@@ -59,7 +65,7 @@ class PruneReview(ModalScreen[None]):
         shared: Shared,
         view: BudgetView,
         edits: FactEdits,
-        why_disabled: Callable[[str], str],
+        refusal: Callable[[str], str],
     ) -> None:
         super().__init__()
         self._shared = shared
@@ -67,7 +73,7 @@ class PruneReview(ModalScreen[None]):
         self._model = view.model
         self._answer = view.answer
         self._edits = edits
-        self._why_disabled = why_disabled
+        self._refusal = refusal
         self._rules = PruneRules(
             max_characters=shared.fact_max_chars or PruneRules().max_characters
         )
@@ -214,7 +220,7 @@ class PruneReview(ModalScreen[None]):
             "prune.diff": "list" if self._diff.display else "diff",
         }
         self.query_one(KeyFooter).entries = footer_entries(
-            "prune", self._shared.keymap, self._why_not, labels
+            "prune", self._shared.keymap, self.why_disabled, labels
         )
 
     def _draw_line(self) -> None:
@@ -222,12 +228,16 @@ class PruneReview(ModalScreen[None]):
         content = line_content(self._shown.current, self._review, self._shared.clock(), width)
         self.query_one("#prune-words", Static).update(content)
 
-    def _why_not(self, action_id: str) -> str:
-        if self._state == "forgetting" and action_id not in {"prune.leave", "prune.help"}:
-            return "The facts are being forgotten."
-        if action_id == "prune.apply" and not self._review.marks:
+    def why_disabled(self, action_id: str) -> str:
+        """Return why an action of the review cannot run now, or nothing."""
+        group, _, verb = action_id.partition(".")
+        if group != self.ACTION_GROUP or verb in {"leave", "help"}:
+            return ""
+        if self._state:
+            return _BUSY[self._state]
+        if verb == "apply" and not self._review.marks:
             return "Nothing is marked."
-        return self._why_disabled(action_id)
+        return self._refusal(action_id)
 
     @on(Highlighted)
     def _moved(self) -> None:
@@ -251,7 +261,7 @@ class PruneReview(ModalScreen[None]):
     def action_turn(self) -> None:
         """Mark or unmark the candidate, or all of its reason, and go on to the next."""
         current = self._list.current
-        if self._diff.display or current is None or self._state:
+        if self._diff.display or current is None:
             return
         self._review.turn(current)
         self._marks_changed()
@@ -294,9 +304,6 @@ class PruneReview(ModalScreen[None]):
 
     def action_apply(self) -> None:
         """Forget what is marked, after a yes that names the count and the tokens."""
-        if reason := self._why_not("prune.apply"):
-            toast(self, reason, severity="warning")
-            return
         records = self._review.marked
         saved = self._review.saved
         where = self._edits.changes.where(records)
@@ -327,9 +334,6 @@ class PruneReview(ModalScreen[None]):
 
     def action_merge(self) -> None:
         """Make one fact of the cluster under the cursor."""
-        if reason := self._why_not("prune.merge"):
-            toast(self, reason, severity="warning")
-            return
         current = self._list.current
         records = self._review.cluster(current.cluster) if current is not None else []
         if len(records) < 2:
@@ -346,7 +350,7 @@ class PruneReview(ModalScreen[None]):
 
     def action_help(self) -> None:
         """Show every key of the review."""
-        content = group_help(("prune", "list"), self._shared.keymap, self._why_not)
+        content = group_help(("prune", "list"), self._shared.keymap, self.why_disabled)
         self.app.push_screen(Sheet("Keys", content))
 
     def _leave(self) -> None:

@@ -16,7 +16,7 @@ from memtui.actions import Need
 from memtui.contract import Filter, MemtuiError, OperationType, QueryIntent, QueryRequest
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.copying import copy_text
-from memtui.screens.dialogs.sheet import Sheet
+from memtui.screens.dialogs.sheet import READING, Drawn, Sheet
 from memtui.screens.open_source import open_source
 from memtui.screens.query.view import (
     QueryView,
@@ -39,7 +39,7 @@ from memtui.widgets.notice import Notice
 from memtui.widgets.option_rows import OptionRows
 
 if TYPE_CHECKING:
-    from memtui.service.answers import ExplainAnswer, QueryAnswer
+    from memtui.service.answers import QueryAnswer
     from memtui.store.operation import OperationPage
 
 _STEPS = (1, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
@@ -58,7 +58,6 @@ class QueryScreen(MemtuiScreen):
         super().__init__(shared)
         self._asking = Background(self, "query")
         self._reading = Background(self, "past")
-        self._explaining = Background(self, "explain")
         self._opening = Background(self, "source")
 
     def compose_body(self) -> ComposeResult:
@@ -89,6 +88,11 @@ class QueryScreen(MemtuiScreen):
             self._show_past,
             self.fail,
         )
+
+    @property
+    def reading(self) -> bool:
+        """Whether a question is being answered, or earlier ones are being read."""
+        return self._asking.busy or self._reading.busy
 
     def focus_body(self) -> None:
         """Put the focus on the results, or without any into the question."""
@@ -293,17 +297,14 @@ class QueryScreen(MemtuiScreen):
     def action_explain(self) -> None:
         """Show the stages of the search and what each contributed."""
         door, request = self.door, self.view.request
-        if request is not None:
-            self._explaining.latest(
-                lambda: door.service.explain(door.caller, request), self._show_stages, self.fail
-            )
-
-    def _show_stages(self, answer: ExplainAnswer) -> None:
+        if request is None:
+            return
         shown = self.view.answer.snippets if self.view.answer else ()
         ranks = {one.handle.provider_record_id: rank for rank, one in enumerate(shown, 1)}
-        self.app.push_screen(
-            Sheet(
-                f"How “{self.view.question}” was answered",
-                lambda width: explanation_content(answer.explanation, ranks, width),
-            )
-        )
+
+        async def stages() -> Drawn:
+            answer = await door.service.explain(door.caller, request)
+            return lambda width: explanation_content(answer.explanation, ranks, width)
+
+        title = f"How “{self.view.question}” was answered"
+        self.app.push_screen(Sheet(title, READING, read=stages))

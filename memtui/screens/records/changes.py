@@ -8,19 +8,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from memtui.contract import Conflict, ForgetRequest, Invalid, MemtuiError, Record, Scope
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs.confirm import Confirm
+from memtui.screens.dialogs.waiting import Waiting
 from memtui.screens.records.columns import Known, record_key
 from memtui.widgets import format as fmt
-from memtui.widgets.background import Background
+from memtui.widgets.background import Background, Work
 from memtui.widgets.detail_lines import record_name
 
 if TYPE_CHECKING:
     from memtui.service.answers import MutationAnswer, UndoCandidate
     from memtui.service.purge import PurgeAnswer
+
+
+T = TypeVar("T")
 
 
 class EditedRows(Protocol):
@@ -52,7 +56,8 @@ class Changes:
     def __init__(self, screen: MemtuiScreen, feed: EditedRows) -> None:
         self._screen = screen
         self._feed = feed
-        self._work = Background(screen, "record-changes")
+        self.work = Background(screen, "record-changes")
+        """Runs every change that is made on the screen, so that taking back waits for them."""
         self._last: tuple[str, ...] = ()
         self._taken_back: Answers = ()
 
@@ -118,7 +123,7 @@ class Changes:
             self._take(answers)
             done(answers)
 
-        self._work.every(forget_all, all_done, not_all)
+        self.work.every(forget_all, all_done, not_all)
 
     def erase(self, record: Record) -> None:
         """Show what erasing a record for good would take, and do that after a yes."""
@@ -186,9 +191,17 @@ class Changes:
     def undo(self) -> None:
         """Take the last change back; one that was not made here only after a yes."""
         door = self._screen.door
-        self._work.every(
-            lambda: door.service.undoable(door.caller, 1), self._offer_undo, self.failed
-        )
+
+        async def last() -> list[UndoCandidate]:
+            await self.work.settled()
+            return await door.service.undoable(door.caller, 1)
+
+        self._wait(last, self._offer_undo)
+
+    def _wait(self, work: Work[T], then: Callable[[T], None]) -> None:
+        """Go on once nothing is being changed any more; keys wait too, and none is lost."""
+        words = "waiting for the change under way"
+        self._screen.app.push_screen(Waiting(words, work, then, self.failed))
 
     def _offer_undo(self, found: list[UndoCandidate]) -> None:
         if not found:
@@ -211,6 +224,9 @@ class Changes:
 
     def redo(self) -> None:
         """Do again what was taken back here last."""
+        self._wait(self.work.settled, lambda _: self._redo())
+
+    def _redo(self) -> None:
         if self._taken_back:
             undoing = tuple(answer.operation_id for answer in self._taken_back)
             self._reverse(undoing, self._redone)
@@ -235,7 +251,7 @@ class Changes:
             self._feed.load()
             self.failed(error)
 
-        self._work.every(undo_all, done, not_all)
+        self.work.every(undo_all, done, not_all)
 
     def _undone(self, answers: Answers) -> None:
         count = self._show(answers)

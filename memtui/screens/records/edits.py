@@ -30,7 +30,6 @@ from memtui.screens.external_editor import edit_text
 from memtui.screens.facts.expiry import parse_expiry
 from memtui.screens.records.changes import Changes, EditedRows, place_of, said
 from memtui.screens.records.columns import record_key
-from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import record_name
 from memtui.widgets.editor import keeps
 
@@ -44,8 +43,8 @@ class RecordEdits:
     def __init__(self, screen: MemtuiScreen, feed: EditedRows) -> None:
         self._screen = screen
         self._feed = feed
-        self._work = Background(screen, "record-edits")
         self.changes = Changes(screen, feed)
+        self._work = self.changes.work
         self._drafts: dict[str, str] = {}
         self._unwritten: NewRecord | None = None
 

@@ -93,6 +93,11 @@ class RecordsScreen(MemtuiScreen, Marking):
         if name and not self._list.go_to_key(name):
             self._pointed_at = name
 
+    @property
+    def reading(self) -> bool:
+        """Whether a page of records is being read."""
+        return self._feed.busy
+
     def _now(self) -> datetime:
         return self.shared.clock()
 

@@ -1,0 +1,141 @@
+"""Every action of every screen, at moments at which it has nothing to work on."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.events import Key
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+import memtui.service
+from memtui.actions import ACTIONS, SCREENS, Need, groups_on
+from memtui.config import Paths, Settings
+from memtui.contract import Unavailable
+from memtui.screens.dialogs.choose import Choose
+from memtui.screens.shared import Phase
+from memtui.service import Caller, MemoryService, open_service
+from tests.screens.held import Gate, Held
+from tests.screens.hostile import screen_text
+from tests.screens.piloting import Watched, until, write_notes
+
+LEAVES = {"app.quit", "app.suspend"}
+"""Actions that leave the app, or stop its process."""
+OF_ROWS = set(Need) - {Need.SERVICE, Need.WRITABLE, Need.CHARTS, Need.SQL, Need.TABLE}
+MODES = [tab.mode for tab in SCREENS]
+
+
+@pytest.fixture(autouse=True)
+def _empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Discovery looks at the home folder; give it one without memories."""
+    (tmp_path / "user").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.chdir(tmp_path / "user")
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """What every answer of the app's service waits at."""
+    held = Gate()
+
+    async def open_held(*arguments: Any) -> Any:
+        await held.through()
+        return Held(await open_service(*arguments), held)
+
+    monkeypatch.setattr(memtui.service, "open_service", open_held)
+    return held
+
+
+@asynccontextmanager
+async def running(
+    paths: Paths, settings: Settings, screen: str = "records"
+) -> AsyncIterator[tuple[Watched, Pilot[None]]]:
+    app = Watched(paths, settings, screen=screen)
+    async with app.run_test(size=(100, 24)) as pilot:
+        yield app, pilot
+
+
+async def walk(app: Watched, pilot: Pilot[None], *, waits: bool = False) -> None:
+    """Do everything that can be done on each screen, then leave; `waits`: no row is there yet.
+
+    What the screens share is done once for each widget that carries it out.
+    """
+    done: set[str] = set()
+    for mode in MODES:
+        await app.run_action(f"go_{mode}")
+        frame = app.frame
+        assert frame is not None
+        for action_id in frame.action_ids():
+            action = ACTIONS[action_id]
+            if action_id in LEAVES or action.group in done:
+                continue
+            reason = frame.why_disabled(action_id)
+            if waits and OF_ROWS.intersection(action.needs):
+                assert reason, f"{action_id} has nothing to work on and does not say so"
+            await frame.perform(action_id)
+            if reason:
+                assert reason in app.told, action_id
+                assert app.screen is app.frame, action_id
+                continue
+            await pilot.pause()
+            assert app.is_running, action_id
+            while app.screen is not app.screen_stack[0]:
+                app.pop_screen()
+            await app.run_action(f"go_{mode}")
+        done.update(set(groups_on(mode)[1:]) - ({"list"} if mode == MODES[0] else set()))
+    await app.run_action("quit")
+    assert app.return_code == 0
+
+
+async def test_before_the_service_is_open(paths: Paths, settings: Settings, gate: Gate) -> None:
+    gate.close()
+    async with running(paths, settings) as (app, pilot):
+        await walk(app, pilot, waits=True)
+        assert app.state.shared.phase is Phase.OPENING
+
+
+async def test_while_all_that_is_shown_is_being_read(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, gate: Gate
+) -> None:
+    await write_notes(service, caller, ["one", "two"])
+    async with running(paths, settings, "query") as (app, pilot):
+        await until(pilot, lambda: app.state.shared.phase is Phase.READY)
+        gate.close()
+        await walk(app, pilot, waits=True)
+
+
+async def test_where_there_is_nothing(paths: Paths, settings: Settings) -> None:
+    async with running(paths, settings) as (app, pilot):
+        await until(pilot, lambda: app.state.shared.phase is Phase.READY)
+        await walk(app, pilot)
+
+
+async def test_where_nothing_can_be_read(paths: Paths, settings: Settings, gate: Gate) -> None:
+    async with running(paths, settings) as (app, pilot):
+        await until(pilot, lambda: app.state.shared.phase is Phase.READY)
+        gate.error = Unavailable("The database is locked; close the other memtui.")
+        await walk(app, pilot)
+
+
+async def test_what_is_typed_while_a_picker_is_read_goes_to_the_picker(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, gate: Gate
+) -> None:
+    await write_notes(service, caller, ["one"], project="bulk")
+    async with running(paths, settings) as (app, pilot):
+        await until(pilot, lambda: app.state.shared.binding)
+        gate.close()
+        for key in "sbulk":
+            app.post_message(Key(key, key))
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await until(pilot, lambda: app.screen.query_one(Input).value == "bulk")
+        assert "reading" in screen_text(app)
+        await pilot.press("enter")
+        assert isinstance(app.screen, Choose)
+        gate.open()
+        await until(pilot, lambda: app.state.shared.scope.project_id == "bulk")
+        assert app.frame is not None
+        assert app.frame.MODE == "records"
