@@ -25,7 +25,8 @@ class Waiting(ModalScreen[None], Generic[T]):
 
     It takes the keys meanwhile, so that none falls through to the screen below, and gives them to
     whatever is there once it has been read; `esc` stops it and drops them. Where it fails, `failed`
-    is called and they are dropped too. It shows itself only where the reading takes long.
+    is called and they are dropped too, as they always are without `gives_keys`. It shows itself
+    only where the reading takes long.
     """
 
     BINDINGS = [("escape", "stop", "stop")]
@@ -36,6 +37,8 @@ class Waiting(ModalScreen[None], Generic[T]):
         work: Work[T],
         then: Callable[[T], None],
         failed: Callable[[MemtuiError], None],
+        *,
+        gives_keys: bool = True,
     ) -> None:
         super().__init__()
         self._words = words
@@ -43,6 +46,7 @@ class Waiting(ModalScreen[None], Generic[T]):
         self._then = then
         self._failed = failed
         self._keys: list[Key] = []
+        self._gives_keys = gives_keys
         self._reading = Background(self, "waiting")
 
     def compose(self) -> ComposeResult:
@@ -64,7 +68,7 @@ class Waiting(ModalScreen[None], Generic[T]):
     def _read(self, found: T) -> None:
         self.dismiss(None)
         self._then(found)
-        for key in self._keys:
+        for key in self._keys if self._gives_keys else ():
             self.app.post_message(key.copy())
 
     def _broken(self, error: MemtuiError) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
 from memtui.contract import Conflict, ForgetRequest, Invalid, MemtuiError, Record, Scope
@@ -138,7 +139,7 @@ class Changes:
         def show(plan: PurgeAnswer) -> None:
             def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
                 if yes:
-                    self._work.every(
+                    self.work.every(
                         lambda: door.service.purge(door.caller, request), erased, self.failed
                     )
 
@@ -158,7 +159,10 @@ class Changes:
                 looked = fmt.counted(done.found.files, "file")
                 self._screen.toast(f"Erased for good. Looked through {looked}: nothing is left.")
 
-        self._work.every(lambda: door.service.purging.plan(door.caller, request), show, self.failed)
+        plan = partial(door.service.purging.plan, door.caller, request)
+        words = "looking for every copy"
+        # Whoever says yes to what nothing brings back has to have seen it.
+        self._screen.app.push_screen(Waiting(words, plan, show, self.failed, gives_keys=False))
 
     def _requests(self, records: Sequence[Record]) -> list[ForgetRequest]:
         groups: dict[str, list[Record]] = defaultdict(list)
