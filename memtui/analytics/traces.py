@@ -37,6 +37,7 @@ _PIECE = 48
 _ROWS = 5_000
 _SQLITE = b"SQLite format 3\0"
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
+_BASE64_BYTES = re.compile(rb"[A-Za-z0-9+/]{16,}={0,2}")
 _DEPTH = 4
 
 
@@ -152,7 +153,7 @@ class _Search:
         for table in SQLModel.metadata.sorted_tables:
             keys = [column.name for column in table.primary_key.columns]
             with database.read() as connection:
-                rows = connection.execute(select(table))
+                rows = connection.execute(select(table).execution_options(yield_per=_ROWS))
                 names = list(rows.keys())
                 while batch := rows.fetchmany(_ROWS):
                     self._rows(table.name, names, keys, [tuple(row) for row in batch])
@@ -161,8 +162,9 @@ class _Search:
         rest = b""
         while chunk := stream.read(_CHUNK):
             data = rest + chunk
+            hidden = b"\0".join(_unpacked(data))
             for text, written in self._written:
-                if any(one in data for one in written):
+                if any(one in data or one in hidden for one in written):
                     self.found[place, "", text] += 1
             rest = data[-self._overlap :]
 
@@ -242,6 +244,16 @@ def _strings(value: object, depth: int) -> Iterator[str]:
             yield from _strings(one, depth)
 
 
+def _unpacked(data: bytes) -> Iterator[bytes]:
+    """Return what Base64 in some bytes says, where that is text."""
+    for match in _BASE64_BYTES.finditer(data):
+        with suppress(ValueError):
+            found = base64.b64decode(match[0], validate=True)
+            found.decode()
+            yield found
+            yield from _unpacked(found)
+
+
 def _as_bytes(text: str) -> list[bytes]:
     """Return how a text, or of a long one either end, can stand in a file's bytes.
 
@@ -257,10 +269,6 @@ def _plain(text: str) -> Iterator[bytes]:
     yield raw
     for encoding in ("utf-16-le", "utf-16-be"):
         yield text.encode(encoding, "surrogatepass")
-    # Base64 has three ways to write what stands inside of something longer.
-    for skipped in range(3):
-        coded = base64.b64encode(b"\0" * skipped + raw)
-        yield coded[-(-skipped * 8 // 6) : (skipped + len(raw)) * 8 // 6]
 
 
 def _in_json(text: str) -> Iterator[bytes]:

@@ -45,7 +45,7 @@ from memtui.service.connections import Connection
 from memtui.service.core import Core
 from memtui.service.owning import owner_of, owner_scope
 from memtui.service.recorder import Entry
-from memtui.store import bindings, journal, log, purging
+from memtui.store import bindings, intents, journal, log, purging
 from memtui.store.erasing import erase_fields, purge_request
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.purging import Aim, Step
@@ -417,7 +417,7 @@ class Purging:
 
         company = await companies.find(self._core, caller.company_id)
         found: dict[str, Connection] = {}
-        beyond = []
+        beyond = await asyncio.to_thread(self._running, caller)
         for row in await asyncio.to_thread(rows):
             if not row.enabled:
                 beyond.append(f"The binding {row.key} is disabled, so nobody looked into it.")
@@ -426,6 +426,16 @@ class Purging:
             if not found[row.key].adapter.capabilities.writable:
                 beyond.append(f"The binding {row.key} is only read; what it keeps stays.")
         return found, beyond
+
+    def _running(self, caller: Caller) -> list[str]:
+        with self._core.database.read() as database:
+            waiting = intents.pending(database, caller.company_id)
+        running = sum(one.draft["operation_type"] != OperationType.PURGE for one in waiting)
+        if not running:
+            return []
+        return [
+            f"{running} of the company's changes are running; purge again once they have ended."
+        ]
 
     def _known_ids(
         self, caller: Caller, request: PurgeRequest, keys: Sequence[str]
