@@ -13,7 +13,10 @@ from sqlalchemy import (
     URL,
     Connection,
     Engine,
+    Enum,
+    String,
     Table,
+    Text,
     create_engine,
     event,
     func,
@@ -26,7 +29,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 from memtui.contract import Denied, Invalid, Unavailable, place_of_url
 
 from .errors import translated
-from .tables import DETAILS, DRIVES, METADATA, USERS, is_postgres
+from .tables import DETAILS, DRIVES, METADATA, MOMENT, USERS, is_postgres
 
 FILE = "facts.sqlite3"
 _WAIT_MS = 10_000
@@ -139,13 +142,21 @@ def _missing(connection: Connection) -> list[Table]:
         if not inspector.has_table(table.name):
             missing.append(table)
             continue
-        there = {column["name"] for column in inspector.get_columns(table.name)}
+        there = {column["name"]: column["type"] for column in inspector.get_columns(table.name)}
         lacking = [column.name for column in table.columns if column.name not in there]
         if lacking:
             raise Invalid(
                 f"The table {table.name} has no column {lacking[0]}; this is not a table of facts "
                 "that memtui knows."
             )
+        for column in table.columns:
+            found = there[column.name]
+            is_text = isinstance(found, String) and not isinstance(found, Enum)
+            if isinstance(column.type, Text) and column.type is not MOMENT and not is_text:
+                raise Invalid(
+                    f"The column {column.name} of {table.name} is of the type {found}, and memtui "
+                    "reads and writes it as text; give memtui tables whose columns are text."
+                )
     return missing
 
 

@@ -28,7 +28,7 @@ from sqlalchemy import (
 )
 
 METADATA = MetaData()
-_MOMENT = Text().with_variant(DateTime(), "postgresql")
+MOMENT = Text().with_variant(DateTime(), "postgresql")
 
 USERS = Table(
     "user_memories",
@@ -36,7 +36,7 @@ USERS = Table(
     Column("id", Text, primary_key=True),
     Column("userId", Text, nullable=False),
     Column("fact", Text, nullable=False),
-    Column("createdAt", _MOMENT, nullable=False, server_default=func.current_timestamp()),
+    Column("createdAt", MOMENT, nullable=False, server_default=func.current_timestamp()),
     Column("source", Text),
     Index("user_memories_userId_idx", "userId"),
 )
@@ -47,7 +47,7 @@ DRIVES = Table(
     Column("id", Text, primary_key=True),
     Column("driveId", Text, nullable=False),
     Column("fact", Text, nullable=False),
-    Column("createdAt", _MOMENT, nullable=False, server_default=func.current_timestamp()),
+    Column("createdAt", MOMENT, nullable=False, server_default=func.current_timestamp()),
     Column("createdBy", Text),
     Column("source", Text),
     Index("drive_memories_driveId_idx", "driveId"),
@@ -58,8 +58,8 @@ DETAILS = Table(
     METADATA,
     Column("scope", Text, primary_key=True),
     Column("id", Text, primary_key=True),
-    Column("updated_at", _MOMENT),
-    Column("expires_at", _MOMENT),
+    Column("updated_at", MOMENT),
+    Column("expires_at", MOMENT),
     Column("pinned", Boolean, nullable=False),
     Column("topic", Text),
     Column("tags", Text, nullable=False),

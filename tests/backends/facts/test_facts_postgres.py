@@ -219,3 +219,25 @@ async def test_no_connection_is_left_open(tmp_path: Path, url: str) -> None:
     await facts.close()
     asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     assert run(url, asked) == [(1,)]
+
+
+_ENUM = """
+    CREATE TYPE origin AS ENUM ('manual');
+    ALTER TABLE user_memories ALTER source TYPE origin USING 'manual'
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "column"),
+    [
+        ("ALTER TABLE user_memories ALTER id TYPE uuid USING gen_random_uuid()", "id of user_mem"),
+        ("ALTER TABLE drive_memories ALTER fact TYPE bytea USING fact::bytea", "fact of drive"),
+        (_ENUM, "source of user_memories"),
+    ],
+)
+async def test_columns_that_are_no_text_are_refused_when_it_is_opened(
+    tmp_path: Path, url: str, change: str, column: str
+) -> None:
+    run(url, change)
+    with pytest.raises(Invalid, match=f"The column {column}"):
+        await FactsAdapter.open(context(tmp_path, url=url))
