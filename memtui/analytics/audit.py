@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -251,13 +251,15 @@ class _Proof:
                 span = segment["name"].partition(".")[0]
                 self._segments[span] = (operation.seq, segment)
 
-    def unexplained(self) -> tuple[int, str] | None:
+    @property
+    def unexplained(self) -> dict[int, set[str]]:
+        """The values that are absent though nobody erased them: fields by `seq`."""
+        return {seq: paths for seq, paths in sorted(self._unexplained.items()) if paths}
+
+    def missing_value(self) -> tuple[int, str] | None:
         """Return the first operation with a value that is absent though nobody erased it."""
-        for seq, paths in sorted(self._unexplained.items()):
-            if paths:
-                return seq, (
-                    f"Operation {seq} has no {min(paths)}, and no purge in the log erased it."
-                )
+        for seq, paths in self.unexplained.items():
+            return seq, f"Operation {seq} has no {min(paths)}, and no purge in the log erased it."
         return None
 
     def broken_segment(self, folder: Folder, segments: Sequence[Segment]) -> tuple[int, str] | None:
@@ -283,6 +285,17 @@ class _Proof:
         return None
 
 
+def unexplained(operations: Iterable[Operation]) -> dict[int, set[str]]:
+    """Return the fields, by `seq`, whose values operations lack though none of them erased them.
+
+    Operations that lack nothing and are no proof of anything may be left out.
+    """
+    proof = _Proof()
+    for operation in operations:
+        proof.read(operation)
+    return proof.unexplained
+
+
 def _first_broken(log: _Log) -> tuple[int | None, str | None]:
     previous, seq, proof = GENESIS, 0, _Proof()
     try:
@@ -299,5 +312,5 @@ def _first_broken(log: _Log) -> tuple[int | None, str | None]:
         return error.first, error.problem
     if (seq, previous) != (log.head.seq, log.head.digest):
         return seq, f"Operation {seq} is the last, but the log's end says {log.head.seq}."
-    broken = proof.unexplained() or proof.broken_segment(log.folder, log.segments)
+    broken = proof.missing_value() or proof.broken_segment(log.folder, log.segments)
     return broken or (None, None)

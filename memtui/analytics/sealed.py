@@ -16,7 +16,7 @@ from memtui.analytics.rows import fetch, sealed_rows
 from memtui.analytics.source import stored_text
 from memtui.contract import Filter, OperationStatus, OperationType
 from memtui.store.columns import UtcMicroseconds, stored_json
-from memtui.store.digest import canonical
+from memtui.store.digest import CONTROL, canonical
 from memtui.store.metrics import ContextDay
 from memtui.store.operation import Operation
 from memtui.store.retrieval import READS
@@ -114,6 +114,12 @@ class Sealed:
             exact = self._operations(f"seq = {int(operation_id)}", "seq")
         start = f"starts_with(operation_id, {_text(operation_id)})"
         return exact or self._operations(start, "seq", limit=2)
+
+    def lacking(self) -> tuple[Operation, ...]:
+        """Return the operations that lack a value, and those that can tell why, oldest first."""
+        return self._operations(
+            f"absent IS NOT NULL OR operation_type IN ({_texts(sorted(CONTROL))})", "seq"
+        )
 
     def count(self, chosen: Filter) -> int:
         """Return how many operations a filter lets through."""

@@ -25,6 +25,7 @@ from memtui.config import Paths, Settings
 from memtui.contract import (
     Filter,
     Invalid,
+    Json,
     MemtuiError,
     Model,
     OperationStatus,
@@ -36,6 +37,7 @@ from memtui.service.home import BindingFolder, Remains, find_remains, used_datab
 from memtui.service.providers import Providers
 from memtui.store import bindings, log
 from memtui.store.database import Database
+from memtui.store.erasing import purge_request
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.tables import BindingRow, CompanyRow, LogHeadRow, TargetRow
 
@@ -74,6 +76,8 @@ class RestoredCompany(Model):
     bindings: tuple[RestoredBinding, ...] = ()
     targets: tuple[tuple[str, str, str], ...] = ()
     """Type and id of what is served, and the key of the binding that serves it."""
+    erased: tuple[Json, ...] = ()
+    """Values that sealed operations lack though no sealed purge took them, as a purge has them."""
     problems: tuple[str, ...] = ()
     """What stands in the way of more, a sentence each."""
 
@@ -192,11 +196,13 @@ def _company(
 ) -> RestoredCompany:
     manifest = Folder(paths.archive, company_id).read()
     problems: list[str] = []
+    erased: tuple[Json, ...] = ()
     told: dict[str, _Known] = {}
     targets: dict[tuple[str, str], str] = {}
     try:
         for operation in _configurations(paths, company_id):
             _apply(operation, told, targets)
+        erased = _erased(paths, company_id)
     except MemtuiError as error:
         problems.append(f"The sealed operations cannot be read: {error}")
     folders = {one.key: one for one in remains.bindings if one.company_id == company_id}
@@ -220,6 +226,7 @@ def _company(
         sealed_through=manifest.sealed_through,
         lost_through=lost_through if (lost_through or 0) > manifest.sealed_through else None,
         bindings=tuple(restored),
+        erased=erased,
         targets=tuple((*place, key) for place, key in served.items()),
         problems=tuple(problems),
     )
@@ -233,6 +240,14 @@ def _configurations(paths: Paths, company_id: str) -> Iterator[Operation]:
         while page := sealed.oldest(chosen, after=seq, limit=_PAGE):
             yield from page
             seq = page[-1].seq
+
+
+def _erased(paths: Paths, company_id: str) -> tuple[Json, ...]:
+    from memtui.analytics.audit import unexplained
+
+    with closing(Archive(paths.archive)) as archive:
+        found = unexplained(archive.of(company_id).lacking())
+    return tuple(purge_request(found)["erased"])
 
 
 def _apply(
@@ -408,7 +423,8 @@ def _begin_log(connection: Connection, manifest: Manifest) -> None:
 def _gap(
     company: RestoredCompany, manifest: Manifest, principal: str, now: datetime
 ) -> OperationDraft:
-    asked: dict[str, Any] = {
+    asked: Json = {
+        "erased": list(company.erased),
         "lost_from": company.sealed_through + 1,
         "lost_through": company.lost_through,
         "restored": [one.key for one in company.bindings],

@@ -193,8 +193,11 @@ def purge_request(
 
 
 def purged(operation: Operation) -> Iterator[tuple[range, frozenset[str]]]:
-    """Yield the numbers and fields that a purge says it erased; all are older than itself."""
-    if operation.operation_type is OperationType.PURGE:
+    """Yield the numbers and fields that a purge says it erased; all are older than itself.
+
+    Or that a repair says it found erased, where the purge itself was lost.
+    """
+    if operation.operation_type in {OperationType.PURGE, OperationType.REPAIR}:
         for part in operation.request.get("erased", ()):
             paths = frozenset(part["fields"])
             for first, last in part["seqs"]:

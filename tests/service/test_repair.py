@@ -26,6 +26,7 @@ from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.service.repair import Repair, plan, repair
 from memtui.store import bindings, log
 from memtui.store.database import Database
+from memtui.store.erasing import erase_fields, purge_request
 from memtui.store.tables import CompanyRow
 from tests.analytics.logs import draft
 from tests.service.conftest import Lived
@@ -242,3 +243,24 @@ async def test_a_repair_that_is_killed_is_done_again(
     assert (await service.analysis.verify_chain(ANA)).problem is None
     await service.close()
     assert aside.exists()
+
+
+async def test_values_whose_purge_is_lost_are_told_of(lived: Lived) -> None:
+    service = await opened(lived)
+    note = await service.write(ANA, NOTE)
+    database = service.analysis.database
+    with database.write() as connection:
+        [one] = log.by_ids(connection, "local", [note.operation_id])
+        gone = erase_fields(connection, "local", {one.seq: {"request.content"}})
+    await service.analysis.seal(ANA, everything=True)
+    with database.write() as connection:
+        purge = draft(1, company="local", operation_type="purge", status="ok")
+        log.append(connection, purge.model_copy(update={"request": purge_request(gone)}))
+    assert (await service.analysis.verify_chain(ANA)).problem is None
+    await service.close()
+    lived.paths.database.unlink()
+    [company] = mend(lived).companies
+    assert company.erased == ({"fields": ["request.content"], "seqs": [[one.seq, one.seq]]},)
+    service = await opened(lived)
+    assert (await service.analysis.verify_chain(ANA)).problem is None
+    await service.close()

@@ -109,6 +109,8 @@ def _repair_lines(wanted: Repair) -> Iterator[str]:
         )
         yield f"{one.company_id} comes back with {sealed} and the bindings: {keys or 'none'}."
         end = f" to {one.lost_through}" if one.lost_through else " on"
+        if one.erased:
+            yield f"Why sealed operations of {one.company_id} lack values is lost; it is noted."
         yield f"Of {one.company_id} the operations from {one.sealed_through + 1}{end} are lost."
         yield from one.problems
     yield f"Lost too: {', '.join(wanted.lost)}. What vaults and other providers hold stays."
