@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from itertools import islice
 
@@ -94,8 +95,10 @@ def candidates(core: Core, caller: Caller, limit: int) -> list[UndoCandidate]:
     """
     company_id, sight = caller.company_id, core.sight(caller)
     found: list[UndoCandidate] = []
-    with core.database.read() as database:
-        undoable = journal.undoable(database, company_id)
+    with (
+        core.database.read() as database,
+        closing(journal.undoable(database, company_id)) as undoable,
+    ):
         while len(found) < limit and (some := {o.operation_id: o for o in islice(undoable, limit)}):
             for operation in core.log.by_ids(company_id, list(some), sight):
                 change = some[operation.operation_id]

@@ -6,7 +6,7 @@ it stand the ids under which records came back.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
 
@@ -219,7 +219,7 @@ def undone_by(connection: Connection, company_id: str, operation_id: str) -> str
     return None
 
 
-def undoable(connection: Connection, company_id: str) -> Iterator[Undoable]:
+def undoable(connection: Connection, company_id: str) -> Generator[Undoable, None, None]:
     """Yield the changes that were not taken back, newest first, also those that cannot be."""
     statement = (
         select(_JOURNAL.c.operation_id, _JOURNAL.c.operation_type, _JOURNAL.c.status)
