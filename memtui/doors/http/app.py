@@ -49,7 +49,7 @@ def build_app(api: Api, served: Served, *, names: frozenset[str] | None) -> Fast
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.served = served
+    app.state.served, app.state.style = served, api.style
     app.router.routes.extend(api.router.routes)  # flat, so that a 405 can name every method
     app.add_middleware(Guard, style=api.style, names=names)
     install(app, api.style)

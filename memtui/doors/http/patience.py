@@ -14,6 +14,8 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from memtui.doors.http.errors import ErrorStyle
+
 
 @dataclass(frozen=True, slots=True)
 class Patience:
@@ -30,9 +32,12 @@ class Patience:
 class PatientProtocol(H11Protocol):
     """Closes a connection whose client takes too long; one that began a request is told (408)."""
 
-    def __init__(self, *arguments: Any, patience: Patience, **named: Any) -> None:
+    def __init__(
+        self, *arguments: Any, patience: Patience, style: ErrorStyle | None, **named: Any
+    ) -> None:
         super().__init__(*arguments, **named)
         self._patience = patience
+        self._style = style
         self._awaited: float | None = None
         """The time that what is waited for now may take."""
         self._timer: asyncio.TimerHandle | None = None
@@ -91,22 +96,35 @@ class PatientProtocol(H11Protocol):
 
     def _give_up(self) -> None:
         self._stop()
-        if self.transport.is_closing():
-            return
+        if self.conn.their_state is h11.SEND_BODY or self._has_begun():
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request took too long to arrive.")
+        else:
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, in the form that the contract gives to refusals."""
+        del msg
+        self._refuse(HTTPStatus.BAD_REQUEST, "This is no HTTP/1.1, or its head is too long.")
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        """Answer in the app's place, unless it has begun to, and close."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
-        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE} and (
-            self.conn.their_state is h11.SEND_BODY or self._has_begun()
-        ):
-            self._say(HTTPStatus.REQUEST_TIMEOUT)
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            self._say(status, message)
         self.transport.close()
 
-    def _say(self, status: HTTPStatus) -> None:
-        headers = [(b"content-length", b"0"), (b"connection", b"close")]
-        reason = status.phrase.encode()
+    def _say(self, status: HTTPStatus, message: str) -> None:
+        body = b"" if self._style is None else bytes(self._style.reply(status, message).body)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
         for event in (
-            h11.Response(status_code=status, headers=headers, reason=reason),
+            h11.Response(status_code=status, headers=headers, reason=status.phrase.encode()),
+            h11.Data(data=body),
             h11.EndOfMessage(),
         ):
             self.transport.write(self.conn.send(event) or b"")

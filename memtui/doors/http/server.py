@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import uvicorn
+from fastapi import FastAPI
 from starlette.types import ASGIApp
 
 from memtui.doors.http.listening import Listener
@@ -42,7 +43,8 @@ class Server(uvicorn.Server):
 
 def make_server(app: ASGIApp, patience: Patience | None = None) -> Server:
     """Return a server of an app. It writes nothing to stdout: warnings go to the log file."""
-    protocol = partial(PatientProtocol, patience=patience or Patience())
+    style = app.state.style if isinstance(app, FastAPI) else None
+    protocol = partial(PatientProtocol, patience=patience or Patience(), style=style)
     config = uvicorn.Config(
         app,
         http=protocol,  # type: ignore[arg-type]  # uvicorn only calls it

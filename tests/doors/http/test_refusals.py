@@ -60,6 +60,17 @@ def assert_refused(reply: httpx.Response, status: int, kind: str) -> str:
     return str(error["message"])
 
 
+@pytest.mark.parametrize("sent", [b"\x16\x03\x01\r\n\r\n", b"GET /\r\n\r\n", b"X" * 70_000])
+async def test_what_is_no_http_is_refused_in_json(url: str, sent: bytes) -> None:
+    where = httpx.URL(url)
+    reader, writer = await asyncio.open_connection(where.host, where.port)
+    writer.write(sent)
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    writer.close()
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert json.loads(body)["error"]["kind"] == "invalid"
+
+
 AUTHORIZATIONS = [
     "",
     "Bearer",
