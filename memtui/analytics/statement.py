@@ -8,6 +8,7 @@ this check (see `memtui.analytics.engine.Engine`), so that no single mistake ope
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -46,9 +47,42 @@ _REFUSED_FUNCTIONS = frozenset(
 )
 _REFUSED_PREFIXES = ("__internal", "has_", "inet_", "pg_", "read_")
 _UNBOUNDED = frozenset(
-    {"array_resize", "format", "list_resize", "lpad", "printf", "repeat", "rpad"}
+    {
+        "array_reduce",
+        "array_resize",
+        "bitstring",
+        "format",
+        "list_reduce",
+        "list_resize",
+        "lpad",
+        "printf",
+        "reduce",
+        "repeat",
+        "rpad",
+    }
 )
 """They make gigabytes in one step, which neither the memory limit nor a cancel stops."""
+
+MOST_GROWTH = 10_000
+"""How many times longer nested functions may make a text."""
+_GROWS = {
+    "base64": 2,
+    "bin": 8,
+    "hex": 2,
+    "json_quote": 2,
+    "regexp_escape": 2,
+    "to_base64": 2,
+    "to_binary": 8,
+    "to_hex": 2,
+    "to_json": 2,
+    "url_encode": 3,
+}
+"""How many times longer each of these makes a text at most."""
+_REPLACING = frozenset({"regexp_replace", "replace"})
+_UNKNOWN_GROWTH = 1_000
+"""Of a replacement that is no constant."""
+LONGEST_LIST = 10_000_000
+_LISTING = frozenset({"generate_series", "range"})
 
 _PERMITTED = frozenset({"pg_typeof", "pg_size_pretty"})
 
@@ -74,6 +108,7 @@ def check_statement(connection: Any, sql: str, views: frozenset[str]) -> None:
         tree = json.loads(row[0])
         _refuse_unreadable(tree)
         nodes = list(_nodes(tree))
+        _refuse_growth(tree)
     except RecursionError as error:
         raise Invalid("The statement is nested too deeply; simplify it.") from error
     _refuse_more_than_reading(nodes)
@@ -113,6 +148,58 @@ def _refuse_more_than_reading(nodes: list[dict[str, Any]]) -> None:
             raise Denied("SHOW is not allowed here; use DESCRIBE with the name of a view.")
 
 
+def _refuse_growth(tree: dict[str, Any]) -> None:
+    """Refuse what makes gigabytes of a short text by being nested, also from query to query."""
+    by_query: list[int] = []
+    _growth(tree, by_query)
+    if math.prod(by_query) > MOST_GROWTH:
+        raise Denied(
+            f"Functions such as replace would make a text more than {MOST_GROWTH:,} times longer "
+            "here; nest fewer of them."
+        )
+
+
+def _growth(value: Any, by_query: list[int]) -> int:
+    """Return how many times longer an expression makes a text; notes that of each query in it."""
+    if not isinstance(value, dict | list):
+        return 1
+    parts = value if isinstance(value, list) else value.values()
+    most = max((_growth(part, by_query) for part in parts), default=1)
+    if isinstance(value, list):
+        return most
+    if str(value.get("type")).endswith("_NODE"):
+        by_query.append(most)
+        return 1
+    return most * _growth_of(value)
+
+
+def _growth_of(node: dict[str, Any]) -> int:
+    name = str(node.get("function_name")).lower()
+    if name not in _REPLACING:
+        return _GROWS.get(name, 1)
+    constants = _constants(node)[1:3]
+    if [kind for kind, _ in constants] != ["STRING", "STRING"]:
+        return _UNKNOWN_GROWTH
+    old, new = (len(text.encode()) for _, text in constants)
+    # A pattern may match nothing at all, and its replacement repeat what it matched.
+    return max(1, -(-new // max(1, old)) if name == "replace" else new)
+
+
+def _constants(call: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return kind and text of each argument of a call, of one that is no constant nothing."""
+    arguments = [one["expression"].get("literal") or {} for one in call.get("arguments", [])]
+    return [(str(one.get("kind", "")), str(one.get("text", ""))) for one in arguments]
+
+
+def _refuse_long_lists(node: dict[str, Any]) -> None:
+    numbers = [float(text) for kind, text in _constants(node) if kind in {"INTEGER", "NUMERIC"}]
+    if any(abs(number) > LONGEST_LIST for number in numbers):
+        raise Denied(
+            f"A list here has at most {LONGEST_LIST:,} elements; "
+            f"{node['function_name']} in FROM takes any number."
+        )
+
+
 def _refuse_other_tables(nodes: list[dict[str, Any]], views: frozenset[str]) -> None:
     own = {
         str(entry["key"]).lower()
@@ -133,14 +220,17 @@ def _refuse_other_tables(nodes: list[dict[str, Any]], views: frozenset[str]) -> 
 
 
 def _refuse_functions(nodes: list[dict[str, Any]]) -> None:
+    of_tables = [node["function"] for node in nodes if node.get("type") == "TABLE_FUNCTION"]
     for node in nodes:
-        if node.get("type") == "TABLE_FUNCTION":
-            name = str(node["function"]["function_name"]).lower()
+        if any(node is function for function in of_tables):
+            name = str(node["function_name"]).lower()
             if name not in TABLE_FUNCTIONS:
                 raise Denied(f"The function {name} is not allowed in a statement here.")
         elif "function_name" in node:
             name = str(node["function_name"]).lower()
             if name in _PERMITTED:
                 continue
+            if name in _LISTING:
+                _refuse_long_lists(node)
             if name in _REFUSED_FUNCTIONS | _UNBOUNDED or name.startswith(_REFUSED_PREFIXES):
                 raise Denied(f"The function {name} is not allowed in a statement here.")

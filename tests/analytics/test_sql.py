@@ -204,6 +204,13 @@ ALLOWED = [
     "WITH a AS (SELECT * FROM usage) SELECT count(*) FROM A",
     "WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t WHERE n < 9) FROM t",
     "SELECT * FROM range(3) r, unnest([1, 2]) u",
+    "SELECT max(range) FROM range(20000000)",
+    "SELECT replace(replace(replace(door, 'a', 'bb'), 'c', ''), 'd', '<br>') FROM operations",
+    (
+        "SELECT replace(door, 'a', 'bbbbbbb'), replace(door, 'c', 'ddddddd'), hex(door), "
+        "replace(principal, 'e', 'ffffffffff'), replace(status, 'k', 'kkkkkkkkkk') FROM operations"
+    ),
+    "SELECT len(range(1000000)), to_json(door), url_encode(principal) FROM operations",
     "SELECT list_transform([1], lambda x: x + 1), count(*) OVER () FROM OPERATIONS",
     "SELECT request->>'$.query' AS q, count(*) FROM operations GROUP BY ALL ORDER BY 2 DESC",
     "FROM (PIVOT operations ON status IN ('ok', 'error') USING count(*) GROUP BY door)",
@@ -217,6 +224,7 @@ def test_what_reads_is_allowed(shared: SqlConsole, sql: str) -> None:
     assert shared.run(sql).columns
 
 
+LONG = f", 'a', '{'a' * 100}')"
 REFUSED = [
     "COPY operations TO '/tmp/memtui-stolen.csv'",
     "COPY (SELECT 1) TO '{archive}/manifest.json'",
@@ -343,6 +351,23 @@ REFUSED = [
     "SELECT lpad('x', 2000000000, 'y')",
     "SELECT printf('%2000000000s', 'x')",
     "SELECT list_resize([1], 4000000000)",
+    "SELECT bitstring('1', 4000000000::INTEGER)",
+    "SELECT list_reduce(range(40)::VARCHAR[], lambda x, y: x || x)",
+    f"SELECT {'hex(' * 34}'a'{')' * 34}",
+    f"SELECT {'regexp_escape(' * 35}'.'{')' * 35}",
+    f"SELECT {'replace(' * 3}'a'{LONG * 3}",
+    f"SELECT {'regexp_replace(' * 3}'a'{LONG * 3}",
+    "SELECT replace(replace(door, door, principal), door, principal) FROM operations",
+    (
+        f"WITH a AS (SELECT replace('a'{LONG} s), b AS (SELECT replace(s{LONG} s FROM a) "
+        f"SELECT replace(s{LONG} FROM b"
+    ),
+    (
+        "SELECT s FROM (SELECT hex(hex(hex(hex(hex(hex(hex('a'))))))) s) WHERE "
+        "hex(hex(hex(hex(hex(hex(hex(s))))))) > ''"
+    ),
+    "SELECT range(100000000)",
+    "SELECT unnest(generate_series(0, 100000000))",
     "SELECT list_transform([1], lambda x: current_setting('home_directory'))",
 ]
 
