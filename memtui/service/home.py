@@ -130,8 +130,13 @@ def open_database(paths: Paths, settings: Settings, *, make: bool = True) -> Dat
     """
     if make and not is_unwritable(paths, settings):
         paths.create()
-    if (database := used_database(paths, settings)) is not None:
-        return database
+    try:
+        if (database := used_database(paths, settings)) is not None:
+            return database
+    except Unavailable as error:
+        if not settings.database_url or not find_remains(paths).words:
+            raise
+        raise Unavailable(f"{error} Nothing was written; {SEE_RECOVERY}.") from error
     remains = find_remains(paths)
     if not remains.words:
         if not make or is_unwritable(paths, settings):

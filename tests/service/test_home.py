@@ -131,6 +131,15 @@ async def test_an_empty_postgres_beside_segments_is_told_of_and_stays_empty(
     await service.close()
 
 
+async def test_a_postgres_that_cannot_be_reached_is_told_of(lived: Lived) -> None:
+    url = "postgresql://nobody@127.0.0.1:1/none?connect_timeout=1"
+    settings = lived.settings.model_copy(update={"database_url": url})
+    before = _tree(lived.paths.data)
+    with pytest.raises(Unavailable, match="Nothing was written; `memtui doctor`"):
+        await open_service(lived.paths, settings)
+    assert _tree(lived.paths.data) == before
+
+
 def test_what_is_left_is_counted(lived: Lived) -> None:
     remains = find_remains(lived.paths)
     [log], [binding] = remains.sealed, remains.bindings

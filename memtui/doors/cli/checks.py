@@ -179,7 +179,8 @@ async def _control_plane(paths: Paths, settings: Settings) -> AsyncIterator[Chec
         try:
             service = await open_service(paths, settings, first_company=False)
         except MemtuiError as error:
-            yield Check("database", "broken", str(error), _REPAIR)
+            advice = "" if settings.database_url else _REPAIR
+            yield Check("database", "broken", str(error), advice)
             for check in _left(remains):
                 yield check
             return

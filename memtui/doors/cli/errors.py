@@ -20,7 +20,7 @@ EXIT_CODES: dict[int, str] = {
     1: "The check failed, or nothing was found where something had to be.",
     2: "Wrong usage: a bad option or value, or an ability that the provider does not have.",
     3: "The provider is unavailable: down, too slow, or it answered nonsense. Of a change it says "
-    "*outcome unknown* where it may have happened.",
+    "*outcome unknown* where it may have happened. Memtui's own database, gone or damaged, too.",
     4: "Denied, or read-only.",
     5: "Conflict: the record changed since it was read. Both versions are shown.",
     70: "A fault in memtui itself; the details are in the log file.",
