@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 
 from memtui.contract import Scope, SourceRef, Usage
-from memtui.store.columns import ForeignText, UtcMicroseconds
+from memtui.store.columns import MARK, ForeignText, UtcMicroseconds
 from memtui.store.operation import Operation, OperationHandle
 
 _SCOPE = tuple(Scope.model_fields)
@@ -108,12 +108,18 @@ def named(table: str, rows: Sequence[Sequence[Any]]) -> Iterator[Row]:
     names = COLUMNS[table]
     columns = [(name, names.index(name)) for name in _JSON_COLUMNS[table]]
     for row in rows:
-        found = dict(zip(names, map(text_of, row), strict=True))
+        found = dict(zip(names, row, strict=True))
+        for name, value in found.items():
+            if value.__class__ is str and MARK in value:
+                found[name] = _TEXT(value)
         for name, place in columns:  # it is never escaped that way
             text = row[place]
-            found[name] = {} if text is None else json.loads(text, parse_constant=_nothing)
+            found[name] = {} if text is None or text == "{}" else _DECODER.decode(text)
         yield found
 
 
 def _nothing(_constant: str) -> None:
     """What JSON knows no number for counts as null in the digest."""
+
+
+_DECODER = json.JSONDecoder(parse_constant=_nothing)
