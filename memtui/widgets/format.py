@@ -101,8 +101,9 @@ def not_read(problems: Sequence[Problem]) -> str:
     """Return what an answer may lack: the first problem, and how many more there are."""
     if not problems:
         return ""
-    more = f" (and {count(len(problems) - 1)} more)" if len(problems) > 1 else ""
-    return f"not read: {problems[0].sentence()}{more}"
+    first, more = problems[0], len(problems) - 1
+    place = f"{place_line(first.location)}: " if first.location else ""
+    return f"not read: {place}{first.message}{f' (and {count(more)} more)' if more else ''}"
 
 
 def changed(change: UndoCandidate) -> str:
