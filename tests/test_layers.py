@@ -61,7 +61,7 @@ def test_what_is_heavy_waits_until_it_is_used(module: str) -> None:
 
 
 def test_the_terminal_app_paints_before_it_loads_the_database() -> None:
-    late = HEAVY | {"sqlmodel", "sqlalchemy", "plotext", "textual_plotext", "genai_prices"}
+    late = HEAVY | {"sqlmodel", "sqlalchemy", "plotext", "genai_prices"}
     assert imported("import memtui.app") & late == set()
 
 

@@ -145,25 +145,6 @@ class SqlConsole:
         )
 
 
-def run_sql(
-    database: Database,
-    root: Path,
-    company_id: str,
-    sql: str,
-    *,
-    zone: str = "UTC",
-    time_limit_s: float = TIME_LIMIT_S,
-    memory_mb: int = MEMORY_MB,
-    max_rows: int = MAX_ROWS,
-) -> SqlAnswer:
-    """Run one statement in a console of its own (`SqlConsole.run`). Blocking."""
-    console = SqlConsole(database, root, company_id, zone=zone, memory_mb=memory_mb)
-    try:
-        return console.run(sql, time_limit_s=time_limit_s, max_rows=max_rows)
-    finally:
-        console.close()
-
-
 @contextmanager
 def _explained(late: threading.Event, time_limit_s: float) -> Iterator[None]:
     """Turn what DuckDB says of a person's statement into a sentence."""

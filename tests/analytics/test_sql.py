@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.analytics.layout import Folder
-from memtui.analytics.sql import SqlConsole, run_sql
+from memtui.analytics.sql import SqlConsole
 from memtui.analytics.statement import LONGEST, check_statement
 from memtui.analytics.views import VIEWS
 from memtui.contract import Denied, Invalid, MemtuiError
@@ -61,12 +61,10 @@ def test_the_views_show_hot_and_sealed_rows_of_one_company(database: Database, r
     seal(database, root, "acme", segment_rows=25)
     fill(database, 20, start=41)
     written += hot(database)
-    answer = run_sql(
-        database,
-        root,
-        "acme",
+    console = SqlConsole(database, root, "acme")
+    answer = console.run(
         "SELECT count(*), sum(cost_usd), sum(input_tokens), sum(handle_count), max(seq) "
-        "FROM operations",
+        "FROM operations"
     )
     costs = [o.cost_usd for o in written if o.cost_usd is not None]
     assert answer.rows == (
@@ -82,8 +80,8 @@ def test_the_views_show_hot_and_sealed_rows_of_one_company(database: Database, r
         ("usage", sum(len(o.usage) for o in written)),
         ("handles", sum(len(o.handles) for o in written)),
     ]:
-        asked = run_sql(database, root, "acme", f"SELECT count(*) FROM {view}")
-        assert asked.rows == ((count,),)
+        assert console.run(f"SELECT count(*) FROM {view}").rows == ((count,),)
+    console.close()
 
 
 def test_the_views_have_the_documented_columns(shared: SqlConsole) -> None:
