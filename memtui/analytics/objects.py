@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pydantic import ValidationError
 
 from memtui.analytics.layout import TABLES, Folder, Manifest, Segment, sha256_of, sync_folder
-from memtui.analytics.recovery import locked, usable
+from memtui.analytics.recovery import locked, remove_older, usable
 from memtui.contract import Conflict, Invalid, MemtuiError, Unavailable
 
 _NEW = ".new-"
@@ -68,6 +68,8 @@ class ObjectStore:
     def fetch(self, folder: Folder) -> tuple[Segment, ...]:
         """Bring the segments that this machine lacks here, each proved by its SHA-256.
 
+        Those that a purge wrote anew take the place of their older ones.
+
         Raises:
             Conflict: the store holds another log, or less than this machine.
             Unavailable: the store cannot be reached, or a file in it is damaged.
@@ -77,13 +79,20 @@ class ObjectStore:
         with locked(folder), _explained(self._url):
             manifest = folder.read()
             there = self._manifest(folder)
+            renewed = _newer(manifest, there)
+            for segment in renewed:
+                self._download(folder, segment)
+                manifest = manifest.with_segment(segment)
+                folder.write(manifest)
+            remove_older(folder, manifest)
             _refuse_other(manifest, there)
             missing = there.segments[len(manifest.segments) :]
             for segment in missing:
                 self._download(folder, segment)
-                manifest = manifest.model_copy(update={"segments": (*manifest.segments, segment)})
+                segments = (*manifest.segments, segment)
+                manifest = there.model_copy(update={"segments": segments})
                 folder.write(manifest)
-        return missing
+        return (*renewed, *missing)
 
     def renew(self, folder: Folder) -> None:
         """Put segments that were written anew in the place of their older ones, which go.
@@ -92,21 +101,15 @@ class ObjectStore:
             Conflict: the store holds another log.
             Unavailable: the store cannot be reached or written.
         """
-        here = {segment.span: segment for segment in folder.read().segments}
+        here = folder.read()
         with _explained(self._url):
             there = self._manifest(folder)
-            if any(
-                one.span in here and here[one.span].last_digest != one.last_digest
-                for one in there.segments
-            ):
-                raise _differs(folder.company_id)
-            kept = tuple(here.get(one.span, one) for one in there.segments)
-            fresh = [one for one in kept if one not in there.segments]
-            for segment in fresh:
+            for segment in (fresh := _newer(there, here)):
                 self._upload(folder, segment)
+                there = there.with_segment(segment)
             if fresh:
-                self._name(folder, there.model_copy(update={"segments": kept}))
-            self._remove_older(folder, {one.name for one in kept})
+                self._name(folder, there)
+            self._remove_older(folder, {one.name for one in there.segments})
 
     def _remove_older(self, folder: Folder, names: set[str]) -> None:
         """Remove revisions that are not named any more, those that a killed purge left too."""
@@ -185,16 +188,24 @@ class ObjectStore:
         return "/".join((self._root.rstrip("/"), folder.path.name, *parts))
 
 
+def _newer(older: Manifest, newer: Manifest) -> list[Segment]:
+    """Return the segments of one manifest that are written anew in the other."""
+    known = {one.span: one for one in older.segments}
+    return [
+        one
+        for one in newer.segments
+        if one.span in known
+        and known[one.span].revision < one.revision
+        and known[one.span].last_digest == one.last_digest
+    ]
+
+
 def _refuse_other(shorter: Manifest, longer: Manifest) -> None:
     if longer.segments[: len(shorter.segments)] != shorter.segments:
-        raise _differs(shorter.company_id)
-
-
-def _differs(company_id: str) -> Conflict:
-    return Conflict(
-        f"What is sealed of {company_id} here and in the object store differs; fetch into an empty "
-        "archive folder, or name another archive_url."
-    )
+        raise Conflict(
+            f"What is sealed of {shorter.company_id} here and in the object store differs; fetch "
+            "into an empty archive folder, or name another archive_url."
+        )
 
 
 @contextmanager

@@ -53,7 +53,11 @@ class Rewritten(NamedTuple):
 
 
 def rewrite(
-    folder: Folder, manifest: Manifest, segment: Segment, doomed: Mapping[int, Collection[str]]
+    folder: Folder,
+    manifest: Manifest,
+    segment: Segment,
+    doomed: Mapping[int, Collection[str]],
+    company: bytes,
 ) -> Rewritten | None:
     """Write a segment anew beside itself, with fields erased; None: none of them has a value.
 
@@ -64,12 +68,12 @@ def rewrite(
         manifest: What is sealed.
         segment: One of its segments.
         doomed: The paths to erase by `seq` (`memtui.store.erasing.erased`).
+        company: The company's salt.
 
     Raises:
         Conflict: a digest does not hold afterwards, so nothing is replaced.
         Unavailable: a file cannot be read or written.
     """
-    company = bytes.fromhex(manifest.salt)
     before = manifest.model_copy(
         update={"segments": tuple(s for s in manifest.segments if s.last_seq < segment.first_seq)}
     )

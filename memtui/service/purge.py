@@ -587,6 +587,8 @@ class Purging:
 
         recovery.recover_locked(self._core.database, folder)
         manifest = folder.read()
+        with self._core.database.read() as database:
+            salt = log.company_salt(database, aim.company_id)
         doomed = {
             one.seq: paths
             for one in self._core.log.sealed_about(aim)
@@ -595,7 +597,7 @@ class Purging:
         for segment in manifest.segments:
             own = range(segment.first_seq, segment.last_seq + 1)
             here = {seq: paths for seq, paths in doomed.items() if seq in own}
-            fresh = rewriting.rewrite(folder, manifest, segment, here) if here else None
+            fresh = rewriting.rewrite(folder, manifest, segment, here, salt) if here else None
             if fresh is None:
                 continue
             step("rewritten")
@@ -740,8 +742,8 @@ _POSTGRESQL = (
     "PostgreSQL's write-ahead log, replicas and backups, as long as whoever runs it keeps them."
 )
 _BUCKET = (
-    "Old versions of files in a bucket that keeps them, and the archive folders of other machines "
-    "that fetched: remove the versions there, and these folders before the next fetch."
+    "Old versions of files in a bucket that keeps them: remove them there. The archive folders of "
+    "other machines, until each of them runs memtui archive fetch."
 )
 _DISKS = (
     "Backups, snapshots of the file system, freed blocks of the disk, and files that were exported."

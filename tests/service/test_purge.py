@@ -381,28 +381,31 @@ async def test_owners_and_the_person_alone_may_purge(
     await read_only.close()
 
 
-async def test_the_copy_in_the_object_store_is_renewed(paths: Paths, tmp_path: Path) -> None:
-    settings = load_settings(paths, principal="user:ana", archive_url=f"file://{tmp_path}/store")
-    service = await open_service(paths, settings)
+async def test_the_copy_in_the_object_store_and_of_other_machines_is_renewed(
+    paths: Paths, tmp_path: Path
+) -> None:
+    url = f"file://{tmp_path}/store"
+    service = await open_service(paths, load_settings(paths, principal="user:ana", archive_url=url))
     told = await tell(service, OF_PROJECT)
     await forget(service, OF_PROJECT, told.note, told.fact)
     await service.analysis.seal(ANA, everything=True)
-    store = find_paths(tmp_path / "store")
+    elsewhere, store = find_paths(tmp_path / "elsewhere"), find_paths(tmp_path / "store")
+    database = f"sqlite:///{paths.database}"
+    other = await open_service(
+        elsewhere, load_settings(elsewhere, database_url=database, archive_url=url)
+    )
+    await other.analysis.fetch(ANA)
     assert places_of(WORDS, store, "")
     done = await service.purge(ANA, PurgeRequest(project_id="apollo"))
     assert "object store" in {one.place for one in done.copies}
     assert places_of(WORDS, store, "") == []
-    await service.analysis.seal(ANA, everything=True)
-    await service.close()
-    elsewhere = find_paths(tmp_path / "elsewhere")
-    url = f"sqlite:///{paths.database}"
-    other = await open_service(
-        elsewhere,
-        load_settings(elsewhere, database_url=url, archive_url=f"file://{tmp_path}/store"),
-    )
+    assert (await other.analysis.verify_chain(ANA)).problem is not None
     await other.analysis.fetch(ANA)
+    assert places_of(WORDS, find_paths(elsewhere.archive), "") == []
     assert (await other.analysis.verify_chain(ANA)).problem is None
     await other.close()
+    await service.analysis.seal(ANA, everything=True)
+    await service.close()
 
 
 @pytest.mark.parametrize("database_url", [""])
