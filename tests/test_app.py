@@ -301,13 +301,10 @@ async def test_the_palette_lists_a_hostile_company(paths: Paths, settings: Setti
         await pilot.press("ctrl+p")
         await pilot.pause()
         await pilot.press(*"company acme")
-        await pilot.pause(0.3)
-        assert "Company: Acme [/x] [$error] ␛[31m" in screen_text(app)
+        await until(pilot, lambda: "Company: Acme [/x] [$error] ␛[31m" in screen_text(app))
         assert_harmless(screen_text(app))
         await pilot.press("enter")
-        await pilot.pause(0.3)
-        await settle(pilot, app)
-        assert app.state.shared.scope.company_id == "other"
+        await until(pilot, lambda: app.state.shared.scope.company_id == "other")
 
 
 @pytest.mark.slow

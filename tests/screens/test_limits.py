@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -134,8 +133,7 @@ async def test_a_check_that_fails_is_told_once(
     async with running(paths, settings, "operations") as (app, pilot):
         await until(pilot, lambda: toasts(app))
         app.state.check_spending()
-        await asyncio.sleep(0.05)
-        await pilot.pause()
+        await until(pilot, lambda: not app.state._adding_up.busy)
         assert toasts(app) == ["The archive's manifest cannot be read."]
 
 

@@ -136,7 +136,8 @@ class RecordFeed:
 
     def _broken(self, error: MemtuiError) -> None:
         self._question = None
-        self._cursor = None
+        self._cursor = self._total = None
+        self._at_least = False
         self.rows.replace([])
         hint = "r reads again, B looks at another binding."
         if isinstance(error, Unsupported):
