@@ -221,3 +221,15 @@ def test_every_line_ends_in_an_entry_or_a_flaw(lines: list[str]) -> None:
     for entry in parsed.entries:
         assert entry.text.strip()
         json.dumps(entry.metadata, allow_nan=False)
+
+
+async def test_a_line_that_was_cut_off_is_told_with_every_read(
+    tmp_path: Path, open_adapter: Any
+) -> None:
+    path = tmp_path / "memory.jsonl"
+    path.write_text(graph(entity("vim", "modal")) + '{"type": "entity", "na')
+    adapter = await open_adapter(McpMemoryAdapter, path=path, project_id="editors")
+    [problem] = await adapter.problems(ACME)
+    assert problem.sentence().startswith(f"{path}:2: The line is not valid JSON")
+    assert problem.scope == Scope(company_id="acme", project_id="editors")
+    assert list(await adapter.problems(Scope(company_id="acme", project_id="other"))) == []

@@ -10,10 +10,12 @@ import json
 import sqlite3
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
+from memtui.backends.sqlite import is_damaged, is_unusable
 from memtui.contract import Namespace, Unavailable
 
 from .records import Place
@@ -32,35 +34,66 @@ CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT);
 _MOST_SEEN = 500_000
 
 
+def _ready(path: Path | str) -> sqlite3.Connection:
+    database = sqlite3.connect(path, check_same_thread=False, timeout=5)
+    database.execute("PRAGMA synchronous = OFF")
+    database.executescript(_SCHEMA)
+    return database
+
+
 class Notebook:
-    """The file; one made unreadable is begun anew."""
+    """The file; one that is damaged is begun anew, and where none can be written, memory serves."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._lock = threading.Lock()
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             self._database = self._open()
-        except sqlite3.DatabaseError:
-            path.unlink(missing_ok=True)
-            self._database = self._open()
+        except (sqlite3.Error, OSError) as error:
+            self._database = self._begin_anew(error)
 
     def _open(self) -> sqlite3.Connection:
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._path.touch(mode=0o600, exist_ok=True)
-        database = sqlite3.connect(self._path, check_same_thread=False, timeout=5)
-        database.execute("PRAGMA synchronous = OFF")
-        database.executescript(_SCHEMA)
-        return database
+        return _ready(self._path)
 
     def _use(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self._lock:
+            try:
+                with self._database as database:
+                    return work(database)
+            except sqlite3.Error as error:
+                old, self._database = self._database, self._begin_anew(error)
+                with suppress(sqlite3.Error):
+                    if is_unusable(error):
+                        old.backup(self._database)
+                    old.close()
+            try:
+                with self._database as database:
+                    return work(database)
+            except sqlite3.Error as error:
+                raise self._unavailable(error) from error
+
+    def _begin_anew(self, error: Exception) -> sqlite3.Connection:
+        """Return the notes to go on with.
+
+        Raises:
+            Unavailable: another program holds the file.
+        """
         try:
-            with self._lock, self._database as database:
-                return work(database)
-        except sqlite3.Error as error:
-            raise Unavailable(
-                f"memtui's notes on the plugin in {self._path} cannot be used ({error}); "
-                "delete the file if it is broken."
-            ) from error
+            if is_damaged(error):
+                self._path.unlink(missing_ok=True)
+                return self._open()
+        except (sqlite3.Error, OSError) as refusal:
+            error = refusal
+        if is_unusable(error):
+            return _ready(":memory:")
+        raise self._unavailable(error) from error
+
+    def _unavailable(self, error: Exception) -> Unavailable:
+        return Unavailable(
+            f"memtui's notes on the plugin in {self._path} cannot be used now ({error}); try again."
+        )
 
     def close(self) -> None:
         """Close the file; again is harmless."""

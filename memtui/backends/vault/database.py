@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
+from memtui.backends.sqlite import is_damaged, is_unusable
 from memtui.contract import Unavailable
 
 T = TypeVar("T")
@@ -56,11 +57,6 @@ CREATE TRIGGER records_gone AFTER DELETE ON records BEGIN
 END;
 """  # noqa: S608  # put together from constants
 
-_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
-_UNUSABLE = frozenset(
-    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
-     sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_NOLFS}
-)  # fmt: skip
 _REPLACED_OFTEN = 5
 
 
@@ -251,10 +247,9 @@ def _create(connection: sqlite3.Connection) -> None:
 
 def _fault(where: Path | str, error: sqlite3.Error) -> Broken | Unavailable:
     """Say what an error of SQLite means for the index."""
-    code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
-    if code in _DAMAGED or "no such table" in str(error) or "no such column" in str(error):
+    if is_damaged(error):
         return Damaged(f"{where}: {error}")
-    if code in _UNUSABLE:
+    if is_unusable(error):
         return Unusable(f"{where}: {error}")
     return Unavailable(f"The vault's index {where} cannot answer now ({error}); try again.")
 
