@@ -304,7 +304,7 @@ class Analysis:
         hot_from = before or now - timedelta(days=self._hot_days)
         limit = None if everything else hot_from
         asked = {"seal": "everything" if limit is None else limit.isoformat()}
-        async with configured(self._core, caller, asked):
+        async with configured(self._core, caller, asked, in_read_only=True):
             done = await asyncio.to_thread(
                 lambda: seal.seal(
                     self._core.database,
@@ -329,7 +329,8 @@ class Analysis:
             Invalid: no object store is set, or it cannot be used.
             Unavailable: the store cannot be reached, or a file in it is damaged.
         """
-        async with configured(self._core, caller, {"fetch": self._archive_url}):
+        asked = {"fetch": self._archive_url}
+        async with configured(self._core, caller, asked, in_read_only=True):
             return await asyncio.to_thread(self._store().fetch, self._folder(caller))
 
     async def prepare(self, caller: Caller, *, zone: str = "UTC") -> None:

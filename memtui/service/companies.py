@@ -77,6 +77,30 @@ async def add_company(
     return _view(row)
 
 
+async def set_read_only(core: Core, caller: Caller, *, read_only: bool) -> CompanyView:
+    """Refuse every change in the caller's company, or allow them again.
+
+    Raises:
+        Denied: the caller may not change the settings, or a repair left the company read-only
+            until it has an owner.
+        NotFound: there is no such company.
+    """
+    from memtui.service import membership
+
+    asked = {"set_read_only": read_only}
+    async with configured(core, caller, asked, in_read_only=True) as entry:
+        await find(core, caller.company_id)
+        known = await membership.members(core, caller)
+        if not known and await membership.awaits_owner(core, caller.company_id):
+            raise Denied("A repair closed this company; give it an owner with memtui members add.")
+        await write(
+            core,
+            entry,
+            lambda database: table.set_read_only(database, caller.company_id, read_only=read_only),
+        )
+    return _view(await find(core, caller.company_id))
+
+
 def new_company(
     core: Core,
     company_id: str,

@@ -12,10 +12,10 @@ from sqlalchemy import Connection
 
 from memtui.contract import Denied, Invalid, Json, OperationType, Scope
 from memtui.service.answers import Caller
-from memtui.service.core import Core
+from memtui.service.core import Core, company_read_only
 from memtui.service.permissions import Action
 from memtui.service.recorder import Entry
-from memtui.store import log, settings
+from memtui.store import bindings, log, settings
 
 T = TypeVar("T")
 
@@ -26,19 +26,38 @@ _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
 @asynccontextmanager
-async def configured(core: Core, caller: Caller, asked: Json) -> AsyncIterator[Entry]:
-    """Record a change of the settings, and refuse it to who may not make it."""
+async def configured(
+    core: Core, caller: Caller, asked: Json, *, in_read_only: bool = False
+) -> AsyncIterator[Entry]:
+    """Record a change of the settings, and refuse it to who may not make it.
+
+    `in_read_only`: what is done changes nothing that a read-only company keeps as it is.
+    """
     scope = Scope(company_id=caller.company_id)
     async with core.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
-        await refuse_configuring(core, entry)
+        await refuse_configuring(core, entry, in_read_only=in_read_only)
         yield entry
 
 
-async def refuse_configuring(core: Core, entry: Entry) -> None:
-    """Raise `Denied` where memtui runs read-only or the caller may not change the settings."""
+async def refuse_configuring(core: Core, entry: Entry, *, in_read_only: bool = False) -> None:
+    """Raise `Denied` where something is read-only or the caller may not change the settings."""
     if core.read_only:
         raise Denied("memtui runs read-only; start it without --read-only to change anything.")
     await core.authorise(entry, Action.CONFIGURE)
+    if not in_read_only:
+        await refuse_read_only(core, entry.caller.company_id)
+
+
+async def refuse_read_only(core: Core, company_id: str) -> None:
+    """Raise `Denied` where a company is read-only."""
+
+    def read() -> bool:
+        with core.database.read() as database:
+            row = bindings.company(database, company_id)
+            return row is not None and row.read_only
+
+    if await asyncio.to_thread(read):
+        raise company_read_only(company_id)
 
 
 async def write(

@@ -169,12 +169,20 @@ class Core:
         if self.read_only:
             raise Denied("memtui runs read-only; start it without --read-only to change anything.")
         if routed.company_read_only:
-            raise Denied(f"The company {company_id} is read-only; `memtui doctor` says why.")
+            raise company_read_only(company_id)
         if routed.binding.read_only:
             raise Denied(
                 f"The binding {key} is read-only; "
                 f"`memtui bindings read-only {key} off` opens it for changes."
             )
+
+
+def company_read_only(company_id: str) -> Denied:
+    """Return the error for a change in a read-only company."""
+    return Denied(
+        f"The company {company_id} is read-only; "
+        f"`memtui companies read-only {company_id} off` opens it, and `memtui doctor` says why."
+    )
 
 
 def _hold(entry: Entry, rows: Sequence[MemberRow] | None, action: Action | None = None) -> None:

@@ -19,9 +19,9 @@ from memtui.contract import (
     Scope,
     UtcDatetime,
 )
-from memtui.service.answers import AGENT_PREFIX, Caller
+from memtui.service.answers import AGENT_PREFIX, USER_PREFIX, Caller
 from memtui.service.companies import find
-from memtui.service.configuring import configured, write
+from memtui.service.configuring import configured, refuse_read_only, write
 from memtui.service.core import Core
 from memtui.service.owning import owner_scope
 from memtui.service.permissions import (
@@ -71,20 +71,41 @@ async def members(core: Core, caller: Caller) -> list[Membership]:
     return await asyncio.to_thread(read)
 
 
-async def set_member(core: Core, caller: Caller, member: Membership) -> None:
-    """Give a principal a role; a company with members always has an owner.
+async def own_subject(core: Core, caller: Caller) -> str:
+    """Return the user that a person's membership names, and else the user of their own name.
 
-    The first owner opens a company that a repair left read-only.
+    It is told to strangers too: what they then ask is refused, and logged as that.
+    """
+    person = person_of(caller) or caller.principal
+
+    def read() -> list[MemberRow]:
+        with core.database.read() as database:
+            return table.roles_of(database, caller.company_id, person) or []
+
+    named = [row.subject_id for row in await asyncio.to_thread(read) if row.subject_id]
+    return named[0] if named else person.removeprefix(USER_PREFIX)
+
+
+async def set_member(core: Core, caller: Caller, member: Membership) -> Membership:
+    """Give a principal a role and return it; a company with members always has an owner.
+
+    Where no subject is named the person's memories are those of the user of their own name, unless
+    they are somebody else's already: `ana` for `user:ana`. The first owner opens a company that a
+    repair left read-only.
 
     Raises:
         Invalid: no owner of the whole company would be left, or the principal is an agent.
         Denied: the caller may not change the settings.
     """
     asked = {"set_member": member.principal, "role": member.role, "project_id": member.project_id}
-    async with configured(core, caller, asked) as entry:
+    async with configured(core, caller, asked, in_read_only=True) as entry:
         if member.principal.startswith(AGENT_PREFIX):
             raise Invalid("An agent acts for a person and is no member; add the person.")
         known = await members(core, caller)
+        opens = not known and await awaits_owner(core, caller.company_id)
+        if not opens:
+            await refuse_read_only(core, caller.company_id)
+        member = _with_subject(member, known)
         if not _owners([*_without(known, member.principal, member.project_id), member]):
             raise Invalid(
                 f"{member.principal} is the last owner; make somebody else one first."
@@ -98,17 +119,27 @@ async def set_member(core: Core, caller: Caller, member: Membership) -> None:
             role=member.role,
             subject_id=member.subject_id,
         )
-        opens = not known and await _awaits_owner(core, caller.company_id)
 
         def add(database: Connection) -> None:
             table.set_member(database, row)
             if opens:
-                bindings.open_company(database, caller.company_id)
+                bindings.set_read_only(database, caller.company_id, read_only=False)
 
         await write(core, entry, add)
+    return member
 
 
-async def _awaits_owner(core: Core, company_id: str) -> bool:
+def _with_subject(member: Membership, known: Sequence[Membership]) -> Membership:
+    if member.subject_id is not None:
+        return member
+    named = [one for one in known if one.subject_id]
+    own = next((one.subject_id for one in named if one.principal == member.principal), None)
+    subject = own or member.principal.removeprefix(USER_PREFIX)
+    taken = any(one.subject_id == subject and one.principal != member.principal for one in named)
+    return member if taken else member.model_copy(update={"subject_id": subject})
+
+
+async def awaits_owner(core: Core, company_id: str) -> bool:
     """Whether a repair left the company read-only until it has an owner again."""
     if not (await find(core, company_id)).read_only:
         return False

@@ -269,6 +269,12 @@ class MemoryService:
             )
         )
 
+    async def set_company_read_only(self, caller: Caller, *, read_only: bool) -> CompanyView:
+        """Refuse every change in the caller's company, or allow them again."""
+        return await self._to_its_end(
+            companies.set_read_only(self._core, caller, read_only=read_only)
+        )
+
     async def company_content(self, caller: Caller) -> CompanyContent:
         """Return what removing the caller's company would remove; raises `Conflict`, `NotFound`."""
         return await removal.content(self._core, self.analysis, caller)
@@ -446,9 +452,13 @@ class MemoryService:
         """Return the company's members; none means that everybody may see and do everything."""
         return await membership.members(self._core, caller)
 
-    async def set_member(self, caller: Caller, member: Membership) -> None:
+    async def own_subject(self, caller: Caller) -> str:
+        """Return whose memories are the caller's own, or of the person whom an agent acts for."""
+        return await membership.own_subject(self._core, caller)
+
+    async def set_member(self, caller: Caller, member: Membership) -> Membership:
         """Give a principal a role; the first member must be an owner of the company."""
-        await self._to_its_end(membership.set_member(self._core, caller, member))
+        return await self._to_its_end(membership.set_member(self._core, caller, member))
 
     async def remove_member(
         self, caller: Caller, principal: str, project_id: str | None = None

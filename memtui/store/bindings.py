@@ -42,10 +42,10 @@ def add_company(connection: Connection, row: CompanyRow) -> None:
         raise Conflict(f"There is already a company {row.company_id}.") from error
 
 
-def open_company(connection: Connection, company_id: str) -> None:
-    """Let a company that was read-only be changed."""
+def set_read_only(connection: Connection, company_id: str, *, read_only: bool) -> None:
+    """Say whether a company may be changed."""
     own = _COMPANIES.c.company_id == company_id
-    connection.execute(update(_COMPANIES).where(own).values(read_only=False))
+    connection.execute(update(_COMPANIES).where(own).values(read_only=read_only))
 
 
 def keep_purging(connection: Connection, company_id: str, days: int | None) -> None:

@@ -353,6 +353,7 @@ async def test_who_may_not_configure_a_company_may_not_import_into_it(
     path = json_lines(tmp_path / "a.jsonl", [row()])
     await load(path)
     theirs = caller.model_copy(update={"company_id": "theirs"})
+    await service.set_company_read_only(theirs, read_only=False)
     await service.set_member(theirs, Membership(principal="user:eve", role=Role.OWNER))
     with pytest.raises(Denied):
         await load(path)

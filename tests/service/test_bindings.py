@@ -404,8 +404,9 @@ async def test_a_read_only_company_opens_its_adapter_once(
         paths, settings, providers={"broken": BrokenAdapter}, first_company=False
     )
     try:
-        await service.add_company(caller, "Acme", read_only=True)
+        await service.add_company(caller, "Acme")
         await service.add_binding(caller, "b", "broken", {})
+        await service.set_company_read_only(caller, read_only=True)
         broken.opened.clear()
         for _ in range(2):
             await service.query(caller, QueryRequest(scope=scope, query="x", binding_key="b"))

@@ -7,13 +7,23 @@ import stat
 import pytest
 
 from memtui.config import Paths, Settings, load_settings
-from memtui.contract import Conflict, Denied, Invalid, NotFound, OperationStatus, OperationType
-from memtui.service import Caller, Membership, MemoryService, Role, open_service
+from memtui.contract import (
+    Conflict,
+    Denied,
+    Invalid,
+    NotFound,
+    OperationStatus,
+    OperationType,
+    Scope,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.service import Caller, Membership, MemoryService, Role, SpendingLimit, open_service
 from tests.service.conftest import start
 
 ANA = Caller(company_id="acme", principal="user:ana", door="test")
 BOB = Caller(company_id="acme", principal="user:bob", door="test")
-OWNER = Membership(principal="user:ana", role=Role.OWNER)
+OWNER = Membership(principal="user:ana", role=Role.OWNER, subject_id="ana")
 
 
 async def test_members_are_kept_by_principal_and_project(service: MemoryService) -> None:
@@ -22,8 +32,8 @@ async def test_members_are_kept_by_principal_and_project(service: MemoryService)
     here = Membership(principal="user:bob", role=Role.ADMIN, project_id="apollo", subject_id="bob")
     await service.set_member(ANA, here)
     await service.set_member(ANA, here.model_copy(update={"role": Role.MEMBER}))
-    everywhere = Membership(principal="user:bob", role=Role.MEMBER)
-    await service.set_member(ANA, everywhere)
+    everywhere = await service.set_member(ANA, Membership(principal="user:bob", role=Role.MEMBER))
+    assert everywhere.subject_id == "bob"
     assert await service.members(ANA) == [
         OWNER, everywhere, here.model_copy(update={"role": Role.MEMBER})
     ]  # fmt: skip
@@ -166,3 +176,25 @@ async def test_read_only_changes_nobody(paths: Paths, settings: Settings, caller
         assert await looking.members(caller) == [OWNER]
     finally:
         await looking.close()
+
+
+async def test_a_read_only_company_refuses_every_change(service: MemoryService) -> None:
+    scope = Scope(company_id="acme")
+    source = SourceRef(kind="manual_note", company_id="acme")
+    limit = {"target_type": "agent", "target_id": "x", "measure": "usd", "period": "day"}
+    await service.set_company_read_only(ANA, read_only=True)
+    for change in (
+        service.write(ANA, WriteRequest(scope=scope, source=source, content="x")),
+        service.set_spending_limit(ANA, SpendingLimit.model_validate({**limit, "amount": 1})),
+        service.add_token(ANA, "t", "user:ana"),
+        service.set_member(ANA, OWNER),
+        service.add_binding(ANA, "b", "fake", {}),
+        service.update_binding(ANA, "default", enabled=False),
+        service.set_target(ANA, "project", "p", "default"),
+        service.plugin.put(ANA, "default", "custom:x", "custom"),
+    ):
+        with pytest.raises(Denied, match="acme is read-only"):
+            await change
+    assert (await service.analysis.seal(ANA)).operations == 0
+    await service.set_company_read_only(ANA, read_only=False)
+    await service.set_member(ANA, OWNER)

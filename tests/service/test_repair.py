@@ -110,7 +110,8 @@ async def test_a_company_that_is_read_only_otherwise_stays_so(lived: Lived) -> N
     service = await opened(lived)
     try:
         await service.add_company(other, "Past", read_only=True)
-        await service.set_member(other, Membership(principal="user:ana", role=Role.OWNER))
+        with pytest.raises(Denied, match="read-only"):
+            await service.set_member(other, Membership(principal="user:ana", role=Role.OWNER))
         assert (await service.company(other)).read_only
     finally:
         await service.close()

@@ -312,6 +312,7 @@ MANAGERS: dict[str, Call] = {
     "namespaces": lambda h, c: h.service.namespaces(c, "default"),
     "put_namespace": lambda h, c: h.service.put_namespace(c, "default", "custom:x"),
     "delete_namespace": lambda h, c: h.service.delete_namespace(c, "default", "custom:x"),
+    "set_company_read_only": lambda h, c: h.service.set_company_read_only(c, read_only=True),
     "add_company": lambda h, c: h.service.add_company(c, "Again"),
     "remove_company": lambda h, c: h.service.remove_company(c, "other"),
     "import_operations": lambda h, c: h.service.import_operations(
@@ -359,6 +360,7 @@ MANAGERS: dict[str, Call] = {
 OTHERWISE = {
     "undo": "test_undo_finds_what_one_sees",
     "companies": "test_a_stranger_finds_no_company",
+    "own_subject": "tells nobody anything but their own name",
     "authenticate": "asks for a token",
     "close": "the process's own",
     "providers": "the process's own",

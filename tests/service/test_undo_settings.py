@@ -200,8 +200,11 @@ async def test_only_who_may_configure_takes_a_configuration_back(
     await service.set_member(caller, manager)
     await service.set_spending_limit(caller, a_limit(6))
     bob = caller.model_copy(update={"principal": "user:bob"})
-    with pytest.raises(Denied, match="settings"):
+    page = await service.operations(caller, limit=1)
+    with pytest.raises(NotFound, match="nothing to undo"):
         await service.undo(bob)
+    with pytest.raises(NotFound, match="no operation"):
+        await service.undo(bob, page.operations[0].operation_id)
     [limit] = await service.spending_limits(caller)
     assert limit.amount == 6
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memtui.doors.cli.forget import confirm
-from memtui.doors.cli.options import BindingKey, Yes, json_object, pairs
+from memtui.doors.cli.options import BindingKey, Switch, Yes, json_object, pairs
 from memtui.doors.cli.output import Line
 from memtui.doors.cli.session import Session
 from memtui.doors.cli.tables import Column, facts, table
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from memtui.contract import Json
     from memtui.service import BindingView
 
-Switch = Annotated[Literal["on", "off"], typer.Argument(metavar="SWITCH", help="on or off.")]
 TargetType = Annotated[
     Literal["company", "project", "agent"],
     typer.Argument(metavar="TYPE", help="company, project or agent."),

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from memtui.doors.cli.options import pairs
+from memtui.doors.cli.options import Switch, pairs
 from memtui.doors.cli.session import Session
 from memtui.doors.cli.tables import Column, table
 
@@ -55,6 +55,22 @@ async def add_company(
         caller, name or company_id, link_templates=pairs(link, "--link"), read_only=read_only
     )
     session.out.answer(company, lambda: [company.company_id])
+
+
+async def set_read_only(
+    session: Session,
+    company_id: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
+    switch: Switch,
+) -> None:
+    """Refuse every change in a company, or allow them again.
+
+    What stays possible in a read-only one: to read it, to seal and fetch its archive, to import
+    more of an imported log, and to remove it where an import made it.
+    """
+    caller = session.caller.model_copy(update={"company_id": company_id})
+    company = await session.service.set_company_read_only(caller, read_only=switch == "on")
+    access = "read-only" if company.read_only else "open for changes"
+    session.out.answer(company, lambda: [f"{company.company_id} is {access}"])
 
 
 async def remove_company(

@@ -112,6 +112,12 @@ def build_app() -> typer.Typer:
         "List the companies of this home that you may enter.",
     )
     add(owners, "add", "companies:add_company", "Add a company.")
+    add(
+        owners,
+        "read-only",
+        "companies:set_read_only",
+        "Refuse every change in a company, or allow them again.",
+    )
     add(owners, "remove", "companies:remove_company", "Remove a company that an import made.")
     people = group(app, "members", "Who may see, add and delete what.")
     add(people, "list", "members:list_members", "List the company's members and their roles.")

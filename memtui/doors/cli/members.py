@@ -48,7 +48,8 @@ async def add_member(
     *,
     project: Project = None,
     subject: Annotated[
-        str | None, typer.Option(help="The user whose memories are this person's own.")
+        str | None,
+        typer.Option(help="The user whose memories are this person's own; else ana for user:ana."),
     ] = None,
 ) -> None:
     """Give a person a role.
@@ -61,8 +62,8 @@ async def add_member(
     member = build(
         Membership, principal=principal, role=role, project_id=project, subject_id=subject
     )
-    await session.service.set_member(session.caller, member)
-    session.out.answer(member, lambda: [principal])
+    given = await session.service.set_member(session.caller, member)
+    session.out.answer(given, lambda: [principal])
 
 
 async def remove_member(session: Session, principal: Principal, *, project: Project = None) -> None:

@@ -30,19 +30,9 @@ class FactCalls:
     caller: Caller
 
     async def user(self) -> Scope:
-        """Return the scope of the caller's own memory; an agent's is that of the person.
-
-        A person is the user that their membership names, and else the user of their own name.
-        """
-        caller = self.caller
-        person = (caller.acts_for or caller.principal) if caller.by_ai else caller.principal
-        named = [
-            member.subject_id
-            for member in await self.service.members(caller)
-            if member.principal == person and member.subject_id
-        ]
-        subject = named[0] if named else person.removeprefix("user:")
-        return Scope(company_id=caller.company_id, subject_id=subject)
+        """Return the scope of the caller's own memory; an agent's is that of the person."""
+        subject = await self.service.own_subject(self.caller)
+        return Scope(company_id=self.caller.company_id, subject_id=subject)
 
     def drive(self, drive_id: str) -> Scope:
         """Return the scope of a drive's memory."""

@@ -7,8 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from memtui.contract import OperationStatus, OperationType
+from memtui.contract import Filter, OperationStatus, OperationType
 from memtui.service import Caller, MemoryService, Operation
+from memtui.store import log
 from tests.doors.http.conftest import DRIVE, DRIVE_PATH, USER_PATH
 
 pytestmark = pytest.mark.usefixtures("members")
@@ -52,7 +53,9 @@ LOGGED = {
 
 
 async def newest(service: MemoryService, caller: Caller) -> Operation:
-    return (await service.operations(caller, limit=1)).operations[0]
+    """Return the newest operation, whoever may see it."""
+    with service.analysis.database.read() as connection:
+        return log.page(connection, caller.company_id, Filter(), limit=1).operations[0]
 
 
 async def added(client: httpx.AsyncClient, path: str, text: str) -> str:
@@ -177,7 +180,7 @@ async def test_the_id_of_a_fact_opens_no_other_drive(speak: Any) -> None:
     assert len((await owner.get(DRIVE_PATH)).json()["memories"]) == 1
 
 
-async def test_a_member_without_a_user_has_no_user_memory(
+async def test_a_member_is_the_user_of_their_own_name(
     speak: Any, memories: MemoryService, caller: Caller
 ) -> None:
     from memtui.service.permissions import Membership, Role
@@ -185,5 +188,10 @@ async def test_a_member_without_a_user_has_no_user_memory(
     member = Membership(principal="user:sam", project_id=DRIVE, role=Role.ADMIN)
     await memories.set_member(caller, member)
     sam = await speak("user:sam")
-    assert (await sam.get(USER_PATH)).status_code == 403
+    assert (await sam.get(USER_PATH)).status_code == 200
     assert (await sam.get(DRIVE_PATH)).status_code == 200
+    await memories.set_member(
+        caller, Membership(principal="user:x", project_id=DRIVE, role=Role.MEMBER, subject_id="kim")
+    )
+    named = Membership(principal="user:kim", project_id=DRIVE, role=Role.MEMBER)
+    assert (await memories.set_member(caller, named)).subject_id is None
