@@ -74,6 +74,7 @@ def found_of(core: Core, caller: Caller, operation_id: str) -> Found | None:
 
 def erasures(core: Core, caller: Caller, found: Operation) -> tuple[Erasure, ...]:
     """Return the purges that took values out of an operation, the oldest first. Blocking."""
+    found = operation(core, caller, found.operation_id)
     gone = {
         path
         for path, absent in found.absent.items()

@@ -37,11 +37,13 @@ from memtui.service import (
     MemoryService,
     PluginLedger,
     PruneRequest,
+    PurgeRequest,
     Role,
     SpendingLimit,
     open_service,
 )
 from memtui.service.analysis import Analysis
+from memtui.service.purge import Purging
 from memtui.store.operation import Operation
 
 Call = Callable[["Home", Caller], Awaitable[Any]]
@@ -234,6 +236,11 @@ async def check_one(home: Home, caller: Caller) -> object:
     return await home.service.check_outcome(caller, home.written["wapollohot"])
 
 
+async def erasures(home: Home, caller: Caller) -> object:
+    shown = await home.service.operation(ANA_HERSELF, home.written["wanahot"])
+    return await home.service.erasures(caller, shown)
+
+
 MEMBERS: dict[str, list[Call]] = {
     "company": [lambda h, c: h.service.company(c)],
     "bindings": [lambda h, c: h.service.bindings(c)],
@@ -245,6 +252,7 @@ MEMBERS: dict[str, list[Call]] = {
     "in_flight": [lambda h, c: h.service.in_flight(c)],
     "spending_limits": [lambda h, c: h.service.spending_limits(c)],
     "check_spending": [lambda h, c: h.service.check_spending(c)],
+    "erasures": [erasures],
     "fact_metrics": [lambda h, c: h.service.fact_metrics(c)],
     "retrieval_stats": [
         lambda h, c: h.service.retrieval_stats(
@@ -349,6 +357,10 @@ MANAGERS: dict[str, Call] = {
     "forget": lambda h, c: h.service.forget(
         c, ForgetRequest(scope=COMPANY, handles=(h.records["wcompanyhot"],))
     ),
+    "purge": lambda h, c: h.service.purge(c, PurgeRequest(project_id="apollo")),
+    "purging.plan": lambda h, c: h.service.purging.plan(c, PurgeRequest(project_id="apollo")),
+    "purging.apply": lambda h, c: h.service.purging.apply(c, PurgeRequest(project_id="apollo")),
+    "purging.keep_doing": lambda h, c: h.service.purging.keep_doing(c, 30),
     "plugin.put": lambda h, c: h.service.plugin.put(c, "default", "a:b", "custom"),
     "plugin.patch": lambda h, c: h.service.plugin.patch(c, "default", "a:b"),
     "plugin.remove": lambda h, c: h.service.plugin.remove(c, "default", "a:b"),
@@ -369,6 +381,11 @@ OTHERWISE = {
     "records": "the process's own",
     "link": "a pure function",
     "analysis": "its methods are below",
+    "purge_due": "does what was allowed before, as purge does",
+    "purging.due": "does what was allowed before, as purge does",
+    "analysis.archive_url": "the service's own",
+    "analysis.renew_store": "the service's own, behind purge",
+    "analysis.forget_copies": "the service's own, behind purge",
     "plugin": "its methods are below",
     "analysis.cancel_sql": "stops the caller's own statements",
     "analysis.database": "the service's own",
@@ -381,7 +398,12 @@ OTHERWISE = {
 
 
 def test_every_method_is_in_a_table() -> None:
-    owners = {"": MemoryService, "analysis.": Analysis, "plugin.": PluginLedger}
+    owners = {
+        "": MemoryService,
+        "analysis.": Analysis,
+        "plugin.": PluginLedger,
+        "purging.": Purging,
+    }
     public = {
         prefix + name
         for prefix, owner in owners.items()
