@@ -252,6 +252,19 @@ def remove_older(folder: Folder, manifest: Manifest) -> None:
             shutil.rmtree(path)
 
 
+def segments_beyond(folder: Folder, manifest: Manifest) -> list[Path]:
+    """Return the finished segments behind the last that the manifest names.
+
+    A seal was killed before it named them. Beside the database that it read they count for nothing;
+    beside another one they may be all that is left of their operations.
+    """
+    return [
+        path
+        for path in sorted(folder.path.iterdir() if folder.path.is_dir() else ())
+        if (found := _SEGMENT.fullmatch(path.name)) and int(found[1]) > manifest.sealed_through
+    ]
+
+
 def _remove_unnamed(folder: Folder, manifest: Manifest, ends: LogEnds) -> None:
     """Remove files that never counted: their operations are all still in the hot table."""
     remove_older(folder, manifest)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, insert
 
 from memtui.analytics.layout import Folder, Manifest, sync_folder
-from memtui.analytics.recovery import log_ends
+from memtui.analytics.recovery import log_ends, segments_beyond
 from memtui.analytics.sealed import Archive
 from memtui.backends.facts.database import FILE as FACTS_FILE
 from memtui.config import Paths, Settings
@@ -44,6 +44,7 @@ from memtui.store.tables import BindingRow, CompanyRow, LogHeadRow, TargetRow
 _HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
 _DATABASE_ENDS = ("", "-wal", "-shm")
 _PAGE = 1_000
+_KEPT = "kept-"
 LOST = (
     "the undo journal",
     "members and tokens",
@@ -103,6 +104,12 @@ def plan(paths: Paths, settings: Settings, now: datetime) -> Repair:
     """
     fault = _fault(paths, settings)
     remains = find_remains(paths)
+    for sealed in remains.sealed:
+        if sealed.manifest is None:
+            raise Unavailable(
+                f"{fault} The archive {sealed.folder} has no manifest that fits it, so a new log "
+                "could not go on behind it; bring its manifest.json back from a backup first."
+            )
     known = _heads(paths.database) if not settings.database_url else {}
     companies = tuple(
         _company(paths, remains, company_id, known.get(company_id))
@@ -194,8 +201,12 @@ class _Known(NamedTuple):
 def _company(
     paths: Paths, remains: Remains, company_id: str, lost_through: int | None
 ) -> RestoredCompany:
-    manifest = Folder(paths.archive, company_id).read()
-    problems: list[str] = []
+    folder = Folder(paths.archive, company_id)
+    manifest = folder.read()
+    problems = [
+        f"{path} is named by no manifest; it is kept as {_KEPT}{path.name}."
+        for path in segments_beyond(folder, manifest)
+    ]
     erased: tuple[Json, ...] = ()
     told: dict[str, _Known] = {}
     targets: dict[tuple[str, str], str] = {}
@@ -313,6 +324,8 @@ def repair(
 
     try:
         with FileLock(paths.data / ".repair.lock", timeout=0, mode=0o600):
+            for company in wanted.companies:
+                _keep_unnamed(paths, company.company_id)
             if settings.database_url:
                 with closing(Database.open(paths.database, settings.database_url)) as database:
                     _fill(database, paths, wanted, principal, now)
@@ -354,6 +367,13 @@ def _aside(database: Path, now: datetime) -> Path:
         number += 1
         name = f"{stem}.{number}"
     return database.with_name(name)
+
+
+def _keep_unnamed(paths: Paths, company_id: str) -> None:
+    """Keep what a killed seal left from being taken for a copy of what the new database has."""
+    folder = Folder(paths.archive, company_id)
+    for path in segments_beyond(folder, folder.read()):
+        path.rename(path.with_name(_KEPT + path.name))
 
 
 def _fill(database: Database, paths: Paths, wanted: Repair, principal: str, now: datetime) -> None:

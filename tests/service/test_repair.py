@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -265,3 +266,22 @@ async def test_values_whose_purge_is_lost_are_told_of(lived: Lived) -> None:
     service = await opened(lived)
     assert (await service.analysis.verify_chain(ANA)).problem is None
     await service.close()
+
+
+async def test_segments_that_no_manifest_names_are_not_lost(lived: Lived) -> None:
+    folder = Folder(lived.paths.archive, "local")
+    manifest = folder.manifest_file.read_text()
+    [segment] = folder.read().segments
+    sealed = {path.name: path.read_bytes() for path in folder.segment(segment).iterdir()}
+    lived.paths.database.unlink()
+    folder.manifest_file.unlink()
+    with pytest.raises(Unavailable, match="no manifest that fits it"):
+        plan(lived.paths, lived.settings, NOW)
+    folder.manifest_file.write_text(json.dumps(json.loads(manifest) | {"segments": []}))
+    [company] = mend(lived).companies
+    assert f"kept as kept-{segment.name}" in company.problems[0]
+    service = await opened(lived)
+    assert (await service.analysis.verify_chain(ANA)).problem is None
+    await service.close()
+    kept = folder.path / f"kept-{segment.name}"
+    assert {path.name: path.read_bytes() for path in kept.iterdir()} == sealed

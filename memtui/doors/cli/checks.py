@@ -179,8 +179,8 @@ async def _control_plane(paths: Paths, settings: Settings) -> AsyncIterator[Chec
         try:
             service = await open_service(paths, settings, first_company=False)
         except MemtuiError as error:
-            advice = "" if settings.database_url else _REPAIR
-            yield Check("database", "broken", str(error), advice)
+            can_be = await asyncio.to_thread(_can_be_repaired, paths, settings)
+            yield Check("database", "broken", str(error), _REPAIR if can_be else "")
             for check in _left(remains):
                 yield check
             return
@@ -193,6 +193,17 @@ async def _control_plane(paths: Paths, settings: Settings) -> AsyncIterator[Chec
 
 
 _REPAIR = "`memtui doctor --repair` gets back what is left, `memtui restore` a backup."
+
+
+def _can_be_repaired(paths: Paths, settings: Settings) -> bool:
+    from memtui.contract import MemtuiError
+    from memtui.service.repair import plan
+
+    try:
+        plan(paths, settings, datetime.now(UTC))
+    except MemtuiError:
+        return False
+    return True
 
 
 def _left(remains: Remains) -> Iterator[Check]:

@@ -74,6 +74,17 @@ def test_an_archive_that_is_gone_fails_the_check(here: Run, home: Path) -> None:
     assert "Operations 1 to 60 of acme are neither in the database" in here("doctor").out
 
 
+@pytest.mark.usefixtures("logged")
+def test_a_manifest_that_is_gone_is_nothing_that_a_repair_mends(here: Run, home: Path) -> None:
+    here("archive", "seal", "--all")
+    Folder(home / "archive", "acme").manifest_file.unlink()
+    ran = here("ops", "list")
+    assert (ran.code, "restore the manifest from a backup" in ran.err) == (3, True)
+    told = here("doctor")
+    assert (told.code, "--repair" in told.out) == (1, False)
+    assert here("doctor", "--repair", "--yes").code == 2
+
+
 def test_sealed_operations_of_nobody_are_told_of(here: Run, home: Path, logged: Database) -> None:
     here("archive", "seal", "--all")
     with logged.write() as connection:
