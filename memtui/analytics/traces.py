@@ -2,8 +2,8 @@
 
 A file is searched byte by byte in every way that a text can be written into it (UTF-8, UTF-16, the
 escapes of JSON, Base64), freed pages of a database included; what databases and Parquet compress,
-split over pages or nest is read as its own rows besides. The index of a full-text search holds
-words, not texts, and is proved by being rebuilt.
+split over pages or nest is read as its own rows besides. A freed page that holds a part of a text,
+and the words of a full-text search, are proved by the files having been written anew.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ MOST = 300
 """Texts that are looked for at once, the longest first."""
 
 _CHUNK = 8 << 20
-_PIECE = 48
 _ROWS = 5_000
 _SQLITE = b"SQLite format 3\0"
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
@@ -255,13 +254,8 @@ def _unpacked(data: bytes) -> Iterator[bytes]:
 
 
 def _as_bytes(text: str) -> list[bytes]:
-    """Return how a text, or of a long one either end, can stand in a file's bytes.
-
-    A database splits a long value over pages, and one break leaves one of the ends whole.
-    """
-    ends = {text} if len(text) <= 2 * _PIECE else {text, text[:_PIECE], text[-_PIECE:]}
-    written = {one for end in ends for write in _WRITERS for one in write(end)}
-    return sorted(written)
+    """Return how a text can stand in a file's bytes."""
+    return sorted({one for write in _WRITERS for one in write(text)})
 
 
 def _plain(text: str) -> Iterator[bytes]:

@@ -113,6 +113,8 @@ class Living(Model):
     binding_key: str
     record_id: str
     text: str
+    only_read: bool = False
+    """Its binding is only read, so that it cannot be forgotten."""
 
 
 class PurgeAnswer(Model):
@@ -508,6 +510,7 @@ class Purging:
                     binding_key=connection.binding.key,
                     record_id=record.handle.provider_record_id,
                     text=record.text[:_SHOWN],
+                    only_read=not connection.adapter.capabilities.writable,
                 )
                 for connection, record in survey.living
             ),

@@ -33,7 +33,7 @@ def _freed(path: Path, text: str) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA secure_delete = OFF")
         connection.execute("CREATE TABLE notes (text TEXT)")
-        connection.execute("INSERT INTO notes VALUES (?)", ("x" * 5_000 + text,))
+        connection.execute("INSERT INTO notes VALUES (?)", (text,))
         connection.commit()
         connection.execute("DELETE FROM notes")
         connection.commit()

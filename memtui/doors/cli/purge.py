@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from memtui.service import PurgeAnswer
+    from memtui.service.purge import Living
 
 _COPIES = (Column("place", stretch=True), Column("copies", right=True), Column("of"))
 _LIVING = (Column("lives in"), Column("record"), Column("text", stretch=True))
@@ -122,11 +123,11 @@ def _moment(session: Session, older_than: str | None) -> datetime | None:
 
 def _planned(plan: PurgeAnswer, *, forget: bool) -> Iterator[Line]:
     yield from _listed(plan)
-    if plan.living:
-        yield ""
-        what = "would be forgotten first" if forget else "stay unless you say --forget"
-        yield f"These live and {what}:"
-        yield from _living(plan)
+    going = [one for one in plan.living if forget and not one.only_read]
+    staying = [one for one in plan.living if one not in going]
+    yield from _living("These live and would be forgotten first:", going)
+    hint = "" if forget else " unless you say --forget"
+    yield from _living(f"These live and stay{hint}:", staying)
     yield from _beyond(plan)
 
 
@@ -136,10 +137,7 @@ def _done(done: PurgeAnswer) -> Iterator[Line]:
     yield from _listed(done)
     if done.forgotten:
         yield f"Forgot {shown.counted(done.forgotten, 'record')} first."
-    if done.living:
-        yield ""
-        yield "These live and stay:"
-        yield from _living(done)
+    yield from _living("These live and stay:", done.living)
     yield ""
     found = done.found
     if found is not None and found.texts:
@@ -172,8 +170,12 @@ def _listed(answer: PurgeAnswer) -> Iterator[Line]:
     yield from table(_COPIES, rows)
 
 
-def _living(answer: PurgeAnswer) -> Iterator[Line]:
-    yield from table(_LIVING, ([one.binding_key, one.record_id, one.text] for one in answer.living))
+def _living(heading: str, living: Sequence[Living]) -> Iterator[Line]:
+    if living:
+        yield ""
+        yield heading
+        rows = ([one.binding_key, one.record_id, one.text] for one in living)
+        yield from table(_LIVING, rows)
 
 
 def _beyond(answer: PurgeAnswer) -> Iterator[Line]:
