@@ -14,11 +14,14 @@ from textual.widgets import Input
 
 import memtui.service
 from memtui.actions import ACTIONS, SCREENS, Need, groups_on
+from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.contract import Unavailable
+from memtui.contract import BrowseRequest, Scope, Unavailable
 from memtui.screens.dialogs.choose import Choose
+from memtui.screens.dialogs.waiting import Waiting
 from memtui.screens.shared import Phase
 from memtui.service import Caller, MemoryService, open_service
+from memtui.widgets.virtual_list import VirtualList
 from tests.screens.held import Gate, Held
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import Watched, until, write_notes
@@ -26,6 +29,7 @@ from tests.screens.piloting import Watched, until, write_notes
 LEAVES = {"app.quit", "app.suspend"}
 """Actions that leave the app, or stop its process."""
 OF_ROWS = set(Need) - {Need.SERVICE, Need.WRITABLE, Need.CHARTS, Need.SQL, Need.TABLE}
+EVERYWHERE = Scope(company_id="local")
 MODES = [tab.mode for tab in SCREENS]
 
 
@@ -139,3 +143,44 @@ async def test_what_is_typed_while_a_picker_is_read_goes_to_the_picker(
         await until(pilot, lambda: app.state.shared.scope.project_id == "bulk")
         assert app.frame is not None
         assert app.frame.MODE == "records"
+
+
+def listed(app: MemtuiApp) -> VirtualList[Any]:
+    assert app.frame is not None
+    return app.frame.query_one(VirtualList)
+
+
+async def test_taking_back_waits_for_the_change_and_gives_what_was_typed_to_the_question(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, gate: Gate
+) -> None:
+    await write_notes(service, caller, ["one"])
+    async with running(paths, settings) as (app, pilot):
+        await until(pilot, lambda: listed(app).current is not None)
+        gate.close()
+        for key in "uy":
+            app.post_message(Key(key, key))
+        await until(pilot, lambda: isinstance(app.screen, Waiting))
+        assert not app.told
+        gate.open()
+        await until(pilot, lambda: any(one.startswith("Took it back") for one in app.told))
+        gate.close()
+        await pilot.press("U", "U")
+        gate.open()
+        await until(pilot, lambda: any("nothing to do again" in one for one in app.told))
+        assert sum(one.startswith("Did it again") for one in app.told) == 1
+
+
+async def test_what_is_stopped_while_it_is_waited_for_changes_nothing(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, gate: Gate
+) -> None:
+    await write_notes(service, caller, ["one"])
+    async with running(paths, settings) as (app, pilot):
+        await until(pilot, lambda: listed(app).current is not None)
+        gate.close()
+        await pilot.press("u", "y", "escape")
+        await until(pilot, lambda: app.screen is app.frame)
+        gate.open()
+        await pilot.pause()
+        assert app.screen is app.frame
+        assert not app.told
+    assert (await service.browse(caller, BrowseRequest(scope=EVERYWHERE))).records
