@@ -138,6 +138,9 @@ def verify(database: Database, root: Path, company_id: str) -> AuditCheck:
     """
     with _opened(database, root, company_id) as log:
         seq, problem = _first_broken(log)
+        held = [one.name for one in log.segments if one.first_seq <= (seq or 0) <= one.last_seq]
+        if problem and held and held[0] not in problem:
+            problem = f"{problem} It is in the segment {held[0]}."
         return AuditCheck(
             company_id=company_id,
             seq=log.head.seq,

@@ -13,7 +13,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from memtui.analytics import archive, recovery
+from memtui.analytics import archive, audit, recovery
 from memtui.analytics.layout import Folder
 from memtui.analytics.recovery import locked, recover
 from memtui.analytics.seal import seal
@@ -155,9 +155,11 @@ def test_a_kill_leaves_each_operation_in_one_place(
     assert {path.name for path in Folder(root, "acme").path.iterdir() if path.is_dir()} == {
         segment.name for segment in Folder(root, "acme").read().segments
     }
+    assert audit.verify(database, root, "acme").problem is None
     assert seal(database, root, "acme").sealed_through == 50
     assert sealed(root) == list(range(1, 51))
     assert archive.verify(root, "acme").problems == ()
+    assert audit.verify(database, root, "acme").problem is None
 
 
 @ON_BOTH
