@@ -84,6 +84,8 @@ def asked(operation: Operation) -> str:
     records = operation.request.get("records")
     if isinstance(records, int):
         return fmt.counted(records, "record")
+    if operation.operation_type is OperationType.PURGE:
+        return str(operation.request.get("what", "proof"))
     if operation.operation_type is OperationType.CONFIGURE:
         return next(iter(operation.request), "").replace("_", " ")
     return "erased" if operation.erased else ""

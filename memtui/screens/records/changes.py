@@ -143,7 +143,7 @@ class Changes:
                         lambda: door.service.purge(door.caller, request), erased, self.failed
                     )
 
-            copies = [f"{fmt.count(one.count)} {one.what}, {one.place}" for one in plan.copies]
+            copies = [f"{one.place}: {fmt.count(one.count)} {one.what}" for one in plan.copies]
             detail = "\n".join(
                 ["The record and memtui's copies go; u cannot bring them back.", *copies]
             )
