@@ -21,6 +21,7 @@ from memtui.service.connections import Connection
 from memtui.service.core import Core
 from memtui.service.mutations import take
 from memtui.service.perimeter import CONTENT
+from memtui.service.reads import ranked
 from memtui.service.undo import state_of
 from memtui.store import journal
 from memtui.store.digest import is_value_of
@@ -59,6 +60,7 @@ async def check(core: Core, caller: Caller, operation_id: str) -> Found:
             finding = await _look_for_written(core, connection, asked)
         entry.finding = finding
         entry.request = {**request, "happened": finding.happened, "found": finding.told}
+        entry.handles = ranked([before.handle for before, _ in finding.steps])
         entry.result_count = len(finding.steps)
     return Found(check_id=entry.operation_id, happened=finding.happened, told=finding.told)
 
@@ -106,7 +108,7 @@ async def _look_for_written(core: Core, connection: Connection, asked: Operation
                 else is_value_of(asked, CONTENT, record.text)
             )
             if same and await _is_new(core, asked, record.handle):
-                told = f"It happened: the text is stored as {record.handle.provider_record_id}."
+                told = "It happened: a record holds the text."
                 [now] = await take(connection, [record.handle], asked.scope)
                 step = Snapshot(handle=record.handle, record=None), now
                 return Finding(asked, happened=True, told=told, steps=[step])

@@ -116,6 +116,27 @@ async def test_a_bulk_forget_is_taken_back_and_done_again(
         assert texts(app) == []
 
 
+async def test_the_last_change_is_taken_back_whatever_it_was(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one"])
+    await service.add_binding(caller, "other", "vault", {})
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("u")
+        await until(pilot, lambda: "of binding other" in screen_text(app))
+        await pilot.press("y")
+        await until(pilot, lambda: any("Took it back: 1 setting." in one for one in toasts(app)))
+        assert texts(app) == ["one"]
+        await until(pilot, lambda: [one.key for one in app.state.shared.bindings] == ["default"])
+
+        await service.add_token(caller, "ci", "agent:ci")
+        await service.remove_token(caller, "ci")
+        await pilot.press("u")
+        await until(pilot, lambda: any("stays revoked" in one for one in toasts(app)))
+        assert texts(app) == ["one"]
+
+
 async def test_leaving_a_changed_text_asks_first_and_an_unchanged_one_writes_nothing(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:

@@ -34,7 +34,7 @@ from memtui.screens.operations.columns import HIDDEN, asked, operation_columns
 from memtui.screens.operations.details import DetailFeed
 from memtui.screens.operations.feed import NEWEST_FIRST, LogFeed
 from memtui.screens.operations.looks import Looks
-from memtui.screens.shared import FilterChosen, GoTo, Shared
+from memtui.screens.shared import ConfigurationChanged, FilterChosen, GoTo, Shared
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
@@ -408,6 +408,8 @@ class OperationsScreen(MemtuiScreen, Marking):
             answer = await door.service.undo(door.caller, operation.operation_id)
             records += len(answer.handles)
             settings += len(answer.settings)
+        if settings:
+            self.post_message(ConfigurationChanged())
         counts = {"record": records, "setting": settings}
         told = [fmt.counted(count, what) for what, count in counts.items() if count]
         return " and ".join(told) or fmt.counted(0, "record")

@@ -16,6 +16,7 @@ from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.waiting import Waiting
 from memtui.screens.records.columns import Known, record_key
+from memtui.screens.shared import ConfigurationChanged
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background, Work
 from memtui.widgets.detail_lines import record_name
@@ -271,7 +272,8 @@ class Changes:
     def _show(self, answers: Answers) -> str:
         """Show the records as they are after a reversal; return how many there are, in words."""
         handles = [handle for answer in answers for handle in answer.handles]
-        settings = sum(len(answer.settings) for answer in answers)
+        if settings := sum(len(answer.settings) for answer in answers):
+            self._screen.post_message(ConfigurationChanged())
         self._feed.known.ghosts.difference_update(one.provider_record_id for one in handles)
         self._feed.load()
         if settings and not handles:
