@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.doors.cli.conftest import Run
 
 
@@ -47,3 +49,51 @@ def test_a_token_is_shown_once(here: Run) -> None:
     assert here("tokens", "remove", "laptop").code == 0
     assert here("tokens", "remove", "laptop").code == 1
     assert here("tokens", "add", "x").code == 2
+
+
+def test_an_agent_says_for_whom_it_acts(here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert here(*as_user("ana"), "members", "add", "user:ana", "--role", "owner").code == 0
+    assert here(*as_user("ana"), "members", "add", "user:bob").code == 0
+    assert here(*as_user("bob"), "note", "kept to oneself", "--subject", "bob").code == 0
+    agent = ("--principal", "agent:x")
+    alone = here(*agent, "ops", "list")
+    assert (alone.code, "--acts-for" in alone.err) == (4, True)
+    for_bob = here(*agent, "--acts-for", "user:bob", "browse", "--subject", "bob")
+    assert (for_bob.code, "kept to oneself" in for_bob.out) == (0, True)
+    assert here(*agent, "--acts-for", "user:ana", "browse", "--subject", "bob").code == 4
+    assert here(*agent, "--acts-for", "agent:y", "ops", "list").code == 2
+    assert here(*as_user("bob"), "--acts-for", "user:ana", "ops", "list").code == 2
+    monkeypatch.setenv("MEMTUI_ACTS_FOR", "user:bob")
+    assert "kept to oneself" in here(*agent, "ops", "list").out
+    assert "kept to oneself" not in here(*as_user("ana"), "ops", "list").out
+
+
+def test_a_stranger_is_refused_at_every_command(here: Run) -> None:
+    assert here(*as_user("ana"), "members", "add", "user:ana", "--role", "owner").code == 0
+    assert here(*as_user("ana"), "note", "kept", "--subject", "ana").code == 0
+    for command in (
+        ("ops", "list"),
+        ("ops", "show", "1"),
+        ("stats",),
+        ("facts", "stats"),
+        ("sql", "SELECT * FROM operations"),
+        ("bindings", "list"),
+        ("budget", "check"),
+        ("members", "list"),
+        ("tokens", "list"),
+        ("archive", "ls"),
+        ("audit", "verify"),
+        ("note", "x"),
+    ):
+        refused = here(*as_user("eve"), *command)
+        assert (refused.code, refused.out) == (4, ""), command
+        assert "no member" in refused.err, command
+    assert here(*as_user("eve"), "companies", "list", "--json").document == {"companies": []}
+
+
+def test_a_company_is_made_read_only_and_opened(here: Run) -> None:
+    assert here("companies", "read-only", "local", "on").code == 0
+    refused = here("budget", "set", "agent", "x", "--usd", "1", "--per", "day")
+    assert (refused.code, "companies read-only local off" in refused.err) == (4, True)
+    assert here("companies", "read-only", "local", "off", "--json").document["read_only"] is False
+    assert here("budget", "set", "agent", "x", "--usd", "1", "--per", "day").code == 0
