@@ -112,7 +112,7 @@ def _is_settled(database: Database, folder: Folder) -> bool:
     """Tell whether nothing is left to do, without keeping a seal from its work."""
     manifest = folder.read()
     ends = log_ends(database, folder.company_id)
-    if ends.head < manifest.sealed_through:
+    if ends.head < manifest.sealed_through or folder.waiting_file.exists():
         return False
     hot_first = ends.head + 1 if ends.hot_first is None else ends.hot_first
     named = {segment.name for segment in manifest.segments}
