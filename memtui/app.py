@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 from weakref import WeakKeyDictionary
 
 from textual.actions import ActionParseResult
@@ -161,6 +163,16 @@ class MemtuiApp(App[None]):
     def _leave(self, code: int) -> None:
         self._remember()
         self.exit(return_code=code)
+
+    def stop_reading(self) -> None:
+        """End the thread that reads keys, which a terminal that was closed can leave running.
+
+        Where writing to the terminal fails, Textual gives up before it tells the thread to end, and
+        the process would read the end of a file for ever.
+        """
+        ended = getattr(self._driver, "exit_event", None)
+        if ended is not None:
+            ended.set()
 
     async def on_unmount(self) -> None:
         """Keep the session and close the service."""
@@ -416,6 +428,30 @@ class _PrivateLog(logging.FileHandler):
             return Path(os.devnull).open("w", encoding="utf-8")
 
 
+class TerminalOutput:
+    """A terminal that may be closed at any moment: then what is written to it is dropped.
+
+    Textual's writing thread would die of the error, and the app wait for it for ever.
+    """
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        """Write what can be written."""
+        with contextlib.suppress(OSError):
+            self._file.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Write out what can be written."""
+        with contextlib.suppress(OSError):
+            self._file.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
 def run_app(
     paths: Paths, settings: Settings, *, company: str | None = None, screen: str | None = None
 ) -> int:
@@ -432,9 +468,13 @@ def run_app(
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logger = logging.getLogger("memtui")
     logger.addHandler(handler)
+    output: Any = sys.__stderr__  # what Textual writes to
+    sys.__stderr__ = output and TerminalOutput(output)  # type: ignore[misc, assignment]
     try:
         app.run(mouse=settings.mouse)
     finally:
+        app.stop_reading()
+        sys.__stderr__ = output  # type: ignore[misc]
         logger.removeHandler(handler)
         handler.close()
     return app.return_code or 0

@@ -1,9 +1,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 import memtui.service
-from memtui.app import MemtuiApp, run_app, styles_path
+from memtui.app import MemtuiApp, TerminalOutput, run_app, styles_path
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Invalid, Scope, SourceKind, SourceRef, Unavailable, WriteRequest
 from memtui.screens.dialogs.choose import Choose
@@ -400,3 +401,19 @@ async def test_opening_a_damaged_database_is_a_sentence(paths: Paths, settings: 
         assert app.state.shared.phase is Phase.FAILED
         assert "Press r to try again" in screen_text(app)
         assert "Traceback" not in screen_text(app)
+
+
+def test_what_is_written_to_a_closed_terminal_is_dropped() -> None:
+    terminal, end = os.openpty()
+    file = os.fdopen(end, "w")
+    output = TerminalOutput(file)
+    output.write("seen")
+    output.flush()
+    os.close(terminal)
+    with pytest.raises(OSError, match="Input/output"):
+        os.write(end, b"lost")
+    for _ in range(100):
+        assert output.write("x" * 10_000) == 10_000
+    output.flush()
+    with suppress(OSError):
+        file.close()
