@@ -322,17 +322,24 @@ async def _repaired(service: MemoryService, caller: Caller) -> AsyncIterator[Che
         )
 
 
+_UNKNOWN_LOOKED_AT = 1_000
+"""Older ones count as unknown whatever a check found of them."""
+
+
 async def _unknown_outcomes(service: MemoryService, caller: Caller) -> Check:
     from memtui.contract import Filter, OperationStatus
     from memtui.widgets.format import counted
 
-    page = await service.operations(caller, Filter(status=OperationStatus.UNKNOWN), limit=1)
+    chosen = Filter(status=OperationStatus.UNKNOWN)
+    page = await service.operations(caller, chosen, limit=_UNKNOWN_LOOKED_AT)
+    found = [await service.found_outcome(caller, one.operation_id) for one in page.operations]
+    left = page.total - sum(one is not None and one.happened is not None for one in found)
     name = f"log {caller.company_id}"
-    if page.total:
+    if left:
         return Check(
             name,
             "warning",
-            f"{counted(page.total, 'operation')} with an unknown outcome",
+            f"{counted(left, 'operation')} with an unknown outcome",
             "memtui ops list --status unknown shows them, memtui ops check asks what happened.",
         )
     return Check(name, "ok", "every operation has a known outcome")

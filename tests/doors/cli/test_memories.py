@@ -318,7 +318,10 @@ def test_an_unknown_outcome_is_found_and_checked(here: Run, fake: type[FakeAdapt
     fake.fault_after = None
     unknown = here("ops", "list", "--status", "unknown", "--json").document["operations"]
     assert [entry["operation_type"] for entry in unknown] == ["write"]
+    doubt = {"name": "log local", "status": "warning"}.items()
+    assert any(doubt <= one.items() for one in here("doctor", "--json").document["checks"])
     checked = here("ops", "check", unknown[0]["operation_id"][:8], "--json").document
+    assert not any(doubt <= one.items() for one in here("doctor", "--json").document["checks"])
     assert checked["operation_id"] == unknown[0]["operation_id"]
     assert checked["told"] in here("ops", "show", str(unknown[0]["seq"])).out
     assert here("ops", "check", str(unknown[0]["seq"])).code == 2
