@@ -44,8 +44,8 @@ async def test_all_of_it_goes_and_it_can_be_imported_again(
 ) -> None:
     before = await log_of(kept, "local")
     content = await kept.company_content(THEIRS)
-    # The seal is an operation of theirs too.
-    assert (content.operations, content.sealed) == (9, 6)
+    # Asking for the seal and the seal are operations of theirs too.
+    assert (content.operations, content.sealed) == (10, 6)
     assert await kept.remove_company(caller, "theirs") == content
     assert [one.company_id for one in await kept.companies()] == ["local"]
     assert list(kept.analysis.archive_folder.iterdir()) == []
@@ -72,8 +72,10 @@ async def test_only_what_an_import_made(kept: MemoryService, caller: Caller) -> 
         await kept.remove_company(THEIRS, "theirs")
     with pytest.raises(NotFound):
         await kept.remove_company(caller, "nobody")
+    third = caller.model_copy(update={"company_id": "third"})
+    await kept.add_company(third, "Third")
     with pytest.raises(Conflict, match="only one that an import made can be removed"):
-        await kept.remove_company(THEIRS, "local")
+        await kept.remove_company(third, "local")
     refused = (await log_of(kept, "local"))[-1]
     assert (refused.status, refused.request) == ("error", {"remove_company": "nobody"})
     assert (await kept.company_content(THEIRS)).operations > 8
@@ -84,7 +86,7 @@ async def test_read_only_removes_nothing(kept: MemoryService, paths: Paths, call
     with pytest.raises(Denied, match="read-only"):
         await service.remove_company(caller, "theirs")
     await service.close()
-    assert (await kept.company_content(THEIRS)).operations == 9
+    assert (await kept.company_content(THEIRS)).operations == 10
 
 
 async def test_a_removal_that_is_killed_before_the_files_went(
