@@ -21,7 +21,7 @@ from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.help import Help
 from memtui.screens.session import load_session
 from memtui.screens.shared import Phase
-from memtui.service import Caller, MemoryService, open_service
+from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.widgets.tabs import Tab
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import Watched, toasts, until
@@ -417,3 +417,14 @@ def test_what_is_written_to_a_closed_terminal_is_dropped() -> None:
     output.flush()
     with suppress(OSError):
         file.close()
+
+
+async def test_a_stranger_is_told_so_at_once(paths: Paths, settings: Settings) -> None:
+    service = await open_service(paths, settings)
+    owner = Membership(principal="user:eve", role=Role.OWNER)
+    caller = Caller(company_id="local", principal="user:eve", door="test")
+    await service.set_member(caller, owner)
+    await service.close()
+    async with running(paths, settings) as (app, pilot):
+        await until(pilot, lambda: app.state.shared.phase is Phase.FAILED)
+        assert "no member here" in screen_text(app)

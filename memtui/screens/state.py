@@ -104,10 +104,12 @@ class SharedState:
             own = self._settings.principal, self._settings.acts_for or None
             companies = tuple(await service.companies(*own))
             picked = self._pick(companies or tuple(await service.companies()))
-            return self._door(service, picked), companies
+            door = self._door(service, picked)
+            await service.company(door.caller)  # who is no member there is told so at once
         except BaseException:
             await service.close()
             raise
+        return door, companies
 
     def _door(self, service: MemoryService, company: CompanyView) -> Door:
         from memtui.service import caller_of
