@@ -25,7 +25,10 @@ What is there to use:
 - `self.toast(message, severity=…)`; `self.fail(error)`: a toast for one of the contract's errors;
 - up to the app: `self.post_message(GoTo(…))`, `ScopeChosen`, `FilterChosen`, `BindingChosen`,
   `ConfigurationChanged`;
-- questions: `memtui.screens.dialogs`; the source of a record: `memtui.screens.opening`;
+- questions: `memtui.screens.dialogs`. What a question is made of is read inside it (`Choose` and
+  `Sheet` take the work), or while `Waiting` lies over the screen: it is there when the key is
+  pressed, so that no later key falls through;
+- the source of a record: `memtui.screens.open_source`;
 - classes set on the screen by width, for `styles.tcss`: `-tiny` under 60 columns, `-narrow` under
   100, `-wide` from 100 on; by height: `-short` under 30 lines, `-tall` from 30 on.
 
