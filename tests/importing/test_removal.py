@@ -59,9 +59,9 @@ async def test_all_of_it_goes_and_it_can_be_imported_again(
                 assert set(found.scalars()) <= {"local"}
     *rest, done = await log_of(kept, "local")
     assert tuple(rest) == before
-    assert (done.operation_type, done.status, done.result_count) == ("configure", "ok", 9)
+    assert (done.operation_type, done.status, done.result_count) == ("configure", "ok", 10)
     assert done.request == {
-        "remove_company": "theirs", "operations": 9, "name": "Imported from a.jsonl",
+        "remove_company": "theirs", "operations": 10, "name": "Imported from a.jsonl",
     }  # fmt: skip
     assert await load(kept, tmp_path) == 6
     assert (await kept.analysis.verify_chain(THEIRS)).problem is None
