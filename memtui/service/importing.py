@@ -194,7 +194,7 @@ def was_imported(oldest: Sequence[Operation]) -> bool:
     for operation in reversed(oldest):
         if IMPORTED in operation.request:
             return True
-        if operation.operation_type not in {OperationType.CONFIGURE, OperationType.REPAIR}:
+        if operation.operation_type not in {OperationType.CONFIGURE, *CONTROL}:
             return False
     return True
 
