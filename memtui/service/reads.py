@@ -121,14 +121,16 @@ async def browse(core: Core, caller: Caller, request: BrowseRequest) -> BrowseAn
         page = await connection.read(lambda: connection.adapter.browse(routed))
         records = readable(page.records, request.scope, entry.sight)
         entry.result_count, entry.usage = len(records), page.usage
-        _note_withheld(entry, len(page.records) - len(records))
+        withheld = len(page.records) - len(records)
+        _note_withheld(entry, withheld)
         entry.capped = page.at_least
         await note_problems(entry, connection)
     return BrowseAnswer(
         **answered(entry, connection),
         records=for_caller(caller, records),
         next_cursor=page.next_cursor,
-        total=page.total,
+        # Of a view of everybody's, the provider counts what the caller may not read too.
+        total=None if withheld or (entry.sight and _is_everybodys(request.scope)) else page.total,
         at_least=page.at_least,
         unread=page.unread,
         unfinished=page.unfinished,
@@ -233,6 +235,10 @@ def _not_there(connection: Connection, handle: RecordHandle) -> NotFound:
         f"There is no record {handle.provider_record_id} in {connection.binding.key} "
         "for this scope; `memtui browse` lists those there are."
     )
+
+
+def _is_everybodys(scope: Scope) -> bool:
+    return not (scope.project_id or scope.subject_id)
 
 
 def _note_withheld(entry: Entry, count: int) -> None:

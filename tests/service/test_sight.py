@@ -536,6 +536,13 @@ async def test_limits_and_tokens_are_shown_to_whom_they_concern(home: Home) -> N
     }  # fmt: skip
 
 
+async def test_a_page_counts_no_record_that_one_may_not_read(home: Home) -> None:
+    page = await home.service.browse(BOSS, BrowseRequest(scope=COMPANY))
+    assert (len(page.records), page.total) == (6, None)
+    page = await home.service.browse(ANA_HERSELF, BrowseRequest(scope=ANA))
+    assert page.total == len(page.records)
+
+
 async def test_undo_finds_what_one_sees(home: Home) -> None:
     with pytest.raises(MemtuiError, match="no operation"):
         await home.service.undo(BOSS, home.written["wanahot"])
