@@ -386,7 +386,7 @@ class AnIdIsItsNamespaces(Plugin):
         self.rows[f"{row['namespace']}/{row['id']}"] = row
 
 
-@found_by("pin-first-query")
+@found_by("pin-query")
 class PinsCountWithoutAQueryOnly(Plugin):
     def rank(self, row: Row, query: str, near: list[float] | None) -> tuple[Any, ...]:
         return super().rank(row | {"pin": row["pin"] and not query}, query, near)

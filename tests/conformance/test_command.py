@@ -31,10 +31,11 @@ async def test_rules_that_are_kept_are_ticked_and_the_exit_code_is_0(serve: Serv
     code, out, _ = await command(await serve(Plugin()), "--only", "pin", "--only", "health-shape")
     lines = out.splitlines()
     assert code == 0
-    assert [line.split()[:2] for line in lines[:4]] == [
-        ["✓", "health-shape"], ["✓", "pin-kept"], ["✓", "pin-first"], ["✓", "pin-taken-away"],
+    assert [line.split()[:2] for line in lines[:5]] == [
+        ["✓", "health-shape"], ["✓", "pin-kept"], ["✓", "pin-first"], ["✓", "pin-query"],
+        ["✓", "pin-taken-away"],
     ]  # fmt: skip
-    assert lines[4].startswith("4 passed, 0 failed in ")
+    assert lines[5].startswith("5 passed, 0 failed in ")
 
 
 class Hostile(PinIsIgnored):
@@ -123,5 +124,6 @@ def test_the_list_names_every_check_and_asks_no_server(capfd: pytest.CaptureFixt
     assert len(lines) == 2 * len(CHECKS)
     assert run(["conformance", "--list", "--json", "--only", "pin"]) == 0
     listed = json.loads(capfd.readouterr().out)["checks"]
-    assert [one["name"] for one in listed] == ["pin-kept", "pin-first", "pin-taken-away"]
+    names = ["pin-kept", "pin-first", "pin-query", "pin-taken-away"]
+    assert [one["name"] for one in listed] == names
     assert listed[0]["needs"] == ["pin"]

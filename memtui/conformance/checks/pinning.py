@@ -44,7 +44,7 @@ async def pin_first(probe: Probe) -> None:
 
 
 @check(CAPABILITIES, "pin")
-async def pin_first_query(probe: Probe) -> None:
+async def pin_query(probe: Probe) -> None:
     """With a query too the pinned ones of the memories that it finds come first."""
     if "fts" not in probe.capabilities:
         return
