@@ -151,7 +151,7 @@ class Sealed:
     def _may_be(self, aim: Aim) -> str:
         """What lets through all that `memtui.store.purging.doomed` names a field of, and more."""
         ids = sorted({one for known in (*aim.gone.values(), *aim.living.values()) for one in known})
-        said = {*aim.telling, *ids}
+        said = {*aim.telling, *ids, *aim.subjects}
         if len(said) > _MOST_CONDITIONS:
             return "true"
         conditions = ["false"]

@@ -55,12 +55,12 @@ def _changes(paths: Paths, aim: Aim) -> list[tuple[Path, bytes | None]]:
             found.append((path, json_text(fresh, indent=1).encode()))
     if (raw := _read(paths.log_file)) is not None:
         lines = raw.decode("utf-8", "surrogateescape").splitlines(keepends=True)
-        kept = [line for line in lines if not _says(line, aim)]
+        kept = [line for line in lines if not aim.says(line)]
         if kept != lines:
             found.append((paths.log_file, "".join(kept).encode("utf-8", "surrogateescape")))
     for folder in sorted(paths.data.glob("draft-*")):
         drafts = [_read(path) or b"" for path in folder.iterdir()] if folder.is_dir() else []
-        if any(_says(draft.decode("utf-8", "replace"), aim) for draft in drafts):
+        if any(aim.says(draft.decode("utf-8", "replace")) for draft in drafts):
             found.append((folder, None))
     return found
 
@@ -78,7 +78,7 @@ def _without(value: Any, aim: Aim) -> Any:
         return None if _is_of(value, aim) else {k: _without(v, aim) for k, v in value.items()}
     if isinstance(value, list):
         return [one for one in value if _without(one, aim) == one]
-    return "" if isinstance(value, str) and _says(value, aim) else value
+    return "" if isinstance(value, str) and aim.says(value) else value
 
 
 def _is_of(value: dict[str, Any], aim: Aim) -> bool:
@@ -89,10 +89,6 @@ def _is_of(value: dict[str, Any], aim: Aim) -> bool:
     except ValidationError:
         return False
     return scope.company_id == aim.company_id and aim.is_of(scope)
-
-
-def _says(text: str, aim: Aim) -> bool:
-    return any(one in text for one in aim.telling)
 
 
 def _replace(path: Path, content: bytes) -> None:

@@ -103,6 +103,31 @@ class Aim:
         """The same as canonical JSON has them inside of a text."""
         return tuple(canonical(text)[1:-1] for text in self.telling)
 
+    @property
+    def subjects(self) -> tuple[str, ...]:
+        """The subject, where it is about one."""
+        return () if self.subject_id is None else (self.subject_id,)
+
+    @cached_property
+    def _naming(self) -> re.Pattern[str] | None:
+        """The subject as a filter or a quoted value has it, in JSON too."""
+        if self.subject_id is None:
+            return None
+        written = canonical(self.subject_id)[1:-1]
+        forms = "|".join(re.escape(one) for one in (self.subject_id, written))
+        return re.compile(rf"""(?:\bsubject:|["'])(?:{forms})(?=["'\\\s]|$)""")
+
+    def says(self, text: str) -> bool:
+        """Whether a text holds one of the gone records' or names the subject."""
+        return any(one in text for one in self.telling) or self._names_subject(text)
+
+    def says_written(self, value: str) -> bool:
+        """The same of the canonical JSON of a value."""
+        return any(one in value for one in self.written) or self._names_subject(value)
+
+    def _names_subject(self, text: str) -> bool:
+        return self._naming is not None and self._naming.search(text) is not None
+
     def names(self, binding_key: str | None, record_id: str) -> bool:
         """Whether a record is one of those that it is about."""
         key = binding_key or ""
@@ -142,7 +167,7 @@ def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
         elif whole or (here and path == "request.query" and _echoes(operation, aim)):
             doom = True
         else:
-            doom = not is_others and any(text in value for text in aim.written)
+            doom = not is_others and aim.says_written(value)
         if doom:
             found.append(path)
     withheld = (path for path in operation.absent if whole and path in operation.salts)
@@ -209,7 +234,7 @@ def _may_be(aim: Aim) -> ColumnElement[bool]:
             _HANDLES.c.provider_record_id.in_(ids[start : start + _CHUNK]),
         )
         conditions.append(columns.seq.in_(touched))
-    said = {*aim.telling, *ids}
+    said = {*aim.telling, *ids, *aim.subjects}
     if len(said) > _MOST_CONDITIONS:
         return true()
     for text in said:

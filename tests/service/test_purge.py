@@ -23,6 +23,7 @@ import pytest_asyncio
 
 from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.contract import (
+    BrowseRequest,
     CorrectRequest,
     Denied,
     Filter,
@@ -101,6 +102,8 @@ async def tell(service: MemoryService, scope: Scope) -> Told:
         ANA, QueryRequest(scope=Scope(company_id="local"), query="second shelf launch")
     )
     await service.context(ANA, ContextRequest(scope=scope, delivered=True))
+    named = Filter(subject_id=scope.subject_id, project_id=scope.project_id)
+    await service.browse(ANA, BrowseRequest(scope=Scope(company_id="local"), filter=named))
     return told
 
 
@@ -433,6 +436,17 @@ async def test_the_apps_own_files_lose_what_names_it(service: MemoryService, pat
     assert not draft.exists()
     await service.purge(ANA, PurgeRequest(project_id="apollo"))
     assert json.loads(paths.session_file.read_text())["companies"]["local"]["scope"] is None
+
+
+@pytest.mark.parametrize("database_url", [""])
+async def test_filters_and_statements_that_name_a_subject_go_with_it(
+    service: MemoryService, paths: Paths
+) -> None:
+    about = ["subject:zoë", 'type:write subject:"zoë"', "SELECT 1 WHERE subject_id = 'zoë'"]
+    others = ["subject:zoëlle", "by:user:zoë", "zoë"]
+    paths.queries_file.write_text(json.dumps([*about, *others]))
+    await service.purge(ANA, PurgeRequest(subject_id="zoë"))
+    assert json.loads(paths.queries_file.read_text()) == others
 
 
 @pytest.mark.parametrize("database_url", [""])
