@@ -49,6 +49,7 @@ from memtui.store import bindings, intents, journal, log, purging
 from memtui.store.erasing import erase_fields, purge_request
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.purging import Aim, Step
+from memtui.store.sight import Sight
 from memtui.store.tables import BindingRow
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ class Copies(Model):
 
 
 class Living(Model):
-    """A record that lives."""
+    """A record that lives; its id and text are empty where the caller may not see it."""
 
     binding_key: str
     record_id: str
@@ -155,10 +156,18 @@ class _Survey:
     providers: list[tuple[Connection, EraseRequest, EraseReply]] = field(default_factory=list)
     copies: list[Copies] = field(default_factory=list)
     beyond: list[str] = field(default_factory=list)
+    sight: Sight | None = None
+    """What the caller may see; None: everything."""
+    seen: frozenset[str] = frozenset()
+    """Texts and ids of it that the caller may see."""
 
     def going(self) -> list[tuple[Connection, Record]]:
         """Return what lives and can be forgotten: not in a binding that is only read."""
         return [one for one in self.living if one[0].adapter.capabilities.writable]
+
+    def reads(self, record: Record) -> bool:
+        """Whether the caller may see a record."""
+        return self.sight is None or self.sight.reads(record.scope)
 
     def count(self, place: str, count: int, what: str) -> None:
         if count:
@@ -350,7 +359,13 @@ class Purging:
             known = await asyncio.to_thread(self._known_ids, caller, request, list(connections))
             connections = {key: one for key, one in connections.items() if key in known}
             aim = replace(aim, living=known)
-        survey = _Survey(aim, [], await asyncio.to_thread(self._steps, aim), beyond=beyond)
+        survey = _Survey(
+            aim,
+            [],
+            await asyncio.to_thread(self._steps, aim),
+            beyond=beyond,
+            sight=await asyncio.to_thread(self._core.sight, caller),
+        )
         if request.before is not None:
             gone = await asyncio.to_thread(self._forgotten, aim)
         else:
@@ -365,6 +380,7 @@ class Purging:
             if one.record_id in gone.get(one.binding_key, ()):
                 texts.update(text for now in one.snapshots for text in _texts(now.record))
         still = {text for _, record in survey.living for text in _texts(record)}
+        survey.seen = _seen(survey)
         survey.aim = replace(
             aim,
             gone={key: frozenset(of) for key, of in gone.items() if of},
@@ -508,8 +524,8 @@ class Purging:
             living=tuple(
                 Living(
                     binding_key=connection.binding.key,
-                    record_id=record.handle.provider_record_id,
-                    text=record.text[:_SHOWN],
+                    record_id=record.handle.provider_record_id if survey.reads(record) else "",
+                    text=record.text[:_SHOWN] if survey.reads(record) else "",
                     only_read=not connection.adapter.capabilities.writable,
                 )
                 for connection, record in survey.living
@@ -633,6 +649,13 @@ class Purging:
         own = [path for _, _, reply in survey.providers for path in reply.folders]
         texts = searchable(aim.texts | {one for of in aim.gone.values() for one in of})
         found = look([self._paths.data, self._paths.config, *own], texts, self._core.database)
+        if survey.sight is not None:
+            hidden = {"text": "", "key": ""}
+            traces = (
+                one if one.text in survey.seen else one.model_copy(update=hidden)
+                for one in found.traces
+            )
+            found = found.model_copy(update={"traces": tuple(traces)})
         memories = tuple(str(path) for path in (self._paths.data / "bindings", *own))
         others = tuple(one for one in found.traces if one.place.startswith(memories))
         return answer.model_copy(update={"applied": True, "found": found, "others": others})
@@ -730,6 +753,15 @@ async def _stored(connection: Connection, aim: Aim) -> list[Record]:
         if page.next_cursor is None:
             return found
         request = request.model_copy(update={"cursor": page.next_cursor})
+
+
+def _seen(survey: _Survey) -> frozenset[str]:
+    """Return the texts and ids of it that the caller may see."""
+    states = [now.record for one in survey.steps for now in one.snapshots if now.record]
+    states += [record for _, record in survey.living]
+    own = [record for record in states if survey.reads(record)]
+    texts = {text for record in own for text in _texts(record)}
+    return frozenset(texts | {record.handle.provider_record_id for record in own})
 
 
 def _texts(record: Record | None) -> Iterator[str]:

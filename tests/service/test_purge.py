@@ -374,8 +374,16 @@ async def test_owners_and_the_person_alone_may_purge(
         for ask in (service.purging.plan, service.purge):
             with pytest.raises(Denied):
                 await ask(caller, request)
-    assert (await service.purging.plan(bea, record)).living
-    assert (await service.purge(bea, own.model_copy(update={"forget": True}))).forgotten == 2
+    assert (await service.purging.plan(bea, record)).living[0].text
+    handles = (told.note,)
+    await service.forget(bea, ForgetRequest(scope=OF_BEA, handles=handles))
+    said = 'The launch code is quince\non the "second" shelf'
+    await service.write(ANA, WriteRequest(scope=OF_OTHERS, source=SOURCE, content=said))
+    told_owner = await service.purge(ANA, own)
+    assert [(one.record_id, one.text) for one in told_owner.living] == [("", "")]
+    assert told_owner.others
+    assert {(one.text, one.key) for one in told_owner.others} == {("", "")}
+    assert (await service.purge(bea, own.model_copy(update={"forget": True}))).forgotten == 1
     await service.close()
     read_only = await open_service(paths, settings.model_copy(update={"read_only": True}))
     with pytest.raises(Denied, match="read-only"):

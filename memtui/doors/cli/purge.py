@@ -17,11 +17,13 @@ from memtui.doors.cli.tables import Column, table
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from memtui.analytics.traces import Trace
     from memtui.service import PurgeAnswer
     from memtui.service.purge import Living
 
 _COPIES = (Column("place", stretch=True), Column("copies", right=True), Column("of"))
 _LIVING = (Column("lives in"), Column("record"), Column("text", stretch=True))
+_HIDDEN = "not yours to see"
 
 
 async def purge(
@@ -145,9 +147,11 @@ def _done(done: PurgeAnswer) -> Iterator[Line]:
         end = "found" if found.traces else "none found"
         yield f"Looked for {texts} in {found.files:,} files, {found.bytes:,} bytes: {end}."
         for trace in done.left:
-            yield f"still in {trace.place} {trace.key}: {trace.text}"
+            yield f"still in {_where(trace)}"
         for trace in done.others:
-            yield Dim(f"another memory says it in {trace.place} {trace.key}: {trace.text}")
+            yield Dim(
+                f"another memory says it in {trace.place} {trace.key}: {trace.text or _HIDDEN}"
+            )
         for place in found.unread:
             yield f"could not be read: {place}"
     else:
@@ -158,6 +162,10 @@ def _done(done: PurgeAnswer) -> Iterator[Line]:
             "the places above were emptied of them."
         )
     yield from _beyond(done)
+
+
+def _where(trace: Trace) -> str:
+    return f"{trace.place} {trace.key}: {trace.text or _HIDDEN}"
 
 
 def _listed(answer: PurgeAnswer) -> Iterator[Line]:
@@ -174,7 +182,7 @@ def _living(heading: str, living: Sequence[Living]) -> Iterator[Line]:
     if living:
         yield ""
         yield heading
-        rows = ([one.binding_key, one.record_id, one.text] for one in living)
+        rows = ([one.binding_key, one.record_id or _HIDDEN, one.text] for one in living)
         yield from table(_LIVING, rows)
 
 
