@@ -32,7 +32,7 @@ from memtui.service import facts, membership
 from memtui.service.answers import Caller, MutationAnswer
 from memtui.service.connections import Connection
 from memtui.service.core import Core
-from memtui.service.perimeter import for_caller, is_org, log_text, without_prefix
+from memtui.service.perimeter import for_caller, is_org, log_text, note_owner, without_prefix
 from memtui.service.reads import answered, as_handle, find, moved, ranked
 from memtui.service.redaction import redact_json
 from memtui.store.journal import Step
@@ -74,6 +74,7 @@ async def write(core: Core, caller: Caller, request: WriteRequest) -> MutationAn
         before = await take(connection, known, request.scope)
         if routed.mode is WriteMode.UPSERT:
             await membership.may_change(core, entry, [request.scope, *_scopes(before)])
+            note_owner(entry, _scopes(before))
             if any(map(is_org, _scopes(before))):
                 log_text(entry, clean.content, withheld=True)
         await core.recorder.begin(entry, before)
@@ -117,6 +118,7 @@ async def correct(core: Core, caller: Caller, request: CorrectRequest) -> Mutati
         if clean.text is not None:
             _refuse_empty(clean.text)
         record = await find(core, connection, clean.handle, request.scope)
+        note_owner(entry, [record.scope])
         if clean.text is not None:
             log_text(entry, clean.text, withheld=is_org(record.scope))
         if clean.text is not None and record.kind == facts.FACT:
@@ -176,6 +178,7 @@ async def forget(core: Core, caller: Caller, request: ForgetRequest) -> Mutation
                 f"There is no record {ids[0]} in {connection.binding.key} for this scope"
                 + (f", nor any of the {len(ids) - 1} others." if len(ids) > 1 else ".")
             )
+        note_owner(entry, _scopes(there))
         await membership.may_change(core, entry, _scopes(there))
         entry.source = entry.source or _common_source(there)
         entry.handles = ranked([snapshot.handle for snapshot in there])

@@ -8,7 +8,7 @@ its own, and a write of one is audited by a salted SHA-256, without its content.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from memtui.contract import Record, Scope
@@ -49,6 +49,19 @@ def may_read(scope: Scope | None, asked: Scope, sight: Sight | None) -> bool:
     if scope is None:
         return True
     return scope.company_id == asked.company_id and (sight is None or sight.reads(scope))
+
+
+def note_owner(entry: Entry, scopes: Iterable[Scope]) -> None:
+    """Let an operation that named no user be the one's whose own memories it touched.
+
+    Who may see an operation shows in its scope. A company without members hides nothing; there
+    only a change, whose text stays until there are some, is noted as its user's.
+    """
+    if entry.scope.subject_id or (entry.sight is None and not entry.operation_type.mutates):
+        return
+    owners = {scope.subject_id for scope in scopes if scope.subject_id and not scope.project_id}
+    if len(owners) == 1 or (owners and entry.sight is not None):
+        entry.scope = entry.scope.model_copy(update={"subject_id": min(owners)})
 
 
 def for_caller(caller: Caller, records: Sequence[R]) -> tuple[R, ...]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
+from functools import partial
 
 from memtui.contract import (
     BrowseRequest,
+    Explanation,
     Filter,
     Invalid,
     Json,
@@ -34,7 +36,7 @@ from memtui.service.answers import (
 from memtui.service.connections import Connection
 from memtui.service.core import Core
 from memtui.service.owning import owner_of
-from memtui.service.perimeter import for_caller, may_read, readable
+from memtui.service.perimeter import for_caller, may_read, note_owner, readable
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact, redact_json
 from memtui.store import journal
@@ -58,6 +60,7 @@ async def query(core: Core, caller: Caller, request: QueryRequest) -> QueryAnswe
         bundle = await connection.read(lambda: connection.adapter.query(routed))
         snippets = readable(bundle.snippets, request.scope, entry.sight)
         entry.handles, entry.result_count = ranked(snippets), len(snippets)
+        note_owner(entry, [snippet.scope for snippet in snippets])
         _note_withheld(entry, len(bundle.snippets) - len(snippets))
         entry.usage, entry.capped = bundle.usage, bundle.capped
         await note_problems(entry, connection)
@@ -79,7 +82,26 @@ async def explain(core: Core, caller: Caller, request: QueryRequest) -> ExplainA
         routed = clean.model_copy(update={"binding_key": connection.binding.key})
         explanation = await connection.read(lambda: connection.adapter.explain(routed))
         entry.usage = explanation.usage
+        explanation = await _readable_stages(entry, connection, explanation)
     return ExplainAnswer(**answered(entry, connection), explanation=explanation)
+
+
+async def _readable_stages(
+    entry: Entry, connection: Connection, explanation: Explanation
+) -> Explanation:
+    """Return an explanation that names only the records that the caller may read."""
+    if entry.sight is None:
+        return explanation
+    shown: dict[str, bool] = {}
+    for record_id in {one for stage in explanation.stages for one in stage.scores}:
+        handle = as_handle(connection, record_id)
+        record = await connection.read(partial(connection.adapter.get, handle, entry.scope))
+        shown[record_id] = bool(record and readable([record], entry.scope, entry.sight))
+    stages = (
+        stage.model_copy(update={"scores": {k: v for k, v in stage.scores.items() if shown[k]}})
+        for stage in explanation.stages
+    )
+    return explanation.model_copy(update={"stages": tuple(stages)})
 
 
 async def get(
@@ -92,6 +114,7 @@ async def get(
         record = await find(core, connection, asked, scope)
         if not readable([record], scope, entry.sight):
             raise _not_there(connection, record.handle)
+        note_owner(entry, [record.scope])
         entry.handles, entry.result_count, entry.source = ranked([record]), 1, record.source
         await note_problems(entry, connection)
     [received] = for_caller(caller, [record])
@@ -153,6 +176,9 @@ async def history(
             record = await find(core, connection, handle, scope)
             if not readable([record], scope, entry.sight):
                 raise _not_there(connection, record.handle)
+            note_owner(entry, [record.scope])
+        shown = [r.scope for one in changes for r in (one.before, one.after) if r]
+        note_owner(entry, shown)
         if connection.adapter.capabilities.history:
             found = await connection.read(lambda: connection.adapter.history(handle, scope))
             versions = tuple(found)

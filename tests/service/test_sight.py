@@ -552,6 +552,46 @@ async def test_undo_finds_what_one_sees(home: Home) -> None:
         await home.service.undo(OUTSIDER, None)
 
 
+async def test_ones_own_memory_stays_ones_own_whatever_the_scope_of_the_request(home: Home) -> None:
+    service, admin = home.service, who("user:admin")
+    await service.set_member(BOSS, Membership(principal="user:admin", role=Role.ADMIN))
+    written = await service.write(
+        BOSS,
+        WriteRequest(
+            scope=Scope(company_id="local", subject_id="boss"),
+            source=SourceRef(kind="manual_note", company_id="local"),
+            content="wprivate parrot",
+            title="wprivate",
+        ),
+    )
+    handle = written.handles[0]
+    await service.get(BOSS, handle.provider_record_id, COMPANY)
+    await service.query(BOSS, QueryRequest(scope=COMPANY, query="parrot"))
+    await service.correct(
+        BOSS, CorrectRequest(scope=COMPANY, handle=handle, text="wprivate cockatoo")
+    )
+    await service.history(BOSS, handle.provider_record_id, COMPANY)
+    await service.forget(BOSS, ForgetRequest(scope=COMPANY, handles=(handle,)))
+    await service.undo(BOSS, None)
+    assert "wprivate" in repr((await service.operations(BOSS, limit=1_000)).operations)
+
+    explained = await service.explain(admin, QueryRequest(scope=COMPANY, query="cockatoo"))
+    purging = await service.purging.plan(admin, PurgeRequest(subject_id="boss"))
+    for told in (
+        await service.operations(admin, limit=1_000),
+        await service.analysis.sql(admin, "SELECT * FROM operations"),
+        await service.analysis.sql(admin, "SELECT * FROM handles"),
+        await streamed(home, admin),
+        await proven(home, admin),
+        explained,
+        purging,
+    ):
+        assert "wprivate" not in repr(told)
+    assert len(purging.living) == 1
+    own = await service.explain(BOSS, QueryRequest(scope=COMPANY, query="cockatoo"))
+    assert "wprivate" in repr(own)
+
+
 async def test_a_view_ends_with_the_role_it_was_opened_under(home: Home) -> None:
     opened = await home.service.analysis.open_log(MEMBER)
     await home.service.remove_member(BOSS, "user:member", "apollo")
