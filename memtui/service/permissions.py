@@ -9,9 +9,9 @@
 
 An agent acts for a person: what it may do is what the table gives that person, and it adds as AI.
 Memory of neither a user nor a project is the company's, and a view of it holds everybody's: its
-admins and owners see and change it. A view of a project and a user shows both, and needs both
-rights. A company without members is open to everyone who can open its database; in one that has
-some, a stranger sees nothing at all.
+admins and owners see and change it. An agent type's is seen by every member. A view of a project
+and a user shows both, and needs both rights. A company without members is open to everyone who can
+open its database; in one that has some, a stranger sees nothing at all.
 
 What of the log and of records a member sees is `memtui.store.sight.Sight`, which `sight_of` makes.
 """
@@ -116,7 +116,10 @@ def membership(row: MemberRow) -> Membership:
 def refusal(held: Sequence[Membership], action: Action, scope: Scope) -> str | None:
     """Return why somebody with these memberships may not, or None where they may."""
     if action is Action.CONFIGURE or not (scope.subject_id or scope.project_id):
-        return _company_refusal(held, action)
+        # An agent type's own memories are every member's to read; what else a provider finds for
+        # it is left out of the answer.
+        is_agents = scope.agent_id is not None and action is Action.VIEW
+        return None if is_agents and held else _company_refusal(held, action)
     why = _project_refusal(held, action, scope.project_id) if scope.project_id else None
     is_users = scope.subject_id and (action is Action.VIEW or not scope.project_id)
     if why is None and scope.subject_id and is_users:

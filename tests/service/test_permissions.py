@@ -304,3 +304,15 @@ async def test_a_limit_above_a_page_is_kept(paths: Paths) -> None:
         assert (await service.write(person("ana"), fact(ANA))).handles
     finally:
         await service.close()
+
+
+async def test_a_member_is_given_what_an_agent_type_knows(opened: MemoryService) -> None:
+    of_agent = Scope(company_id="local", agent_id="coding")
+    written = await opened.write(person("boss"), fact(of_agent))
+    for who in (person("member"), agent_of("member")):
+        page = await opened.browse(who, BrowseRequest(scope=of_agent))
+        assert [one.handle for one in page.records] == list(written.handles)
+        asked = APOLLO.model_copy(update={"agent_id": "coding"})
+        assert (await opened.context(who, ContextRequest(scope=asked))).text
+    with pytest.raises(Denied):
+        await opened.browse(person("member"), BrowseRequest(scope=COMPANY))
