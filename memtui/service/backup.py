@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from sqlalchemy import select
 
@@ -30,6 +30,9 @@ from memtui.service.home import SealedLog, find_remains, open_database
 from memtui.store import bindings
 from memtui.store.database import Database
 from memtui.store.tables import LogHeadRow
+
+if TYPE_CHECKING:
+    from memtui.analytics.recovery import LogEnds
 
 _HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
 _CONTENTS = "backup.json"
@@ -156,6 +159,8 @@ class _Writer:
         self._paths = paths
         self._files: dict[str, BackedFile] = {}
         self._left_out: list[str] = []
+        self._held: dict[str, LogEnds] = {}
+        """What the database holds of each company's log."""
 
     def write(self, database: Database, *, vaults: bool, now: datetime) -> Backup:
         with self._zip:
@@ -165,7 +170,7 @@ class _Writer:
                 if (place / name).is_file():
                     self._file(place / name, name)
             self._folder(self._paths.archive, "archive")
-            self._refuse_damage(logs)
+            self._refuse_damage()
             self._folder(self._paths.data / "bindings", "bindings")
             outside = self._outside(database, wanted=vaults)
             done = Backup(
@@ -185,6 +190,7 @@ class _Writer:
                 "The control plane is in PostgreSQL: back that up with pg_dump at the same time, "
                 "while nothing is sealed."
             )
+            self._held = _held(database)
             return _log_ends(database)
         with tempfile.TemporaryDirectory(dir=self._work, prefix=".memtui-backup-") as folder:
             copy = Path(folder) / _DATABASE
@@ -196,16 +202,20 @@ class _Writer:
                         "was made; `memtui doctor` says what can be got back."
                     )
                 ends = _log_ends(copied)
+                self._held = _held(copied)
             self._file(copy, _DATABASE)
         return ends
 
-    def _refuse_damage(self, logs: dict[str, LogEnd]) -> None:
+    def _refuse_damage(self) -> None:
         """A backup of damaged segments would only be found out when it is needed."""
         from memtui.analytics.layout import Folder
+        from memtui.analytics.recovery import refuse_gap
 
-        for company_id in logs:
+        for company_id, held in self._held.items():
             folder = Folder(self._paths.archive, company_id)
-            for segment in folder.read().segments:
+            manifest = folder.read()
+            refuse_gap(manifest, held)
+            for segment in manifest.segments:
                 for table, file in segment.files.items():
                     name = f"archive/{folder.path.name}/{segment.name}/{table}.parquet"
                     found = self._files.get(name)
@@ -324,6 +334,12 @@ def _log_ends(database: Database) -> dict[str, LogEnd]:
     with database.read() as connection:
         rows = connection.execute(select(_HEADS))
         return {row.company_id: LogEnd(seq=row.seq, digest=row.digest) for row in rows}
+
+
+def _held(database: Database) -> dict[str, LogEnds]:
+    from memtui.analytics.recovery import log_ends
+
+    return {company_id: log_ends(database, company_id) for company_id in _log_ends(database)}
 
 
 def _info(name: str, mode: int) -> zipfile.ZipInfo:

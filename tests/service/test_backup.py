@@ -85,6 +85,13 @@ def test_a_damaged_home_is_not_backed_up(lived: Lived, tmp_path: Path, place: st
     assert not list(tmp_path.glob("*b.zip*"))
 
 
+def test_a_home_without_its_archive_is_not_backed_up(lived: Lived, tmp_path: Path) -> None:
+    lived.paths.archive.rename(tmp_path / "archive")
+    with pytest.raises(Unavailable, match="neither in the database nor in the archive"):
+        write(lived, tmp_path / "b.zip")
+    assert not list(tmp_path.glob("*b.zip*"))
+
+
 async def test_a_vault_elsewhere_goes_in_when_asked_for(lived: Lived, tmp_path: Path) -> None:
     vault = tmp_path / "notes"
     vault.mkdir()
