@@ -46,6 +46,7 @@ from memtui.service.core import Core
 from memtui.service.owning import owner_of, owner_scope
 from memtui.service.recorder import Entry
 from memtui.store import bindings, intents, journal, log, purging
+from memtui.store.digest import CONTROL
 from memtui.store.erasing import erase_fields, purge_request
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.purging import Aim, Step
@@ -53,7 +54,7 @@ from memtui.store.sight import Sight
 from memtui.store.tables import BindingRow
 
 if TYPE_CHECKING:
-    from memtui.analytics.layout import Folder
+    from memtui.analytics.layout import Folder, Segment
     from memtui.service.analysis import Analysis
 
 StepHook = Callable[[str], None]
@@ -613,9 +614,17 @@ class Purging:
             for one in self._core.log.sealed_about(aim)
             if (paths := purging.doomed(one, aim))
         }
+        told = self._segments_told(aim.company_id) if doomed else {}
         for segment in manifest.segments:
             own = range(segment.first_seq, segment.last_seq + 1)
             here = {seq: paths for seq, paths in doomed.items() if seq in own}
+            # What is written anew counts as proved, so nothing that was altered may go into it.
+            if here and not _is_as_told(folder, segment, told.get(segment.span)):
+                raise Conflict(
+                    f"The segment {segment.name} is not as the log tells, so nothing was erased "
+                    "from it; find the place with memtui audit verify, bring its files back from "
+                    "a backup and purge again."
+                )
             fresh = rewriting.rewrite(folder, manifest, segment, here, salt) if here else None
             if fresh is None:
                 continue
@@ -630,6 +639,26 @@ class Purging:
             rewriting.replace(folder)
             step("replaced")
         self._analysis.renew_store(folder)
+
+    def _segments_told(self, company_id: str) -> dict[str, Json]:
+        """Return what the log says last of each segment, by its span."""
+        newest: dict[str, tuple[int, Json]] = {}
+        for kind in sorted(CONTROL):
+            chosen = Filter(operation_type=kind, status=OperationStatus.OK)
+            before: int | None = None
+            while True:
+                found = self._core.log.page(
+                    company_id, chosen, limit=_AT_ONCE, before=before, after=None, sight=None
+                ).operations
+                for one in found:
+                    for segment in one.request.get("segments") or ():
+                        span = segment["name"].partition(".")[0]
+                        if one.seq > newest.get(span, (0, {}))[0]:
+                            newest[span] = one.seq, segment
+                if len(found) < _AT_ONCE:
+                    break
+                before = found[-1].seq
+        return {span: segment for span, (_, segment) in newest.items()}
 
     def _next(self, aim: Aim, above: int) -> dict[int, tuple[str, ...]]:
         found: dict[int, tuple[str, ...]] = {}
@@ -670,6 +699,16 @@ def _with_living(survey: _Survey) -> Aim:
         texts.update(_texts(record))
     living = {key: ids - gone.get(key, frozenset()) for key, ids in aim.living.items()}
     return replace(aim, gone=gone, living=living, texts=frozenset(texts))
+
+
+def _is_as_told(folder: Folder, segment: Segment, told: Json | None) -> bool:
+    """Whether a segment's files are those whose SHA-256 the log has."""
+    from memtui.analytics.layout import sha256_of
+
+    if segment.proof() != told:
+        return False
+    paths = {folder.file(segment, table): file for table, file in segment.files.items()}
+    return all(path.is_file() and sha256_of(path) == file.sha256 for path, file in paths.items())
 
 
 def _proof(

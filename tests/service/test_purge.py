@@ -21,9 +21,11 @@ import psycopg
 import pytest
 import pytest_asyncio
 
+from memtui.analytics.layout import Folder, sha256_of
 from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.contract import (
     BrowseRequest,
+    Conflict,
     CorrectRequest,
     Denied,
     Filter,
@@ -217,6 +219,38 @@ async def test_what_is_purged_is_nowhere_and_the_log_still_proves(
             await again.undo(ANA, purges[0].operation_id)
     finally:
         await again.close()
+
+
+@pytest.mark.parametrize("database_url", [""])
+@pytest.mark.parametrize("mended", [False, True])
+async def test_no_altered_segment_is_written_anew(
+    service: MemoryService, paths: Paths, *, mended: bool
+) -> None:
+    """It would count as proved from then on."""
+    told = await tell(service, OF_PROJECT)
+    await service.analysis.seal(ANA, everything=True)
+    await forget(service, OF_PROJECT, told.note)
+    folder = Folder(paths.archive, "local")
+    manifest = folder.read()
+    [segment] = manifest.segments
+    path = folder.file(segment, "operations")
+    whole = path.read_bytes()
+    place = len(whole) - 40
+    path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+    if mended:
+        file = segment.files["operations"].model_copy(update={"sha256": sha256_of(path)})
+        files = segment.files | {"operations": file}
+        folder.write(
+            manifest.model_copy(update={"segments": (segment.model_copy(update={"files": files}),)})
+        )
+    request = PurgeRequest(record_id=told.note.provider_record_id)
+    with pytest.raises(Conflict, match="not as the log tells"):
+        await service.purge(ANA, request)
+    assert (await service.analysis.verify_chain(ANA)).problem
+    path.write_bytes(whole)
+    folder.write(manifest)
+    assert (await service.purge(ANA, request)).left == ()
+    assert (await service.analysis.verify_chain(ANA)).problem is None
 
 
 @pytest.fixture(scope="module")
