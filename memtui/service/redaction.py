@@ -15,6 +15,7 @@ from memtui.service.token_shapes import SHAPES, SIGNLESS, shapes_in
 _KEYWORD = (
     r"(API[_\- ]?KEY|(?:ACCESS|PRIVATE|ACCOUNT|SIGNING|ENCRYPTION|MASTER|AUTH|SHARED)[_\- ]?KEY"
     r"|TOKEN|SECRET|PASSWOR[DT]|PASSWD|PASSPHRASE|PASSCODE|PWD|CREDENTIAL"
+    r"|KENNWORT|CONTRASE[ÑN]A|MOT[_ ]DE[_ ]PASSE|(?<![A-Z])PSK(?![A-Z])"
     r"|(?<![A-Z])P(?:ASS|W)(?![A-Z]))"
 )
 _ENDING = r"([A-Z0-9_\-]{0,40})"
@@ -51,7 +52,7 @@ _MORE = re.compile(rf"{_RUN}*")
 _KEYS = ("api", "access", "private", "account", "signing", "encryption", "master", "auth", "shared")
 _NAME_SIGNS = (
     *(f"{kind}{between}key" for kind in _KEYS for between in ("", "_", "-", " ")),
-    "token", "secret", "pass", "pwd", "pw", "credential",
+    "token", "secret", "pass", "pwd", "pw", "credential", "kennwort", "contrase", "psk",
 )  # fmt: skip
 _SIGNS = (*dict.fromkeys(sign for shape in SHAPES for sign in shape.signs), *_NAME_SIGNS)
 _NAMED_MEMBER = re.compile(rf"(?i)[A-Z0-9_.\-]{{0,60}}?{_KEYWORD}{_ENDING}")

@@ -108,6 +108,35 @@ SHAPES = (
     ),
     Shape(
         "PASSWORD",
+        ("redis-cli", "sqlcmd", "mosquitto_", "ldap", "mongo", "login", "zip", "7z", "openssl"),
+        r"\b(?:redis-cli\b[^\n&|;]{0,300}?\s(?:-a|--pass)|sqlcmd\b[^\n&|;]{0,300}?\s-P"
+        r"|mosquitto_[a-z]{1,9}\b[^\n&|;]{0,300}?\s(?:-P|--pw)|ldap[a-z]{2,12}\b[^\n&|;]{0,300}?\s-w"
+        r"|mongo[a-z]{0,12}\b[^\n&|;]{0,300}?\s-p|(?:un)?zip\b[^\n&|;]{0,300}?\s-P"
+        r"|(?:docker|podman|helm|oras|skopeo|az)\b[^\n&|;]{0,60}?\slogin\b[^\n&|;]{0,120}?\s-p"
+        r"|7z[ar]?\s[^\n&|;]{0,300}?\s-p|openssl\b[^\n&|;]{0,300}?\s(?:-k\s|-pass(?:in|out)?\spass:))"
+        r"[ =]?[\"']?(?P<secret>(?![$<%\-/~.\"'])(?!(?:[a-z\-]{1,60}|[0-9]{1,5})(?:\W|$))"
+        r"[^\s\"']{4,200})",
+    ),
+    Shape(
+        "PASSWORD",
+        ("smbclient",),
+        r"\bsmbclient\b[^\n]{0,300}?\s(?:-U|--user)[ =]?[\"']?[^\s%\"']{1,100}%"
+        r"(?P<secret>(?!\$)[^\s\"']{3,200})",
+    ),
+    Shape(
+        "PASSWORD",
+        (" -a", "--auth"),
+        r"(?<!\S)https?\s(?:[^\n]{0,300}?\s)?(?:-a|--auth)[ =]?[\"']?[^\s:\"'$]{1,100}:"
+        r"(?P<secret>(?!\$)[^\s\"']{3,200})",
+    ),
+    Shape(
+        "PASSWORD",
+        ("auth",),
+        r"(?:\bauth\s{0,3}=\s{0,3}|BasicAuth)\(\s{0,3}[\"'][^\"'\n]{1,100}[\"'],\s{0,3}"
+        r"[\"'](?P<secret>(?!pass(?:word)?[\"'])[^\"'\n]{3,200})[\"']",
+    ),
+    Shape(
+        "PASSWORD",
         ("identified by",),
         r"(?i)\bidentified\s{1,5}by\s{1,5}(?P<secret>'[^'\n]{3,200}'|\"[^\"\n]{3,200}\")",
     ),

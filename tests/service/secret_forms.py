@@ -141,6 +141,20 @@ FORMS: dict[str, tuple[str, str]] = {
     "notion": ("nt" + f"n_{LONG}", LONG),
     "new relic": ("NR" + "AK-ABCDEFGHIJ0123456789ABCDEFG", "ABCDEFGHIJ0123456789"),
     "docker token": ("dckr" + f"_pat_{LONG[:27]}", LONG[:27]),
+    "redis-cli": (f"redis-cli -h cache -a {MIXED} ping", MIXED),
+    "mosquitto": (f"mosquitto_pub -u ci --pw {MIXED} -t x", MIXED),
+    "sqlcmd": (f"sqlcmd -S db -U sa -P '{MIXED}'", MIXED),
+    "ldapsearch": (f"ldapsearch -D cn=admin -w {MIXED} -b dc=acme", MIXED),
+    "mongosh": (f"mongosh -u ana -p {MIXED} shop", MIXED),
+    "docker login, short": (f"docker login -u ci -p {MIXED} registry.local", MIXED),
+    "zip": (f"unzip -P {MIXED} dump.zip", MIXED),
+    "openssl": (f"openssl rsa -in k.pem -passin pass:{MIXED}", MIXED),
+    "smbclient": (f"smbclient //files/x -U ana%{MIXED}", MIXED),
+    "httpie": (f"http -a ana:{MIXED} https://api.local", MIXED),
+    "pair of an HTTP client": (f"requests.get(url, auth=('ana', '{MIXED}'))", MIXED),
+    "psk": (f'psk="{MIXED}"', MIXED),
+    "Spanish": (f"contraseña: {MIXED}", MIXED),
+    "French": (f"mot de passe : {MIXED}", MIXED),
 }
 
 ORDINARY = (
@@ -253,4 +267,11 @@ ORDINARY = (
     "ENC[AES256_GCM,data:p673w==,iv:x] under password: is sops",
     "password: ENC[AES256_GCM,data:p673w==,type:str]",
     "Grafana at https://grafana.example.com/d/abc123/tokens?from=now-6h",
+    "docker login -p is insecure; use --password-stdin",
+    "podman login and then podman run -p 8080:80 web",
+    "az login --identity && az vm create -p Plan1234",
+    "openssl req -newkey rsa:4096 -keyout key.pem -passout env:PW",
+    "la contraseña: la tiene Ana",
+    "psk: ask the admin",
+    "requests.get(url, auth=('user', 'password'))",
 )
