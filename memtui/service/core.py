@@ -181,7 +181,7 @@ def company_read_only(company_id: str) -> Denied:
     """Return the error for a change in a read-only company."""
     return Denied(
         f"The company {company_id} is read-only; "
-        f"`memtui companies read-only {company_id} off` opens it, and `memtui doctor` says why."
+        f"`memtui companies read-only {company_id} off` opens it, after a repair only a new owner."
     )
 
 

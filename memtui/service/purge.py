@@ -7,7 +7,7 @@ each step takes what it still finds, and what the texts are known from goes last
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -42,7 +42,7 @@ from memtui.service import companies, kept_files, mutations
 from memtui.service.answers import Caller
 from memtui.service.configuring import configured, write
 from memtui.service.connections import Connection
-from memtui.service.core import Core
+from memtui.service.core import Core, company_read_only
 from memtui.service.owning import owner_of, owner_scope
 from memtui.service.recorder import Entry
 from memtui.store import bindings, intents, journal, log, purging
@@ -54,6 +54,8 @@ from memtui.store.sight import Sight
 from memtui.store.tables import BindingRow
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from memtui.analytics.layout import Folder, Segment
     from memtui.service.analysis import Analysis
 
@@ -310,7 +312,7 @@ class Purging:
         if self._core.read_only:
             raise Denied("memtui runs read-only; start it without --read-only to change anything.")
         if (await companies.find(self._core, caller.company_id)).read_only:
-            raise Denied(f"The company {caller.company_id} is read-only.")
+            raise company_read_only(caller.company_id)
 
     async def _authorise(self, entry: Entry, request: PurgeRequest, survey: _Survey) -> None:
         """Let owners and admins of the company, and a person whose own memories these are."""
@@ -670,6 +672,22 @@ class Purging:
                         break
         return found
 
+    def _of_others(
+        self, traces: Sequence[Trace], aim: Aim, folders: Sequence[Path]
+    ) -> tuple[Trace, ...]:
+        """Return those where another memory says it: in its store, or in what the log has of it."""
+        if not traces:
+            return ()
+        with self._core.database.read() as database:
+            said = purging.said_by_others(database, aim, sorted({one.text for one in traces}))
+        memories = tuple(str(path) for path in (self._paths.data / "bindings", *folders))
+        logs = (str(self._paths.database), str(self._paths.archive), *purging.TABLES)
+        return tuple(
+            one
+            for one in traces
+            if one.place.startswith(memories) or (one.text in said and one.place.startswith(logs))
+        )
+
     def _looked(self, answer: PurgeAnswer, survey: _Survey) -> PurgeAnswer:
         """Look for the texts wherever a copy can lie."""
         from memtui.analytics.traces import look
@@ -678,16 +696,17 @@ class Purging:
         own = [path for _, _, reply in survey.providers for path in reply.folders]
         texts = searchable(aim.texts | {one for of in aim.gone.values() for one in of})
         found = look([self._paths.data, self._paths.config, *own], texts, self._core.database)
+        others = self._of_others(found.traces, aim, own)
         if survey.sight is not None:
-            hidden = {"text": "", "key": ""}
-            traces = (
-                one if one.text in survey.seen else one.model_copy(update=hidden)
-                for one in found.traces
-            )
-            found = found.model_copy(update={"traces": tuple(traces)})
-        memories = tuple(str(path) for path in (self._paths.data / "bindings", *own))
-        others = tuple(one for one in found.traces if one.place.startswith(memories))
+            found = found.model_copy(update={"traces": _shown(found.traces, survey.seen)})
+            others = _shown(others, survey.seen)
         return answer.model_copy(update={"applied": True, "found": found, "others": others})
+
+
+def _shown(traces: Sequence[Trace], seen: Collection[str]) -> tuple[Trace, ...]:
+    """Return traces without the texts, and the names of rows, that the caller may not see."""
+    hidden = {"text": "", "key": ""}
+    return tuple(one if one.text in seen else one.model_copy(update=hidden) for one in traces)
 
 
 def _with_living(survey: _Survey) -> Aim:

@@ -46,6 +46,9 @@ _JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
 _LINKS = HandleLinkRow.__table__  # type: ignore[attr-defined]
 _IDS = PluginIdRow.__table__  # type: ignore[attr-defined]
 
+TABLES = (_OPERATIONS.name, _JOURNAL.name)
+"""Where the database has what records say."""
+
 LASTING = "What a purge erased is nowhere any more."
 """Why no purge can be taken back."""
 
@@ -281,6 +284,23 @@ def steps(connection: Connection, aim: Aim) -> Iterator[Step]:
             or any(one.record is not None and aim.is_of(one.record.scope) for one in snapshots)
         ):
             yield Step(row.operation_id, row.ordinal, row.binding_key, record_id, snapshots)
+
+
+def said_by_others(connection: Connection, aim: Aim, texts: Sequence[str]) -> set[str]:
+    """Return those of some texts that the undo journal has as what another record says or said."""
+    columns = _JOURNAL.c
+    rows = connection.execute(
+        select(
+            columns.binding_key, columns.provider_record_id, columns.before, columns.after
+        ).where(columns.company_id == aim.company_id, columns.erased_by.is_(None))
+    )
+    found: set[str] = set()
+    wanted = {text: canonical(text)[1:-1] for text in texts}
+    for key, record_id, *states in rows:
+        if not aim.names(key, record_id):
+            said = canonical(states)
+            found.update(text for text, written in wanted.items() if written in said)
+    return found
 
 
 def erase_steps(connection: Connection, aim: Aim, found: Sequence[Step], by: str) -> None:

@@ -221,6 +221,19 @@ async def test_what_is_purged_is_nowhere_and_the_log_still_proves(
         await again.close()
 
 
+async def test_what_the_log_has_of_another_record_that_says_the_same_is_not_left(
+    service: MemoryService,
+) -> None:
+    told = await tell(service, OF_PROJECT)
+    said = "launch_door: the rhubarb door of the hall"
+    request = WriteRequest(scope=OF_OTHERS, source=SOURCE, content=said)
+    await service.write(ANA, request)
+    record_id = told.fact.provider_record_id
+    done = await service.purge(ANA, PurgeRequest(record_id=record_id, forget=True))
+    assert done.left == ()
+    assert any("memory_undo_journal" in one.place for one in done.others)
+
+
 @pytest.mark.parametrize("database_url", [""])
 @pytest.mark.parametrize("mended", [False, True])
 async def test_no_altered_segment_is_written_anew(
@@ -417,6 +430,7 @@ async def test_owners_and_the_person_alone_may_purge(
     assert [(one.record_id, one.text) for one in told_owner.living] == [("", "")]
     assert told_owner.others
     assert {(one.text, one.key) for one in told_owner.others} == {("", "")}
+    assert not told_owner.left
     assert (await service.purge(bea, own.model_copy(update={"forget": True}))).forgotten == 1
     await service.close()
     read_only = await open_service(paths, settings.model_copy(update={"read_only": True}))
