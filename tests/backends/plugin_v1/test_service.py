@@ -41,8 +41,8 @@ async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryServi
     await opened.close()
 
 
-async def bind(service: MemoryService, caller: Caller, url: str) -> None:
-    config = {"url": url, "timeout_seconds": 0.5}
+async def bind(service: MemoryService, caller: Caller, url: str, *, seconds: float = 10) -> None:
+    config = {"url": url, "timeout_seconds": seconds}
     await service.add_binding(caller, "plugin", PluginAdapter.key, config)
     await service.set_target(caller, "company", "local", "plugin")
 
@@ -105,7 +105,7 @@ async def test_a_write_without_an_answer_can_be_checked(
     service: MemoryService, caller: Caller, serving: Serve
 ) -> None:
     nasty = Nasty(path="/v1/", acts=True)
-    await bind(service, caller, await serving(nasty))
+    await bind(service, caller, await serving(nasty), seconds=0.8)
     await service.write(caller, request("Makes the namespace."))
     nasty.trick = TRICKS["never answers"]
     with pytest.raises(Unavailable):
