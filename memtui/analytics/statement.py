@@ -83,6 +83,7 @@ _UNKNOWN_GROWTH = 1_000
 """Of a replacement that is no constant."""
 LONGEST_LIST = 10_000_000
 _LISTING = frozenset({"generate_series", "range"})
+_NUMBERS = frozenset({"INTEGER", "NUMERIC"})
 
 _PERMITTED = frozenset({"pg_typeof", "pg_size_pretty"})
 
@@ -192,7 +193,15 @@ def _constants(call: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _refuse_long_lists(node: dict[str, Any]) -> None:
-    numbers = [float(text) for kind, text in _constants(node) if kind in {"INTEGER", "NUMERIC"}]
+    constants = _constants(node)
+    if len(constants) == 3 and constants[2][0] not in _NUMBERS:
+        # A list of moments is as long as its step is short, and DuckDB does not stop while it
+        # makes one.
+        raise Denied(
+            f"The step of a list here is a number that is written out; "
+            f"{node['function_name']} in FROM takes any, moments too."
+        )
+    numbers = [float(text) for kind, text in constants if kind in _NUMBERS]
     if any(abs(number) > LONGEST_LIST for number in numbers):
         raise Denied(
             f"A list here has at most {LONGEST_LIST:,} elements; "

@@ -208,6 +208,7 @@ ALLOWED = [
         "SELECT replace(door, 'a', 'bbbbbbb'), replace(door, 'c', 'ddddddd'), hex(door), "
         "replace(principal, 'e', 'ffffffffff'), replace(status, 'k', 'kkkkkkkkkk') FROM operations"
     ),
+    "SELECT len(range(9, 1, -2)), * FROM range(DATE '2026-01-01', now(), INTERVAL 1 DAY)",
     "SELECT len(range(1000000)), to_json(door), url_encode(principal) FROM operations",
     "SELECT list_transform([1], lambda x: x + 1), count(*) OVER () FROM OPERATIONS",
     "SELECT request->>'$.query' AS q, count(*) FROM operations GROUP BY ALL ORDER BY 2 DESC",
@@ -366,6 +367,8 @@ REFUSED = [
     ),
     "SELECT range(100000000)",
     "SELECT unnest(generate_series(0, 100000000))",
+    "SELECT range(TIMESTAMP '0001-01-01', TIMESTAMP '9999-01-01', INTERVAL 1 SECOND)",
+    "SELECT generate_series(started_at, now(), to_seconds(seq)) FROM operations",
     "SELECT list_transform([1], lambda x: current_setting('home_directory'))",
 ]
 

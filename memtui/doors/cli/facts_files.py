@@ -35,9 +35,11 @@ async def export_facts(
 ) -> None:
     """Write facts to a new file or to stdout.
 
-    JSON Lines keeps everything; markdown keeps the text and the topic.
+    JSON Lines keeps everything; markdown keeps the text and the topic. A terminal gets control
+    characters as marks.
     """
     from memtui.doors.cli.facts_text import JSONL, format_of, written
+    from memtui.visible import visible
 
     chosen = form or (format_of(to.name) if to else JSONL)
     records, problems = await facts_of(session, scope.scope(session), scope.binding)
@@ -47,6 +49,8 @@ async def export_facts(
         return
     content = written(records, chosen)
     if to is None:
+        if sys.stdout.isatty():
+            content = visible(content, keep_newlines=True)
         sys.stdout.flush()
         sys.stdout.buffer.write(_encoded(content))
         sys.stdout.buffer.flush()

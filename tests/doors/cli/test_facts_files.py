@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doors.cli.conftest import Run
+from tests.doors.cli.conftest import Run, assert_harmless
 from tests.doors.cli.test_facts import U, add, listed, texts
 
 V = ("--subject", "V")
@@ -91,6 +91,13 @@ def test_an_export_to_stdout(here: Run) -> None:
     assert json.loads(line)["text"] == "Likes tea"
     assert here("facts", "export", *U, "--format", "md").out == "# Facts\n\n- Likes tea\n"
     assert here("facts", "export", *U, "--json").document["count"] == 1
+
+
+def test_an_export_to_a_terminal_commands_it_nothing(here: Run) -> None:
+    add(here, "Likes \x9b2J \u202e tea")
+    assert "\x9b2J \u202e" in here("facts", "export", *U, "--format", "md").out
+    for form in ("md", "jsonl"):
+        assert_harmless(here("facts", "export", *U, "--format", form, terminal=True).out)
 
 
 @pytest.mark.parametrize("name", ["in.txt", "missing.md", "folder.md", "bytes.jsonl"])
