@@ -359,7 +359,7 @@ class Purging:
         )
         connections, beyond = await self._connections(caller)
         if request.record_id is not None:
-            known = await asyncio.to_thread(self._known_ids, caller, request, list(connections))
+            known = await asyncio.to_thread(self._known_ids, caller, request)
             connections = {key: one for key, one in connections.items() if key in known}
             aim = replace(aim, living=known)
         survey = _Survey(
@@ -458,12 +458,20 @@ class Purging:
             f"{running} of the company's changes are running; purge again once they have ended."
         ]
 
-    def _known_ids(
-        self, caller: Caller, request: PurgeRequest, keys: Sequence[str]
-    ) -> dict[str, frozenset[str]]:
+    def _known_ids(self, caller: Caller, request: PurgeRequest) -> dict[str, frozenset[str]]:
         """Return all ids of the record by binding, in those where one of them is known."""
         assert request.record_id is not None  # noqa: S101 — only asked for a record
         company_id, asked = caller.company_id, request.record_id
+        with self._core.database.read() as database:
+            rows = bindings.bindings(database, company_id)
+            # The log outlives the bindings that are removed.
+            used = {row.key for row in rows} | journal.binding_keys(database, company_id)
+        keys = sorted(used)
+        if request.binding_key is not None and request.binding_key not in used:
+            raise NotFound(
+                f"There is and was no binding {request.binding_key}; known are: "
+                f"{', '.join(keys) or 'none'}."
+            )
         found: dict[str, frozenset[str]] = {}
         met: dict[str, frozenset[str]] = {}
         for key in keys if request.binding_key is None else [request.binding_key]:

@@ -315,6 +315,12 @@ def ids_of(connection: Connection, company_id: str, binding_key: str, record_id:
     return [now, *older.scalars()]
 
 
+def binding_keys(connection: Connection, company_id: str) -> set[str]:
+    """Return the keys of the bindings that a company's changes went through."""
+    chosen = select(_JOURNAL.c.binding_key).where(_JOURNAL.c.company_id == company_id)
+    return set(connection.execute(chosen.distinct()).scalars())
+
+
 def _step(before: dict[str, Any], after: dict[str, Any] | None) -> Step:
     return _snapshot(before), _snapshot(after) if after else None
 

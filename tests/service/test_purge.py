@@ -31,6 +31,7 @@ from memtui.contract import (
     Filter,
     ForgetRequest,
     Invalid,
+    NotFound,
     QueryRequest,
     RecordHandle,
     Scope,
@@ -232,6 +233,23 @@ async def test_what_the_log_has_of_another_record_that_says_the_same_is_not_left
     done = await service.purge(ANA, PurgeRequest(record_id=record_id, forget=True))
     assert done.left == ()
     assert any("memory_undo_journal" in one.place for one in done.others)
+
+
+@pytest.mark.parametrize("database_url", [""])
+async def test_a_record_of_a_binding_that_was_removed_is_found(
+    service: MemoryService, paths: Paths
+) -> None:
+    told = await tell(service, OF_PROJECT)
+    record_id = told.note.provider_record_id
+    await forget(service, OF_PROJECT, told.note)
+    await service.remove_binding(ANA, "default")
+    with pytest.raises(NotFound, match="no binding defualt; known are: default"):
+        await service.purge(ANA, PurgeRequest(record_id=record_id, binding_key="defualt"))
+    done = await service.purge(ANA, PurgeRequest(record_id=record_id))
+    assert "undo journal" in {one.place for one in done.copies}
+    await service.close()
+    found = places_of(("marmalade",), paths, "")
+    assert not [place for place in found if "/bindings/" not in place]
 
 
 @pytest.mark.parametrize("database_url", [""])
