@@ -318,7 +318,8 @@ def ids_of(connection: Connection, company_id: str, binding_key: str, record_id:
 def binding_keys(connection: Connection, company_id: str) -> set[str]:
     """Return the keys of the bindings that a company's changes went through."""
     chosen = select(_JOURNAL.c.binding_key).where(_JOURNAL.c.company_id == company_id)
-    return set(connection.execute(chosen.distinct()).scalars())
+    # Changes of settings went through none.
+    return set(connection.execute(chosen.distinct()).scalars()) - {""}
 
 
 def _step(before: dict[str, Any], after: dict[str, Any] | None) -> Step:
