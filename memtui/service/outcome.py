@@ -22,7 +22,7 @@ from memtui.service.core import Core
 from memtui.service.mutations import take
 from memtui.service.perimeter import CONTENT
 from memtui.service.reads import ranked
-from memtui.service.undo import state_of
+from memtui.service.undo import reaching, state_of
 from memtui.store import journal
 from memtui.store.digest import is_value_of
 from memtui.store.journal import Finding, Found
@@ -54,7 +54,8 @@ async def check(core: Core, caller: Caller, operation_id: str) -> Found:
         before = await asyncio.to_thread(_before, core, asked)
         if before:
             handles = [snapshot.handle for snapshot in before]
-            now = await take(connection, handles, asked.scope)
+            scope = reaching(asked.scope, [one.record for one in before if one.record])
+            now = await take(connection, handles, scope)
             finding = _compare(asked, before, now)
         else:
             finding = await _look_for_written(core, connection, asked)

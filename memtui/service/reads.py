@@ -83,6 +83,7 @@ async def explain(core: Core, caller: Caller, request: QueryRequest) -> ExplainA
         explanation = await connection.read(lambda: connection.adapter.explain(routed))
         entry.usage = explanation.usage
         explanation = await _readable_stages(entry, connection, explanation)
+        await note_problems(entry, connection)
     return ExplainAnswer(**answered(entry, connection), explanation=explanation)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from functools import partial
 from itertools import islice
@@ -57,18 +57,20 @@ async def undo(core: Core, caller: Caller, operation_id: str | None) -> Mutation
         if changed:
             return await _settings_back(core, entry, operation, changed)
         connection = await core.connect(entry, operation.binding_key)
-        records = (state.record for step in steps for state in step if state and state.record)
+        records = [state.record for step in steps for state in step if state and state.record]
         await membership.may_change(core, entry, [record.scope for record in records])
+        scope = reaching(operation.scope, records)
+        operation = operation.model_copy(update={"scope": scope})
         handles = [before.handle for before, _ in steps]
         entry.handles, entry.result_count = ranked(handles), len(handles)
-        now = await take(connection, handles, operation.scope)
+        now = await take(connection, handles, scope)
         _refuse_changed(operation, steps, now)
         await core.recorder.begin(entry, now)
         befores = [before for before, _ in steps]
         if connection.adapter.capabilities.restore:
             reply = await entry.mutate(
                 connection,
-                lambda: connection.adapter.restore(befores, operation.scope),
+                lambda: connection.adapter.restore(befores, scope),
                 records=len(befores),
             )
             entry.usage = reply.usage
@@ -76,7 +78,7 @@ async def undo(core: Core, caller: Caller, operation_id: str | None) -> Mutation
             await _rebuild(entry, connection, operation, befores, now)
         moved = [_moved(handle, entry.links) for handle in handles]
         touched = [*handles, *(handle for handle in moved if handle not in handles)]
-        after = await take(connection, touched, operation.scope)
+        after = await take(connection, touched, scope)
         entry.steps = list(zip(aligned(now, touched), after, strict=True))
         entry.handles, entry.result_count = ranked(touched), len(touched)
     return MutationAnswer(
@@ -246,6 +248,17 @@ def state_of(record: Record | None) -> tuple[str | None, str | None]:
     if record is None:
         return None, None
     return (record.revision, None) if record.revision else (None, record.text)
+
+
+def reaching(scope: Scope, records: Iterable[Record]) -> Scope:
+    """Return the scope to ask a provider in, so that it finds all records of an operation.
+
+    An operation that named no user is logged as the one's whose own memories it touched, and it may
+    have touched others beside.
+    """
+    if all(one.scope.subject_id == scope.subject_id for one in records):
+        return scope
+    return scope.model_copy(update={"subject_id": None})
 
 
 async def _rebuild(

@@ -62,11 +62,12 @@ async def test_every_read_tells(service: MemoryService, vault: Path) -> None:
         await service.query(ANA, QueryRequest(scope=SCOPE, query="tabs")),
         await service.get(ANA, handle, SCOPE),
         await service.history(ANA, handle, SCOPE),
+        await service.explain(ANA, QueryRequest(scope=SCOPE, query="tabs")),
         pruning,
     ):
         [problem] = answer.problems
         assert problem.sentence().startswith(f"{vault}/users/ana/facts.md:2: ")
-    log = await service.operations(ANA, limit=5)
+    log = await service.operations(ANA, limit=6)
     assert all(one.request["problems"] == 1 for one in log.operations)
     elsewhere = Scope(company_id="local", project_id="web")
     assert (await service.browse(ANA, BrowseRequest(scope=elsewhere))).problems == ()

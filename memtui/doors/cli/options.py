@@ -43,6 +43,8 @@ OperationTypeName = Literal[
     "undo",
     "configure",
     "check",
+    "seal",
+    "purge",
     "repair",
 ]
 StatusName = Literal["ok", "error", "denied", "conflict", "cancelled", "unknown"]

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.usefixtures("fake")
 
 WRONG: list[tuple[list[str], int, str]] = [
     ([], 2, "The terminal app needs a terminal"),
-    (["qurey", "x"], 2, "Did you mean 'query'?"),
+    (["qurey", "x"], 2, "Did you mean 'query'"),
     (["query"], 2, "Missing argument 'TEXT'; see memtui query --help."),
     (["query", "x", "y"], 2, "see memtui query --help."),
     (["query", "x", "--bogus"], 2, "No such option: --bogus; see memtui query --help."),
