@@ -47,8 +47,8 @@ async def open_foreign(
     """
     loop = OwnLoop(f"The provider {provider.key} of the package {package}")
     try:
-        adapter = await loop.call(lambda: provider.open(context))
-        return cast("Adapter", _Foreign(adapter, provider, loop))
+        adapter, able = await loop.call(lambda: _opened(provider, context))
+        return cast("Adapter", _Foreign(adapter, able, provider, loop))
     except BaseException:
         loop.stop()
         raise
@@ -136,16 +136,23 @@ async def _cleared() -> None:
     await asyncio.get_running_loop().shutdown_default_executor()
 
 
+async def _opened(provider: type[Adapter], context: BindingContext) -> tuple[Adapter, object]:
+    """Open an adapter and ask what it can do: that may be a property that runs its code too."""
+    adapter = await provider.open(context)
+    return adapter, getattr(adapter, "capabilities", None)
+
+
 class _Foreign:
     """A stranger's adapter, seen from this side: every coroutine of the contract, forwarded."""
 
-    def __init__(self, adapter: Adapter, provider: type[Adapter], loop: OwnLoop) -> None:
+    def __init__(
+        self, adapter: Adapter, able: object, provider: type[Adapter], loop: OwnLoop
+    ) -> None:
         if not isinstance(adapter, provider):
             raise loop.wrong("open", f"a {provider.__name__}", type(adapter).__name__)
         self._adapter = adapter
         self._loop = loop
         self.key = provider.key
-        able: object = adapter.capabilities
         if not isinstance(able, Capabilities):
             raise loop.wrong("open", "an adapter with Capabilities", type(able).__name__)
         self.capabilities = able

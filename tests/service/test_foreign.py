@@ -192,6 +192,19 @@ async def test_opening_breaks_its_own_binding_alone(
     await the_rest_serves(service)
 
 
+@pytest.mark.parametrize(("body", "timeout_ms"), [("time.sleep(600)", 500), ("sys.exit(3)", LONG)])
+async def test_capabilities_that_run_code_break_their_own_binding_alone(
+    install: Install, start: Start, body: str
+) -> None:
+    install(f"""
+        Acme.capabilities = property(lambda self: {body})
+    """)
+    service = await start()
+    with pytest.raises(Unavailable, match="acme"):
+        await add(service)
+    await the_rest_serves(service)
+
+
 @pytest.mark.parametrize(
     ("first", "timeout_ms"),
     [("import time; time.sleep(600)", 500), ("import sys; sys.exit(3)", LONG)],
