@@ -106,6 +106,7 @@ def _document(answer: PruneAnswer, plan: PrunePlan) -> dict[str, Any]:
     return {
         "plan_operation_id": answer.operation_id,
         "binding_key": answer.binding_key,
+        "problems": [one.model_dump(mode="json") for one in answer.problems],
         "records": len(plan.items),
         "marked": len(marked),
         "tokens_before": plan.tokens_before,

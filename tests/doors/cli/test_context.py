@@ -115,3 +115,6 @@ def test_what_could_not_be_read_is_told(here: Run, tmp_path: Path) -> None:
         assert "likes tabs" in ran.out
         [problem] = here(*command, "--json").document["problems"]
         assert problem["location"] == {"path": str(facts), "line": 2}
+    pruned = here("facts", "prune", *place)
+    assert pruned.code == 0
+    assert told in pruned.err
