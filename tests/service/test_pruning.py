@@ -281,6 +281,7 @@ async def test_other_kinds_are_looked_through_where_asked(service: MemoryService
 async def test_hundreds_of_facts_are_pruned_and_brought_back(
     paths: Paths, settings: Settings
 ) -> None:
+    await (await open_service(paths, settings)).close()
     file = paths.data / "bindings" / "local" / "default" / "vault" / "users/ana/facts.md"
     file.parent.mkdir(parents=True)
     lines = [f"- Uses server {number // 2} for {number // 2}{'.' * (number % 2)}\n"
