@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-import getpass
+import json
 import os
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import Field, ValidationError, field_validator
-from pydantic_settings import (
-    BaseSettings,
-    InitSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    SettingsError,
-)
 
 from memtui.contract import Invalid, Model
 
@@ -145,22 +137,16 @@ def _zone_name(text: str) -> str | None:
 
 
 def _default_principal() -> str:
+    import getpass
+
     try:
         return f"user:{getpass.getuser()}"
     except (OSError, KeyError):
         return "user:unknown"
 
 
-class Settings(BaseSettings):
+class Settings(Model):
     """What a person can set. Every field is also an environment variable `MEMTUI_<FIELD>`."""
-
-    model_config = SettingsConfigDict(
-        env_prefix=ENV_PREFIX,
-        env_nested_delimiter="__",
-        extra="forbid",
-        frozen=True,
-        use_attribute_docstrings=True,
-    )
 
     company: str = ""
     """The company to open; empty means the one opened first."""
@@ -208,14 +194,6 @@ class Settings(BaseSettings):
         """The IANA name of the zone in use; None where it is not set and the system has none."""
         return self.timezone or system_zone()
 
-    _from_file: ClassVar[dict[str, Any]] = {}
-    """What the settings file holds; `load_settings` puts it here for one subclass a load."""
-
-    @field_validator("keymap", "score_thresholds", mode="before")
-    @classmethod
-    def _flat(cls, value: Any) -> Any:
-        return dict(_dotted(value)) if isinstance(value, dict) else value
-
     @field_validator("timezone")
     @classmethod
     def _known_zone(cls, value: str) -> str:
@@ -228,19 +206,6 @@ class Settings(BaseSettings):
                 raise ValueError(f"{value!r} is no IANA time zone") from error
         return value
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order the sources: flags, environment, file."""
-        del dotenv_settings, file_secret_settings
-        return init_settings, env_settings, InitSettingsSource(settings_cls, cls._from_file)
-
 
 def load_settings(paths: Paths, **flags: Any) -> Settings:
     """Read the settings; a flag of None counts as not given.
@@ -248,45 +213,66 @@ def load_settings(paths: Paths, **flags: Any) -> Settings:
     Raises:
         Invalid: a key is unknown (the message offers the nearest), or a value does not fit.
     """
-    given = {name: value for name, value in flags.items() if value is not None}
-    from_file = _read_file(paths.config_file)
-    _refuse_unknown(from_file, str(paths.config_file))
-    _refuse_unknown(
-        {
-            name.removeprefix(ENV_PREFIX).lower().split("__")[0]: None
-            for name in os.environ
-            if name.startswith(ENV_PREFIX) and name != _HOME_VARIABLE
-        },
-        "the environment",
-        ENV_PREFIX,
-    )
+    values = _read_file(paths.config_file)
+    _refuse_unknown(values, str(paths.config_file))
+    for name, value in _read_environment().items():
+        values[name] = _flat(values.get(name)) | value if isinstance(value, dict) else value
+    values |= {name: value for name, value in flags.items() if value is not None}
+    for name in _TABLES & values.keys():
+        values[name] = _flat(values[name]) or values[name]
     try:
-        return _with_file(from_file)(**given)
+        return Settings(**values)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise Invalid(f"The setting {field} does not fit: {first['msg']}.") from error
-    except SettingsError as error:
-        raise Invalid(
-            f"{ENV_PREFIX}KEYMAP in the environment is no JSON object; "
-            f"set {ENV_PREFIX}KEYMAP__RECORDS__FORGET=d instead."
-        ) from error
 
 
-def _dotted(table: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """TOML reads `records.forget` as a table in a table, and so does the environment."""
-    for name, value in table.items():
-        if isinstance(value, dict):
-            yield from _dotted(value, f"{prefix}{name}.")
+_TABLES = frozenset({"keymap", "score_thresholds"})
+"""The settings that hold several values by name."""
+
+
+def _read_environment() -> dict[str, Any]:
+    """A table is one variable of JSON, or one a name, which wins: `MEMTUI_KEYMAP__UNDO`."""
+    own = {
+        name.lower().removeprefix(ENV_PREFIX.lower()): value
+        for name, value in os.environ.items()
+        if name.upper().startswith(ENV_PREFIX) and name.upper() != _HOME_VARIABLE
+    }
+    _refuse_unknown((name.split("__")[0] for name in own), "the environment", ENV_PREFIX)
+    found: dict[str, Any] = {}
+    for name in sorted(own):
+        setting, *keys = name.split("__")
+        if setting not in _TABLES:
+            found[setting] = own[name]
+        elif keys:
+            found[setting] = _flat(found.get(setting)) | {".".join(keys): own[name]}
         else:
-            yield f"{prefix}{name}", value
+            found[setting] = _read_table(setting, own[name])
+    return found
 
 
-def _with_file(values: dict[str, Any]) -> type[Settings]:
-    class FileSettings(Settings):
-        _from_file: ClassVar[dict[str, Any]] = values
+def _read_table(setting: str, text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        variable = f"{ENV_PREFIX}{setting.upper()}"
+        raise Invalid(
+            f"{variable} in the environment is no JSON object; set {variable}__NAME=VALUE instead."
+        ) from error
+    return _flat(found) or found
 
-    return FileSettings
+
+def _flat(table: Any, prefix: str = "") -> dict[str, Any]:
+    """TOML reads `records.forget` as a table in a table."""
+    flat: dict[str, Any] = {}
+    for name, value in table.items() if isinstance(table, dict) else ():
+        flat |= (
+            _flat(value, f"{prefix}{name}.")
+            if isinstance(value, dict)
+            else {f"{prefix}{name}": value}
+        )
+    return flat
 
 
 def _read_file(path: Path) -> dict[str, Any]:
@@ -300,11 +286,13 @@ def _read_file(path: Path) -> dict[str, Any]:
         raise Invalid(f"Cannot read {path}: {error.strerror}.") from error
 
 
-def _refuse_unknown(keys: dict[str, Any], where: str, prefix: str = "") -> None:
+def _refuse_unknown(keys: Iterable[str], where: str, prefix: str = "") -> None:
     known = list(Settings.model_fields)
     for key in keys:
         if key in known:
             continue
+        import difflib
+
         near = difflib.get_close_matches(key, known, n=1)
         shown = (prefix + key).upper() if prefix else key
         offer = (prefix + near[0]).upper() if prefix and near else near[0] if near else ""

@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -36,6 +36,11 @@ from pydantic import (
     Field,
     model_validator,
 )
+
+if TYPE_CHECKING:
+    from pydantic import GetJsonSchemaHandler
+    from pydantic.json_schema import JsonSchemaValue
+    from pydantic_core import CoreSchema
 
 Json = dict[str, Any]
 """A JSON object."""
@@ -123,9 +128,49 @@ class Unsupported(MemtuiError):
 
 
 class Model(BaseModel):
-    """Base of the contract's values: frozen, no unknown fields."""
+    """Base of the contract's values: frozen, no unknown fields.
 
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+    A command pays for what it uses: a class is built when it is first validated, and its fields'
+    docstrings are read when its JSON schema is asked for.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
+    ) -> JsonSchemaValue:
+        """Describe the fields in their docstrings' words."""
+        reference = super().__get_pydantic_json_schema__(core_schema, handler)
+        properties = handler.resolve_ref_schema(reference).get("properties", {})
+        for name, words in field_docstrings(cls).items():
+            if name in properties:
+                properties[name].setdefault("description", words)
+        return reference
+
+
+def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
+    """Return what stands below each field of a class and its bases. Reads their source."""
+    import ast
+    import inspect
+    from itertools import pairwise
+    from textwrap import dedent
+
+    found: dict[str, str] = {}
+    for base in reversed(model.__mro__):
+        if not issubclass(base, Model) or base is Model:
+            continue
+        [definition] = ast.parse(dedent(inspect.getsource(base))).body
+        for above, below in pairwise(
+            definition.body if isinstance(definition, ast.ClassDef) else ()
+        ):
+            match above, below:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=name)),
+                    ast.Expr(value=ast.Constant(value=str(words))),
+                ):
+                    found[name] = inspect.cleandoc(words)
+    return found
 
 
 class SourceKind(StrEnum):

@@ -143,9 +143,32 @@ def test_the_keymap_is_also_json_in_one_variable(
 ) -> None:
     monkeypatch.setenv("MEMTUI_KEYMAP", '{"app.quit": "q"}')
     assert load_settings(home).keymap == {"app.quit": "q"}
+    monkeypatch.setenv("MEMTUI_KEYMAP__APP__HELP", "1")
+    assert load_settings(home).keymap == {"app.quit": "q", "app.help": "1"}
     monkeypatch.setenv("MEMTUI_KEYMAP", "q")
-    with pytest.raises(Invalid, match="MEMTUI_KEYMAP"):
+    with pytest.raises(Invalid, match="MEMTUI_KEYMAP in the environment is no JSON object"):
         load_settings(home)
+
+
+@pytest.mark.parametrize("text", ["3", "[1]", "true"])
+def test_a_table_that_is_other_json_names_its_setting(
+    home: Paths, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    monkeypatch.setenv("MEMTUI_SCORE_THRESHOLDS", text)
+    with pytest.raises(Invalid, match="The setting score_thresholds does not fit"):
+        load_settings(home)
+    monkeypatch.setenv("MEMTUI_SCORE_THRESHOLDS", "{")
+    with pytest.raises(Invalid, match="MEMTUI_SCORE_THRESHOLDS in the environment is no JSON"):
+        load_settings(home)
+
+
+def test_a_table_of_numbers_comes_from_the_file_and_the_environment(
+    home: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(home, "[score_thresholds]\nkb = 0.7\nnotes = 0.2\n")
+    monkeypatch.setenv("MEMTUI_SCORE_THRESHOLDS", '{"kb": 0.6, "wiki": 0.1}')
+    monkeypatch.setenv("MEMTUI_SCORE_THRESHOLDS__KB", "0.9")
+    assert load_settings(home).score_thresholds == {"kb": 0.9, "notes": 0.2, "wiki": 0.1}
 
 
 def test_everything_is_under_the_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -66,5 +66,5 @@ def test_the_terminal_app_paints_before_it_loads_the_database() -> None:
 
 
 def test_the_contract_alone_needs_only_pydantic() -> None:
-    third_party = {"sqlalchemy", "sqlmodel", "pydantic_settings", "platformdirs"}
+    third_party = {"sqlalchemy", "sqlmodel", "platformdirs"}
     assert imported("import memtui.contract, memtui.filters, memtui.visible") & third_party == set()

@@ -71,7 +71,9 @@ def commands_page() -> str:
 def settings_page() -> str:
     """Return the page of every setting: in the file, in the environment, its default."""
     from memtui.config import ENV_PREFIX, Settings
+    from memtui.contract import field_docstrings
 
+    words = field_docstrings(Settings)
     lines = [
         "# Settings",
         "",
@@ -84,7 +86,7 @@ def settings_page() -> str:
         default = "`user:` and your login" if field.default_factory else f"`{_toml(field.default)}`"
         if name == "keymap":
             default = "`{}`"
-        meaning = " ".join((field.description or "").split()).replace("|", "\\|")
+        meaning = " ".join(words[name].split()).replace("|", "\\|")
         lines.append(f"| `{name}` | `{ENV_PREFIX}{name.upper()}` | {default} | {meaning} |")
     return "\n".join(lines) + "\n"
 
