@@ -56,9 +56,8 @@ from memtui.screens.themes import known, own_themes
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
 from memtui.widgets.filter_line import FilterLine
+from memtui.widgets.frame import ScopeBar, Tab
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.scope_bar import ScopeBar
-from memtui.widgets.tabs import Tab
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding

@@ -28,7 +28,7 @@ from memtui.screens.query import QueryScreen
 from memtui.screens.records import RecordsScreen
 from memtui.widgets.ask_line import AskLine
 from memtui.widgets.filter_line import FilterLine
-from memtui.widgets.option_rows import OptionRows
+from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
 
 CARRIERS = {

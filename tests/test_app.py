@@ -22,7 +22,7 @@ from memtui.screens.help import Help
 from memtui.screens.session import load_session
 from memtui.screens.shared import Phase
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
-from memtui.widgets.tabs import Tab
+from memtui.widgets.frame import Tab
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import Watched, toasts, until
 

@@ -58,10 +58,8 @@ from memtui.widgets.background import Background
 from memtui.widgets.display import toast
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.filter_words import known_values
-from memtui.widgets.footer import KeyFooter
-from memtui.widgets.notice import Notice
-from memtui.widgets.scope_bar import ScopeBar
-from memtui.widgets.tabs import ScreenTabs
+from memtui.widgets.frame import KeyFooter, ScopeBar, ScreenTabs
+from memtui.widgets.panes import Notice
 
 _KNOWN_OPERATIONS = 500
 """Operations whose names the filter line completes."""

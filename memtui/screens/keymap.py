@@ -18,7 +18,7 @@ from memtui.actions import (
     key_label,
 )
 from memtui.contract import Invalid
-from memtui.widgets.footer import FooterEntry
+from memtui.widgets.frame import FooterEntry
 
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "super", "hyper", "meta"})
 

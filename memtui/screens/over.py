@@ -27,12 +27,10 @@ from memtui.screens.dialogs.sheet import Sheet
 from memtui.screens.help import group_help, group_title
 from memtui.screens.keymap import footer_entries
 from memtui.screens.shared import Door, Shared
-from memtui.widgets.detail_pane import DetailPane
 from memtui.widgets.display import toast
-from memtui.widgets.fitted import Fitted
-from memtui.widgets.footer import KeyFooter
-from memtui.widgets.list_messages import Highlighted, Opened
-from memtui.widgets.virtual_list import VirtualList
+from memtui.widgets.frame import KeyFooter
+from memtui.widgets.panes import DetailPane, Fitted
+from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
 
 
 class OverScreen(ModalScreen[None]):

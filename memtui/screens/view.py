@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memtui.screens.shared import Phase, Shared
 from memtui.widgets import spending
-from memtui.widgets.scope_bar import ScopeView
+from memtui.widgets.frame import ScopeView
 
 
 def scope_view(shared: Shared) -> ScopeView:

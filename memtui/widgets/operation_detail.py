@@ -29,9 +29,8 @@ from memtui.widgets.detail_lines import (
     scope_words,
     usage_lines,
 )
-from memtui.widgets.detail_pane import DetailPane
 from memtui.widgets.display import DIM, STRONG, WARN, display, line
-from memtui.widgets.option_rows import OptionRows
+from memtui.widgets.panes import DetailPane, OptionRows
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change

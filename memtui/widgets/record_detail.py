@@ -27,8 +27,8 @@ from memtui.widgets.detail_lines import (
     scope_words,
     who_and_when,
 )
-from memtui.widgets.detail_pane import DetailPane
 from memtui.widgets.display import DIM, STRONG, WARN, display, line
+from memtui.widgets.panes import DetailPane
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change, HistoryAnswer, Provenance

@@ -9,34 +9,89 @@ go and change places under them. The natural order of a growing list is newest f
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+from rich.cells import cell_len
+from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.binding import BindingType
 from textual.geometry import Size
+from textual.message import Message
 from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from memtui.widgets.columns import Column, share_width
+from memtui.visible import visible
+from memtui.widgets.columns import GAP, GUTTER, Column, fit_cell, share_width
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.list_messages import (
-    ColumnsAsked,
-    Highlighted,
-    Opened,
-    PagesWanted,
-    Scrolled,
-    SelectionChanged,
-    SortAsked,
-)
-from memtui.widgets.list_moves import ListMoves
-from memtui.widgets.list_painter import ListPainter, RowState
-from memtui.widgets.rows import Rows
-from memtui.widgets.selection import Selection
+from memtui.widgets.panes import ListMoves
+from memtui.widgets.rows import Rows, Selection
 
 R = TypeVar("R")
+
+
+class ListMessage(Message):
+    """What a list tells its owner; of those that come in bursts only the newest stays."""
+
+    bursts: ClassVar[bool] = False
+
+    def __init__(self, rows_list: VirtualList[Any]) -> None:
+        super().__init__()
+        self.rows_list = rows_list
+
+    @property
+    def control(self) -> VirtualList[Any]:
+        """The list, for selectors of `@on`."""
+        return self.rows_list
+
+    def can_replace(self, message: Message) -> bool:
+        """Let a newer one replace one that nobody has answered yet."""
+        return self.bursts and type(message) is type(self) and message.control is self.rows_list
+
+
+class PagesWanted(ListMessage):
+    """Lines came into view that the model does not hold."""
+
+    bursts = True
+
+    def __init__(self, rows_list: VirtualList[Any], pages: tuple[int, ...]) -> None:
+        super().__init__(rows_list)
+        self.pages = pages
+
+
+class Highlighted(ListMessage):
+    """The cursor stands on another row, or the row under it has changed."""
+
+    bursts = True
+
+
+class Opened(ListMessage):
+    """A row was chosen, with the key or a second click."""
+
+
+class SelectionChanged(ListMessage):
+    """Marks or the range changed."""
+
+
+class Scrolled(ListMessage):
+    """The view moved; whether it is at the top may be different now."""
+
+    bursts = True
+
+
+class ColumnsAsked(ListMessage):
+    """The person wants to choose the columns."""
+
+
+class SortAsked(ListMessage):
+    """The person wants the rows ordered by a column; asked again, the other way round."""
+
+    def __init__(self, rows_list: VirtualList[Any], column: str) -> None:
+        super().__init__(rows_list)
+        self.column = column
 
 
 class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
@@ -74,7 +129,6 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         self._cursor = 0
         self._cursor_key: str | None = None
         self._asked: tuple[int, ...] = ()
-        self._painter: ListPainter[R] = ListPainter()
 
     # The cursor and what it stands on.
 
@@ -128,7 +182,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     def show(self, rows: Rows[R]) -> None:
         """Draw from another model; the cursor stays on its row where the model has it."""
         self.rows = rows
-        self.selection.rows_model = rows
+        self.selection.model = rows
         self._asked = ()
         self.rows_changed()
 
@@ -216,7 +270,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         """Sort by a header, or put the cursor on a row; a second click opens it."""
         line = event.y - self.gutter.top
         if line == 0:
-            column = self._painter.column_at(event.x, self._shown())
+            column = self._column_at(event.x)
             if column is not None:
                 self.post_message(SortAsked(self, column))
             return
@@ -232,46 +286,77 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     def render_line(self, y: int) -> Strip:
         """Draw one line of the view from what is held; nothing is fetched here."""
         width = self._cells
-        base = self.rich_style
         if y == 0:
-            style = self.get_component_rich_style("virtual-list--header")
-            return self._painter.header(self._shown(), self.sort, width, base + style)
+            style = self.rich_style + self.get_component_rich_style("virtual-list--header")
+            return _strip([Segment(self._titles(), style)], width, style)
         if not self.rows.count:
-            return self._painter.notice(
-                self.notice,
-                y - 1,
-                height=self.page_lines,
-                width=width,
-                base=base,
-                dim=self._tone("muted"),
-            )
+            return self._notice_line(y - 1)
         index = self.scroll_offset.y + y - 1
         if index >= self.rows.count:
-            return Strip.blank(width, base)
+            return Strip.blank(width, self.rich_style)
         row = self.rows.row(index)
-        state = self._state(index, row)
+        marked = row is not None and self.rows.key(row) in self.selection.marks
+        in_range = index in self.selection.span(self._cursor)
+        style = self._row_style(index, chosen=marked or in_range)
+        # Bar and mark: nothing is told by colour alone.
+        bar = "▌" if index == self._cursor else " "
+        gutter = f"{bar}{'●' if marked else '○' if in_range else ' '} "
         if row is None:
-            style = self.get_component_rich_style("virtual-list--placeholder")
-            return self._painter.placeholder(index, state, width, self._row_style(state) + style)
-        style = self._row_style(state)
-        return self._painter.row(
-            row, self._shown(), state=state, width=width, style=style, tone=self._tone
-        )
+            style += self.get_component_rich_style("virtual-list--placeholder")
+            text = fit_cell(f"{gutter}{index + 1:,} …", width)
+            return _strip([Segment(text, style)], width, style)
+        segments = [Segment(gutter, style + self._tone("accent"))]
+        for place, (column, cells) in enumerate(self._shown()):
+            if place:
+                segments.append(Segment(" " * GAP, style))
+            cell = column.cell(row)
+            tone = style + self._tone(cell.tone) if cell.tone else style
+            segments.append(Segment(fit_cell(cell.text, cells, column.align), tone))
+        return _strip(segments, width, style)
 
-    def _state(self, index: int, row: R | None) -> RowState:
-        return RowState(
-            cursor=index == self._cursor,
-            marked=row is not None and self.rows.key(row) in self.selection.marks,
-            in_range=index in self.selection.span(self._cursor),
-        )
+    def _titles(self) -> str:
+        """Return the header; an arrow shows which column orders the rows, and which way."""
+        titles = []
+        for column, cells in self._shown():
+            title = column.title
+            if self.sort is not None and self.sort[0] == column.key:
+                arrow = "↓" if self.sort[1] else "↑"
+                title = arrow + title if column.align == "right" else title + arrow
+            titles.append(fit_cell(title, cells, column.align))
+        return " " * GUTTER + (" " * GAP).join(titles)
 
-    def _row_style(self, state: RowState) -> Style:
-        if state.cursor:
+    def _notice_line(self, line: int) -> Strip:
+        """Draw a line of the words that stand where rows would be, in the upper third."""
+        width, base = self._cells, self.rich_style
+        wrapped = [
+            (part, base if place == 0 else base + self._tone("muted"))
+            for place, text in enumerate(self.notice)
+            for part in textwrap.wrap(visible(text, limit=2_000), max(8, width - 8)) or [""]
+        ]
+        start = max(0, (self.page_lines - len(wrapped)) // 3)
+        if not start <= line < start + len(wrapped):
+            return Strip.blank(width, base)
+        text, style = wrapped[line - start]
+        left = max(0, (width - cell_len(text)) // 2)
+        return _strip([Segment(" " * left + text, style)], width, base)
+
+    def _column_at(self, x: int) -> str | None:
+        """Return the key of the column at a cell of the header."""
+        left = GUTTER
+        for column, cells in self._shown():
+            if left <= x < left + cells + GAP:
+                return column.key
+            left += cells + GAP
+        return None
+
+    def _row_style(self, index: int, *, chosen: bool) -> Style:
+        name = ""
+        if index == self._cursor:
             name = "cursor" if self.has_focus else "cursor-blurred"
-            return self.rich_style + self.get_component_rich_style(f"virtual-list--{name}")
-        if state.marked or state.in_range:
-            return self.rich_style + self.get_component_rich_style("virtual-list--selected")
-        return self.rich_style
+        elif chosen:
+            name = "selected"
+        style = self.rich_style
+        return style + self.get_component_rich_style(f"virtual-list--{name}") if name else style
 
     def _tone(self, name: str) -> Style:
         return Style(color=self.get_component_rich_style(f"virtual-list--{name}").color)
@@ -346,3 +431,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     def _changed_selection(self) -> None:
         self.refresh()
         self.post_message(SelectionChanged(self))
+
+
+def _strip(segments: list[Segment], width: int, style: Style) -> Strip:
+    return Strip(segments).adjust_cell_length(width, style)

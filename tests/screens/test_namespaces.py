@@ -20,7 +20,7 @@ from memtui.screens.namespaces import Namespaces
 from memtui.screens.namespaces.contents import columns, row_content
 from memtui.service import Caller, MemoryService
 from memtui.widgets.columns import fit_cell
-from memtui.widgets.option_rows import OptionRows
+from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
 from tests.backends.plugin_v1.servers.loopback import serve, talk
 from tests.backends.plugin_v1.servers.reference import Reference

@@ -14,7 +14,7 @@ from memtui.config import Paths, Settings
 from memtui.contract import ForgetRequest, OperationType, QueryRequest, Record, Scope
 from memtui.service import Caller, MemoryService
 from memtui.store.operation import Operation
-from memtui.widgets.option_rows import OptionRows
+from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until, write_notes

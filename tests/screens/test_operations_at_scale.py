@@ -20,8 +20,7 @@ from memtui.screens.palette import Commands
 from memtui.service import Caller, MemoryService
 from memtui.store.database import Database
 from memtui.store.operation import Operation
-from memtui.widgets.list_messages import SortAsked
-from memtui.widgets.virtual_list import VirtualList
+from memtui.widgets.virtual_list import SortAsked, VirtualList
 from tests.analytics.logs import NOW, append, draft, hot
 from tests.screens.hostile import screen_text
 from tests.screens.piloting import running, toasts, until, write_notes

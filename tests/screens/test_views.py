@@ -41,7 +41,7 @@ from memtui.screens.view import scope_view
 from memtui.service import BindingHealth, BindingView, QueryAnswer, Resolution, TargetView
 from memtui.widgets.cards import explanation_content, marked, words_of
 from memtui.widgets.display import display
-from memtui.widgets.scope_bar import binding_content, path_content
+from memtui.widgets.frame import binding_content, path_content
 from tests.screens.hostile import HOSTILE, assert_content_harmless
 
 NOW = datetime(2026, 3, 9, 12, tzinfo=UTC)

@@ -4,8 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from memtui.widgets.chart_canvas import scale_of
-from memtui.widgets.charts import Chart, Series, draw
+from memtui.widgets.charts import Chart, Series, draw, scale_of
 from tests.screens.hostile import HOSTILE, assert_content_harmless
 
 DAYS = tuple(f"{date(2026, 1, 1) + timedelta(days=day):%m-%d}" for day in range(60))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.widgets.detail_lines import diff_lines
-from memtui.widgets.differences import diff
+from memtui.widgets.detail_lines import diff, diff_lines
 
 
 def test_a_changed_word_is_marked_in_its_line() -> None:

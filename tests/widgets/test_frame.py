@@ -4,7 +4,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import Input, Static
 
 from memtui.widgets.filter_line import PAUSE_SECONDS, FilterLine
-from memtui.widgets.footer import FooterEntry, entry_content, fitting
+from memtui.widgets.frame import FooterEntry, entry_content, fitting
 from memtui.widgets.spark import sparkline
 
 

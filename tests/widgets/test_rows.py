@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.widgets.rows import AppendedRows, WindowRows
-from memtui.widgets.selection import Selection
+from memtui.widgets.rows import AppendedRows, Selection, WindowRows
 
 
 def window(count: int, *, newest_first: bool = True, max_pages: int = 64) -> WindowRows[int]:

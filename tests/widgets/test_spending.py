@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from memtui.service import LimitMeasure, LimitPeriod, LimitState, LimitTarget, SpendingStatus
-from memtui.widgets.scope_bar import ScopeView, spending_content
+from memtui.widgets.frame import ScopeView, spending_content
 from memtui.widgets.spending import badge, sentence, share
 from tests.screens.hostile import HOSTILE, assert_content_harmless
 

@@ -6,9 +6,8 @@ import pytest
 from textual.app import App, ComposeResult
 
 from memtui.widgets.columns import Cell, Column
-from memtui.widgets.list_messages import Opened, PagesWanted, SortAsked
 from memtui.widgets.rows import AppendedRows, WindowRows
-from memtui.widgets.virtual_list import VirtualList
+from memtui.widgets.virtual_list import Opened, PagesWanted, SortAsked, VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless
 
 COLUMNS: list[Column[int]] = [

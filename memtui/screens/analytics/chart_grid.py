@@ -14,7 +14,7 @@ from textual.widgets import Static
 from memtui.widgets.charts import Chart, Drawn, draw
 from memtui.widgets.display import lines
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.list_moves import ListMoves
+from memtui.widgets.panes import ListMoves
 
 _LINES = 8
 """Lines of a chart at least, where there are several."""

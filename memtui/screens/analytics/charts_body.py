@@ -25,12 +25,9 @@ from memtui.screens.columns_dialog import choose_columns
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import key_hint
-from memtui.widgets.detail_pane import DetailPane
 from memtui.widgets.display import DIM, STRONG, display, line
-from memtui.widgets.fitted import Fitted
-from memtui.widgets.list_messages import ColumnsAsked, Highlighted, SortAsked
-from memtui.widgets.notice import Notice, State
-from memtui.widgets.virtual_list import VirtualList
+from memtui.widgets.panes import DetailPane, Fitted, Notice, State
+from memtui.widgets.virtual_list import ColumnsAsked, Highlighted, SortAsked, VirtualList
 
 _LONGEST_NAME = 200
 

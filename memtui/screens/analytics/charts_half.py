@@ -31,7 +31,7 @@ from memtui.screens.exports import Writer
 from memtui.screens.shared import GoTo
 from memtui.visible import visible
 from memtui.widgets import format as fmt
-from memtui.widgets.list_messages import Opened
+from memtui.widgets.virtual_list import Opened
 
 
 class ChartsHalf(ChartsBody):

@@ -24,9 +24,9 @@ from memtui.screens.base import MemtuiScreen
 from memtui.screens.exports import Exports
 from memtui.screens.shared import Shared
 from memtui.widgets.display import DIM, STRONG
-from memtui.widgets.fitted import Fitted
-from memtui.widgets.footer import FooterEntry, KeyFooter
+from memtui.widgets.frame import FooterEntry, KeyFooter
 from memtui.widgets.keys import bindings_for
+from memtui.widgets.panes import Fitted
 
 _FRESH = timedelta(seconds=30)
 """How long figures are shown again without a look at the log."""

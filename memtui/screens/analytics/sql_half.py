@@ -38,9 +38,8 @@ from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import SEPARATOR
 from memtui.widgets.display import BAD, DIM, WARN, display, line
-from memtui.widgets.list_messages import ColumnsAsked, Opened, SortAsked
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import VirtualList
+from memtui.widgets.virtual_list import ColumnsAsked, Opened, SortAsked, VirtualList
 
 _TICK_SECONDS = 0.25
 

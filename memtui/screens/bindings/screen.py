@@ -23,11 +23,9 @@ from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
 from memtui.screens.shared import ConfigurationChanged, GoTo, Shared
 from memtui.widgets.background import Background
-from memtui.widgets.detail_pane import DetailPane
-from memtui.widgets.fitted import Fitted
-from memtui.widgets.footer import KeyFooter
+from memtui.widgets.frame import KeyFooter
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.option_rows import OptionRows
+from memtui.widgets.panes import DetailPane, Fitted, OptionRows
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding

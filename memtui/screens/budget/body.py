@@ -39,18 +39,16 @@ from memtui.screens.shared import ScopeChosen, Shared
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.charts import Charts
-from memtui.widgets.detail_pane import DetailPane
 from memtui.widgets.display import DIM, STRONG, display, line, lines
-from memtui.widgets.list_messages import (
+from memtui.widgets.panes import DetailPane, Notice, OptionRows
+from memtui.widgets.virtual_list import (
     ColumnsAsked,
     Highlighted,
     Opened,
     SelectionChanged,
     SortAsked,
+    VirtualList,
 )
-from memtui.widgets.notice import Notice
-from memtui.widgets.option_rows import OptionRows
-from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.service.answers import BindingView

@@ -26,11 +26,10 @@ from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.exports import path_of
 from memtui.screens.over import OverScreen
 from memtui.widgets import format as fmt
-from memtui.widgets.background import Background
+from memtui.widgets.background import Background, Stoppable
 from memtui.widgets.display import lines
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.stoppable import Stoppable
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:

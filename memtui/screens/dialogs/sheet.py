@@ -14,7 +14,7 @@ from textual.widgets import Static
 from memtui.contract import MemtuiError
 from memtui.widgets.background import Background, Work
 from memtui.widgets.display import BAD, DIM, STRONG, display
-from memtui.widgets.fitted import Fitted
+from memtui.widgets.panes import Fitted
 
 Drawn = Content | Callable[[int], Content]
 READING = display("… reading", style=DIM)

@@ -15,8 +15,8 @@ from memtui.screens.facts.columns import by_words
 from memtui.screens.facts.rows import FactRow, Place
 from memtui.widgets import format as fmt
 from memtui.widgets.detail_lines import SEPARATOR, Line, joined, labelled, moment
-from memtui.widgets.detail_pane import DetailPane
 from memtui.widgets.display import DIM, WARN, display
+from memtui.widgets.panes import DetailPane
 
 if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount

@@ -24,11 +24,10 @@ from memtui.screens.migration.lines import Row
 from memtui.screens.over import OverScreen
 from memtui.screens.shared import ConfigurationChanged
 from memtui.widgets import format as fmt
-from memtui.widgets.background import Background
+from memtui.widgets.background import Background, Stoppable
 from memtui.widgets.display import BAD, DIM, OK, WARN, display
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.stoppable import Stoppable
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:

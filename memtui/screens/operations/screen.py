@@ -40,7 +40,8 @@ from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.list_messages import (
+from memtui.widgets.operation_detail import OperationDetail
+from memtui.widgets.virtual_list import (
     ColumnsAsked,
     Highlighted,
     Opened,
@@ -48,9 +49,8 @@ from memtui.widgets.list_messages import (
     Scrolled,
     SelectionChanged,
     SortAsked,
+    VirtualList,
 )
-from memtui.widgets.operation_detail import OperationDetail
-from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.service.answers import UndoCandidate

@@ -35,13 +35,12 @@ from memtui.screens.prune.review import Line, Part, Review, Sort
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Column
-from memtui.widgets.detail_pane import DetailPane
 from memtui.widgets.display import toast
-from memtui.widgets.footer import KeyFooter
+from memtui.widgets.frame import KeyFooter
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.list_messages import Highlighted, Opened
+from memtui.widgets.panes import DetailPane
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import VirtualList
+from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
 
 if TYPE_CHECKING:
     from memtui.screens.shared import Shared

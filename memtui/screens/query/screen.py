@@ -32,11 +32,8 @@ from memtui.screens.source_filter import source_line_filter
 from memtui.widgets.ask_line import AskLine
 from memtui.widgets.background import Background
 from memtui.widgets.cards import explanation_content
-from memtui.widgets.detail_pane import DetailPane
-from memtui.widgets.fitted import Fitted
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.notice import Notice
-from memtui.widgets.option_rows import OptionRows
+from memtui.widgets.panes import DetailPane, Fitted, Notice, OptionRows
 
 if TYPE_CHECKING:
     from memtui.service.answers import QueryAnswer

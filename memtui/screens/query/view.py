@@ -20,7 +20,7 @@ from memtui.widgets.cards import (
 )
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
 from memtui.widgets.format import counted, exact, not_read
-from memtui.widgets.notice import State
+from memtui.widgets.panes import State
 
 if TYPE_CHECKING:
     from memtui.service.answers import QueryAnswer

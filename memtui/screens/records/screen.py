@@ -28,16 +28,16 @@ from memtui.screens.shared import FilterChosen, GoTo, Shared
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.list_messages import (
+from memtui.widgets.record_detail import RecordDetail
+from memtui.widgets.virtual_list import (
     ColumnsAsked,
     Highlighted,
     Opened,
     PagesWanted,
     SelectionChanged,
     SortAsked,
+    VirtualList,
 )
-from memtui.widgets.record_detail import RecordDetail
-from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.service.answers import GetAnswer

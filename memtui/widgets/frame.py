@@ -1,4 +1,4 @@
-"""The top line: whose memory, through which binding, how it is."""
+"""The lines around every screen: whose memory it is, the numbered tabs, the keys."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from textual.message import Message
 from textual.reactive import reactive
 from textual.widgets import Static
 
+from memtui.actions import SCREENS, ScreenTab
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line
 
 _MARKS = {"ok": ("●", OK), "degraded": ("▲", WARN), "down": ("✗", BAD), "unknown": ("○", DIM)}
@@ -101,3 +102,118 @@ class ScopeBar(Horizontal):
         """Ask for the chooser of what was clicked."""
         clicked = event.widget.id if event.widget is not None else None
         self.post_message(self.Pressed(_ACTIONS.get(clicked or "", "app.scope")))
+
+
+class Tab(Static):
+    """One tab."""
+
+    class Pressed(Message):
+        """The tab was clicked."""
+
+        def __init__(self, mode: str) -> None:
+            super().__init__()
+            self.mode = mode
+
+    def __init__(self, tab: ScreenTab, *, active: bool) -> None:
+        super().__init__(classes="-active" if active else "")
+        self._tab = tab
+
+    def on_mount(self) -> None:
+        """Draw the title for the width there is."""
+        self.show(short=False)
+
+    def show(self, *, short: bool) -> None:
+        """Draw the number and the long or the short title."""
+        title = self._tab.short if short else self._tab.title
+        style = "" if self.has_class("-active") else DIM
+        self.update(Content.styled(f"{self._tab.number} ", style) + Content(title))
+
+    def on_click(self) -> None:
+        """Ask for this tab's screen."""
+        self.post_message(self.Pressed(self._tab.mode))
+
+
+class ScreenTabs(Horizontal):
+    """The row of tabs, with the one of this screen lit."""
+
+    def __init__(self, active: str, *, id: str | None = None) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._active = active
+
+    def compose(self) -> ComposeResult:
+        """Yield one tab for each screen there is."""
+        for tab in SCREENS:
+            yield Tab(tab, active=tab.mode == self._active)
+
+    def on_resize(self) -> None:
+        """Shorten the titles where columns are few."""
+        for tab in self.query(Tab):
+            tab.show(short=self.size.width < 60)
+
+
+@dataclass(frozen=True, slots=True)
+class FooterEntry:
+    """One key of the footer; `reason` says why it is disabled, or nothing."""
+
+    action_id: str
+    key: str
+    label: str
+    description: str
+    reason: str = ""
+
+
+def entry_content(entry: FooterEntry) -> Content:
+    """Return a key and its word; a disabled one is dim and struck through, not only paler."""
+    if entry.reason:
+        return Content.styled(f"{entry.key} ", DIM) + display(entry.label, style=f"{DIM} strike")
+    return Content.styled(f"{entry.key} ", f"bold {ACCENT}") + display(entry.label)
+
+
+def fitting(entries: tuple[FooterEntry, ...], width: int) -> tuple[FooterEntry, ...]:
+    """Return the entries that fit into `width` cells; the last one stays before all others."""
+    if not entries or not width:
+        return entries
+    *first, last = entries
+    room = width - entry_content(last).cell_length
+    kept = []
+    for entry in first:
+        room -= entry_content(entry).cell_length + _GAP
+        if room < 0:
+            break
+        kept.append(entry)
+    return (*kept, last)
+
+
+class FooterKey(Static):
+    """One key that can be clicked."""
+
+    def __init__(self, entry: FooterEntry) -> None:
+        super().__init__(entry_content(entry))
+        self.action_id = entry.action_id
+        self.tooltip = display(entry.reason or entry.description)
+
+    def on_click(self) -> None:
+        """Do what the key does."""
+        self.post_message(KeyFooter.Pressed(self.action_id))
+
+
+class KeyFooter(Horizontal):
+    """Shows `entries`; a click on one is passed up."""
+
+    entries: reactive[tuple[FooterEntry, ...]] = reactive((), recompose=True)
+
+    class Pressed(Message):
+        """A key was clicked."""
+
+        def __init__(self, action_id: str) -> None:
+            super().__init__()
+            self.action_id = action_id
+
+    def compose(self) -> ComposeResult:
+        """Yield one widget for each key that fits."""
+        for entry in fitting(self.entries, self.content_size.width):
+            yield FooterKey(entry)
+
+    def on_resize(self) -> None:
+        """Choose again what fits."""
+        self.refresh(recompose=True)

@@ -1,0 +1,205 @@
+"""Panes that move with the keys of every list, and texts that are laid out for their width."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Container, Sequence
+from typing import ClassVar, Literal
+
+from textual.binding import BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.events import Click
+from textual.message import Message
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
+
+from memtui.widgets.display import BAD, DIM, STRONG, display, lines
+from memtui.widgets.keys import bindings_for
+
+_ROW_PADDING = 2
+
+
+class ListMoves:
+    """Carries out the moving actions of the group `list`, for whatever can go to a line."""
+
+    @abstractmethod
+    def move(self, lines: int) -> None:
+        """Move by so many lines, down where it is positive, as far as there are any."""
+
+    @property
+    @abstractmethod
+    def page_lines(self) -> int:
+        """Lines of a page."""
+
+    def action_down(self) -> None:
+        """Move down one row."""
+        self.move(1)
+
+    def action_up(self) -> None:
+        """Move up one row."""
+        self.move(-1)
+
+    def action_page_down(self) -> None:
+        """Move down a page."""
+        self.move(max(1, self.page_lines - 1))
+
+    def action_page_up(self) -> None:
+        """Move up a page."""
+        self.move(-max(1, self.page_lines - 1))
+
+    def action_half_down(self) -> None:
+        """Move down half a page."""
+        self.move(max(1, self.page_lines // 2))
+
+    def action_half_up(self) -> None:
+        """Move up half a page."""
+        self.move(-max(1, self.page_lines // 2))
+
+
+class DetailPane(ListMoves, VerticalScroll, can_focus=True):
+    """The pane beside a list; it scrolls with the list's keys."""
+
+    ACTION_GROUP = "list"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
+
+    @property
+    def _cells(self) -> int:
+        """Cells of a line, whether or not there is a scrollbar."""
+        return max(0, self.content_size.width - self.styles.scrollbar_size_vertical)
+
+    @property
+    def page_lines(self) -> int:
+        """Lines in view."""
+        return self.size.height
+
+    def move(self, lines: int) -> None:
+        """Scroll by so many lines."""
+        self.scroll_relative(y=lines, animate=False)
+
+    def action_top(self) -> None:
+        """Scroll to the first line."""
+        self.scroll_home(animate=False)
+
+    def action_bottom(self) -> None:
+        """Scroll to the last line."""
+        self.scroll_end(animate=False)
+
+
+class OptionRows(ListMoves, OptionList):
+    """Shows rows given as contents; posts Textual's own `OptionHighlighted` and `OptionSelected`.
+
+    For up to some hundred rows; a list that grows is a `VirtualList`.
+    """
+
+    ACTION_GROUP = "list"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
+
+    class WidthChanged(Message):
+        """Rows that are laid out for a width have to be given again."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
+        super().__init__(id=id, compact=True, markup=False)
+        self._laid_out = 0
+
+    @property
+    def cells(self) -> int:
+        """Cells of a row's line."""
+        return max(0, self.scrollable_content_region.width - _ROW_PADDING)
+
+    @property
+    def page_lines(self) -> int:
+        """Rows of a page, of two lines each; Textual's own fails before they were laid out."""
+        return self.size.height // 2 + 1
+
+    def on_resize(self) -> None:
+        """Tell of another width."""
+        if self.cells != self._laid_out:
+            self._laid_out = self.cells
+            self.post_message(self.WidthChanged())
+
+    def show(
+        self,
+        rows: Sequence[Content],
+        highlighted: int | None,
+        *,
+        passed: Container[int] = frozenset(),
+    ) -> None:
+        """Show other rows with the cursor on one of them; it passes over those in `passed`."""
+        self.clear_options()
+        self.add_options([Option(row, disabled=n in passed) for n, row in enumerate(rows)])
+        self.highlighted = highlighted if rows else None
+
+    def on_click(self, event: Click) -> None:
+        """Put the cursor on the row that was clicked; a double click chooses it."""
+        event.prevent_default()
+        clicked = event.style.meta.get("option")
+        if isinstance(clicked, int) and not self.options[clicked].disabled:
+            self.highlighted = clicked
+            if event.chain > 1:
+                self.action_select()
+
+    def move(self, lines: int) -> None:
+        """Move by so many rows that can be chosen; a single step goes round at the ends."""
+        step = self.action_cursor_down if lines > 0 else self.action_cursor_up
+        end = self.option_count - 1 if lines > 0 else 0
+        for _ in range(abs(lines)):
+            if abs(lines) == 1 or self.highlighted != end:
+                step()
+
+    def action_top(self) -> None:
+        """Move to the first row."""
+        self.action_first()
+
+    def action_bottom(self) -> None:
+        """Move to the last row."""
+        self.action_last()
+
+    def action_open(self) -> None:
+        """Choose the row under the cursor."""
+        self.action_select()
+
+
+class Fitted(Static):
+    """Draws a content of so many cells a line, and again whenever its width changes."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
+        super().__init__(id=id)
+        self._draw: Callable[[int], Content] = lambda _: Content("")
+        self._cells = 0
+
+    def fit(self, draw: Callable[[int], Content]) -> None:
+        """Show what `draw` returns for a width in cells."""
+        self._draw = draw
+        self._cells = self.content_size.width
+        self.update(draw(self._cells))
+
+    def on_resize(self) -> None:
+        """Lay the text out anew for another width."""
+        if self.content_size.width != self._cells:
+            self.fit(self._draw)
+
+
+State = Literal["loading", "empty", "error"]
+
+_MARKS: dict[State, tuple[str, str]] = {
+    "loading": ("…", DIM),
+    "empty": ("○", DIM),
+    "error": ("✗", BAD),
+}
+
+
+class Notice(Static):
+    """Shows in the middle of a pane why it has no rows: it is loading, empty, or broken."""
+
+    def show(self, state: State, title: str, hint: str = "") -> None:
+        """Show a state: `title` says what is the case, `hint` the next thing to do."""
+        mark, style = _MARKS[state]
+        head = Content.styled(f"{mark} ", style) + display(title, limit=400, style=STRONG)
+        said = [head, Content(""), display(hint, limit=400, style=DIM)] if hint else [head]
+        self.update(lines(said))
+        self.display = True
+
+    def hide(self) -> None:
+        """Make room for the pane's rows."""
+        self.display = False
