@@ -40,7 +40,8 @@ from memtui.screens.palette import Commands
 from memtui.screens.query import QueryScreen
 from memtui.screens.records import RecordsScreen
 from memtui.screens.scope_choices import ScopeStep, offered, read_choices
-from memtui.screens.shared import (
+from memtui.screens.state import (
+    AppState,
     BindingChosen,
     ConfigurationChanged,
     FilterChosen,
@@ -49,9 +50,8 @@ from memtui.screens.shared import (
     LooksChanged,
     Phase,
     ScopeChosen,
-    Shared,
+    StateController,
 )
-from memtui.screens.state import SharedState
 from memtui.screens.themes import known, own_themes
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
@@ -91,7 +91,7 @@ class MemtuiApp(App[None]):
     """memtui in a terminal.
 
     Paints at once and opens the service behind it. What all screens share
-    (`memtui.screens.shared.Shared`) goes down to them; they post messages up.
+    (`memtui.screens.state.AppState`) goes down to them; they post messages up.
 
     Raises:
         Invalid: the keymap of the settings does not fit, or there is no such screen.
@@ -121,7 +121,7 @@ class MemtuiApp(App[None]):
         """How many keys wait for a dialog that is still being laid out."""
         self._finding = Background(self, "discovery")
         self._browsing = Background(self, "browser")
-        self.state = SharedState(
+        self.controller = StateController(
             self,
             paths,
             settings,
@@ -130,26 +130,26 @@ class MemtuiApp(App[None]):
             share=self._hand_down,
             failed=self._failed,
         )
-        wanted = screen or self.state.last_screen
+        wanted = screen or self.controller.last_screen
         self._first_screen = wanted if wanted in _CLASSES else _FIRST_SCREEN
         for mode in _CLASSES:
             self.add_mode(mode, partial(self._new_screen, mode))
         for theme in own_themes():
             self.register_theme(theme)
         given = settings.theme if "theme" in settings.model_fields_set else ""
-        chosen = given or self.state.session.theme or settings.theme
+        chosen = given or self.controller.saved.theme or settings.theme
         self.theme = known(chosen, list(self.available_themes))
-        self.set_keymap(self.state.shared.keymap.for_textual())
+        self.set_keymap(self.state.keymap.for_textual())
 
     def on_mount(self) -> None:
         """Paint the first screen and begin to open the service."""
         self._leave_on_signals()
         self.switch_mode(self._first_screen)
-        if self.state.session_problem:
-            toast(self, self.state.session_problem, severity="warning")
-        self.state.open()
-        self.set_interval(_HEALTH_SECONDS, self.state.check_health)
-        self.set_interval(_HEALTH_SECONDS, self.state.check_spending)
+        if self.controller.saved_problem:
+            toast(self, self.controller.saved_problem, severity="warning")
+        self.controller.open()
+        self.set_interval(_HEALTH_SECONDS, self.controller.check_health)
+        self.set_interval(_HEALTH_SECONDS, self.controller.check_spending)
 
     def _leave_on_signals(self) -> None:
         """Leave as `q` does when asked to end, so that the terminal and the session stay whole."""
@@ -175,12 +175,17 @@ class MemtuiApp(App[None]):
 
     async def on_unmount(self) -> None:
         """Keep the session and close the service."""
-        await self.state.close()
+        await self.controller.close()
 
     def _new_screen(self, mode: str) -> MemtuiScreen:
-        screen = _CLASSES[mode](self.state.shared)
+        screen = _CLASSES[mode](self.state)
         self._frames.append(screen)
         return screen
+
+    @property
+    def state(self) -> AppState:
+        """What all screens share, as it is now."""
+        return self.controller.state
 
     @property
     def frame(self) -> MemtuiScreen | None:
@@ -188,13 +193,13 @@ class MemtuiApp(App[None]):
         shown = self.screen_stack[0]
         return shown if isinstance(shown, MemtuiScreen) else None
 
-    def _hand_down(self, shared: Shared) -> None:
+    def _hand_down(self, state: AppState) -> None:
         for frame in self._frames:
-            frame.shared = shared
-        if shared.health is not None and not self._offered:
+            frame.state = state
+        if state.health is not None and not self._offered:
             self._offered = True
             self._spare_loaded()
-            if is_first_start(shared):
+            if is_first_start(state):
                 self._finding.latest(find_memories, self._offer, self._failed)
 
     def _spare_loaded(self) -> None:
@@ -203,7 +208,7 @@ class MemtuiApp(App[None]):
             gc.freeze()
 
     def _offer(self, findings: tuple[Finding, ...]) -> None:
-        if said := offer(findings, self.state.shared.keymap.label("app.go_bindings")):
+        if said := offer(findings, self.state.keymap.label("app.go_bindings")):
             toast(self, said, title="Memories on this machine", timeout=12)
 
     def _failed(self, error: MemtuiError) -> None:
@@ -212,19 +217,19 @@ class MemtuiApp(App[None]):
     def on_scope_chosen(self, message: ScopeChosen) -> None:
         """Use a scope everywhere."""
         self._remember()
-        self.state.choose_scope(message.scope)
+        self.controller.choose_scope(message.scope)
 
     def on_filter_chosen(self, message: FilterChosen) -> None:
         """Use a filter line everywhere."""
-        self.state.choose(filter_line=message.line)
+        self.controller.choose(filter_line=message.line)
 
     def on_binding_chosen(self, message: BindingChosen) -> None:
         """Look at another binding."""
-        self.state.choose(binding_key=message.key or "")
+        self.controller.choose(binding_key=message.key or "")
 
     def on_looks_changed(self, message: LooksChanged) -> None:
         """Offer the saved views of the operation log as they are now."""
-        self.state.use_looks(message.looks)
+        self.controller.use_looks(message.looks)
 
     async def on_look_chosen(self, message: LookChosen) -> None:
         """Show the operation log as in a saved view."""
@@ -235,14 +240,14 @@ class MemtuiApp(App[None]):
     def on_configuration_changed(self, message: ConfigurationChanged) -> None:
         """Resolve again after bindings or targets changed."""
         message.stop()
-        self.state.resolve_again()
+        self.controller.resolve_again()
 
     async def on_go_to(self, message: GoTo) -> None:
         """Show another screen with what it was pointed at."""
         await self.switch_mode(message.mode)
         if message.select is not None and self.frame is not None:
             self.frame.point_at(message.select)
-        self.state.choose(filter_line=message.filter_line, binding_key=message.binding_key)
+        self.controller.choose(filter_line=message.filter_line, binding_key=message.binding_key)
 
     async def on_tab_pressed(self, message: Tab.Pressed) -> None:
         """Show the screen of a tab that was clicked."""
@@ -322,7 +327,7 @@ class MemtuiApp(App[None]):
         """Show every key of this screen."""
         frame = self.frame
         if frame is not None and not isinstance(self.screen, Help):
-            mode, keymap, why = frame.MODE, frame.shared.keymap, frame.why_disabled
+            mode, keymap, why = frame.MODE, frame.state.keymap, frame.why_disabled
             self.push_screen(Help("Keys", lambda width: help_content(mode, keymap, why, width)))
 
     def action_palette(self) -> None:
@@ -336,15 +341,15 @@ class MemtuiApp(App[None]):
 
     def action_clear_filter(self) -> None:
         """Take the filter away."""
-        self.state.choose(filter_line="")
+        self.controller.choose(filter_line="")
 
     def action_refresh(self) -> None:
         """Read again, or try again to open the service."""
-        if self.state.shared.phase is Phase.FAILED:
-            self.state.open()
+        if self.state.phase is Phase.FAILED:
+            self.controller.open()
         elif self.frame is not None:
-            self.state.check_health()
-            self.state.check_spending()
+            self.controller.check_health()
+            self.controller.check_spending()
             self.frame.reload()
 
     def action_theme(self) -> None:
@@ -359,24 +364,22 @@ class MemtuiApp(App[None]):
     def action_binding(self) -> None:
         """Choose the binding to look at."""
         choices = [Choice("", "the one that serves this scope", "auto")]
-        choices += [
-            Choice(one.key, one.key, one.provider_key) for one in self.state.shared.bindings
-        ]
+        choices += [Choice(one.key, one.key, one.provider_key) for one in self.state.bindings]
         self.push_screen(Choose("Binding to look at", choices), self._use_binding)
 
     def _use_binding(self, key: str | None) -> None:
         if key is not None:
-            self.state.choose(binding_key=key)
+            self.controller.choose(binding_key=key)
 
     def action_limits(self) -> None:
         """Show every spending limit, added up now."""
-        self.push_screen(limits_sheet(self.state.shared))
+        self.push_screen(limits_sheet(self.state))
 
     def action_scope(self) -> None:
         """Choose company, project, agent, subject, issue and run."""
         chooser: Choose[ScopeStep] = Choose(
             "Scope",
-            partial(read_choices, self.state.shared),
+            partial(read_choices, self.state),
             placeholder="type a name, or run:4412",
             offer=offered,
         )
@@ -385,7 +388,7 @@ class MemtuiApp(App[None]):
     def _use_scope(self, step: ScopeStep | None) -> None:
         if step is not None:
             self._remember()
-            self.state.choose_scope(step.applied_to(self.state.shared.scope))
+            self.controller.choose_scope(step.applied_to(self.state.scope))
 
     def open_url(self, url: str, *, new_tab: bool = True) -> None:
         """Open a page in the desktop's browser, or copy its address where there is none."""
@@ -403,7 +406,7 @@ class MemtuiApp(App[None]):
 
     def _remember(self) -> None:
         if self.frame is not None:
-            self.state.remember(self.frame.MODE, self.theme)
+            self.controller.remember(self.frame.MODE, self.theme)
 
     def _fatal_error(self) -> None:
         """Leave with one sentence; the traceback goes to the log."""

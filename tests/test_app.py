@@ -20,7 +20,7 @@ from memtui.screens.dialogs.choose import Choose
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.help import Help
 from memtui.screens.session import load_session
-from memtui.screens.shared import Phase
+from memtui.screens.state import Phase
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.widgets.frame import Tab
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
@@ -39,7 +39,7 @@ def _empty_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def ready(pilot: Pilot[None], app: MemtuiApp) -> None:
     """Wait until the service is open and the screen shows what it read."""
-    await until(pilot, lambda: app.state.shared.phase is not Phase.OPENING)
+    await until(pilot, lambda: app.state.phase is not Phase.OPENING)
     await settle(pilot, app)
 
 
@@ -101,7 +101,7 @@ async def test_the_frame_is_painted_before_the_service_is_open(
     app = MemtuiApp(paths, settings, screen="records")
     async with app.run_test(size=SIZE) as pilot:
         await pilot.pause()
-        assert app.state.shared.phase is Phase.OPENING
+        assert app.state.phase is Phase.OPENING
         assert "Opening your memories" in screen_text(app)
         assert "4 Records" in screen_text(app)
         await pilot.press("2")
@@ -128,7 +128,7 @@ async def test_a_service_that_does_not_open_says_why_and_opens_on_r(
         monkeypatch.setattr(memtui.service, "open_service", open_service)
         await pilot.press("r")
         await ready(pilot, app)
-        assert app.state.shared.phase is Phase.READY
+        assert app.state.phase is Phase.READY
 
 
 async def test_an_unknown_company_is_a_sentence(paths: Paths, settings: Settings) -> None:
@@ -156,14 +156,14 @@ async def test_a_filter_goes_along_to_every_screen_and_comes_back(
     async with running(paths, settings, screen="records") as (app, pilot):
         await pilot.press("slash", *"deploys", "enter")
         await settle(pilot, app)
-        assert app.state.shared.filter.text == "deploys"
+        assert app.state.filter.text == "deploys"
         await pilot.press("2")
         await settle(pilot, app)
         assert app.screen.query_one("#filter-input", Input).value == "deploys"
         await pilot.press("ctrl+l")
         await settle(pilot, app)
-        assert app.state.shared.filter_line == ""
-        assert app.state.shared.filters == ("deploys",)
+        assert app.state.filter_line == ""
+        assert app.state.filters == ("deploys",)
 
 
 async def test_the_scope_chooser_narrows_and_widens(paths: Paths, settings: Settings) -> None:
@@ -174,13 +174,13 @@ async def test_the_scope_chooser_narrows_and_widens(paths: Paths, settings: Sett
         assert isinstance(app.screen, Choose)
         await pilot.press(*"fight", "enter")
         await settle(pilot, app)
-        assert app.state.shared.scope.project_id == "fighters"
+        assert app.state.scope.project_id == "fighters"
         assert "Local › fighters" in screen_text(app)
         await pilot.press("s")
         await settle(pilot, app)
         await pilot.press(*"take away", "enter")
         await settle(pilot, app)
-        assert app.state.shared.scope == Scope(company_id="local")
+        assert app.state.scope == Scope(company_id="local")
 
 
 async def test_help_names_the_reason_and_a_disabled_key_says_it(
@@ -212,10 +212,10 @@ async def test_a_removal_needs_another_key_than_the_one_that_asked(
         for key in ("d", "enter", "escape"):
             await pilot.press(key)
         await settle(pilot, app)
-        assert [one.key for one in app.state.shared.bindings] == ["default"]
+        assert [one.key for one in app.state.bindings] == ["default"]
         await pilot.press("d", "y")
         await settle(pilot, app)
-        assert app.state.shared.bindings == ()
+        assert app.state.bindings == ()
         assert "no binding" in screen_text(app).splitlines()[0]
 
 
@@ -237,7 +237,7 @@ async def test_a_question_is_answered_with_sources_and_costs(
         await settle(pilot, app)
         assert app.frame is not None
         assert app.frame.MODE == "records"
-        assert app.state.shared.filter.issue_id == "31"
+        assert app.state.filter.issue_id == "31"
         await pilot.press("3", "h")
         await settle(pilot, app)
         assert "Asked before" in screen_text(app)
@@ -254,7 +254,7 @@ async def test_a_session_is_restored(paths: Paths, settings: Settings) -> None:
     async with running(paths, settings) as (app, pilot):
         assert app.frame is not None
         assert app.frame.MODE == "operations"
-        assert app.state.shared.filter_line == "type:write"
+        assert app.state.filter_line == "type:write"
         assert app.theme == "ansi"
 
 
@@ -263,14 +263,14 @@ async def test_a_remembered_company_that_is_gone_is_no_reason_to_fail(
 ) -> None:
     paths.session_file.write_text('{"company": "imported"}')
     async with running(paths, settings) as (app, _):
-        assert app.state.shared.phase is Phase.READY
-        assert app.state.shared.scope.company_id == "local"
+        assert app.state.phase is Phase.READY
+        assert app.state.scope.company_id == "local"
 
 
 async def test_a_broken_session_is_told_and_no_more(paths: Paths, settings: Settings) -> None:
     paths.session_file.write_bytes(b"\xff{")
     async with running(paths, settings) as (app, _):
-        assert app.state.shared.phase is Phase.READY
+        assert app.state.phase is Phase.READY
         assert any("starts afresh" in said for said in toasts(app))
 
 
@@ -305,7 +305,7 @@ async def test_the_palette_lists_a_hostile_company(paths: Paths, settings: Setti
         await until(pilot, lambda: "Company: Acme [/x] [$error] ␛[31m" in screen_text(app))
         assert_harmless(screen_text(app))
         await pilot.press("enter")
-        await until(pilot, lambda: app.state.shared.scope.company_id == "other")
+        await until(pilot, lambda: app.state.scope.company_id == "other")
 
 
 @pytest.mark.slow
@@ -398,7 +398,7 @@ async def test_opening_a_damaged_database_is_a_sentence(paths: Paths, settings: 
     with pytest.raises(sqlite3.DatabaseError):
         sqlite3.connect(paths.database).execute("select * from x")
     async with running(paths, settings) as (app, _):
-        assert app.state.shared.phase is Phase.FAILED
+        assert app.state.phase is Phase.FAILED
         assert "Press r to try again" in screen_text(app)
         assert "Traceback" not in screen_text(app)
 
@@ -426,5 +426,5 @@ async def test_a_stranger_is_told_so_at_once(paths: Paths, settings: Settings) -
     await service.set_member(caller, owner)
     await service.close()
     async with running(paths, settings) as (app, pilot):
-        await until(pilot, lambda: app.state.shared.phase is Phase.FAILED)
+        await until(pilot, lambda: app.state.phase is Phase.FAILED)
         assert "no member here" in screen_text(app)

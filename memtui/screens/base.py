@@ -5,7 +5,7 @@ For a screen author. Derive from `MemtuiScreen`, set `MODE` to the screen's name
 
 - `compose_body()`: the widgets between filter line and footer;
 - `load()`: read again what the screen shows. It is called on the event loop when the service is
-  open and anything in `shared` that matters to data changed (service, company, scope, filter,
+  open and anything in `state` that matters to data changed (service, company, scope, filter,
   binding) and on `r`, only while the screen is the one shown; if it was hidden meanwhile, when it
   comes back. Start background work in it (`memtui.widgets.background.Background`) and return.
 - `select(name)`: put the cursor on what another screen pointed at, optional;
@@ -13,8 +13,8 @@ For a screen author. Derive from `MemtuiScreen`, set `MODE` to the screen's name
 
 What is there to use:
 
-- `self.shared`: scope, filter, active binding (`memtui.screens.shared.Shared`);
-  `self.door`: service, caller and company (inside `load` and actions that need the service);
+- `self.state`: scope, filter, active binding (`memtui.screens.state.AppState`);
+  `self.session`: service, caller and company (inside `load` and actions that need the service);
 - `self.missing = {Need.ROW: "", …}`: which needs do not hold now, with a reason of the screen's
   own ("" takes the need's). Actions that need one are dimmed, and pressing one says why.
   `SERVICE` and `WRITABLE` are kept by the frame itself; until the screen says otherwise all that
@@ -52,7 +52,7 @@ from memtui.actions import ACTIONS, INPUT_GROUPS, Need, groups_on
 from memtui.contract import MemtuiError, NotFound
 from memtui.filters import Taker, not_held
 from memtui.screens.keymap import footer_entries
-from memtui.screens.shared import Door, FilterChosen, Phase, Shared
+from memtui.screens.state import AppState, FilterChosen, Phase, ServiceSession
 from memtui.screens.view import scope_view
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
@@ -63,7 +63,7 @@ from memtui.widgets.panes import Notice
 
 _KNOWN_OPERATIONS = 500
 """Operations whose names the filter line completes."""
-_DATA = ("door", "scope", "filter", "binding_key", "resolution")
+_DATA = ("session", "scope", "filter", "binding_key", "resolution")
 _SHOWN = dict.fromkeys(set(Need) - {Need.SERVICE, Need.WRITABLE, Need.CHARTS, Need.SQL}, "")
 """What hangs on what a screen shows; nothing of it is there at first."""
 _READING = "This is still being read; press the key again when it is there."
@@ -81,16 +81,16 @@ class MemtuiScreen(Screen[None]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
 
-    shared: reactive[Shared] = reactive(Shared)
+    state: reactive[AppState] = reactive(AppState)
     missing: reactive[Mapping[Need, str]] = reactive(lambda: _SHOWN)
     labels: reactive[Mapping[str, str]] = reactive(dict)
 
-    def __init__(self, shared: Shared) -> None:
+    def __init__(self, state: AppState) -> None:
         super().__init__(id=f"screen-{self.MODE}")
         self._stale = True
         self._wanted: str | None = None
         self._knowing = Background(self, "filter-words")
-        self.set_reactive(MemtuiScreen.shared, shared)
+        self.set_reactive(MemtuiScreen.state, state)
 
     def compose(self) -> ComposeResult:
         """Lay out the frame around `compose_body`."""
@@ -114,11 +114,11 @@ class MemtuiScreen(Screen[None]):
         """Put the cursor on what another screen pointed at."""
 
     @property
-    def door(self) -> Door:
+    def session(self) -> ServiceSession:
         """The open service; raises `MemtuiError` before it is open."""
-        if self.shared.door is None:
+        if self.state.session is None:
             raise MemtuiError(Need.SERVICE.value)
-        return self.shared.door
+        return self.state.session
 
     @property
     def ACTION_GROUP(self) -> str:  # noqa: N802 - as each carrier of actions has it
@@ -142,17 +142,17 @@ class MemtuiScreen(Screen[None]):
         """Return why an action cannot run now, or nothing if it can."""
         action = ACTIONS.get(action_id)
         for need in action.needs if action else ():
-            if need is Need.SERVICE and self.shared.door is None:
-                return self.shared.problem or need.value
-            if need is Need.WRITABLE and self.shared.read_only:
+            if need is Need.SERVICE and self.state.session is None:
+                return self.state.problem or need.value
+            if need is Need.WRITABLE and self.state.read_only:
                 return need.value
             if need in self.missing:
                 return self.missing[need] or self._why_missing(need)
         return ""
 
     def _why_missing(self, need: Need) -> str:
-        if self.shared.phase is not Phase.READY:
-            return self.shared.problem or Need.SERVICE.value
+        if self.state.phase is not Phase.READY:
+            return self.state.problem or Need.SERVICE.value
         return _READING if self._stale or self.reading else need.value
 
     async def perform(self, action_id: str) -> None:
@@ -181,7 +181,7 @@ class MemtuiScreen(Screen[None]):
 
         A field of the filter that does not narrow this screen is named, or it would seem to.
         """
-        chosen = self.shared.filter
+        chosen = self.state.filter
         idle = not_held(chosen, self.NARROWS)
         note = f"not by {', '.join(term.rstrip(':') for term in idle)}" if idle else ""
         for filter_line in self.query(FilterLine):
@@ -200,7 +200,7 @@ class MemtuiScreen(Screen[None]):
     def reload(self) -> None:
         """Load now if this screen is shown and the service is open, else when both are so."""
         self._stale = True
-        if self.is_current and self.is_mounted and self.shared.phase is Phase.READY:
+        if self.is_current and self.is_mounted and self.state.phase is Phase.READY:
             self._stale = False
             self.load()
             if self.focused is None:
@@ -214,7 +214,7 @@ class MemtuiScreen(Screen[None]):
         self._wanted = name
         self.reload()
 
-    def watch_shared(self, before: Shared, now: Shared) -> None:
+    def watch_state(self, before: AppState, now: AppState) -> None:
         """Redraw the frame, and load where data depends on what changed."""
         if not self.is_mounted:
             return
@@ -256,10 +256,10 @@ class MemtuiScreen(Screen[None]):
     def on_filter_line_entered(self, message: FilterLine.Entered) -> None:
         """Read which agents, projects and other names the newest operations have."""
         message.stop()
-        door, filter_line = self.shared.door, self.query_one(FilterLine)
-        if door is not None:
+        session, filter_line = self.state.session, self.query_one(FilterLine)
+        if session is not None:
             self._knowing.latest(
-                lambda: door.service.operations(door.caller, limit=_KNOWN_OPERATIONS),
+                lambda: session.service.operations(session.caller, limit=_KNOWN_OPERATIONS),
                 lambda page: setattr(filter_line, "known", known_values(page.operations)),
                 self.fail,
             )
@@ -280,25 +280,25 @@ class MemtuiScreen(Screen[None]):
         await self.perform(message.action_id)
 
     def _draw_frame(self) -> None:
-        shared = self.shared
-        self.query_one(ScopeBar).view = scope_view(shared)
+        state = self.state
+        self.query_one(ScopeBar).view = scope_view(state)
         for filter_line in self.query(FilterLine):
-            filter_line.history = shared.filters
-            filter_line.show_line(shared.filter_line)
+            filter_line.history = state.filters
+            filter_line.show_line(state.filter_line)
         phase = self.query_one("#phase", Notice)
-        ready = shared.phase is Phase.READY
+        ready = state.phase is Phase.READY
         self.query_one("#body").display = ready
         phase.display = not ready
-        if shared.phase is Phase.OPENING:
+        if state.phase is Phase.OPENING:
             phase.show("loading", "Opening your memories", "The keys work already; q quits.")
-        elif shared.phase is Phase.FAILED:
-            phase.show("error", shared.problem, "Press r to try again, q to quit.")
+        elif state.phase is Phase.FAILED:
+            phase.show("error", state.problem, "Press r to try again, q to quit.")
         self._draw_footer()
 
     def _draw_footer(self) -> None:
         if self.is_mounted:
             self.query_one("#key-footer", KeyFooter).entries = footer_entries(
-                self.group, self.shared.keymap, self.why_disabled, self.labels
+                self.group, self.state.keymap, self.why_disabled, self.labels
             )
 
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memtui.screens.shared import Shared
+from memtui.screens.state import AppState
 from memtui.widgets.format import counted
 
 if TYPE_CHECKING:
@@ -25,10 +25,10 @@ async def find_memories() -> tuple[Finding, ...]:
     return await asyncio.to_thread(search)
 
 
-def is_first_start(shared: Shared) -> bool:
+def is_first_start(state: AppState) -> bool:
     """Whether there is nothing yet but an empty default binding."""
-    health = shared.health
-    return len(shared.bindings) <= 1 and health is not None and health.health.records == 0
+    health = state.health
+    return len(state.bindings) <= 1 and health is not None and health.health.records == 0
 
 
 def offer(findings: tuple[Finding, ...], key: str) -> str:

@@ -10,7 +10,7 @@ from textual.content import Content
 from memtui.actions import Need
 from memtui.contract import Unavailable
 from memtui.screens.dialogs.sheet import READING, Drawn, Sheet
-from memtui.screens.shared import Shared
+from memtui.screens.state import AppState
 from memtui.widgets import spending
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, hanging, lines
 
@@ -22,34 +22,34 @@ _LEAD = Content(" " * 10)
 _SET = "`memtui budget set` sets one, `memtui budget remove` takes it away."
 
 
-def limits_sheet(shared: Shared) -> Sheet:
+def limits_sheet(state: AppState) -> Sheet:
     """Return the sheet of the limits, which are added up while it is shown."""
 
     async def read() -> Drawn:
-        door = shared.door
-        if door is None:
+        session = state.session
+        if session is None:
             raise Unavailable(Need.SERVICE.value)
-        found = await door.service.check_spending(door.caller, zone=shared.zone)
-        return lambda width: limits_content(found, shared, width)
+        found = await session.service.check_spending(session.caller, zone=state.zone)
+        return lambda width: limits_content(found, state, width)
 
     return Sheet("Spending limits", READING, read=read)
 
 
-def limits_content(found: Sequence[SpendingStatus], shared: Shared, width: int) -> Content:
+def limits_content(found: Sequence[SpendingStatus], state: AppState, width: int) -> Content:
     """Return the limits, those that are passed first, wrapped to `width` cells."""
     if not found:
         return lines([display("There are no spending limits."), display(_SET, style=DIM)])
     said = "A limit warns; no operation is refused because of it. Days and months are your zone's."
-    return lines([*_rows(found, shared, width), display(said, style=DIM), display(_SET, style=DIM)])
+    return lines([*_rows(found, state, width), display(said, style=DIM), display(_SET, style=DIM)])
 
 
-def _rows(found: Sequence[SpendingStatus], shared: Shared, width: int) -> Iterator[Content]:
-    now = shared.clock()
+def _rows(found: Sequence[SpendingStatus], state: AppState, width: int) -> Iterator[Content]:
+    now = state.clock()
     for status in sorted(found, key=lambda one: -one.share):
         mark = display(spending.mark(status), style=_STYLES[status.state])
         name = display(spending.target(status), limit=200, style=STRONG)
         gap = Content(" " * (_LEAD.cell_length - mark.cell_length))
         yield hanging(mark + gap, name, width)
-        when = spending.period(status, now, shared.zone)
+        when = spending.period(status, now, state.zone)
         yield hanging(_LEAD, display(spending.stand(status, when)), width)
         yield Content("")

@@ -16,7 +16,7 @@ from memtui.filters import format_filter
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.browser import open_in_browser
 from memtui.screens.external_editor import show_file
-from memtui.screens.shared import GoTo
+from memtui.screens.state import GoTo
 from memtui.widgets.background import Background
 from memtui.widgets.format import parse_place, source_line
 
@@ -77,8 +77,8 @@ def open_source(
     location: Location | None = None,
 ) -> None:
     """Open a source, or the place that is given; a toast says why where nothing opens."""
-    door = screen.door
-    link = door.service.link(source, door.company) if source is not None else None
+    session = screen.session
+    link = session.service.link(source, session.company) if source is not None else None
     opening = find_opening(source, link, location)
     if opening is None:
         screen.fail(Invalid(f"There is nothing to open for {source_line(source)}."))
@@ -95,7 +95,7 @@ def open_file(screen: MemtuiScreen, work: Background, location: Location) -> Non
 
     def show(found: Location) -> None:
         try:
-            show_file(screen.app, found, screen.shared.editor)
+            show_file(screen.app, found, screen.state.editor)
         except MemtuiError as error:
             screen.fail(error)
 

@@ -14,7 +14,7 @@ from memtui.actions import ACTIONS
 from memtui.contract import Scope
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.help import group_title
-from memtui.screens.shared import BindingChosen, LookChosen, ScopeChosen
+from memtui.screens.state import BindingChosen, LookChosen, ScopeChosen
 from memtui.widgets.display import DIM, display
 
 
@@ -60,7 +60,7 @@ def _actions(screen: MemtuiScreen) -> Iterable[Command]:
     for name in screen.action_ids():
         action = ACTIONS[name]
         reason = screen.why_disabled(name)
-        key = Content.styled(f"  {screen.shared.keymap.label(name)}", DIM)
+        key = Content.styled(f"  {screen.state.keymap.label(name)}", DIM)
         yield Command(
             display(f"{group_title(action.group)}: {action.label}") + key,
             f"{action.description}{f' Not now: {reason}' if reason else ''}".replace("[", "("),
@@ -78,19 +78,19 @@ def _themes(screen: MemtuiScreen) -> Iterable[Command]:
 
 
 def _places(screen: MemtuiScreen) -> Iterable[Command]:
-    for company in screen.shared.companies:
+    for company in screen.state.companies:
         yield Command(
             display(f"Company: {company.name}", limit=100),
             "Go to this company.",
             partial(screen.post_message, ScopeChosen(Scope(company_id=company.company_id))),
         )
-    for binding in screen.shared.bindings:
+    for binding in screen.state.bindings:
         yield Command(
             display(f"Binding: {binding.provider_key}·{binding.key}", limit=100),
             "Look at this binding.",
             partial(screen.post_message, BindingChosen(binding.key)),
         )
-    for look in screen.shared.looks:
+    for look in screen.state.looks:
         yield Command(
             display(f"View: {look.name}", limit=100),
             "Show the operation log so.",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from memtui.contract import Filter, Scope
 from memtui.screens.dialogs.choose import Choice
-from memtui.screens.shared import Door, Shared
+from memtui.screens.state import AppState, ServiceSession
 
 if TYPE_CHECKING:
     from memtui.service.answers import CompanyView
@@ -38,16 +38,16 @@ class ScopeStep:
         return scope.model_copy(update={self.field: self.value})
 
 
-async def seen_scopes(door: Door) -> list[Scope]:
+async def seen_scopes(session: ServiceSession) -> list[Scope]:
     """Return the scopes of the newest operations."""
-    page = await door.service.operations(door.caller, Filter(), limit=_SEEN_OPERATIONS)
+    page = await session.service.operations(session.caller, Filter(), limit=_SEEN_OPERATIONS)
     return [one.scope for one in page.operations]
 
 
-async def read_choices(shared: Shared) -> list[Choice[ScopeStep]]:
+async def read_choices(state: AppState) -> list[Choice[ScopeStep]]:
     """Read what there is to choose for the scope that is looked at."""
-    seen = await seen_scopes(shared.door) if shared.door is not None else []
-    return scope_choices(shared.scope, shared.companies, seen)
+    seen = await seen_scopes(state.session) if state.session is not None else []
+    return scope_choices(state.scope, state.companies, seen)
 
 
 def scope_choices(

@@ -10,7 +10,7 @@ from memtui.screens.kept import load_document, save_document
 _HISTORY = 50
 
 
-class CompanySession(Model):
+class SavedCompany(Model):
     """Where a person was in one company."""
 
     screen: str = "records"
@@ -19,20 +19,20 @@ class CompanySession(Model):
     binding_key: str | None = None
 
 
-class Session(Model):
+class SavedSession(Model):
     """The last company, the theme, and where one was in each company."""
 
     company: str = ""
     theme: str = ""
-    companies: dict[str, CompanySession] = {}
+    companies: dict[str, SavedCompany] = {}
     filters: tuple[str, ...] = ()
     """Filter lines applied before, the newest last."""
 
-    def of(self, company_id: str) -> CompanySession:
+    def of(self, company_id: str) -> SavedCompany:
         """Return where one was in a company."""
-        return self.companies.get(company_id, CompanySession())
+        return self.companies.get(company_id, SavedCompany())
 
-    def with_filter(self, line: str) -> Session:
+    def with_filter(self, line: str) -> SavedSession:
         """Return a session whose history ends with `line`."""
         if not line:
             return self
@@ -40,16 +40,16 @@ class Session(Model):
         return self.model_copy(update={"filters": tuple([*kept, line][-_HISTORY:])})
 
 
-def load_session(path: Path) -> Session:
+def load_session(path: Path) -> SavedSession:
     """Read the session; there being none is an empty one.
 
     Raises:
         Invalid: the file cannot be read as a session.
     """
     problem = f"The last session in {path} cannot be read, so memtui starts afresh."
-    return load_document(path, Session, problem)
+    return load_document(path, SavedSession, problem)
 
 
-def save_session(path: Path, session: Session) -> None:
+def save_session(path: Path, session: SavedSession) -> None:
     """Write the session as `save_document` does."""
     save_document(path, session)

@@ -1,4 +1,4 @@
-"""Keeps what all screens share: opens the service, resolves the binding, remembers the place."""
+"""What all screens share: one frozen value, the messages that change it, and their keeper."""
 
 from __future__ import annotations
 
@@ -6,33 +6,203 @@ import asyncio
 import importlib
 import logging
 from collections.abc import Callable
-from dataclasses import replace
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, tzinfo
+from enum import StrEnum
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 from textual.app import App
+from textual.message import Message
 
 from memtui.config import Paths, Settings
 from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.filters import parse_filter
-from memtui.screens.keymap import load_keymap
+from memtui.screens.keymap import Keymap, load_keymap
 from memtui.screens.log_views import LogLook, load_looks
-from memtui.screens.session import CompanySession, Session, load_session, save_session
-from memtui.screens.shared import Door, Phase, Shared
+from memtui.screens.session import SavedCompany, SavedSession, load_session, save_session
 from memtui.widgets.background import Background
 
 if TYPE_CHECKING:
     from memtui.service import MemoryService
-    from memtui.service.answers import BindingHealth, BindingView, CompanyView, Resolution
+    from memtui.service.answers import (
+        BindingHealth,
+        BindingView,
+        Caller,
+        CompanyView,
+        Resolution,
+    )
     from memtui.service.limits import SpendingStatus
 
 _log = logging.getLogger(__name__)
+_SCOPE_FIELDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 
 
-class SharedState:
-    """Owns the one `Shared` value of an app; `share` is called with each new one.
+class Phase(StrEnum):
+    """How far the service is."""
+
+    OPENING = "opening"
+    READY = "ready"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSession:
+    """The open service, and who calls it for which company."""
+
+    service: MemoryService
+    caller: Caller
+    company: CompanyView
+
+
+@dataclass(frozen=True, slots=True)
+class AppState:
+    """Service, scope, filter and active binding; a change of any makes a new value."""
+
+    phase: Phase = Phase.OPENING
+    problem: str = ""
+    """Why the service did not open, as a sentence."""
+    session: ServiceSession | None = None
+    """None until the service is open."""
+    scope: Scope = field(default_factory=lambda: Scope(company_id="local"))
+    filter: Filter = field(default_factory=Filter)
+    filter_line: str = ""
+    """The filter as it was typed."""
+    binding_key: str | None = None
+    """The binding chosen by hand; None lets the service resolve it from the scope."""
+    resolution: Resolution | None = None
+    """The active binding and why it is; None while unknown or where nothing resolves."""
+    resolution_problem: str = ""
+    companies: tuple[CompanyView, ...] = ()
+    """All companies, for choosers."""
+    bindings: tuple[BindingView, ...] = ()
+    """All bindings of this company."""
+    binding: BindingView | None = None
+    """The active binding."""
+    health: BindingHealth | None = None
+    """Its health as last asked; None while unknown."""
+    spending: tuple[SpendingStatus, ...] = ()
+    """The company's spending limits as last checked."""
+    filters: tuple[str, ...] = ()
+    """Filter lines applied before, the newest last."""
+    looks: tuple[LogLook, ...] = ()
+    """The saved views of the operation log."""
+    views_file: Path = Path("views.json")
+    """Where they are kept."""
+    read_only: bool = False
+    """Whether every change is refused, by setting or by company."""
+    keymap: Keymap = field(default_factory=Keymap)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    editor: str = ""
+    """The editor of the settings; empty means $VISUAL, else $EDITOR, else vi."""
+    context_model: str = "claude-sonnet-4-5"
+    """The model of the settings, whose tokens and prices a context is counted in."""
+    context_budget: int = 500
+    """Tokens that a context should stay under, by the settings."""
+    fact_max_chars: int = 200
+    """How many characters a fact may have; 0 sets no limit."""
+    fact_max_count: int = 50
+    """How many facts an owner may have; 0 sets no limit."""
+    data: Path = Path("data")
+    """memtui's data folder."""
+    zone: tzinfo | None = None
+    """Where days and clock times are shown; None means the system's zone."""
+    zone_name: str = "UTC"
+    """The IANA name of the zone that days are cut in."""
+    queries_file: Path = Path("queries.json")
+    """Where statements that were given a name are kept."""
+
+    @property
+    def log_filter(self) -> Filter:
+        """The filter for operations: the filter line, narrowed to the scope where it is silent."""
+        return self.filter.model_copy(
+            update={
+                name: getattr(self.filter, name) or getattr(self.scope, name)
+                for name in _SCOPE_FIELDS
+            }
+        )
+
+    @property
+    def record_scope(self) -> Scope:
+        """The scope for queries and records: the scope, overridden by the filter line."""
+        return self.scope.model_copy(
+            update={
+                name: getattr(self.filter, name) or getattr(self.scope, name)
+                for name in _SCOPE_FIELDS
+            }
+        )
+
+
+class ScopeChosen(Message):
+    """A person chose another scope; a screen posts it and the app applies it everywhere."""
+
+    def __init__(self, scope: Scope) -> None:
+        super().__init__()
+        self.scope = scope
+
+
+class BindingChosen(Message):
+    """A person chose the binding to look at; None goes back to the resolved one."""
+
+    def __init__(self, key: str | None) -> None:
+        super().__init__()
+        self.key = key
+
+
+class FilterChosen(Message):
+    """A person applied a filter line that parses."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__()
+        self.line = line
+
+
+class LookChosen(Message):
+    """A person wants to see the operation log as in a saved view."""
+
+    def __init__(self, look: LogLook) -> None:
+        super().__init__()
+        self.look = look
+
+
+class LooksChanged(Message):
+    """A saved view of the operation log came, changed its name or went; these are all of them."""
+
+    def __init__(self, looks: tuple[LogLook, ...]) -> None:
+        super().__init__()
+        self.looks = looks
+
+
+class GoTo(Message):
+    """Show another screen, with another filter line and binding where they are given.
+
+    `select` is what that screen should put its cursor on, in its own words: a record id for
+    Records, an operation id for Operations.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        *,
+        filter_line: str | None = None,
+        binding_key: str | None = None,
+        select: str | None = None,
+    ) -> None:
+        super().__init__()
+        self.mode = mode
+        self.filter_line = filter_line
+        self.binding_key = binding_key
+        self.select = select
+
+
+class ConfigurationChanged(Message):
+    """Bindings or targets changed: the app resolves the active binding again."""
+
+
+class StateController:
+    """Owns the one `AppState` value of an app; `share` is called with each new one.
 
     `failed` takes the sentence of anything that went wrong and is not a state of its own.
 
@@ -48,7 +218,7 @@ class SharedState:
         *,
         company: str | None,
         clock: Callable[[], datetime],
-        share: Callable[[Shared], None],
+        share: Callable[[AppState], None],
         failed: Callable[[MemtuiError], None],
     ) -> None:
         self._paths = paths
@@ -61,14 +231,14 @@ class SharedState:
         self._adding_up = Background(app, "spending")
         self._purging = Background(app, "purge")
         self._told = ""
-        self.session, self.session_problem = _read_session(paths)
+        self.saved, self.saved_problem = _read_session(paths)
         looks, problem = _read_looks(paths)
-        self.session_problem = self.session_problem or problem
+        self.saved_problem = self.saved_problem or problem
         self._asked_for = company or settings.company
-        self._company = self._asked_for or self.session.company
-        self.shared = Shared(
+        self._company = self._asked_for or self.saved.company
+        self.state = AppState(
             scope=Scope(company_id=self._company or "local"),
-            filters=self.session.filters,
+            filters=self.saved.filters,
             read_only=settings.read_only,
             keymap=load_keymap(settings.keymap),
             clock=clock,
@@ -88,14 +258,14 @@ class SharedState:
     @property
     def last_screen(self) -> str:
         """The screen that was shown last in this company."""
-        return self.session.of(self._company).screen
+        return self.saved.of(self._company).screen
 
     def open(self) -> None:
         """Open the service in the background."""
-        self._set(replace(self.shared, phase=Phase.OPENING, problem=""))
+        self._set(replace(self.state, phase=Phase.OPENING, problem=""))
         self._opening.latest(self._open_service, self._opened, self._not_opened)
 
-    async def _open_service(self) -> tuple[Door, tuple[CompanyView, ...]]:
+    async def _open_service(self) -> tuple[ServiceSession, tuple[CompanyView, ...]]:
         await asyncio.to_thread(importlib.import_module, "memtui.service")
         from memtui.service import open_service
 
@@ -104,17 +274,19 @@ class SharedState:
             own = self._settings.principal, self._settings.acts_for or None
             companies = tuple(await service.companies(*own))
             picked = self._pick(companies or tuple(await service.companies()))
-            door = self._door(service, picked)
-            await service.company(door.caller)  # who is no member there is told so at once
+            session = self._session_of(service, picked)
+            await service.company(session.caller)  # who is no member there is told so at once
         except BaseException:
             await service.close()
             raise
-        return door, companies
+        return session, companies
 
-    def _door(self, service: MemoryService, company: CompanyView) -> Door:
+    def _session_of(self, service: MemoryService, company: CompanyView) -> ServiceSession:
         from memtui.service import caller_of
 
-        return Door(service, caller_of(self._settings, company.company_id, "tui"), company)
+        return ServiceSession(
+            service, caller_of(self._settings, company.company_id, "tui"), company
+        )
 
     def _pick(self, companies: tuple[CompanyView, ...]) -> CompanyView:
         """Return the company that was asked for by id or name, else the last one, else the first.
@@ -132,84 +304,84 @@ class SharedState:
             raise NotFound(f"There is no company {self._asked_for!r}; there are {names}.")
         return companies[0]
 
-    def _opened(self, opened: tuple[Door, tuple[CompanyView, ...]]) -> None:
-        door, companies = opened
-        if not door.service.records:
+    def _opened(self, opened: tuple[ServiceSession, tuple[CompanyView, ...]]) -> None:
+        session, companies = opened
+        if not session.service.records:
             self._failed(Denied("This home cannot be written, so nothing of this is recorded."))
-        self._enter(replace(self.shared, companies=companies), door)
+        self._enter(replace(self.state, companies=companies), session)
         if self._settings.purge_after_days:
-            due = door.service.purge_due
-            self._purging.every(lambda: due(door.caller), lambda _done: None, self._tell_once)
+            due = session.service.purge_due
+            self._purging.every(lambda: due(session.caller), lambda _done: None, self._tell_once)
 
     def _not_opened(self, error: MemtuiError) -> None:
-        self._set(replace(self.shared, phase=Phase.FAILED, problem=str(error)))
+        self._set(replace(self.state, phase=Phase.FAILED, problem=str(error)))
 
-    def _enter(self, shared: Shared, door: Door) -> None:
+    def _enter(self, state: AppState, session: ServiceSession) -> None:
         """Show a company as it was left."""
-        self._company = door.company.company_id
-        was = self.session.of(self._company)
+        self._company = session.company.company_id
+        was = self.saved.of(self._company)
         scope = was.scope or Scope(company_id=self._company)
         self._settle(
             replace(
-                shared,
+                state,
                 phase=Phase.READY,
-                door=door,
+                session=session,
                 scope=scope.model_copy(update={"company_id": self._company}),
-                filter=_filter_of(was.filter_line, shared),
+                filter=_filter_of(was.filter_line, state),
                 filter_line=was.filter_line,
                 binding_key=was.binding_key,
-                read_only=door.service.read_only or door.company.read_only,
+                read_only=session.service.read_only or session.company.read_only,
             )
         )
 
     def choose_scope(self, scope: Scope) -> None:
         """Use a scope everywhere; another company is shown as it was left."""
-        door = self.shared.door
-        if door is None or scope.company_id == self._company:
-            self._settle(replace(self.shared, scope=scope))
+        session = self.state.session
+        if session is None or scope.company_id == self._company:
+            self._settle(replace(self.state, scope=scope))
             return
 
         def enter(company: CompanyView) -> None:
-            self._enter(self.shared, self._door(door.service, company))
+            self._enter(self.state, self._session_of(session.service, company))
 
-        there = door.caller.model_copy(update={"company_id": scope.company_id})
-        self._opening.latest(lambda: door.service.company(there), enter, self._failed)
+        there = session.caller.model_copy(update={"company_id": scope.company_id})
+        self._opening.latest(lambda: session.service.company(there), enter, self._failed)
 
     def choose(self, *, filter_line: str | None = None, binding_key: str | None = None) -> None:
         """Use another filter line, binding, or both; an empty binding is the resolved one."""
-        wanted = self.shared
+        wanted = self.state
         if filter_line is not None:
-            self.session = self.session.with_filter(filter_line)
+            self.saved = self.saved.with_filter(filter_line)
             wanted = replace(
                 wanted,
                 filter=_filter_of(filter_line, wanted),
                 filter_line=filter_line,
-                filters=self.session.filters,
+                filters=self.saved.filters,
             )
         if binding_key is not None:
             wanted = replace(wanted, binding_key=binding_key or None)
-        if wanted != self.shared:
+        if wanted != self.state:
             self._settle(wanted)
 
     def use_looks(self, looks: tuple[LogLook, ...]) -> None:
         """Offer other saved views of the operation log."""
-        self._set(replace(self.shared, looks=looks))
+        self._set(replace(self.state, looks=looks))
 
     def resolve_again(self) -> None:
         """Read bindings and targets again."""
-        self._settle(self.shared)
+        self._settle(self.state)
 
-    def _settle(self, wanted: Shared) -> None:
+    def _settle(self, wanted: AppState) -> None:
         """Resolve the binding of a new state, then hand all of it down at once."""
-        door = wanted.door
-        if door is None:
+        session = wanted.session
+        if session is None:
             self._set(wanted)
             return
-        self._resolving.latest(lambda: _resolve(door, wanted), self._settled, self._failed)
+        self._resolving.latest(lambda: _resolve(session, wanted), self._settled, self._failed)
 
-    def _settled(self, shared: Shared) -> None:
-        entered = shared.door is not self.shared.door
-        self._set(replace(shared, spending=() if entered else self.shared.spending))
+    def _settled(self, state: AppState) -> None:
+        entered = state.session is not self.state.session
+        self._set(replace(state, spending=() if entered else self.state.spending))
         self.check_health()
         if entered:
             self._adding_up.forget()
@@ -217,43 +389,43 @@ class SharedState:
 
     def check_health(self) -> None:
         """Ask the active binding for its health in the background."""
-        door, resolution = self.shared.door, self.shared.resolution
-        if door is None or resolution is None:
+        session, resolution = self.state.session, self.state.resolution
+        if session is None or resolution is None:
             return
         key = resolution.binding_key
         self._checking.latest(
-            lambda: door.service.health(door.caller, key),
+            lambda: session.service.health(session.caller, key),
             self._checked,
             partial(self._not_checked, key),
         )
 
     def _checked(self, health: BindingHealth) -> None:
-        if self.shared.resolution and self.shared.resolution.binding_key == health.key:
-            self._set(replace(self.shared, health=health))
+        if self.state.resolution and self.state.resolution.binding_key == health.key:
+            self._set(replace(self.state, health=health))
 
     def _not_checked(self, key: str, error: MemtuiError) -> None:
         from memtui.service.answers import BindingHealth
 
         down = Health(status="down", message=str(error))
-        health = BindingHealth(key=key, health=down, checked_at=self.shared.clock())
-        self._set(replace(self.shared, health=health))
+        health = BindingHealth(key=key, health=down, checked_at=self.state.clock())
+        self._set(replace(self.state, health=health))
         self._tell_once(error)
 
     def check_spending(self) -> None:
         """Hold what was spent against the company's limits in the background."""
-        door, zone = self.shared.door, self.shared.zone
-        if door is None or self._adding_up.busy:
+        session, zone = self.state.session, self.state.zone
+        if session is None or self._adding_up.busy:
             return
         self._adding_up.latest(
-            lambda: door.service.check_spending(door.caller, zone=zone),
+            lambda: session.service.check_spending(session.caller, zone=zone),
             self._added_up,
             self._tell_once,
         )
 
     def _added_up(self, spending: list[SpendingStatus]) -> None:
         self._told = ""
-        if self.shared.spending != (found := tuple(spending)):
-            self._set(replace(self.shared, spending=found))
+        if self.state.spending != (found := tuple(spending)):
+            self._set(replace(self.state, spending=found))
 
     def _tell_once(self, error: MemtuiError) -> None:
         """Tell of a problem once, however often it is met again."""
@@ -261,45 +433,45 @@ class SharedState:
             self._told = str(error)
             self._failed(error)
 
-    def _set(self, shared: Shared) -> None:
-        self.shared = shared
-        self._share(shared)
+    def _set(self, state: AppState) -> None:
+        self.state = state
+        self._share(state)
 
     def remember(self, screen: str, theme: str) -> None:
         """Note in the session where the person is."""
-        shared = self.shared
-        if shared.door is None:
+        state = self.state
+        if state.session is None:
             return
-        here = CompanySession(
+        here = SavedCompany(
             screen=screen,
-            scope=shared.scope,
-            filter_line=shared.filter_line,
-            binding_key=shared.binding_key,
+            scope=state.scope,
+            filter_line=state.filter_line,
+            binding_key=state.binding_key,
         )
-        self.session = self.session.model_copy(
+        self.saved = self.saved.model_copy(
             update={
                 "company": self._company,
                 "theme": theme,
-                "companies": {**self.session.companies, self._company: here},
+                "companies": {**self.saved.companies, self._company: here},
             }
         )
 
     async def close(self) -> None:
         """Keep the session and close the service."""
-        if self.shared.door is None:
+        if self.state.session is None:
             return
         try:
-            await asyncio.to_thread(save_session, self._paths.session_file, self.session)
+            await asyncio.to_thread(save_session, self._paths.session_file, self.saved)
         except Invalid as error:
             _log.warning("%s", error)
-        await self.shared.door.service.close()
+        await self.state.session.service.close()
 
 
-def _read_session(paths: Paths) -> tuple[Session, str]:
+def _read_session(paths: Paths) -> tuple[SavedSession, str]:
     try:
         return load_session(paths.session_file), ""
     except Invalid as error:
-        return Session(), str(error)
+        return SavedSession(), str(error)
 
 
 def _read_looks(paths: Paths) -> tuple[tuple[LogLook, ...], str]:
@@ -309,23 +481,21 @@ def _read_looks(paths: Paths) -> tuple[tuple[LogLook, ...], str]:
         return (), str(error)
 
 
-def _filter_of(line: str, shared: Shared) -> Filter:
+def _filter_of(line: str, state: AppState) -> Filter:
     """Return the filter of a line; a remembered line that no longer parses narrows nothing."""
     try:
-        return parse_filter(
-            line, now=shared.clock(), **({"zone": shared.zone} if shared.zone else {})
-        )
+        return parse_filter(line, now=state.clock(), **({"zone": state.zone} if state.zone else {}))
     except Invalid:
         return Filter()
 
 
-async def _resolve(door: Door, wanted: Shared) -> Shared:
-    bindings = tuple(await door.service.bindings(door.caller))
+async def _resolve(session: ServiceSession, wanted: AppState) -> AppState:
+    bindings = tuple(await session.service.bindings(session.caller))
     key = wanted.filter.binding_key or wanted.binding_key
     if key not in {one.key for one in bindings}:
         key = None
     try:
-        resolution = await door.service.resolve(door.caller, wanted.record_scope, key)
+        resolution = await session.service.resolve(session.caller, wanted.record_scope, key)
     except MemtuiError as error:
         return replace(
             wanted,
@@ -338,7 +508,9 @@ async def _resolve(door: Door, wanted: Shared) -> Shared:
     return _resolved(wanted, bindings, resolution)
 
 
-def _resolved(wanted: Shared, bindings: tuple[BindingView, ...], resolution: Resolution) -> Shared:
+def _resolved(
+    wanted: AppState, bindings: tuple[BindingView, ...], resolution: Resolution
+) -> AppState:
     same = wanted.resolution is not None and wanted.resolution.binding_key == resolution.binding_key
     return replace(
         wanted,

@@ -47,7 +47,7 @@ async def running(
     """Run the app on one of its screens until its service is open."""
     app = Watched(paths, settings, screen=screen)
     async with app.run_test(size=size, notifications=True) as pilot:
-        await until(pilot, lambda: app.state.shared.door and app.state.shared.binding)
+        await until(pilot, lambda: app.state.session and app.state.binding)
         yield app, pilot
 
 

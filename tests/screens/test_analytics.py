@@ -168,14 +168,14 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
         painted = board(app)
         assert painted.question.painted
         assert len(painted.buckets) == 30
-        app.state.choose(filter_line="door:test")
+        app.controller.choose(filter_line="door:test")
         await until(pilot, lambda: not board(app).question.painted)
         asked = board(app)
         assert asked.stats.operation_count == 30
         for name in ("cost_usd", "input_tokens", "query_count", "hit_count", "failure_count"):
             assert getattr(asked.stats, name) == getattr(painted.stats, name)
         assert [one.begins for one in asked.buckets] == [one.begins for one in painted.buckets]
-        app.state.choose(filter_line="")
+        app.controller.choose(filter_line="")
         await pilot.press("b", "b")
         await until(pilot, lambda: "Operations by hour" in screen_text(app))
         await pilot.press("P", "P")
@@ -185,11 +185,11 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
         await pilot.press("H")
         await until(pilot, lambda: board(app).stats.hit_sign == "score")
         assert "(by score)" in words(app)
-        app.state.choose(filter_line="since:30d until:3d type:query")
+        app.controller.choose(filter_line="since:30d until:3d type:query")
         await until(pilot, lambda: "the time of the filter" in screen_text(app))
         await pilot.press("p")
         assert any("ctrl+l takes it away" in said for said in toasts(app))
-        app.state.choose(filter_line="type:sync")
+        app.controller.choose(filter_line="type:sync")
         await until(pilot, lambda: "No operation matches." in screen_text(app))
 
 
@@ -205,27 +205,27 @@ async def test_a_bar_and_a_group_lead_to_their_operations(log: Paths, settings: 
         assert f"{bucket.begins:%a %Y-%m-%d}" in words(app)
         assert "share of queries whose record was opened later" in words(app)
         await pilot.press("enter")
-        await until(pilot, lambda: app.state.shared.filter.since == bucket.begins)
-        assert app.state.shared.filter.until == bucket.ends
+        await until(pilot, lambda: app.state.filter.since == bucket.begins)
+        assert app.state.filter.until == bucket.ends
         await until(pilot, lambda: f"{bucket.operation_count} of 33" in screen_text(app))
-        app.state.choose(filter_line="")
+        app.controller.choose(filter_line="")
         await back(app, pilot)
         await pilot.press("escape", "G", "enter", "enter")
         await until(pilot, lambda: rows(app).rows.count == board(app).stats.correction_count)
         assert "operation_type = 'correct'" in app.screen.query_one(SqlEditor).text
         await pilot.press("escape", "t")
         await pilot.press("g", "j", "enter")
-        await until(pilot, lambda: app.state.shared.filter_line.endswith("cost>0"))
+        await until(pilot, lambda: app.state.filter_line.endswith("cost>0"))
         await until(pilot, lambda: "20 of 33" in screen_text(app))
-        app.state.choose(filter_line="")
+        app.controller.choose(filter_line="")
         await back(app, pilot)
         await pilot.press("G", "k", "enter")
         await until(pilot, lambda: rows(app).rows.count == board(app).stats.failure_count)
         assert "status NOT IN ('ok', 'cancelled')" in app.screen.query_one(SqlEditor).text
         await pilot.press("escape", "t")
         await pilot.press("tab", "home", "enter")
-        await until(pilot, lambda: app.state.shared.filter.binding_key == "default")
-        app.state.choose(filter_line="")
+        await until(pilot, lambda: app.state.filter.binding_key == "default")
+        app.controller.choose(filter_line="")
         await back(app, pilot)
         await pilot.press("d", *"agent", "enter")
         await until(pilot, lambda: "no agent" in screen_text(app))
@@ -306,7 +306,7 @@ async def test_another_company_sees_nothing_of_this_one(
         await run(app, pilot, "SELECT agent_id FROM operations WHERE agent_id = 'coding'")
         assert rows(app).rows.count == 29
         assert "coding" in screen_text(app)
-        app.state.choose_scope(Scope(company_id="other"))
+        app.controller.choose_scope(Scope(company_id="other"))
         await until(pilot, lambda: not rows(app).rows.count)
         assert {str(one.keys) for one in charts(app).groups} <= {"{'binding': None}"}
         await run(app, pilot, "SELECT count(*) FROM operations WHERE agent_id = 'coding'")

@@ -19,7 +19,7 @@ from memtui.config import Paths, Settings
 from memtui.contract import BrowseRequest, Scope, Unavailable
 from memtui.screens.dialogs.choose import Choose
 from memtui.screens.dialogs.waiting import Waiting
-from memtui.screens.shared import Phase
+from memtui.screens.state import Phase
 from memtui.service import Caller, MemoryService, open_service
 from memtui.widgets.virtual_list import VirtualList
 from tests.screens.held import Gate, Held
@@ -99,7 +99,7 @@ async def test_before_the_service_is_open(paths: Paths, settings: Settings, gate
     gate.close()
     async with running(paths, settings) as (app, pilot):
         await walk(app, pilot, waits=True)
-        assert app.state.shared.phase is Phase.OPENING
+        assert app.state.phase is Phase.OPENING
 
 
 async def test_while_all_that_is_shown_is_being_read(
@@ -107,20 +107,20 @@ async def test_while_all_that_is_shown_is_being_read(
 ) -> None:
     await write_notes(service, caller, ["one", "two"])
     async with running(paths, settings, "query") as (app, pilot):
-        await until(pilot, lambda: app.state.shared.phase is Phase.READY)
+        await until(pilot, lambda: app.state.phase is Phase.READY)
         gate.close()
         await walk(app, pilot, waits=True)
 
 
 async def test_where_there_is_nothing(paths: Paths, settings: Settings) -> None:
     async with running(paths, settings) as (app, pilot):
-        await until(pilot, lambda: app.state.shared.phase is Phase.READY)
+        await until(pilot, lambda: app.state.phase is Phase.READY)
         await walk(app, pilot)
 
 
 async def test_where_nothing_can_be_read(paths: Paths, settings: Settings, gate: Gate) -> None:
     async with running(paths, settings) as (app, pilot):
-        await until(pilot, lambda: app.state.shared.phase is Phase.READY)
+        await until(pilot, lambda: app.state.phase is Phase.READY)
         gate.error = Unavailable("The database is locked; close the other memtui.")
         await walk(app, pilot)
 
@@ -130,7 +130,7 @@ async def test_what_is_typed_while_a_picker_is_read_goes_to_the_picker(
 ) -> None:
     await write_notes(service, caller, ["one"], project="bulk")
     async with running(paths, settings) as (app, pilot):
-        await until(pilot, lambda: app.state.shared.binding)
+        await until(pilot, lambda: app.state.binding)
         gate.close()
         for key in "sbulk":
             app.post_message(Key(key, key))
@@ -140,7 +140,7 @@ async def test_what_is_typed_while_a_picker_is_read_goes_to_the_picker(
         await pilot.press("enter")
         assert isinstance(app.screen, Choose)
         gate.open()
-        await until(pilot, lambda: app.state.shared.scope.project_id == "bulk")
+        await until(pilot, lambda: app.state.scope.project_id == "bulk")
         assert app.frame is not None
         assert app.frame.MODE == "records"
 

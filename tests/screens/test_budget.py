@@ -94,7 +94,7 @@ async def budget(
     rows: int,
 ) -> AsyncIterator[tuple[MemtuiApp, Any]]:
     async with running(paths, settings, "budget") as (app, pilot):
-        app.state.choose_scope(scope)
+        app.controller.choose_scope(scope)
         await until(pilot, lambda: len(texts(app)) == rows)
         await until(pilot, lambda: listed(app).has_focus)
         yield app, pilot
@@ -106,11 +106,11 @@ async def test_nobody_chosen_offers_whom_there_is(
     async with running(paths, settings, "budget") as (app, pilot):
         await until(pilot, lambda: "Whose context?" in screen_text(app))
         assert "s takes a name that is not known yet" in screen_text(app)
-        app.state.choose_scope(ANA)
+        app.controller.choose_scope(ANA)
         await until(pilot, lambda: "Nothing is remembered here." in screen_text(app))
         await remember(service, ANA, "Likes tea")
         await remember(service, MECH, "Deploys from main")
-        app.state.choose_scope(Scope(company_id="local"))
+        app.controller.choose_scope(Scope(company_id="local"))
         await until(pilot, lambda: "user     ana" in screen_text(app))
         assert "project  mech" in screen_text(app)
         await until(pilot, lambda: isinstance(app.focused, OptionList))
@@ -118,7 +118,7 @@ async def test_nobody_chosen_offers_whom_there_is(
         await until(pilot, lambda: any("Nobody is chosen" in said for said in toasts(app)))
         await pilot.press("enter")
         await until(pilot, lambda: texts(app) == ["Likes tea"])
-        assert app.state.shared.scope.subject_id == "ana"
+        assert app.state.scope.subject_id == "ana"
 
 
 async def test_bars_price_share_text_and_charts(

@@ -12,7 +12,7 @@ from memtui.config import Paths, Settings, load_settings
 from memtui.contract import OperationType, Scope, Unavailable, Usage
 from memtui.screens.dialogs.sheet import Sheet
 from memtui.screens.limits import limits_content
-from memtui.screens.shared import Shared
+from memtui.screens.state import AppState
 from memtui.service import (
     Caller,
     LimitMeasure,
@@ -71,14 +71,14 @@ async def test_the_badge_comes_with_the_spending(
 ) -> None:
     await limit(service)
     async with running(paths, settings, "records", (80, 24)) as (app, pilot):
-        await until(pilot, lambda: app.state.shared.spending)
+        await until(pilot, lambda: app.state.spending)
         assert "$" not in top(app)
         spend(service, "one", "4.1")
         await pilot.press("r")
         await until(pilot, lambda: "▲ " in top(app))
         assert "$4.10 of $5 today" in top(app)
         spend(service, "two", "1.92")
-        app.state.check_spending()
+        app.controller.check_spending()
         await until(pilot, lambda: "✗ over limit: " in top(app))
         assert "$6.02 of $5" in top(app)
         assert "vault·default  ● ok" in top(app)
@@ -116,9 +116,9 @@ async def test_another_companys_badge_does_not_stay(
     await service.add_company(ANA.model_copy(update={"company_id": "other"}), "Other")
     async with running(paths, settings, "operations") as (app, pilot):
         await until(pilot, lambda: "over limit" in top(app))
-        app.state.choose_scope(Scope(company_id="other"))
+        app.controller.choose_scope(Scope(company_id="other"))
         await until(pilot, lambda: "Other" in top(app))
-        assert app.state.shared.spending == ()
+        assert app.state.spending == ()
         await until(pilot, lambda: "over limit" not in top(app))
 
 
@@ -132,17 +132,17 @@ async def test_a_check_that_fails_is_told_once(
     monkeypatch.setattr(MemoryService, "check_spending", fail)
     async with running(paths, settings, "operations") as (app, pilot):
         await until(pilot, lambda: toasts(app))
-        app.state.check_spending()
-        await until(pilot, lambda: not app.state._adding_up.busy)
+        app.controller.check_spending()
+        await until(pilot, lambda: not app.controller._adding_up.busy)
         assert toasts(app) == ["The archive's manifest cannot be read."]
 
 
 async def test_the_sheet_says_how_to_set_a_limit(service: MemoryService) -> None:
-    assert "There are no spending limits." in limits_content((), Shared(), 60).plain
+    assert "There are no spending limits." in limits_content((), AppState(), 60).plain
     await limit(service, agent="x")
     await limit(service)
     spend(service, "one", "4")
-    text = limits_content(await service.check_spending(ANA), Shared(), 60).plain
+    text = limits_content(await service.check_spending(ANA), AppState(), 60).plain
     assert text.index("agent coding") < text.index("agent x")
     assert "`memtui budget set` sets one" in text
     assert max(map(len, text.splitlines()[:6])) <= 60

@@ -176,8 +176,8 @@ async def test_the_mouse_opens_it_and_goes_back(
         await until(pilot, lambda: len(app.screen.query("#binding-more FooterKey")) == 3)
         await pilot.click("#binding-more FooterKey")
         await until(pilot, lambda: isinstance(app.screen, Namespaces))
-        await until(pilot, lambda: app.screen.query("#over-footer FooterKey"))
-        await pilot.click(app.screen.query("#over-footer FooterKey").last())
+        await until(pilot, lambda: app.screen.query("#modal-footer FooterKey"))
+        await pilot.click(app.screen.query("#modal-footer FooterKey").last())
         await until(pilot, lambda: not isinstance(app.screen, Namespaces))
         await pilot.press("m")
         assert "no other binding" in toasts(app)[-1]

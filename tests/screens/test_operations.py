@@ -102,7 +102,7 @@ async def test_a_filter_counts_narrows_exports_and_says_what_next(
         await loaded(app, pilot)
         await until(pilot, lambda: "+ the new text" in screen_text(app))
         await pilot.press("R")
-        await until(pilot, lambda: app.state.shared.filter.run_id == "run-7")
+        await until(pilot, lambda: app.state.filter.run_id == "run-7")
         await until(pilot, lambda: "2 of 5" in screen_text(app))
 
         path = tmp_path / "operations.jsonl"
@@ -122,7 +122,7 @@ async def test_a_filter_counts_narrows_exports_and_says_what_next(
 
         await pilot.press("slash", *"type:for", "tab", "enter")
         await until(pilot, lambda: "No operation matches." in screen_text(app))
-        assert app.state.shared.filter.operation_type is OperationType.FORGET
+        assert app.state.filter.operation_type is OperationType.FORGET
         assert "ctrl+l takes it away" in screen_text(app)
 
 

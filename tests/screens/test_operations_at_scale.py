@@ -74,9 +74,9 @@ async def test_filter_order_time_follow_and_a_saved_view(
         await press(pilot, "cost>0.5")
         await until(pilot, lambda: f"{len(dear):,} of {whole:,}" in screen_text(app))
         assert shown(app, 20) == [one.seq for one in dear[:20]]
-        assert not app.state.shared.filter_line
+        assert not app.state.filter_line
         await pilot.press("enter")
-        await until(pilot, lambda: app.state.shared.filter_line == "cost>0.5")
+        await until(pilot, lambda: app.state.filter_line == "cost>0.5")
 
         # Any column orders all of it.
         listed(app).post_message(SortAsked(listed(app), "cost"))
@@ -95,7 +95,7 @@ async def test_filter_order_time_follow_and_a_saved_view(
         await pilot.press("V")
         await press(pilot, "dear")
         await pilot.press("enter")
-        await until(pilot, lambda: [look.name for look in app.state.shared.looks] == ["dear"])
+        await until(pilot, lambda: [look.name for look in app.state.looks] == ["dear"])
         assert toasts(app)[-1] == "Kept the view dear."
 
         # To a time, in the order of time, sealed or not.
@@ -123,7 +123,7 @@ async def test_filter_order_time_follow_and_a_saved_view(
                 command.run()
         await until(pilot, lambda: app.frame is not None and app.frame.MODE == "operations")
         await until(pilot, lambda: shown(app, 1) == [by_cost[-1].seq])
-        assert app.state.shared.filter_line == "cost>0.5"
+        assert app.state.filter_line == "cost>0.5"
         assert "source" in listed(app).hidden
 
 
@@ -204,11 +204,11 @@ async def test_marks_a_typed_filter_and_a_time_that_is_none(
         await until(pilot, lambda: "No operation matches." in screen_text(app))
         await pilot.press("escape")
         await until(pilot, lambda: listed(app).rows.count == everything)
-        assert not app.state.shared.filter_line
+        assert not app.state.filter_line
         await press(pilot, "type:write")
         await until(pilot, lambda: listed(app).rows.count == 3)
         listed(app).focus()
-        await until(pilot, lambda: app.state.shared.filter_line == "type:write")
+        await until(pilot, lambda: app.state.filter_line == "type:write")
 
         await pilot.press("at")
         await press(pilot, "soon")
@@ -222,14 +222,14 @@ async def test_views_are_renamed_replaced_and_deleted(
     await write_notes(service, caller, ["one"])
 
     def looks() -> list[tuple[str, str]]:
-        return [(look.name, look.filter_line) for look in app.state.shared.looks]
+        return [(look.name, look.filter_line) for look in app.state.looks]
 
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)
         await pilot.press("V", "a", "enter")
         await until(pilot, lambda: looks() == [("a", "")])
-        app.state.choose(filter_line="type:write")
-        await until(pilot, lambda: app.state.shared.filter_line)
+        app.controller.choose(filter_line="type:write")
+        await until(pilot, lambda: app.state.filter_line)
         await pilot.press("V", "a", "up", "enter")
         await until(pilot, lambda: "Replace the view a?" in screen_text(app))
         await pilot.press("y")

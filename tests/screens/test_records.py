@@ -88,7 +88,7 @@ async def test_a_field_of_the_filter_that_narrows_no_records_is_named(
     await write_notes(service, caller, ["one", "two"])
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
-        app.state.choose(filter_line="status:ok project:mech by:user:ana")
+        app.controller.choose(filter_line="status:ok project:mech by:user:ana")
         await until(pilot, lambda: "not by status, by" in screen_text(app))
         await pilot.press("2")
         await until(pilot, lambda: "✓ write" in screen_text(app))
@@ -128,7 +128,7 @@ async def test_the_last_change_is_taken_back_whatever_it_was(
         await pilot.press("y")
         await until(pilot, lambda: any("Took it back: 1 setting." in one for one in toasts(app)))
         assert texts(app) == ["one"]
-        await until(pilot, lambda: [one.key for one in app.state.shared.bindings] == ["default"])
+        await until(pilot, lambda: [one.key for one in app.state.bindings] == ["default"])
 
         await service.add_token(caller, "ci", "agent:ci")
         await service.remove_token(caller, "ci")

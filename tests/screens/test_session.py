@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from memtui.contract import Invalid, Scope
-from memtui.screens.session import CompanySession, Session, load_session, save_session
+from memtui.screens.session import SavedCompany, SavedSession, load_session, save_session
 
-HERE = Session(
+HERE = SavedSession(
     company="acme",
     theme="ansi",
     companies={
-        "acme": CompanySession(
+        "acme": SavedCompany(
             screen="query",
             scope=Scope(company_id="acme", project_id="p"),
             filter_line="agent:coding",
@@ -32,8 +32,8 @@ def test_a_session_comes_back_whole_and_private(tmp_path: Path) -> None:
 
 
 def test_no_session_is_an_empty_one(tmp_path: Path) -> None:
-    assert load_session(tmp_path / "session.json") == Session()
-    assert Session().of("other").screen == "records"
+    assert load_session(tmp_path / "session.json") == SavedSession()
+    assert SavedSession().of("other").screen == "records"
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"company": 3}', b"\xff\xfe", b'{"new": 1}'])
@@ -50,7 +50,7 @@ def test_a_session_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
 
 
 def test_the_history_of_filters_keeps_the_newest_once() -> None:
-    session = Session()
+    session = SavedSession()
     for number in range(60):
         session = session.with_filter(f"run:{number}")
     session = session.with_filter("run:30").with_filter("")

@@ -35,8 +35,8 @@ from memtui.screens.query.view import (
     state_of,
     title_line,
 )
-from memtui.screens.shared import Phase, Shared
 from memtui.screens.source_filter import source_line_filter
+from memtui.screens.state import AppState, Phase
 from memtui.screens.view import scope_view
 from memtui.service import BindingHealth, BindingView, QueryAnswer, Resolution, TargetView
 from memtui.widgets.cards import explanation_content, marked, words_of
@@ -48,8 +48,8 @@ NOW = datetime(2026, 3, 9, 12, tzinfo=UTC)
 WIDTH = 60
 
 
-def shared(**changes: object) -> Shared:
-    base = Shared(
+def state(**changes: object) -> AppState:
+    base = AppState(
         phase=Phase.READY,
         scope=Scope(company_id="acme", project_id="p"),
         resolution=Resolution(binding_key="b", provider_key="vault", reason="project target p"),
@@ -104,7 +104,7 @@ def snippet(text: str, **changes: object) -> Snippet:
 
 def answered(*snippets: Snippet, usage: tuple[Usage, ...] = ()) -> QueryView:
     return QueryView(
-        request=QueryRequest(scope=shared().record_scope, query="deploy branch"),
+        request=QueryRequest(scope=state().record_scope, query="deploy branch"),
         answer=QueryAnswer(
             operation_id="o",
             binding_key="b",
@@ -123,7 +123,7 @@ def test_the_tree_lights_the_path_that_serves_the_scope() -> None:
         (binding("a", ("company", "acme")), binding("b", ("project", "p"), ("agent", "x"))),
         findings=(),
     )
-    shown = [row_content(row, view, shared()).plain for row in rows_of(view)]
+    shown = [row_content(row, view, state()).plain for row in rows_of(view)]
     assert shown[0].endswith("this scope is served by b: project target p")
     assert [line for line in shown if "◀" in line] == [
         "└─ b ◀ vault  ○ checking",
@@ -134,13 +134,13 @@ def test_the_tree_lights_the_path_that_serves_the_scope() -> None:
 def test_problems_are_counted_listed_and_placed() -> None:
     view = BindingsView((binding("b"),), {"b": health("b", 60)}, ())
     rows = rows_of(view)
-    shown = [row_content(row, view, shared()).plain for row in rows]
+    shown = [row_content(row, view, state()).plain for row in rows]
     assert "60 problems" in shown[1]
     assert "!" in shown[2]
     assert ".md:7" in shown[2]
     assert "and 10 more" in shown[-3]
     problem = next(row for row in rows if row.sort == "problem")
-    assert "o opens it" in row_detail(problem, view, shared(), WIDTH).plain
+    assert "o opens it" in row_detail(problem, view, state(), WIDTH).plain
 
 
 def test_findings_are_offered_and_unusable_ones_say_so() -> None:
@@ -155,8 +155,8 @@ def test_findings_are_offered_and_unusable_ones_say_so() -> None:
     broken = Finding(provider="mcp", key="mcp", title="M", path="/m", why="w", problems=("torn",))
     view = BindingsView(findings=(usable, broken))
     rows = [row for row in rows_of(view) if row.sort == "finding"]
-    assert "a adds it" in row_detail(rows[0], view, shared(), WIDTH).plain
-    assert "cannot be added" in row_detail(rows[1], view, shared(), WIDTH).plain
+    assert "a adds it" in row_detail(rows[0], view, state(), WIDTH).plain
+    assert "cannot be added" in row_detail(rows[1], view, state(), WIDTH).plain
     assert offer((usable, broken), "1").startswith("Found 1 memory on this machine. 1 shows")
     assert offer((broken,), "1") == ""
 
@@ -179,14 +179,14 @@ def test_a_finding_that_was_added_stands_as_its_binding() -> None:
 
 def test_a_first_start_is_one_empty_binding() -> None:
     empty = health("b").model_copy(update={"health": Health(records=0)})
-    assert is_first_start(shared(bindings=(binding("b"),), health=empty))
-    assert not is_first_start(shared(bindings=(binding("b"),), health=health("b")))
-    assert not is_first_start(shared(bindings=(binding("b"),)))
+    assert is_first_start(state(bindings=(binding("b"),), health=empty))
+    assert not is_first_start(state(bindings=(binding("b"),), health=health("b")))
+    assert not is_first_start(state(bindings=(binding("b"),)))
 
 
 def test_a_card_names_rank_score_text_source_and_time() -> None:
     view = answered(snippet("Deploys happen from main", title=None, created_by="coding"))
-    card = card_contents(view, shared(), WIDTH)[0]
+    card = card_contents(view, state(), WIDTH)[0]
     assert card.plain.startswith("  1  0.910  Deploys happen from main")
     assert "0 s ago by coding" in card.plain
     assert [
@@ -196,7 +196,7 @@ def test_a_card_names_rank_score_text_source_and_time() -> None:
 
 def test_a_match_deep_in_a_text_is_brought_into_the_card() -> None:
     view = answered(snippet("filler " * 500 + "the deploy branch", title=None))
-    card = card_contents(view, shared(), WIDTH)[0].plain
+    card = card_contents(view, state(), WIDTH)[0].plain
     assert "the deploy branch" in " ".join(card.split())
 
 
@@ -231,17 +231,17 @@ def test_each_state_says_what_to_do_next() -> None:
 
 
 def test_results_of_another_scope_are_called_that() -> None:
-    assert "another scope" not in title_line(answered(), shared()).plain
-    moved = shared(scope=Scope(company_id="acme"))
+    assert "another scope" not in title_line(answered(), state()).plain
+    moved = state(scope=Scope(company_id="acme"))
     assert "another scope" in title_line(answered(), moved).plain
     assert "the whole company" in options_line(QueryView(), moved).plain
 
 
 def test_the_scope_bar_names_what_is_not_known_yet() -> None:
-    assert scope_view(Shared()).word == "opening"
-    assert scope_view(shared()).word == "checking"
-    assert scope_view(shared(resolution=None, resolution_problem="x")).word == "no binding"
-    view = scope_view(shared(read_only=True, health=health("b")))
+    assert scope_view(AppState()).word == "opening"
+    assert scope_view(state()).word == "checking"
+    assert scope_view(state(resolution=None, resolution_problem="x")).word == "no binding"
+    view = scope_view(state(read_only=True, health=health("b")))
     assert view.parts == ("acme", "p")
     assert "read-only" in binding_content(view).plain
 
@@ -270,10 +270,10 @@ def test_a_config_is_pairs_or_json() -> None:
 @pytest.mark.parametrize("text", [text for text in HOSTILE if "\ud800" not in text])
 def test_hostile_text_is_harmless_in_every_view(text: str) -> None:
     view = answered(snippet(text))
-    for content in card_contents(view, shared(), WIDTH):
+    for content in card_contents(view, state(), WIDTH):
         assert_content_harmless(content)
-    assert_content_harmless(detail_content(view, shared(), 0, WIDTH))
-    assert_content_harmless(title_line(view, shared()))
+    assert_content_harmless(detail_content(view, state(), 0, WIDTH))
+    assert_content_harmless(title_line(view, state()))
     stage = ExplainStage(name=text, detail=text, scores={text: 1.0})
     assert_content_harmless(explanation_content(Explanation(stages=(stage,)), {}, WIDTH))
 
@@ -290,11 +290,11 @@ def test_hostile_text_is_harmless_in_every_view(text: str) -> None:
     healths = {named.key: health(named.key, 1, text)}
     tree = BindingsView((named,), healths, (Problem(message=text),), (found,))
     for row in rows_of(tree):
-        assert_content_harmless(row_content(row, tree, shared()))
-        assert_content_harmless(row_detail(row, tree, shared(), WIDTH))
+        assert_content_harmless(row_content(row, tree, state()))
+        assert_content_harmless(row_detail(row, tree, state(), WIDTH))
 
     scope = Scope(company_id="acme", project_id=text, run_id=text)
-    bar = scope_view(shared(scope=scope, resolution_problem=text))
+    bar = scope_view(state(scope=scope, resolution_problem=text))
     assert_content_harmless(path_content(bar))
     assert_content_harmless(binding_content(bar))
-    assert_content_harmless(options_line(view, shared(scope=scope)))
+    assert_content_harmless(options_line(view, state(scope=scope)))

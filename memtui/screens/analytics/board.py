@@ -13,7 +13,7 @@ from memtui.contract import Filter
 from memtui.screens.analytics.period import MOST_BUCKETS, Span, after, begin_in
 
 if TYPE_CHECKING:
-    from memtui.screens.shared import Door
+    from memtui.screens.state import ServiceSession
 
 DIMENSIONS = (
     "binding",
@@ -71,9 +71,9 @@ class Board:
     spending: tuple[Group, ...]
 
 
-async def read_board(door: Door, question: Question) -> Board:
+async def read_board(session: ServiceSession, question: Question) -> Board:
     """Read the figures in buckets of time; of whole days, from what was added up before."""
-    ask, caller, span = door.service.analysis, door.caller, question.span
+    ask, caller, span = session.service.analysis, session.caller, question.span
     if question.painted:
         painted = await ask.dashboard(
             caller,
@@ -95,10 +95,10 @@ async def read_board(door: Door, question: Question) -> Board:
     return Board(question, stats, _filled(question, stats.groups), spending)
 
 
-async def read_groups(door: Door, question: Question) -> tuple[Group, ...]:
+async def read_groups(session: ServiceSession, question: Question) -> tuple[Group, ...]:
     """Read the figures by the dimension, those with the most operations first."""
-    found = await door.service.analysis.stats(
-        door.caller,
+    found = await session.service.analysis.stats(
+        session.caller,
         question.filter,
         by=(question.dimension,),
         hit_sign=question.hit_sign,

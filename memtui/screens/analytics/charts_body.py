@@ -91,17 +91,17 @@ class ChartsBody(Container):
 
     def load(self) -> None:
         """Read the figures; charts of another question go at once."""
-        question, door = self._question(), frame_of(self).door
+        question, session = self._question(), frame_of(self).session
         if self.board is None or self.board.question.filter != question.filter:
             self._hide("loading", "Adding up", "The first look at a long log takes longest.")
         self._grouping.forget()
-        self._reading.latest(lambda: read_board(door, question), self._show, self._broken)
+        self._reading.latest(lambda: read_board(session, question), self._show, self._broken)
         self.post_message(Told())
 
     def _question(self) -> Question:
-        shared = frame_of(self).shared
-        zone, now = shared.zone_name, shared.clock()
-        chosen = shared.log_filter
+        state = frame_of(self).state
+        zone, now = state.zone_name, state.clock()
+        chosen = state.log_filter
         span = span_of(self.period, chosen, now, zone)
         bare = chosen.model_copy(
             update={"since": None, "until": None, "topic": None, "tag": None, "kind": None}
@@ -154,9 +154,9 @@ class ChartsBody(Container):
 
     def _read_groups(self, board: Board) -> None:
         question = replace(board.question, dimension=self.dimension, hit_sign=board.stats.hit_sign)
-        door = frame_of(self).door
+        session = frame_of(self).session
         self._grouping.latest(
-            lambda: read_groups(door, question),
+            lambda: read_groups(session, question),
             lambda groups: self._show_groups(groups, question.dimension),
             self._no_groups,
         )
@@ -181,7 +181,7 @@ class ChartsBody(Container):
 
     def how(self, width: int) -> Content:
         """Return how the figures are cut, in `width` cells; the keys that use them if they fit."""
-        question, keys = self._question(), frame_of(self).shared.keymap
+        question, keys = self._question(), frame_of(self).state.keymap
 
         def part(words: str, action: str) -> Content:
             return line(display(words, style=STRONG), display(keys.label(action), style=DIM))

@@ -28,7 +28,7 @@ from memtui.screens.base import frame_of
 from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.exports import Writer
-from memtui.screens.shared import GoTo
+from memtui.screens.state import GoTo
 from memtui.visible import visible
 from memtui.widgets import format as fmt
 from memtui.widgets.virtual_list import Opened
@@ -39,7 +39,7 @@ class ChartsHalf(ChartsBody):
 
     def turn_period(self, by: int) -> None:
         """Look at a longer or shorter stretch of time."""
-        chosen = frame_of(self).shared.log_filter
+        chosen = frame_of(self).state.log_filter
         if chosen.since or chosen.until:
             frame_of(self).toast(
                 "The filter says since when or until when; ctrl+l takes it away.",
@@ -133,10 +133,10 @@ class ChartsHalf(ChartsBody):
     def _chosen(self, board: Board) -> Filter:
         """Return the filter line's own filter in the stretch of time; the scope stays as it is."""
         span = {"since": board.question.span.since, "until": board.question.span.until}
-        return frame_of(self).shared.filter.model_copy(update=span)
+        return frame_of(self).state.filter.model_copy(update=span)
 
     def _go_to(self, chosen: Filter) -> None:
-        zone = frame_of(self).shared.zone or UTC
+        zone = frame_of(self).state.zone or UTC
         frame_of(self).post_message(GoTo("operations", filter_line=format_filter(chosen, zone)))
 
     # Files.
@@ -167,7 +167,7 @@ class ChartsHalf(ChartsBody):
         if path.suffix.lower() == ".svg":
             grid = self._grid
             strips = [grid.render_line(y) for y in range(grid.size.height)]
-            title = visible(f"memtui: {frame_of(self).door.company.name}", limit=80)
+            title = visible(f"memtui: {frame_of(self).session.company.name}", limit=80)
 
             async def picture(*, overwrite: bool) -> str:
                 text = await asyncio.to_thread(files.svg_of, strips, title)

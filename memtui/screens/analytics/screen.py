@@ -22,7 +22,7 @@ from memtui.screens.analytics.messages import StatementGiven, Told
 from memtui.screens.analytics.sql_half import SqlHalf
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.exports import Exports
-from memtui.screens.shared import Shared
+from memtui.screens.state import AppState
 from memtui.widgets.display import DIM, STRONG
 from memtui.widgets.frame import FooterEntry, KeyFooter
 from memtui.widgets.keys import bindings_for
@@ -68,8 +68,8 @@ class AnalyticsScreen(MemtuiScreen):
     NARROWS = Taker.OPERATIONS
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("analytics")
 
-    def __init__(self, shared: Shared) -> None:
-        super().__init__(shared)
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
         self._company = ""
         self._sql_shown = False
         self._exports = Exports(self)
@@ -98,7 +98,7 @@ class AnalyticsScreen(MemtuiScreen):
 
     def load(self) -> None:
         """Add up again; a statement runs only when it is asked for."""
-        company = self.door.company.company_id
+        company = self.session.company.company_id
         if company != self._company:
             self._company = company
             self._charts.forget()
@@ -108,7 +108,7 @@ class AnalyticsScreen(MemtuiScreen):
     def on_screen_resume(self) -> None:
         """Add up again what is no longer fresh."""
         board = self._charts.board
-        if board is not None and self.shared.clock() - board.question.now > _FRESH:
+        if board is not None and self.state.clock() - board.question.now > _FRESH:
             self._stale = True  # the frame's own handler comes after this one and loads
 
     def focus_body(self) -> None:
@@ -138,7 +138,7 @@ class AnalyticsScreen(MemtuiScreen):
         if not self.is_mounted or self.group != self.MODE:
             super()._draw_footer()
             return
-        keymap, labels = self.shared.keymap, self.labels
+        keymap, labels = self.state.keymap, self.labels
         there = [
             action
             for action in footer_actions(self.MODE, count=len(ACTIONS))

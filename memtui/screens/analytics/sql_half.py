@@ -33,7 +33,7 @@ from memtui.screens.columns_dialog import choose_columns
 from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.sheet import READING, Drawn, Sheet
 from memtui.screens.exports import Writer
-from memtui.screens.shared import Door
+from memtui.screens.state import ServiceSession
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import SEPARATOR
@@ -65,7 +65,7 @@ class SqlHalf(Container):
         self._result: Result | None = None
         self._earlier: list[str] = []
         self._first = 0
-        self._door: Door | None = None
+        self._session: ServiceSession | None = None
         """Where the last statement was asked."""
         self._began: float | None = None
         self._stopping = False
@@ -101,12 +101,12 @@ class SqlHalf(Container):
 
     @property
     def _zone(self) -> ZoneInfo:
-        return ZoneInfo(frame_of(self).shared.zone_name)
+        return ZoneInfo(frame_of(self).state.zone_name)
 
     def how(self, width: int) -> Content:
         """Return how the result reads."""
         del width
-        return display(f"times in {frame_of(self).shared.zone_name}", style=DIM)
+        return display(f"times in {frame_of(self).state.zone_name}", style=DIM)
 
     @property
     def running(self) -> bool:
@@ -135,9 +135,9 @@ class SqlHalf(Container):
 
     def stop(self) -> None:
         """Stop the running statement without waiting for its end."""
-        door = self._door
-        if self.running and door is not None:
-            door.service.analysis.cancel_sql(door.caller)
+        session = self._session
+        if self.running and session is not None:
+            session.service.analysis.cancel_sql(session.caller)
 
     def on_unmount(self) -> None:
         """Let nobody wait for a statement when the app is left."""
@@ -166,7 +166,7 @@ class SqlHalf(Container):
         if self.running:
             frame_of(self).toast("A statement is running; esc stops it.", severity="warning")
             return
-        door, zone = frame_of(self).door, frame_of(self).shared.zone_name
+        session, zone = frame_of(self).session, frame_of(self).state.zone_name
         statement = self._editor.text.strip()
         if statement:
             self._earlier = [one for one in self._earlier if one != statement]
@@ -174,13 +174,13 @@ class SqlHalf(Container):
 
         async def run() -> Result:
             began = time.perf_counter()
-            found = await door.service.analysis.sql(door.caller, statement, zone=zone)
+            found = await session.service.analysis.sql(session.caller, statement, zone=zone)
             seconds = time.perf_counter() - began
             return Result(
                 statement, found.columns, found.types, found.rows, found.truncated, seconds
             )
 
-        self._door, self._began, self._stopping = door, time.monotonic(), False
+        self._session, self._began, self._stopping = session, time.monotonic(), False
         self._tick()
         self._asking.latest(run, self._show, lambda error: self._failed(statement, error))
 

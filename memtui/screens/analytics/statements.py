@@ -27,7 +27,7 @@ class Statements:
 
     @property
     def _path(self) -> Path:
-        return frame_of(self._owner).shared.queries_file
+        return frame_of(self._owner).state.queries_file
 
     def save(self, statement: str) -> None:
         """Ask for a name and keep a statement under it."""

@@ -59,13 +59,17 @@ class BindingQuestions:
             why = finding.problems[0] if finding.problems else "It cannot be read."
             self._screen.toast(f"{finding.title} cannot be added: {why}", severity="warning")
             return
-        door = self._screen.door
+        session = self._screen.session
 
         def answered(yes: object) -> None:
             if yes:
                 self._change(
-                    lambda: door.service.add_binding(
-                        door.caller, finding.key, finding.provider, finding.config, read_only=True
+                    lambda: session.service.add_binding(
+                        session.caller,
+                        finding.key,
+                        finding.provider,
+                        finding.config,
+                        read_only=True,
                     ),
                     f"Added {finding.key}, read-only. t sets whom it serves, b shows its records.",
                 )
@@ -82,7 +86,7 @@ class BindingQuestions:
 
     def add_own(self) -> None:
         """Ask for provider, key and config of a new binding."""
-        names = self._screen.door.service.providers()
+        names = self._screen.session.service.providers()
 
         def provider(name: str | None) -> None:
             if name is not None:
@@ -101,13 +105,13 @@ class BindingQuestions:
         )
 
     def _ask_config(self, provider: str, key: str) -> None:
-        door = self._screen.door
+        session = self._screen.session
 
         def config(text: str | None) -> None:
             if text is not None:
                 self._change(
-                    lambda: door.service.add_binding(
-                        door.caller, key, provider, parse_config(text)
+                    lambda: session.service.add_binding(
+                        session.caller, key, provider, parse_config(text)
                     ),
                     f"Added {key}. t lets it serve someone.",
                 )
@@ -124,10 +128,10 @@ class BindingQuestions:
 
     def toggle(self, binding: BindingView) -> None:
         """Enable, or after a yes disable."""
-        door = self._screen.door
+        session = self._screen.session
         if not binding.enabled:
             self._change(
-                lambda: door.service.update_binding(door.caller, binding.key, enabled=True),
+                lambda: session.service.update_binding(session.caller, binding.key, enabled=True),
                 f"Enabled {binding.key}.",
             )
             return
@@ -135,7 +139,9 @@ class BindingQuestions:
         def answered(yes: object) -> None:
             if yes:
                 self._change(
-                    lambda: door.service.update_binding(door.caller, binding.key, enabled=False),
+                    lambda: session.service.update_binding(
+                        session.caller, binding.key, enabled=False
+                    ),
                     f"Disabled {binding.key}. e enables it again.",
                 )
 
@@ -150,10 +156,10 @@ class BindingQuestions:
 
     def read_only(self, binding: BindingView) -> None:
         """Make read-only, or after a yes writable."""
-        door = self._screen.door
+        session = self._screen.session
         if not binding.read_only:
             self._change(
-                lambda: door.service.update_binding(door.caller, binding.key, read_only=True),
+                lambda: session.service.update_binding(session.caller, binding.key, read_only=True),
                 f"{binding.key} is read-only now.",
             )
             return
@@ -161,7 +167,9 @@ class BindingQuestions:
         def answered(yes: object) -> None:
             if yes:
                 self._change(
-                    lambda: door.service.update_binding(door.caller, binding.key, read_only=False),
+                    lambda: session.service.update_binding(
+                        session.caller, binding.key, read_only=False
+                    ),
                     f"{binding.key} can be changed now.",
                 )
 
@@ -176,12 +184,12 @@ class BindingQuestions:
 
     def target(self, binding: BindingView) -> None:
         """Ask whom the binding shall serve."""
-        door = self._screen.door
+        session = self._screen.session
 
         async def targets() -> list[Choice[tuple[str, str]]]:
-            company = door.company.company_id
+            company = session.company.company_id
             choices = [Choice(("company", company), "the whole company", "company")]
-            seen = await seen_scopes(door)
+            seen = await seen_scopes(session)
             for sort in ("project", "agent"):
                 values = dict.fromkeys(
                     value for scope in seen if (value := getattr(scope, f"{sort}_id"))
@@ -194,7 +202,7 @@ class BindingQuestions:
                 sort, name = target
                 served = "the whole company" if sort == "company" else f"{sort} {name}"
                 self._change(
-                    lambda: door.service.set_target(door.caller, sort, name, binding.key),
+                    lambda: session.service.set_target(session.caller, sort, name, binding.key),
                     f"{binding.key} serves {served} now.",
                 )
 
@@ -225,9 +233,11 @@ class BindingQuestions:
                 lambda one: None if one is None else self.clear_target(binding, one),
             )
             return
-        door, chosen = self._screen.door, target
+        session, chosen = self._screen.session, target
         self._change(
-            lambda: door.service.clear_target(door.caller, chosen.target_type, chosen.target_id),
+            lambda: session.service.clear_target(
+                session.caller, chosen.target_type, chosen.target_id
+            ),
             f"{binding.key} no longer serves {target_words(chosen)}.",
         )
 
@@ -247,13 +257,13 @@ class BindingQuestions:
         """Show the namespaces of a binding."""
         from memtui.screens.namespaces import Namespaces
 
-        self._screen.app.push_screen(Namespaces(self._screen.shared, binding), lambda _: closed())
+        self._screen.app.push_screen(Namespaces(self._screen.state, binding), lambda _: closed())
 
     def conformance(self, binding: BindingView, closed: Callable[[], None]) -> None:
         """Show the conformance report of a memory plugin."""
         from memtui.screens.conformance import Conformance
 
-        self._screen.app.push_screen(Conformance(self._screen.shared, binding), lambda _: closed())
+        self._screen.app.push_screen(Conformance(self._screen.state, binding), lambda _: closed())
 
     def migrate(
         self, source: BindingView, bindings: Iterable[BindingView], closed: Callable[[], None]
@@ -264,7 +274,7 @@ class BindingQuestions:
         def chosen(destination: BindingView | None) -> None:
             if destination is not None:
                 self._screen.app.push_screen(
-                    Migration(self._screen.shared, source, destination), lambda _: closed()
+                    Migration(self._screen.state, source, destination), lambda _: closed()
                 )
 
         others = [one for one in bindings if one.key != source.key]
@@ -277,12 +287,12 @@ class BindingQuestions:
 
     def remove(self, binding: BindingView) -> None:
         """Take the binding away after a yes."""
-        door = self._screen.door
+        session = self._screen.session
 
         def answered(yes: object) -> None:
             if yes:
                 self._change(
-                    lambda: door.service.remove_binding(door.caller, binding.key),
+                    lambda: session.service.remove_binding(session.caller, binding.key),
                     f"Removed {binding.key}; its memories are where they were.",
                 )
 

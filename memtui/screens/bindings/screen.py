@@ -21,7 +21,7 @@ from memtui.screens.copying import copy_text
 from memtui.screens.first_start import find_memories
 from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
-from memtui.screens.shared import ConfigurationChanged, GoTo, Shared
+from memtui.screens.state import AppState, ConfigurationChanged, GoTo
 from memtui.widgets.background import Background
 from memtui.widgets.frame import KeyFooter
 from memtui.widgets.keys import bindings_for
@@ -41,8 +41,8 @@ class BindingsScreen(MemtuiScreen):
 
     view: reactive[BindingsView] = reactive(BindingsView)
 
-    def __init__(self, shared: Shared) -> None:
-        super().__init__(shared)
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
         self._reading = Background(self, "bindings")
         self._finding = Background(self, "discovery")
         self._loading = Background(self, "providers")
@@ -71,13 +71,13 @@ class BindingsScreen(MemtuiScreen):
 
     def load(self) -> None:
         """Read the bindings, then ask each for its health; look for memories once."""
-        door = self.door
+        session = self.session
         self._reading.latest(
-            lambda: door.service.bindings(door.caller), self._show_bindings, self.fail
+            lambda: session.service.bindings(session.caller), self._show_bindings, self.fail
         )
         if self.view.findings is None:
             self._discover()
-            self._loading.latest(door.service.provider_problems, self._show_unusable, self.fail)
+            self._loading.latest(session.service.provider_problems, self._show_unusable, self.fail)
 
     def _show_unusable(self, problems: list[str]) -> None:
         unusable = tuple(Problem(message=one) for one in problems)
@@ -90,9 +90,11 @@ class BindingsScreen(MemtuiScreen):
                 self._ask_health(binding.key)
 
     def _ask_health(self, key: str) -> None:
-        door = self.door
+        session = self.session
         work = self._health.setdefault(key, Background(self, f"health:{key}"))
-        work.latest(lambda: door.service.health(door.caller, key), self._show_health, self.fail)
+        work.latest(
+            lambda: session.service.health(session.caller, key), self._show_health, self.fail
+        )
 
     def _show_health(self, health: BindingHealth) -> None:
         self.view = replace(self.view, healths={**self.view.healths, health.key: health})
@@ -110,15 +112,15 @@ class BindingsScreen(MemtuiScreen):
         stood = self._row
         self._rows = rows_of(self.view)
         self._tree.show(
-            [row_content(row, self.view, self.shared) for row in self._rows],
+            [row_content(row, self.view, self.state) for row in self._rows],
             _place_of(stood, self._rows, self.view),
             passed={n for n, row in enumerate(self._rows) if not row.selectable},
         )
         self._draw_detail()
 
-    def watch_shared(self, before: Shared, now: Shared) -> None:
+    def watch_state(self, before: AppState, now: AppState) -> None:
         """Light another path."""
-        super().watch_shared(before, now)
+        super().watch_state(before, now)
         if now.resolution != before.resolution or now.scope != before.scope:
             self.watch_view()
 
@@ -129,9 +131,9 @@ class BindingsScreen(MemtuiScreen):
 
     def _draw_detail(self) -> None:
         row = self._row or Row("company")
-        view, shared = self.view, self.shared
+        view, state = self.view, self.state
         detail = self.query_one("#binding-detail", Fitted)
-        detail.fit(lambda width: row_detail(row, view, shared, width))
+        detail.fit(lambda width: row_detail(row, view, state, width))
         missing: dict[Need, str] = {Need.TABLE: ""}
         if row.binding is None:
             missing[Need.BINDING] = ""
@@ -141,7 +143,7 @@ class BindingsScreen(MemtuiScreen):
         self.labels = {"bindings.add": "add this" if row.finding else "add"}
         more = (ACTIONS[f"bindings.{verb}"] for verb in ("namespaces", "conformance", "migrate"))
         self.query_one("#binding-more", KeyFooter).entries = (
-            action_entries(more, shared.keymap, self.why_disabled, {}) if row.binding else ()
+            action_entries(more, state.keymap, self.why_disabled, {}) if row.binding else ()
         )
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
@@ -189,7 +191,7 @@ class BindingsScreen(MemtuiScreen):
     def action_copy(self) -> None:
         """Copy the selected row."""
         if (row := self._row) is not None:
-            copy_text(self, row_content(row, self.view, self.shared).plain, "Copied the row.")
+            copy_text(self, row_content(row, self.view, self.state).plain, "Copied the row.")
 
     def action_add(self) -> None:
         """Add what was found as a read-only binding, or a binding of one's own."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from textual.content import Content
 
 from memtui.contract import Problem
-from memtui.screens.shared import Shared
+from memtui.screens.state import AppState
 from memtui.widgets.cards import pairs
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
 from memtui.widgets.format import count, counted, duration, exact, place_line, since
@@ -89,32 +89,32 @@ def _binding_rows(view: BindingsView, binding: BindingView, *, last: bool) -> It
         yield Row("more", binding, last=last, more=len(problems) - _PROBLEMS_SHOWN)
 
 
-def row_content(row: Row, view: BindingsView, shared: Shared) -> Content:
+def row_content(row: Row, view: BindingsView, state: AppState) -> Content:
     """Return how a row reads."""
     if row.sort == "company":
-        name = shared.door.company.name if shared.door else shared.scope.company_id
-        return display(name, limit=100, style=STRONG) + _path_note(shared)
+        name = state.session.company.name if state.session else state.scope.company_id
+        return display(name, limit=100, style=STRONG) + _path_note(state)
     if row.sort == "binding" and row.binding is not None:
-        return _binding_line(row, row.binding, view.healths.get(row.binding.key), shared)
+        return _binding_line(row, row.binding, view.healths.get(row.binding.key), state)
     if row.sort == "finding" and row.finding is not None:
         return _finding_line(row.finding)
     if row.sort == "title":
         return _found_title(view)
-    return _below(row, shared)
+    return _below(row, state)
 
 
-def _path_note(shared: Shared) -> Content:
-    if shared.resolution is None:
-        return display(f"   {shared.resolution_problem}", limit=300, style=WARN)
-    key, reason = shared.resolution.binding_key, shared.resolution.reason
+def _path_note(state: AppState) -> Content:
+    if state.resolution is None:
+        return display(f"   {state.resolution_problem}", limit=300, style=WARN)
+    key, reason = state.resolution.binding_key, state.resolution.reason
     return display(f"   this scope is served by {key}: {reason}", limit=300, style=DIM)
 
 
 def _binding_line(
-    row: Row, binding: BindingView, health: BindingHealth | None, shared: Shared
+    row: Row, binding: BindingView, health: BindingHealth | None, state: AppState
 ) -> Content:
     branch = "└─ " if row.last else "├─ "
-    active = serves(binding, shared)
+    active = serves(binding, state)
     mark, word, style = health_words(binding, health)
     notes: list[Content | None] = [
         display(f"{mark} {word}", style=style),
@@ -136,10 +136,10 @@ def _binding_line(
     return line(line(lead, arrow, provider, gap=""), *notes, gap="  ")
 
 
-def _below(row: Row, shared: Shared) -> Content:
+def _below(row: Row, state: AppState) -> Content:
     stem = Content.styled("   " if row.last else "│  ", DIM)
     if row.target is not None and row.binding is not None:
-        lit = serves(row.binding, shared) and target_serves(row.target, shared)
+        lit = serves(row.binding, state) and target_serves(row.target, state)
         said = target_words(row.target)
         mark = Content.styled("→ ", f"bold {ACCENT}" if lit else DIM)
         note = Content.styled("  ◀", f"bold {ACCENT}") if lit else Content("")
@@ -199,14 +199,14 @@ def health_words(binding: BindingView, health: BindingHealth | None) -> tuple[st
     return mark, health.health.status, style
 
 
-def serves(binding: BindingView, shared: Shared) -> bool:
+def serves(binding: BindingView, state: AppState) -> bool:
     """Whether this binding serves the scope that is chosen."""
-    return shared.resolution is not None and shared.resolution.binding_key == binding.key
+    return state.resolution is not None and state.resolution.binding_key == binding.key
 
 
-def target_serves(target: TargetView, shared: Shared) -> bool:
+def target_serves(target: TargetView, state: AppState) -> bool:
     """Whether it is this target by which the scope is served."""
-    reason = shared.resolution.reason if shared.resolution else ""
+    reason = state.resolution.reason if state.resolution else ""
     if target.target_type == "company":
         return reason.startswith("company")
     return reason == f"{target.target_type} target {target.target_id}"
@@ -219,31 +219,31 @@ def target_words(target: TargetView) -> str:
     return f"{target.target_type} {target.target_id}"
 
 
-def row_detail(row: Row, view: BindingsView, shared: Shared, width: int) -> Content:
+def row_detail(row: Row, view: BindingsView, state: AppState, width: int) -> Content:
     """Return everything about the selected row."""
     if row.finding is not None:
         return _finding_detail(row.finding, width)
     if row.binding is not None:
-        return _binding_detail(row, row.binding, view.healths.get(row.binding.key), shared, width)
+        return _binding_detail(row, row.binding, view.healths.get(row.binding.key), state, width)
     facts = [
-        ("company", shared.scope.company_id),
+        ("company", state.scope.company_id),
         ("bindings", count(len(view.bindings))),
-        ("read-only", "yes, every change is refused" if shared.read_only else "no"),
+        ("read-only", "yes, every change is refused" if state.read_only else "no"),
     ]
     hint = "A binding joins this company to a place that holds memories; its targets say whose."
     return lines([*pairs(facts, width), Content(""), display(hint, style=DIM)])
 
 
 def _binding_detail(
-    row: Row, binding: BindingView, health: BindingHealth | None, shared: Shared, width: int
+    row: Row, binding: BindingView, health: BindingHealth | None, state: AppState, width: int
 ) -> Content:
     mark, word, style = health_words(binding, health)
     head = display(f"{binding.provider_key}·{binding.key}", limit=100, style=STRONG)
     blocks = [line(head, display(f"{mark} {word}", style=style), gap="  ")]
     if health is not None and health.health.message:
         blocks.append(display(health.health.message, limit=600, style=style))
-    if serves(binding, shared) and shared.resolution:
-        why = f"◀ serves this scope: {shared.resolution.reason}"
+    if serves(binding, state) and state.resolution:
+        why = f"◀ serves this scope: {state.resolution.reason}"
         blocks.append(display(why, limit=200, style=f"bold {ACCENT}"))
     if row.problem is not None:
         blocks += [Content(""), display("Problem", style=STRONG)]
@@ -258,8 +258,8 @@ def _binding_detail(
         ("can", ", ".join(binding.capabilities.words())),
         ("read-only", "yes" if binding.read_only else "no"),
         *([("shared", "another company's memories lie there too")] if binding.shared else []),
-        *_health_facts(health, shared),
-        ("added", exact(binding.created_at, shared.zone)),
+        *_health_facts(health, state),
+        ("added", exact(binding.created_at, state.zone)),
     ]
     blocks += [Content(""), *pairs(facts, width)]
     if config:
@@ -267,7 +267,7 @@ def _binding_detail(
     return lines(blocks)
 
 
-def _health_facts(health: BindingHealth | None, shared: Shared) -> list[tuple[str, str]]:
+def _health_facts(health: BindingHealth | None, state: AppState) -> list[tuple[str, str]]:
     if health is None:
         return [("health", "checking")]
     records, latencies = health.health.records, sorted(health.latencies_ms)
@@ -281,7 +281,7 @@ def _health_facts(health: BindingHealth | None, shared: Shared) -> list[tuple[st
         ("problems", count(len(health.health.problems)) if health.health.problems else ""),
         ("latency", slowest),
         ("version", health.health.version or ""),
-        ("checked", since(health.checked_at, shared.clock())),
+        ("checked", since(health.checked_at, state.clock())),
     ]
 
 

@@ -35,7 +35,7 @@ from memtui.screens.facts.columns import fact_columns
 from memtui.screens.facts.detail import FactDetail, FactView
 from memtui.screens.facts.edits import FactEdits
 from memtui.screens.facts.rows import FactRow, Place, places_of
-from memtui.screens.shared import ScopeChosen, Shared
+from memtui.screens.state import AppState, ScopeChosen
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.charts import Charts
@@ -62,8 +62,8 @@ class BudgetBody(MemtuiScreen):
 
     view: reactive[BudgetView] = reactive(BudgetView)
 
-    def __init__(self, shared: Shared) -> None:
-        super().__init__(shared)
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
         self._feed = FactFeed(self, self._assembled, self._broken)
         self._edits = FactEdits(self, self._feed)
         self._arrivals = Arrivals(self, partial(self._feed.load, by_others=True))
@@ -73,7 +73,7 @@ class BudgetBody(MemtuiScreen):
         self._offers: tuple[Offer, ...] = ()
         self._timeline: Timeline | None = None
         self._compared: object = None
-        start = BudgetView(shared.context_model, shared.context_budget)
+        start = BudgetView(state.context_model, state.context_budget)
         self.set_reactive(BudgetBody.view, start)
 
     def compose_body(self) -> ComposeResult:
@@ -100,13 +100,13 @@ class BudgetBody(MemtuiScreen):
         self.set_interval(watching.POLL_SECONDS, self._poll)
 
     def _poll(self) -> None:
-        if self.is_current and self.shared.door is not None and not self._feed.busy:
+        if self.is_current and self.state.session is not None and not self._feed.busy:
             self._arrivals.poll()
 
     def load(self) -> None:
         """Assemble the context of the scope, or offer whose there is to look at."""
         view = self.view
-        places = places_of(self.shared.record_scope)
+        places = places_of(self.state.record_scope)
         scopes = [place.scope for place in places]
         if scopes != [place.scope for place in view.places]:
             self._compared = self._timeline = None
@@ -121,7 +121,7 @@ class BudgetBody(MemtuiScreen):
             self._feed.forget_scope()
             self._arrivals.follow(())
             self.show_count("")
-            self._finding.latest(lambda: find_offers(self.shared), self._show_offers, self.fail)
+            self._finding.latest(lambda: find_offers(self.state), self._show_offers, self.fail)
 
     @property
     def reading(self) -> bool:
@@ -140,7 +140,7 @@ class BudgetBody(MemtuiScreen):
         return self.view.answer
 
     def _now(self) -> datetime:
-        return self.shared.clock()
+        return self.state.clock()
 
     def _assembled(self, found: Assembled) -> None:
         self.view = replace(self.view, places=found.places, answer=found.answer, problem="")
@@ -150,9 +150,9 @@ class BudgetBody(MemtuiScreen):
         texts = hash(tuple((row.key, row.text) for row in found.rows))
         if texts != self._compared:
             self._compared = texts
-            door, model = self.door, self.view.model
+            session, model = self.session, self.view.model
             self._comparing.latest(
-                lambda: count_same(door, found.places, found.rows, model),
+                lambda: count_same(session, found.places, found.rows, model),
                 lambda same: setattr(self, "view", replace(self.view, same=same)),
                 self.fail,
             )
@@ -163,10 +163,10 @@ class BudgetBody(MemtuiScreen):
         self.view = replace(self.view, answer=None, problem=str(error))
 
     def _read_timeline(self, places: Sequence[Place]) -> None:
-        door, scope, now = self.door, self.shared.record_scope, self._now()
+        session, scope, now = self.session, self.state.record_scope, self._now()
         wanted = scope.model_copy(update={"issue_id": None, "run_id": None})
         self._drawing.latest(
-            lambda: read_timeline(door, wanted, places, now), self._show_timeline, self.fail
+            lambda: read_timeline(session, wanted, places, now), self._show_timeline, self.fail
         )
 
     def _show_timeline(self, timeline: Timeline) -> None:
@@ -242,7 +242,7 @@ class BudgetBody(MemtuiScreen):
             else FactView(
                 row=row,
                 now=self._now(),
-                zone=self.shared.zone,
+                zone=self.state.zone,
                 place=self._feed.place_of(row),
                 read=self._feed.reads.get(row.handle) if row.handle else None,
                 exact=view.answer is None or view.answer.exact,
@@ -251,7 +251,7 @@ class BudgetBody(MemtuiScreen):
 
     def _binding_of(self, place: Place | None) -> BindingView | None:
         key = place.binding_key if place else ""
-        return next((one for one in self.shared.bindings if one.key == key), None)
+        return next((one for one in self.state.bindings if one.key == key), None)
 
     def _update_keys(self) -> None:
         view, row = self.view, self._list.current
@@ -306,5 +306,5 @@ class BudgetBody(MemtuiScreen):
     def _take_offer(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         self.post_message(
-            ScopeChosen(self._offers[event.option_index].applied_to(self.shared.scope))
+            ScopeChosen(self._offers[event.option_index].applied_to(self.state.scope))
         )

@@ -93,10 +93,10 @@ class FactFeed:
             return
         from memtui.service.hydration import ContextRequest
 
-        shared, door = self._screen.shared, self._screen.door
-        key = shared.filter.binding_key or shared.binding_key
+        state, session = self._screen.state, self._screen.session
+        key = state.filter.binding_key or state.binding_key
         request = ContextRequest(
-            scope=shared.record_scope, model=self._model, budget=self._budget, binding_key=key
+            scope=state.record_scope, model=self._model, budget=self._budget, binding_key=key
         )
         if request.scope != self._question:
             self._question = request.scope
@@ -107,10 +107,10 @@ class FactFeed:
             self._list.show(self.rows)
 
         async def assemble() -> Assembled:
-            answer = await door.service.context(door.caller, request)
+            answer = await session.service.context(session.caller, request)
             places = []
             for place in places_of(request.scope):
-                found = await door.service.resolve(door.caller, place.scope, key)
+                found = await session.service.resolve(session.caller, place.scope, key)
                 places.append(replace(place, binding_key=found.binding_key))
             rows = await asyncio.to_thread(rows_of, answer)
             return Assembled(answer, tuple(places), tuple(rows), by_others)
@@ -149,7 +149,7 @@ class FactFeed:
 
     def narrow(self) -> None:
         """Show the facts that the filter line lets through, in the order that was chosen."""
-        rows = narrowed(self.all, self._screen.shared.filter)
+        rows = narrowed(self.all, self._screen.state.filter)
         if (order := self._list.sort) is not None:
             rows.sort(key=sort_key(order[0], self.reads), reverse=order[1])
         self.rows.replace(rows)
@@ -189,13 +189,13 @@ class FactFeed:
             place = place_of_section(row.section, self.places)
             if place is not None and row.handle is not None:
                 groups[place.binding_key].append(row.handle)
-        door = self._screen.door
+        session = self._screen.session
 
         async def count() -> dict[RecordHandle, RetrievalCount]:
             found: dict[RecordHandle, RetrievalCount] = {}
             for key, handles in groups.items():
                 ids = [handle.provider_record_id for handle in handles]
-                stats = await door.service.retrieval_stats(door.caller, key, ids)
+                stats = await session.service.retrieval_stats(session.caller, key, ids)
                 found |= {
                     handle: stats[handle.provider_record_id]
                     for handle in handles
@@ -227,10 +227,10 @@ class FactFeed:
         Raises:
             NotFound: one of them is gone.
         """
-        door = self._screen.door
+        session = self._screen.session
         if len(rows) == 1 and (place := self.place_of(rows[0])) and rows[0].handle:
-            answer = await door.service.get(
-                door.caller, rows[0].handle, place.scope, binding_key=place.binding_key
+            answer = await session.service.get(
+                session.caller, rows[0].handle, place.scope, binding_key=place.binding_key
             )
             return [answer.record]
         found: dict[RecordHandle, Record] = {}
@@ -251,7 +251,7 @@ class FactFeed:
         """Return all records of a place, of one kind or of all, as its binding holds them."""
         from memtui.service.owning import own_filter, owned
 
-        door = self._screen.door
+        session = self._screen.session
         request = BrowseRequest(
             scope=place.scope,
             binding_key=place.binding_key,
@@ -261,7 +261,7 @@ class FactFeed:
         )
         records: list[Record] = []
         while True:
-            page = await door.service.browse(door.caller, request)
+            page = await session.service.browse(session.caller, request)
             records += page.records
             if page.next_cursor is None:
                 return owned(records, place.scope)

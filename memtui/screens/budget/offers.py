@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from textual.content import Content
 
 from memtui.contract import Filter, MemtuiError, Namespace, Scope
-from memtui.screens.shared import Shared
+from memtui.screens.state import AppState
 from memtui.widgets.display import DIM, display
 from memtui.widgets.format import counted
 
@@ -31,17 +31,17 @@ class Offer:
         return scope.model_copy(update={self.field: self.name})
 
 
-async def find_offers(shared: Shared) -> tuple[Offer, ...]:
+async def find_offers(state: AppState) -> tuple[Offer, ...]:
     """Return the users, projects and agents that the log and the active binding know."""
-    door = shared.door
-    if door is None:
+    session = state.session
+    if session is None:
         return ()
-    page = await door.service.operations(door.caller, Filter(), limit=_SEEN)
+    page = await session.service.operations(session.caller, Filter(), limit=_SEEN)
     seen = [operation.scope for operation in page.operations]
     spaces: tuple[Namespace, ...] = ()
-    if shared.binding is not None and shared.binding.capabilities.namespaces:
+    if state.binding is not None and state.binding.capabilities.namespaces:
         try:
-            spaces = await door.service.namespaces(door.caller, shared.binding.key)
+            spaces = await session.service.namespaces(session.caller, state.binding.key)
         except MemtuiError:
             spaces = ()  # the log still names those that were worked with
     return tuple(offers_of(seen, spaces))[:_SHOWN]

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from memtui.screens.facts.rows import FactRow, Place
 
 if TYPE_CHECKING:
-    from memtui.screens.shared import Door
+    from memtui.screens.state import ServiceSession
 
 _MOST = 2_000
 """Past so many facts only the review looks, which a person asks for."""
 
 
 async def count_same(
-    door: Door, places: Sequence[Place], rows: Sequence[FactRow], model: str
+    session: ServiceSession, places: Sequence[Place], rows: Sequence[FactRow], model: str
 ) -> Mapping[str, int]:
     """Return how many facts of each place repeat another, by the place's word."""
     if not rows or len(rows) > _MOST:
@@ -27,7 +27,7 @@ async def count_same(
     found = {}
     for place in places:
         request = PruneRequest(scope=place.scope, model=model, binding_key=place.binding_key)
-        plan = (await door.service.prune_plan(door.caller, request)).plan
+        plan = (await session.service.prune_plan(session.caller, request)).plan
         found[place.word] = len(
             {one.record.handle for one in plan.candidates if one.reason in twice}
         )

@@ -19,7 +19,7 @@ from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.dialogs.sheet import Sheet
 from memtui.screens.facts.rows import FactRow
 from memtui.screens.marking import Marking
-from memtui.screens.shared import GoTo
+from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets.keys import bindings_for
 
@@ -65,7 +65,7 @@ class BudgetScreen(BudgetBody, Marking):
 
     def action_add(self) -> None:
         """Write a new fact."""
-        self._edits.add(self.view.places, self._place, self.shared.fact_max_chars)
+        self._edits.add(self.view.places, self._place, self.state.fact_max_chars)
 
     def action_edit(self) -> None:
         """Edit the fact in place."""
@@ -111,14 +111,14 @@ class BudgetScreen(BudgetBody, Marking):
         """Review which facts could go."""
         from memtui.screens.prune import PruneReview
 
-        review = PruneReview(self.shared, self.view, self._edits, self.why_disabled)
+        review = PruneReview(self.state, self.view, self._edits, self.why_disabled)
         self.app.push_screen(review)
 
     # Looking.
 
     def action_model(self) -> None:
         """Choose the model to count and price for."""
-        used = dict.fromkeys((self.view.model, self.shared.context_model))
+        used = dict.fromkeys((self.view.model, self.state.context_model))
         chooser: Choose[str] = Choose(
             "Count and price for which model?",
             lambda: model_choices(used),

@@ -18,7 +18,7 @@ from memtui.widgets.display import DIM, WARN, display
 from memtui.widgets.format import count, counted
 
 if TYPE_CHECKING:
-    from memtui.screens.shared import Door
+    from memtui.screens.state import ServiceSession
     from memtui.service.metrics import FactDay, FactMetrics
 
 DAYS = 60
@@ -37,13 +37,13 @@ class Timeline:
 
 
 async def read_timeline(
-    door: Door, scope: Scope, places: Sequence[Place], now: datetime
+    session: ServiceSession, scope: Scope, places: Sequence[Place], now: datetime
 ) -> Timeline:
     """Read the last 60 days; nothing of it is an operation."""
     since = now - timedelta(days=DAYS)
 
     async def measured(scope: Scope | None) -> FactMetrics:
-        return await door.service.fact_metrics(door.caller, since, scope=scope)
+        return await session.service.fact_metrics(session.caller, since, scope=scope)
 
     contexts, company, *facts = await asyncio.gather(
         measured(scope), measured(None), *(measured(place.scope) for place in places)

@@ -48,11 +48,11 @@ class Arrivals:
                 self._watch(key, work)
 
     def _watch(self, key: str, work: Background) -> None:
-        door = self._screen.door
+        session = self._screen.session
 
         async def wait() -> None:
             with suppress(Unsupported):
-                async for _ in door.service.watch(door.caller, key):
+                async for _ in session.service.watch(session.caller, key):
                     if any(place.binding_key == key for place in self._places):
                         self._notice()
 
@@ -68,14 +68,14 @@ class Arrivals:
         """Look for operations newer than the last one seen, unless a look is under way."""
         if self._tail.busy or not self._places:
             return
-        door, after = self._screen.door, self._last_seq
+        session, after = self._screen.session, self._last_seq
 
         async def look() -> Sequence[Operation]:
             if after is None:
-                page = await door.service.operations(door.caller, Filter(), limit=1)
+                page = await session.service.operations(session.caller, Filter(), limit=1)
             else:
-                page = await door.service.operations(
-                    door.caller, Filter(), limit=_PAGE, after=after
+                page = await session.service.operations(
+                    session.caller, Filter(), limit=_PAGE, after=after
                 )
             return page.operations
 

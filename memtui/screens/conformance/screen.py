@@ -24,7 +24,7 @@ from memtui.screens.conformance.contents import (
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.exports import path_of
-from memtui.screens.over import OverScreen
+from memtui.screens.modal import ModalListScreen
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background, Stoppable
 from memtui.widgets.display import lines
@@ -34,23 +34,23 @@ from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.conformance import CheckResult, Report
-    from memtui.screens.shared import Shared
+    from memtui.screens.state import AppState
     from memtui.service.answers import BindingView
 
 _OVER_A_SOCKET = "http://plugin"
 _TIMEOUT_S = 5.0
 
 
-class Conformance(OverScreen):
+class Conformance(ModalListScreen):
     """Check a memory plugin rule by rule; nothing is sent without a yes."""
 
     ACTION_GROUP = "conformance"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("conformance")
 
-    def __init__(self, shared: Shared, binding: BindingView) -> None:
+    def __init__(self, state: AppState, binding: BindingView) -> None:
         from memtui.conformance import CHECKS
 
-        super().__init__(shared)
+        super().__init__(state)
         self._binding = binding
         self._order = {check.name: number for number, check in enumerate(CHECKS)}
         self._results: list[CheckResult] = []

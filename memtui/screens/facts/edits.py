@@ -108,12 +108,14 @@ class FactEdits:
             kind="fact",
             binding_key=new.place.binding_key or None,
         )
-        door = self._screen.door
+        session = self._screen.session
 
         def refused(error: MemtuiError) -> None:
             self.add(places, places.index(new.place), most, str(error))
 
-        self._work.every(lambda: door.service.write(door.caller, request), self._added, refused)
+        self._work.every(
+            lambda: session.service.write(session.caller, request), self._added, refused
+        )
 
     def _added(self, answer: MutationAnswer) -> None:
         self._unwritten = ""
@@ -215,7 +217,7 @@ class FactEdits:
             pinned=None if stays.pinned == pinned else pinned,
             revision=stays.revision,
         )
-        door = self._screen.door
+        session = self._screen.session
 
         def corrected(answer: MutationAnswer) -> None:
             self.changes.own(answer.operation_id)
@@ -223,7 +225,7 @@ class FactEdits:
             self._forget_merged(others, done, then)
 
         self._work.every(
-            lambda: door.service.correct(door.caller, request), corrected, self.changes.failed
+            lambda: session.service.correct(session.caller, request), corrected, self.changes.failed
         )
 
     def _forget_merged(

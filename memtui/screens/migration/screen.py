@@ -21,8 +21,8 @@ from memtui.screens.migration.contents import (
     steps_content,
 )
 from memtui.screens.migration.lines import Row
-from memtui.screens.over import OverScreen
-from memtui.screens.shared import ConfigurationChanged
+from memtui.screens.modal import ModalListScreen
+from memtui.screens.state import ConfigurationChanged
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background, Stoppable
 from memtui.widgets.display import BAD, DIM, OK, WARN, display
@@ -32,7 +32,7 @@ from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.migration import Applied, Ends, MigrationState, Plan, Progress, Switched, Verified
-    from memtui.screens.shared import Shared
+    from memtui.screens.state import AppState
     from memtui.service.answers import BindingView
 
 _Step = Callable[["Ends"], Coroutine[Any, Any, Any]]
@@ -40,14 +40,14 @@ _SAMPLES = (100, 1_000)
 _ALL = 0
 
 
-class Migration(OverScreen):
+class Migration(ModalListScreen):
     """Move the records of a binding to another and prove it; each change needs a yes."""
 
     ACTION_GROUP = "migration"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("migration")
 
-    def __init__(self, shared: Shared, source: BindingView, destination: BindingView) -> None:
-        super().__init__(shared)
+    def __init__(self, state: AppState, source: BindingView, destination: BindingView) -> None:
+        super().__init__(state)
         self._source = source
         self._destination = destination
         self._rows: AppendedRows[Row] = AppendedRows(lambda row: str(row.number))
@@ -72,7 +72,7 @@ class Migration(OverScreen):
     def draw_head(self, width: int) -> Content:
         """Return from where to where, the steps, and what goes on."""
         del width
-        steps = steps_content(self._state, self.shared.clock(), planned=self._plan is not None)
+        steps = steps_content(self._state, self.state.clock(), planned=self._plan is not None)
         return head_content(self._source, self._destination, steps, self._status)
 
     def draw_row(self, width: int) -> Content:
@@ -133,13 +133,13 @@ class Migration(OverScreen):
         from memtui.migration import open_ends
         from memtui.migration.progress_file import ProgressFile
 
-        door, data = self.door, self.shared.data
+        session, data = self.session, self.state.data
         keys = self._source.key, self._destination.key
 
         async def work() -> tuple[Any, Ends, MigrationState]:
-            ends = await open_ends(door.service, door.caller, *keys)
+            ends = await open_ends(session.service, session.caller, *keys)
             answer = await step(ends)
-            after = await open_ends(door.service, door.caller, *keys)
+            after = await open_ends(session.service, session.caller, *keys)
             return answer, after, await asyncio.to_thread(ProgressFile(data, after).read)
 
         def done(found: tuple[Any, Ends, MigrationState]) -> None:
@@ -179,7 +179,7 @@ class Migration(OverScreen):
             self._state = found
             self.draw()
 
-        kept = ProgressFile(self.shared.data, self._ends)
+        kept = ProgressFile(self.state.data, self._ends)
         self._looking.latest(lambda: asyncio.to_thread(kept.read), show, self.fail)
 
     def _ended(self) -> None:
@@ -212,7 +212,7 @@ class Migration(OverScreen):
         from memtui.service.facts import FactLimits
 
         limits = FactLimits(
-            max_chars=self.shared.fact_max_chars, max_count=self.shared.fact_max_count
+            max_chars=self.state.fact_max_chars, max_count=self.state.fact_max_count
         )
         self._list.notice = ("Reading the source …", "Nothing is written by a dry run.")
 
@@ -235,7 +235,7 @@ class Migration(OverScreen):
         found = self._plan
         if found is None:
             return
-        data = self.shared.data
+        data = self.state.data
 
         def progress(now: Progress) -> None:
             self._tell(progress_content("moving", now))
@@ -294,7 +294,7 @@ class Migration(OverScreen):
     def _verify(self, sample: int | None) -> None:
         from memtui.migration import verdict, verify
 
-        data = self.shared.data
+        data = self.state.data
 
         def show(found: Verified) -> None:
             words = verdict(found, self._source.key, self._destination.key)
@@ -354,7 +354,7 @@ class Migration(OverScreen):
     def _switch(self, *, back: bool, force: bool) -> None:
         from memtui.migration import switch
 
-        data = self.shared.data
+        data = self.state.data
 
         def show(done: Switched) -> None:
             words = f"{done.served_by} serves {fmt.counted(len(done.targets), 'target')} now"

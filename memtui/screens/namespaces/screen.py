@@ -13,13 +13,13 @@ from memtui.contract import Conflict, Invalid, MemtuiError, Namespace
 from memtui.screens.dialogs.confirm import TypedConfirm
 from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.facts.expiry import parse_expiry
+from memtui.screens.modal import ModalListScreen
 from memtui.screens.namespaces.contents import (
     columns,
     head_content,
     read_only_reason,
     row_content,
 )
-from memtui.screens.over import OverScreen
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.keys import bindings_for
@@ -27,7 +27,7 @@ from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
-    from memtui.screens.shared import Shared
+    from memtui.screens.state import AppState
     from memtui.service.answers import BindingView, MutationAnswer
     from memtui.service.namespaces import NamespaceDeleted
 
@@ -35,14 +35,14 @@ _FOREVER = "for good"
 _WHEN = "30d, 6h, 2027-01-31T14:30; empty: never   enter take it   esc go back"
 
 
-class Namespaces(OverScreen):
+class Namespaces(ModalListScreen):
     """List the namespaces of a binding and change them; nothing is deleted without its name."""
 
     ACTION_GROUP = "namespaces"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("namespaces")
 
-    def __init__(self, shared: Shared, binding: BindingView) -> None:
-        super().__init__(shared)
+    def __init__(self, state: AppState, binding: BindingView) -> None:
+        super().__init__(state)
         self._binding = binding
         self._found: tuple[Namespace, ...] | None = None
         self._rows: AppendedRows[Namespace] = AppendedRows(lambda one: one.name)
@@ -55,7 +55,7 @@ class Namespaces(OverScreen):
 
     def make_list(self) -> VirtualList[Namespace]:
         """Return the list."""
-        return VirtualList(columns(self.shared.clock), self._rows, name="namespace-list")
+        return VirtualList(columns(self.state.clock), self._rows, name="namespace-list")
 
     @property
     def _list(self) -> VirtualList[Namespace]:
@@ -73,7 +73,7 @@ class Namespaces(OverScreen):
 
     def draw_row(self, width: int) -> Content:
         """Return the namespace under the cursor."""
-        return row_content(self._current, self.shared.clock(), self.shared.zone, width)
+        return row_content(self._current, self.state.clock(), self.state.zone, width)
 
     def refusal(self, verb: str) -> str:
         """Return why a change is not possible."""
@@ -96,9 +96,9 @@ class Namespaces(OverScreen):
     def action_read(self) -> None:
         """Read the namespaces again."""
         self._list.notice = ("Reading the namespaces …",)
-        door, key = self.door, self._binding.key
+        session, key = self.session, self._binding.key
         self._reading.latest(
-            lambda: door.service.namespaces(door.caller, key), self._show, self._not_read
+            lambda: session.service.namespaces(session.caller, key), self._show, self._not_read
         )
 
     def _show(self, found: tuple[Namespace, ...]) -> None:
@@ -146,19 +146,19 @@ class Namespaces(OverScreen):
     def _moment(self, text: str) -> datetime | None:
         if not text.strip():
             return None
-        return parse_expiry(text, now=self.shared.clock(), zone=self.shared.zone)
+        return parse_expiry(text, now=self.state.clock(), zone=self.state.zone)
 
     def _put(
         self, name: str, when: str, failed: Callable[[MemtuiError], None] | None = None
     ) -> None:
-        door, key, moment = self.door, self._binding.key, self._moment(when)
+        session, key, moment = self.session, self._binding.key, self._moment(when)
 
         async def put() -> str:
-            made = await door.service.put_namespace(door.caller, key, name, expires_at=moment)
+            made = await session.service.put_namespace(session.caller, key, name, expires_at=moment)
             self._written = made.name
             if made.expires_at is None:
                 return f"{made.name} never expires."
-            return f"{made.name} expires {fmt.exact(made.expires_at, self.shared.zone)}."
+            return f"{made.name} expires {fmt.exact(made.expires_at, self.state.zone)}."
 
         self._change("… writing", put, failed)
 
@@ -209,7 +209,7 @@ class Namespaces(OverScreen):
             if text is not None:
                 self._put(one.name, text)
 
-        zone = self.shared.zone
+        zone = self.state.zone
         known = one.expires_at.astimezone(zone).isoformat("T", "minutes") if one.expires_at else ""
         self.app.push_screen(
             Prompt(f"When does {one.name} expire?", value=known, hint=_WHEN, check=self._moment),
@@ -238,10 +238,10 @@ class Namespaces(OverScreen):
         )
 
     def _delete(self, name: str, *, unseen: bool) -> None:
-        door, key = self.door, self._binding.key
+        session, key = self.session, self._binding.key
 
         async def delete() -> str:
-            gone = await door.service.delete_namespace(door.caller, key, name, unseen=unseen)
+            gone = await session.service.delete_namespace(session.caller, key, name, unseen=unseen)
             self._gone = gone
             return _deleted_words(gone)
 
@@ -274,10 +274,10 @@ class Namespaces(OverScreen):
         gone = self._gone
         if gone is None or gone.forget_operation_id is None:
             return
-        door, operation_id = self.door, gone.forget_operation_id
+        session, operation_id = self.session, gone.forget_operation_id
 
         async def undo() -> str:
-            answer: MutationAnswer = await door.service.undo(door.caller, operation_id)
+            answer: MutationAnswer = await session.service.undo(session.caller, operation_id)
             self._gone = None
             return f"Brought {fmt.counted(len(answer.handles), 'record')} back into {gone.name}."
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from memtui.contract import MemtuiError, NotFound, Record, RecordHandle
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.shared import Door
+from memtui.screens.state import ServiceSession
 from memtui.store.operation import Operation
 from memtui.widgets.background import Background
 from memtui.widgets.operation_detail import OperationView
@@ -42,8 +42,8 @@ class DetailFeed:
         """Return what is known of an operation by now."""
         return OperationView(
             operation=operation,
-            now=self._screen.shared.clock(),
-            zone=self._screen.shared.zone,
+            now=self._screen.state.clock(),
+            zone=self._screen.state.zone,
             records=self._records,
             changes=self._changes.get(operation.operation_id, ()),
             checked=self._checked.get(operation.operation_id, ""),
@@ -60,11 +60,11 @@ class DetailFeed:
         if not operation.operation_type.mutates or wanted in self._changes:
             self._journal.forget()
             return
-        door = self._screen.door
+        session = self._screen.session
 
         async def read() -> tuple[tuple[Change, ...], Found | None]:
-            changes = await door.service.changes_of(door.caller, wanted)
-            return changes, await door.service.found_outcome(door.caller, wanted)
+            changes = await session.service.changes_of(session.caller, wanted)
+            return changes, await session.service.found_outcome(session.caller, wanted)
 
         def show(read: tuple[tuple[Change, ...], Found | None]) -> None:
             changes, found = read
@@ -88,18 +88,18 @@ class DetailFeed:
             for handle in operation.handles
             if handle.provider_record_id not in self._records
         ][:TEXTS_READ]
-        door = self._screen.door
+        session = self._screen.session
 
         def show(found: dict[str, Record | str]) -> None:
             self._records.update(found)
             self._changed()
 
         if handles:
-            self._texts.latest(lambda: _read(door, operation, handles), show, self._screen.fail)
+            self._texts.latest(lambda: _read(session, operation, handles), show, self._screen.fail)
 
     def check(self, operation: Operation) -> None:
         """Ask the provider whether an unknown outcome happened."""
-        door, wanted = self._screen.door, operation.operation_id
+        session, wanted = self._screen.session, operation.operation_id
 
         def show(found: Found) -> None:
             self._checked[wanted] = found.told
@@ -107,18 +107,18 @@ class DetailFeed:
             self._changed()
 
         self._checks.every(
-            lambda: door.service.check_outcome(door.caller, wanted), show, self._screen.fail
+            lambda: session.service.check_outcome(session.caller, wanted), show, self._screen.fail
         )
 
 
 async def _read(
-    door: Door, operation: Operation, handles: Sequence[RecordHandle]
+    session: ServiceSession, operation: Operation, handles: Sequence[RecordHandle]
 ) -> dict[str, Record | str]:
     found: dict[str, Record | str] = {}
     for handle in handles:
         try:
-            answer = await door.service.get(
-                door.caller, handle, operation.scope, binding_key=operation.binding_key
+            answer = await session.service.get(
+                session.caller, handle, operation.scope, binding_key=operation.binding_key
             )
         except NotFound:
             found[handle.provider_record_id] = "it is not there any more"

@@ -108,8 +108,8 @@ class LogFeed:
         self, chosen: Filter, early: Callable[[Sequence[Operation]], None] | None = None
     ) -> _Opened:
         # The natural view runs from the oldest on: there no operation ever changes its place.
-        door = self._screen.door
-        view = await door.service.analysis.open_log(door.caller, chosen, "seq", early=early)
+        session = self._screen.session
+        view = await session.service.analysis.open_log(session.caller, chosen, "seq", early=early)
         number = max(0, view.count - 1) // PAGE_ROWS
         return _Opened(view, number, await view.window(number * PAGE_ROWS, PAGE_ROWS))
 
@@ -266,11 +266,11 @@ class LogFeed:
             self._open_order()
 
     def _open_order(self) -> None:
-        door, chosen, order = self._screen.door, self.chosen, self.order
+        session, chosen, order = self._screen.session, self.chosen, self.order
         sort = f"{'-' if order[1] else ''}{SORTS[order[0]]}"
 
         async def open_view() -> _Opened:
-            view = await door.service.analysis.open_log(door.caller, chosen, sort)
+            view = await session.service.analysis.open_log(session.caller, chosen, sort)
             return _Opened(view, 0, await view.window(0, ORDERED_ROWS))
 
         def show(opened: _Opened) -> None:

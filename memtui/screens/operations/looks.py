@@ -12,7 +12,7 @@ from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.log_views import LogLook, checked_name, delete_look, save_look
-from memtui.screens.shared import LookChosen, LooksChanged
+from memtui.screens.state import LookChosen, LooksChanged
 from memtui.widgets.background import Background
 
 
@@ -33,7 +33,7 @@ class Looks:
 
     def ask(self) -> None:
         """Offer the saved views, and to keep what is shown under the name that is typed."""
-        kept = self._screen.shared.looks
+        kept = self._screen.state.looks
         wishes = [_Wish("use", look) for look in kept]
         wishes += [_Wish("rename", look) for look in kept]
         wishes += [_Wish("delete", look) for look in kept]
@@ -69,10 +69,10 @@ class Looks:
             self._keep(wish.look)
 
     def _names(self) -> set[str]:
-        return {look.name for look in self._screen.shared.looks}
+        return {look.name for look in self._screen.state.looks}
 
     def _keep(self, look: LogLook, instead_of: str = "") -> None:
-        path = self._screen.shared.views_file
+        path = self._screen.state.views_file
         self._change(
             lambda: save_look(path, look, instead_of=instead_of), f"Kept the view {look.name}."
         )
@@ -93,7 +93,7 @@ class Looks:
         )
 
     def _delete(self, look: LogLook) -> None:
-        path = self._screen.shared.views_file
+        path = self._screen.state.views_file
         self._ask(
             f"Delete the view {look.name}? No operation is touched.",
             "delete it",

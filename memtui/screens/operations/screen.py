@@ -34,7 +34,7 @@ from memtui.screens.operations.columns import HIDDEN, asked, operation_columns
 from memtui.screens.operations.details import DetailFeed
 from memtui.screens.operations.feed import NEWEST_FIRST, LogFeed
 from memtui.screens.operations.looks import Looks
-from memtui.screens.shared import ConfigurationChanged, FilterChosen, GoTo, Shared
+from memtui.screens.state import AppState, ConfigurationChanged, FilterChosen, GoTo
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
@@ -66,8 +66,8 @@ class OperationsScreen(MemtuiScreen, Marking):
     NARROWS = Taker.OPERATIONS
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("operations")
 
-    def __init__(self, shared: Shared) -> None:
-        super().__init__(shared)
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
         self._typed: str | None = None
         self._feed = LogFeed(self)
         self._details = DetailFeed(self, self._draw_detail)
@@ -96,7 +96,7 @@ class OperationsScreen(MemtuiScreen, Marking):
 
     def load(self) -> None:
         """Open the log with the filter, unless that was done while it was typed."""
-        chosen = self.shared.log_filter
+        chosen = self.state.log_filter
         typed, self._typed = self._typed, None
         if typed is None or chosen != self._feed.chosen:
             self._feed.load(chosen)
@@ -109,11 +109,11 @@ class OperationsScreen(MemtuiScreen, Marking):
     @on(FilterLine.Typed)
     def _try(self, event: FilterLine.Typed) -> None:
         event.stop()
-        zone = self.shared.zone or UTC
-        chosen = parse_filter(event.line, now=self.shared.clock(), zone=zone)
-        if event.line != self.shared.filter_line or self._typed is not None:
+        zone = self.state.zone or UTC
+        chosen = parse_filter(event.line, now=self.state.clock(), zone=zone)
+        if event.line != self.state.filter_line or self._typed is not None:
             self._typed = event.line
-            self._feed.load(replace(self.shared, filter=chosen).log_filter)
+            self._feed.load(replace(self.state, filter=chosen).log_filter)
 
     @on(Input.Blurred)
     def _keep_typed(self) -> None:
@@ -124,11 +124,11 @@ class OperationsScreen(MemtuiScreen, Marking):
     def _keep_applied(self, event: FilterLine.Applied) -> None:
         if self._typed is not None:
             self._typed = event.line
-            if event.line == self.shared.filter_line:
+            if event.line == self.state.filter_line:
                 self.load()
 
     async def _find(self, name: str) -> Operation:
-        return await self.door.service.operation(self.door.caller, name)
+        return await self.session.service.operation(self.session.caller, name)
 
     def _point(self, operation: Operation) -> None:
         if self._list.go_to_key(operation.operation_id):
@@ -156,7 +156,7 @@ class OperationsScreen(MemtuiScreen, Marking):
         return self._feed.busy
 
     def _now(self) -> datetime:
-        return self.shared.clock()
+        return self.state.clock()
 
     def _poll(self) -> None:
         if self.is_current:
@@ -224,10 +224,10 @@ class OperationsScreen(MemtuiScreen, Marking):
 
     def action_jump(self) -> None:
         """Go to the last operation that had begun by a time."""
-        zone = self.shared.zone or datetime.now().astimezone().tzinfo or UTC
+        zone = self.state.zone or datetime.now().astimezone().tzinfo or UTC
 
         def moment(text: str) -> datetime:
-            return parse_when(text.strip(), now=self.shared.clock(), zone=zone)
+            return parse_when(text.strip(), now=self.state.clock(), zone=zone)
 
         def go(text: str | None) -> None:
             if text is not None:
@@ -242,15 +242,15 @@ class OperationsScreen(MemtuiScreen, Marking):
         self._exports.ask(f"Export {count} to", "operations.csv", _EXPORTED, self._writer)
 
     def _writer(self, path: Path) -> Writer:
-        door, chosen = self.door, self._feed.chosen
+        session, chosen = self.session, self._feed.chosen
 
         async def write(*, overwrite: bool) -> str:
             from memtui.analytics.export import format_of
 
             if not overwrite and await asyncio.to_thread(path.exists):
                 raise Conflict(f"{path} is there already; overwrite it or give another name.")
-            count = await door.service.analysis.export(
-                door.caller, path, format_of(str(path)), chosen, force=overwrite
+            count = await session.service.analysis.export(
+                session.caller, path, format_of(str(path)), chosen, force=overwrite
             )
             return f"Wrote {fmt.counted(count, 'operation')} to {path}."
 
@@ -264,7 +264,7 @@ class OperationsScreen(MemtuiScreen, Marking):
         shown, (column, descending) = self._list, self._feed.order
         return LogLook(
             name="",
-            filter_line=self.shared.filter_line,
+            filter_line=self.state.filter_line,
             column=column,
             descending=descending,
             hidden=tuple(sorted(shown.hidden)),
@@ -278,7 +278,7 @@ class OperationsScreen(MemtuiScreen, Marking):
         self._list.wider = {key: cells for key, cells in look.wider.items() if key in keys}
         self._feed.order = (look.column, look.descending) if look.column in keys else NEWEST_FIRST
         self.post_message(FilterChosen(look.filter_line))
-        if look.filter_line == self.shared.filter_line:
+        if look.filter_line == self.state.filter_line:
             self.reload()
 
     def action_open(self) -> None:
@@ -369,11 +369,11 @@ class OperationsScreen(MemtuiScreen, Marking):
             records = len(operation.handles)
             self._ask_undo(operation, fmt.counted(records, "record") if records else "")
             return
-        door = self.door
+        session = self.session
 
         async def last() -> list[UndoCandidate]:
             await self._acts.settled()
-            return await door.service.undoable(door.caller, 1)
+            return await session.service.undoable(session.caller, 1)
 
         words = "waiting for the change under way"
         self.app.push_screen(Waiting(words, last, self._offer_last, self.fail))
@@ -387,7 +387,7 @@ class OperationsScreen(MemtuiScreen, Marking):
             self._ask_undo(found[0].operation, fmt.changed(found[0]))
 
     def _ask_undo(self, operation: Operation, what: str) -> None:
-        self._ask(fmt.take_back(operation, what, self.shared.clock()), [operation])
+        self._ask(fmt.take_back(operation, what, self.state.clock()), [operation])
 
     def _ask_undos(self, operations: list[Operation]) -> None:
         records = sum(len(one.handles) for one in operations)
@@ -403,9 +403,9 @@ class OperationsScreen(MemtuiScreen, Marking):
         self.app.push_screen(Confirm(question, verb="take it back"), answered)
 
     async def _undo(self, operations: Sequence[Operation]) -> str:
-        door, records, settings = self.door, 0, 0
+        session, records, settings = self.session, 0, 0
         for operation in operations:
-            answer = await door.service.undo(door.caller, operation.operation_id)
+            answer = await session.service.undo(session.caller, operation.operation_id)
             records += len(answer.handles)
             settings += len(answer.settings)
         if settings:

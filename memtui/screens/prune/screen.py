@@ -43,7 +43,7 @@ from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
 
 if TYPE_CHECKING:
-    from memtui.screens.shared import Shared
+    from memtui.screens.state import AppState
 
 
 _BUSY: dict[State, str] = {
@@ -61,23 +61,21 @@ class PruneReview(ModalScreen[None]):
 
     def __init__(
         self,
-        shared: Shared,
+        state: AppState,
         view: BudgetView,
         edits: FactEdits,
         refusal: Callable[[str], str],
     ) -> None:
         super().__init__()
-        self._shared = shared
+        self._state = state
         self._places = view.places
         self._model = view.model
         self._answer = view.answer
         self._edits = edits
         self._refusal = refusal
-        self._rules = PruneRules(
-            max_characters=shared.fact_max_chars or PruneRules().max_characters
-        )
+        self._rules = PruneRules(max_characters=state.fact_max_chars or PruneRules().max_characters)
         self._review = Review()
-        self._state: State = "looking"
+        self._phase: State = "looking"
         self._rows: AppendedRows[Line] = AppendedRows(lambda row: row.key)
         self._changed: AppendedRows[Line] = AppendedRows(lambda row: row.key)
         self._reading = Background(self, "prune-plan")
@@ -122,10 +120,10 @@ class PruneReview(ModalScreen[None]):
     # Reading.
 
     def _read(self, keep: Review | None = None) -> None:
-        door = self._shared.door
-        if door is None:
+        session = self._state.session
+        if session is None:
             return
-        self._state = "looking"
+        self._phase = "looking"
         self._list.notice = ("Looking for what could go …",)
         self._draw()
 
@@ -140,7 +138,7 @@ class PruneReview(ModalScreen[None]):
                     model=self._model,
                     binding_key=place.binding_key,
                 )
-                answer = await door.service.prune_plan(door.caller, request)
+                answer = await session.service.prune_plan(session.caller, request)
                 parts.append(Part(place, answer.plan))
             review = await asyncio.to_thread(self._review_of, parts)
             if keep is not None:
@@ -151,7 +149,7 @@ class PruneReview(ModalScreen[None]):
 
     def _review_of(self, parts: Sequence[Part]) -> Review:
         """Review the plans; what is no fact of them stays in the context as it was. Blocking."""
-        counter, now = TokenCounter(self._model), self._shared.clock()
+        counter, now = TokenCounter(self._model), self._state.clock()
         reviewed = {part.place.section for part in parts}
         others = [
             ContextSection(kind=one.kind, title=one.title, budget=one.budget, facts=one.facts)
@@ -173,7 +171,7 @@ class PruneReview(ModalScreen[None]):
         return Review(parts, size_of)
 
     def _planned(self, review: Review) -> None:
-        self._state = ""
+        self._phase = ""
         self._list.notice = (
             "Nothing could go.",
             "Every fact says something of its own, and is read. esc goes back.",
@@ -181,7 +179,7 @@ class PruneReview(ModalScreen[None]):
         self._show(review)
 
     def _failed(self, error: MemtuiError) -> None:
-        self._state = ""
+        self._phase = ""
         self._list.notice = (f"✗ {error}", "esc goes back.")
         self._show(Review())
 
@@ -210,7 +208,7 @@ class PruneReview(ModalScreen[None]):
         self._comparing.latest(lambda: asyncio.to_thread(review.diff), show, self._failed)
 
     def _draw(self) -> None:
-        head = head_content(self._places, self._review, self._state)
+        head = head_content(self._places, self._review, self._phase)
         self.query_one("#prune-head", Static).update(head)
         self._draw_line()
         chosen = len(self._review.marks)
@@ -219,12 +217,12 @@ class PruneReview(ModalScreen[None]):
             "prune.diff": "list" if self._diff.display else "diff",
         }
         self.query_one(KeyFooter).entries = footer_entries(
-            "prune", self._shared.keymap, self.why_disabled, labels
+            "prune", self._state.keymap, self.why_disabled, labels
         )
 
     def _draw_line(self) -> None:
         width = self.query_one("#prune-detail", DetailPane).content_size.width
-        content = line_content(self._shown.current, self._review, self._shared.clock(), width)
+        content = line_content(self._shown.current, self._review, self._state.clock(), width)
         self.query_one("#prune-words", Static).update(content)
 
     def why_disabled(self, action_id: str) -> str:
@@ -232,8 +230,8 @@ class PruneReview(ModalScreen[None]):
         group, _, verb = action_id.partition(".")
         if group != self.ACTION_GROUP or verb in {"leave", "help"}:
             return ""
-        if self._state:
-            return _BUSY[self._state]
+        if self._phase:
+            return _BUSY[self._phase]
         if verb == "apply" and not self._review.marks:
             return "Nothing is marked."
         return self._refusal(action_id)
@@ -316,7 +314,7 @@ class PruneReview(ModalScreen[None]):
         if not yes:
             return
         saved = self._review.saved
-        self._state = "forgetting"
+        self._phase = "forgetting"
         self._draw()
         self._edits.forget_now(
             self._review.marked,
@@ -349,7 +347,7 @@ class PruneReview(ModalScreen[None]):
 
     def action_help(self) -> None:
         """Show every key of the review."""
-        content = group_help(("prune", "list"), self._shared.keymap, self.why_disabled)
+        content = group_help(("prune", "list"), self._state.keymap, self.why_disabled)
         self.app.push_screen(Sheet("Keys", content))
 
     def _leave(self) -> None:

@@ -27,8 +27,8 @@ from memtui.screens.query.view import (
     state_of,
     title_line,
 )
-from memtui.screens.shared import GoTo, Shared
 from memtui.screens.source_filter import source_line_filter
+from memtui.screens.state import AppState, GoTo
 from memtui.widgets.ask_line import AskLine
 from memtui.widgets.background import Background
 from memtui.widgets.cards import explanation_content
@@ -51,8 +51,8 @@ class QueryScreen(MemtuiScreen):
 
     view: reactive[QueryView] = reactive(QueryView)
 
-    def __init__(self, shared: Shared) -> None:
-        super().__init__(shared)
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
         self._asking = Background(self, "query")
         self._reading = Background(self, "past")
         self._opening = Background(self, "source")
@@ -73,7 +73,7 @@ class QueryScreen(MemtuiScreen):
     def load(self) -> None:
         """Read the questions asked before, and say for which scope the next one is."""
         self._draw_around()
-        door, chosen = self.door, self.shared.log_filter
+        session, chosen = self.session, self.state.log_filter
         asked = Filter(
             agent_id=chosen.agent_id,
             project_id=chosen.project_id,
@@ -81,7 +81,7 @@ class QueryScreen(MemtuiScreen):
             operation_type=OperationType.QUERY,
         )
         self._reading.latest(
-            lambda: door.service.operations(door.caller, asked, limit=_PAST),
+            lambda: session.service.operations(session.caller, asked, limit=_PAST),
             self._show_past,
             self.fail,
         )
@@ -118,22 +118,22 @@ class QueryScreen(MemtuiScreen):
         self._cards.focus()
 
     def _ask(self, text: str) -> None:
-        if self.shared.door is None:
+        if self.state.session is None:
             self.toast(Need.SERVICE.value, severity="warning")
             return
-        door = self.door
+        session = self.session
         request = QueryRequest(
-            scope=self.shared.record_scope,
+            scope=self.state.record_scope,
             query=text,
-            binding_key=self.shared.filter.binding_key or self.shared.binding_key,
+            binding_key=self.state.filter.binding_key or self.state.binding_key,
             top_k=self.view.top_k,
             intent=self.view.intent,
-            topic=self.shared.filter.topic,
+            topic=self.state.filter.topic,
         )
         self.query_one(AskLine).text = text
         self.view = replace(self.view, asking=True, error="")
         self._asking.latest(
-            lambda: door.service.query(door.caller, request),
+            lambda: session.service.query(session.caller, request),
             lambda answer: self._show_answer(request, answer),
             self._show_failure,
         )
@@ -173,19 +173,19 @@ class QueryScreen(MemtuiScreen):
         self._draw_cards(self._index)
 
     def _draw_cards(self, highlighted: int | None) -> None:
-        self._cards.show(card_contents(self.view, self.shared, self._cards.cells), highlighted)
+        self._cards.show(card_contents(self.view, self.state, self._cards.cells), highlighted)
 
     def _draw_around(self) -> None:
-        self.query_one("#ask-options", Static).update(options_line(self.view, self.shared))
-        self.query_one("#query-title", Static).update(title_line(self.view, self.shared))
+        self.query_one("#ask-options", Static).update(options_line(self.view, self.state))
+        self.query_one("#query-title", Static).update(title_line(self.view, self.state))
         self.query_one("#query-cost", Static).update(cost_content(self.view))
         self.show_count("")
         self._draw_needs()
 
     def _draw_detail(self) -> None:
-        view, shared, index = self.view, self.shared, self._index
+        view, state, index = self.view, self.state, self._index
         detail = self.query_one("#query-detail", Fitted)
-        detail.fit(lambda width: detail_content(view, shared, index, width))
+        detail.fit(lambda width: detail_content(view, state, index, width))
         self._draw_needs()
 
     def _draw_needs(self) -> None:
@@ -195,7 +195,7 @@ class QueryScreen(MemtuiScreen):
             missing[Need.ROW] = "No result is selected."
         elif snippet.source is None and snippet.location is None:
             missing[Need.SOURCE] = ""
-        binding = self.shared.binding
+        binding = self.state.binding
         if self.view.request is None:
             missing[Need.EXPLAIN] = "Ask something first."
         elif binding is not None and not binding.capabilities.explain:
@@ -293,14 +293,14 @@ class QueryScreen(MemtuiScreen):
 
     def action_explain(self) -> None:
         """Show the stages of the search and what each contributed."""
-        door, request = self.door, self.view.request
+        session, request = self.session, self.view.request
         if request is None:
             return
         shown = self.view.answer.snippets if self.view.answer else ()
         ranks = {one.handle.provider_record_id: rank for rank, one in enumerate(shown, 1)}
 
         async def stages() -> Drawn:
-            answer = await door.service.explain(door.caller, request)
+            answer = await session.service.explain(session.caller, request)
             return lambda width: explanation_content(answer.explanation, ranks, width)
 
         title = f"How “{self.view.question}” was answered"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import QueryIntent, QueryRequest, Snippet, Usage
-from memtui.screens.shared import Shared
+from memtui.screens.state import AppState
 from memtui.widgets.cards import (
     answer_cost,
     pairs,
@@ -69,17 +69,17 @@ class QueryView:
         return self.past[index]
 
 
-def options_line(view: QueryView, shared: Shared) -> Content:
+def options_line(view: QueryView, state: AppState) -> Content:
     """Return intent, top-k, scope, and the binding with the reason it was chosen."""
-    scope = shared.record_scope
+    scope = state.record_scope
     named = [
         f"{word} {value}" for word, field in SCOPE_WORDS.items() if (value := getattr(scope, field))
     ]
-    if shared.filter.topic:
-        named.append(f"topic {shared.filter.topic}")
+    if state.filter.topic:
+        named.append(f"topic {state.filter.topic}")
     where = ", ".join(named) or "the whole company"
-    found = shared.resolution
-    binding = f"{found.binding_key}: {found.reason}" if found else shared.resolution_problem
+    found = state.resolution
+    binding = f"{found.binding_key}: {found.reason}" if found else state.resolution_problem
     return line(
         display(f"intent {view.intent.value.replace('_', ' ')}"),
         display(f"top {view.top_k}"),
@@ -89,14 +89,14 @@ def options_line(view: QueryView, shared: Shared) -> Content:
     )
 
 
-def title_line(view: QueryView, shared: Shared) -> Content:
+def title_line(view: QueryView, state: AppState) -> Content:
     """Return what the list is: results of a question, or questions asked before."""
     if view.answer is None:
         return display("Asked before · enter asks again", style=DIM) if view.past else Content("")
     found = counted(len(view.answer.snippets), "result")
     notes = [
         "more may match" if view.answer.capped else "",
-        "asked in another scope" if _elsewhere(view, shared) else "",
+        "asked in another scope" if _elsewhere(view, state) else "",
         not_read(view.answer.problems),
     ]
     return line(
@@ -106,8 +106,8 @@ def title_line(view: QueryView, shared: Shared) -> Content:
     )
 
 
-def _elsewhere(view: QueryView, shared: Shared) -> bool:
-    return view.request is not None and view.request.scope != shared.record_scope
+def _elsewhere(view: QueryView, state: AppState) -> bool:
+    return view.request is not None and view.request.scope != state.record_scope
 
 
 def state_of(view: QueryView) -> tuple[State, str, str] | None:
@@ -126,9 +126,9 @@ def state_of(view: QueryView) -> tuple[State, str, str] | None:
     return None
 
 
-def card_contents(view: QueryView, shared: Shared, width: int) -> list[Content]:
+def card_contents(view: QueryView, state: AppState, width: int) -> list[Content]:
     """Return the cards of the list, `width` cells wide."""
-    now = shared.clock()
+    now = state.clock()
     if view.answer is None:
         return [past_card(one, now, width) for one in view.past]
     words = words_of(view.question)
@@ -138,15 +138,15 @@ def card_contents(view: QueryView, shared: Shared, width: int) -> list[Content]:
     ]
 
 
-def detail_content(view: QueryView, shared: Shared, index: int | None, width: int) -> Content:
+def detail_content(view: QueryView, state: AppState, index: int | None, width: int) -> Content:
     """Return the highlighted result, or past question, in full."""
     if (snippet := view.snippet(index)) is not None:
-        return record_detail(snippet, words_of(view.question), shared.zone, width)
+        return record_detail(snippet, words_of(view.question), state.zone, width)
     if (past := view.past_at(index)) is not None:
         request = past.request
         head = display(str(request.get("query", "")), style=STRONG, keep_newlines=True)
         facts = [
-            ("asked", exact(past.started_at, shared.zone)),
+            ("asked", exact(past.started_at, state.zone)),
             ("by", past.principal),
             ("found", counted(past.result_count, "record")),
             ("intent", str(request.get("intent", ""))),

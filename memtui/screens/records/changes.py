@@ -16,7 +16,7 @@ from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.waiting import Waiting
 from memtui.screens.records.columns import Known, record_key
-from memtui.screens.shared import ConfigurationChanged
+from memtui.screens.state import ConfigurationChanged
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background, Work
 from memtui.widgets.detail_lines import record_name
@@ -70,7 +70,7 @@ class Changes:
     def where(self, records: Iterable[Record | None]) -> str:
         """Name the bindings of records, `vault·default`; None is a new record's."""
         keys = dict.fromkeys(map(self._feed.binding_of, records))
-        providers = {one.key: f"{one.provider_key}·" for one in self._screen.shared.bindings}
+        providers = {one.key: f"{one.provider_key}·" for one in self._screen.state.bindings}
         return " and ".join(f"{providers.get(key, '')}{key}" for key in keys)
 
     def forget(self, records: list[Record]) -> None:
@@ -108,12 +108,12 @@ class Changes:
         What was forgotten before one of them failed is noted too, so that `u` brings it back.
         """
         requests = self._requests(records)
-        door = self._screen.door
+        session = self._screen.session
         answers: list[MutationAnswer] = []
 
         async def forget_all() -> Answers:
             for request in requests:
-                answer = await door.service.forget(door.caller, request)
+                answer = await session.service.forget(session.caller, request)
                 answers.append(answer)
             return answers
 
@@ -135,13 +135,13 @@ class Changes:
             record_id=record_key(record), binding_key=self._feed.binding_of(record), forget=True
         )
         question = f"Erase “{record_name(record)[:60]}” for good?"
-        door = self._screen.door
+        session = self._screen.session
 
         def show(plan: PurgeAnswer) -> None:
             def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
                 if yes:
                     self.work.every(
-                        lambda: door.service.purge(door.caller, request), erased, self.failed
+                        lambda: session.service.purge(session.caller, request), erased, self.failed
                     )
 
             copies = [f"{one.place}: {fmt.count(one.count)} {one.what}" for one in plan.copies]
@@ -160,7 +160,7 @@ class Changes:
                 looked = fmt.counted(done.found.files, "file")
                 self._screen.toast(f"Erased for good. Looked through {looked}: nothing is left.")
 
-        plan = partial(door.service.purging.plan, door.caller, request)
+        plan = partial(session.service.purging.plan, session.caller, request)
         words = "looking for every copy"
         # Whoever says yes to what nothing brings back has to have seen it.
         self._screen.app.push_screen(Waiting(words, plan, show, self.failed, gives_keys=False))
@@ -174,7 +174,7 @@ class Changes:
     def _request(self, binding_key: str, records: Sequence[Record]) -> ForgetRequest:
         scopes = {place_of(record) for record in records}
         return ForgetRequest(
-            scope=scopes.pop() if len(scopes) == 1 else self._screen.shared.record_scope,
+            scope=scopes.pop() if len(scopes) == 1 else self._screen.state.record_scope,
             handles=tuple(record.handle for record in records),
             binding_key=binding_key,
             revisions={
@@ -195,11 +195,11 @@ class Changes:
 
     def undo(self) -> None:
         """Take the last change back; one that was not made here only after a yes."""
-        door = self._screen.door
+        session = self._screen.session
 
         async def last() -> list[UndoCandidate]:
             await self.work.settled()
-            return await door.service.undoable(door.caller, 1)
+            return await session.service.undoable(session.caller, 1)
 
         self._wait(last, self._offer_undo)
 
@@ -219,7 +219,7 @@ class Changes:
         if found[0].why_not is not None:
             self._screen.fail(Invalid(f"The last change cannot be taken back. {found[0].why_not}"))
             return
-        question = fmt.take_back(operation, fmt.changed(found[0]), self._screen.shared.clock())
+        question = fmt.take_back(operation, fmt.changed(found[0]), self._screen.state.clock())
 
         def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
             if yes:
@@ -242,12 +242,12 @@ class Changes:
         self._reverse(operation_ids, self._undone)
 
     def _reverse(self, operation_ids: tuple[str, ...], done: Callable[[Answers], None]) -> None:
-        door = self._screen.door
+        session = self._screen.session
         answers: list[MutationAnswer] = []
 
         async def undo_all() -> Answers:
             for operation_id in reversed(operation_ids):
-                answer = await door.service.undo(door.caller, operation_id)
+                answer = await session.service.undo(session.caller, operation_id)
                 answers.append(answer)
             return answers
 

@@ -34,8 +34,8 @@ class RecordDetails:
         story, history = self.provenance(record), self._history
         return RecordView(
             record=record,
-            now=self._screen.shared.clock(),
-            zone=self._screen.shared.zone,
+            now=self._screen.state.clock(),
+            zone=self._screen.state.zone,
             ghost=record_key(record) in self._feed.known.ghosts,
             provenance=story,
             history=history if history and history.handle == record.handle else None,
@@ -49,7 +49,7 @@ class RecordDetails:
 
     def read(self, record: Record) -> None:
         """Read who wrote the record and which queries returned it; not an operation."""
-        door, key = self._screen.door, self._feed.binding_key
+        session, key = self._screen.session, self._feed.binding_key
 
         def show(story: Provenance) -> None:
             self._story = story
@@ -61,7 +61,7 @@ class RecordDetails:
             self._changed()
 
         self._stories.latest(
-            lambda: door.service.provenance(door.caller, key, record.handle), show, failed
+            lambda: session.service.provenance(session.caller, key, record.handle), show, failed
         )
 
     def turn_history(self, record: Record) -> None:
@@ -70,14 +70,16 @@ class RecordDetails:
             self._history = None
             self._changed()
             return
-        door, key = self._screen.door, self._feed.binding_key
+        session, key = self._screen.session, self._feed.binding_key
 
         def show(history: HistoryAnswer) -> None:
             self._history = history
             self._changed()
 
         self._histories.latest(
-            lambda: door.service.history(door.caller, record.handle, record.scope, binding_key=key),
+            lambda: session.service.history(
+                session.caller, record.handle, record.scope, binding_key=key
+            ),
             show,
             self._screen.fail,
         )

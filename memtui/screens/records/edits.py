@@ -72,7 +72,7 @@ class RecordEdits:
         """Edit in the person's own editor."""
         text = self._drafts.get(record_key(record), record.text)
         try:
-            edited = edit_text(self._screen.app, text, self._screen.shared.editor)
+            edited = edit_text(self._screen.app, text, self._screen.state.editor)
         except MemtuiError as error:
             self._screen.fail(error)
             return
@@ -96,9 +96,9 @@ class RecordEdits:
             text=text,
             revision=record.revision,
         )
-        door = self._screen.door
+        session = self._screen.session
         self._work.every(
-            lambda: door.service.correct(door.caller, request),
+            lambda: session.service.correct(session.caller, request),
             partial(self._corrected, record),
             partial(self._refused, record, text),
         )
@@ -155,16 +155,16 @@ class RecordEdits:
             pinned=not record.pinned,
             revision=record.revision,
         )
-        door = self._screen.door
+        session = self._screen.session
         self._work.every(
-            lambda: door.service.correct(door.caller, request),
+            lambda: session.service.correct(session.caller, request),
             partial(self._corrected, record),
             self.changes.failed,
         )
 
     def expire(self, record: Record) -> None:
         """Ask when a record expires; an empty line means never."""
-        zone = self._screen.shared.zone
+        zone = self._screen.state.zone
         until = record.expires_at
         prompt = Prompt(
             "Expires when?",
@@ -181,10 +181,10 @@ class RecordEdits:
         self._screen.app.push_screen(prompt, answered)
 
     def _moment(self, text: str) -> datetime | None:
-        shared = self._screen.shared
+        state = self._screen.state
         if not text.strip():
             return None
-        return parse_expiry(text, now=shared.clock(), zone=shared.zone)
+        return parse_expiry(text, now=state.clock(), zone=state.zone)
 
     def _expire(self, record: Record, moment: datetime | None) -> None:
         if moment is None and record.expires_at is None:
@@ -199,9 +199,9 @@ class RecordEdits:
             revision=record.revision,
         )
         told = "It never expires." if moment is None else "It expires as you said."
-        door = self._screen.door
+        session = self._screen.session
         self._work.every(
-            lambda: door.service.correct(door.caller, request),
+            lambda: session.service.correct(session.caller, request),
             partial(self._corrected, record, told=f"{told} u takes it back."),
             self.changes.failed,
         )
@@ -231,9 +231,9 @@ class RecordEdits:
             topic=new.topic,
             tags=new.tags,
         )
-        door = self._screen.door
+        session = self._screen.session
         self._work.every(
-            lambda: door.service.write(door.caller, request), self._written, self._not_written
+            lambda: session.service.write(session.caller, request), self._written, self._not_written
         )
 
     def _written(self, answer: MutationAnswer) -> None:

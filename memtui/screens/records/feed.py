@@ -57,14 +57,14 @@ class RecordFeed:
 
     def load(self) -> None:
         """Read the first page, or as many records as were there if the question is the same."""
-        shared, door = self._screen.shared, self._screen.door
+        state, session = self._screen.state, self._screen.session
         column, descending = self._list.sort or NEWEST_FIRST
         field = PROVIDER_SORTS.get(column, "updated_at")
         down = descending if column in PROVIDER_SORTS else True
         question = BrowseRequest(
-            scope=shared.record_scope,
-            binding_key=shared.filter.binding_key or shared.binding_key,
-            filter=shared.filter,
+            scope=state.record_scope,
+            binding_key=state.filter.binding_key or state.binding_key,
+            filter=state.filter,
             sort=f"-{field}" if down else field,
             limit=PAGE_ROWS,
         )
@@ -77,7 +77,7 @@ class RecordFeed:
         limit = min(_MOST_AT_ONCE, max(PAGE_ROWS, self.rows.loaded)) if again else PAGE_ROWS
         request = question.model_copy(update={"limit": limit})
         self._reading.latest(
-            lambda: door.service.browse(door.caller, request), self._show, self._broken
+            lambda: session.service.browse(session.caller, request), self._show, self._broken
         )
 
     def _show(self, page: BrowseAnswer) -> None:
@@ -95,12 +95,12 @@ class RecordFeed:
 
     def fetch(self) -> None:
         """Read the next page; one at a time."""
-        cursor, question, door = self._cursor, self._question, self._screen.door
+        cursor, question, session = self._cursor, self._question, self._screen.session
         if cursor is None or question is None or self._reading.busy:
             return
         request = question.model_copy(update={"cursor": cursor})
         self._reading.latest(
-            lambda: door.service.browse(door.caller, request), self._append, self._screen.fail
+            lambda: session.service.browse(session.caller, request), self._append, self._screen.fail
         )
 
     def _append(self, page: BrowseAnswer) -> None:
@@ -119,7 +119,7 @@ class RecordFeed:
         self._at_least = page.at_least or (page.total is None and page.next_cursor is not None)
 
     def _nothing(self) -> tuple[str, ...]:
-        if self._screen.shared.filter_line:
+        if self._screen.state.filter_line:
             return (
                 "No record matches.",
                 "/ changes the filter, ctrl+l takes it away, s widens the scope.",
@@ -152,7 +152,7 @@ class RecordFeed:
             self._count([record for _, record in self.rows.held()])
 
     def _count(self, records: Sequence[Record]) -> None:
-        door, key = self._screen.door, self.binding_key
+        session, key = self._screen.session, self.binding_key
         ids = [record_key(record) for record in records]
 
         def show(found: dict[str, RetrievalCount]) -> None:
@@ -161,7 +161,9 @@ class RecordFeed:
             self._list.rows_changed()
 
         self._counting.every(
-            lambda: door.service.retrieval_stats(door.caller, key, ids), show, self._screen.fail
+            lambda: session.service.retrieval_stats(session.caller, key, ids),
+            show,
+            self._screen.fail,
         )
 
     def sort(self, column: str) -> None:

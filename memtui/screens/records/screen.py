@@ -24,7 +24,7 @@ from memtui.screens.records.details import RecordDetails
 from memtui.screens.records.edits import RecordEdits
 from memtui.screens.records.feed import NEWEST_FIRST, RecordFeed
 from memtui.screens.records.watching import Watch
-from memtui.screens.shared import FilterChosen, GoTo, Shared
+from memtui.screens.state import AppState, FilterChosen, GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.keys import bindings_for
@@ -53,8 +53,8 @@ class RecordsScreen(MemtuiScreen, Marking):
     NARROWS = Taker.RECORDS
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("records")
 
-    def __init__(self, shared: Shared) -> None:
-        super().__init__(shared)
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
         self._feed = RecordFeed(self)
         self._details = RecordDetails(self, self._feed, self._draw_detail)
         self._edits = RecordEdits(self, self._feed)
@@ -80,12 +80,12 @@ class RecordsScreen(MemtuiScreen, Marking):
     def load(self) -> None:
         """Read the records of the active binding."""
         self._feed.load()
-        if self.shared.resolution is not None:
-            self._watch.follow(self.shared.resolution.binding_key)
+        if self.state.resolution is not None:
+            self._watch.follow(self.state.resolution.binding_key)
 
     def on_screen_resume(self) -> None:
         """Count again how often the records were returned: another screen may have asked."""
-        if self.shared.door is not None:
+        if self.state.session is not None:
             self._feed.recount()
 
     def select(self, name: str) -> None:
@@ -99,7 +99,7 @@ class RecordsScreen(MemtuiScreen, Marking):
         return self._feed.busy
 
     def _now(self) -> datetime:
-        return self.shared.clock()
+        return self.state.clock()
 
     @property
     def _list(self) -> VirtualList[Record]:
@@ -148,10 +148,10 @@ class RecordsScreen(MemtuiScreen, Marking):
         self._pointed_at = None
         if self._list.go_to_key(name):
             return
-        door, key = self.door, self._feed.binding_key
-        scope = self.shared.record_scope
+        session, key = self.session, self._feed.binding_key
+        scope = self.state.record_scope
         self._acts.every(
-            lambda: door.service.get(door.caller, name, scope, binding_key=key),
+            lambda: session.service.get(session.caller, name, scope, binding_key=key),
             self._found,
             self.fail,
         )
@@ -162,7 +162,7 @@ class RecordsScreen(MemtuiScreen, Marking):
         self._list.go_to_key(record.handle.provider_record_id)
 
     def _update_keys(self) -> None:
-        binding, missing = self.shared.binding, {}
+        binding, missing = self.state.binding, {}
         if self._list.current is None:
             missing[Need.ROW] = ""
         if binding is not None and binding.read_only:
@@ -204,7 +204,7 @@ class RecordsScreen(MemtuiScreen, Marking):
 
     def action_add(self) -> None:
         """Write a new record."""
-        self._edits.add(self.shared.record_scope)
+        self._edits.add(self.state.record_scope)
 
     def action_forget(self) -> None:
         """Forget the marked records, else the one under the cursor."""
@@ -225,7 +225,7 @@ class RecordsScreen(MemtuiScreen, Marking):
 
     def action_pin(self) -> None:
         """Pin or unpin the record."""
-        binding = self.shared.binding
+        binding = self.state.binding
         if binding is not None and not binding.capabilities.pin:
             self.fail(Unsupported(f"The provider of {binding.key} cannot pin a record."))
             return
@@ -233,7 +233,7 @@ class RecordsScreen(MemtuiScreen, Marking):
 
     def action_expire(self) -> None:
         """Set when the record expires, or that it never does."""
-        binding = self.shared.binding
+        binding = self.state.binding
         if binding is not None and not binding.capabilities.expiry:
             self.fail(Unsupported(f"The provider of {binding.key} keeps no expiry."))
             return
@@ -249,7 +249,7 @@ class RecordsScreen(MemtuiScreen, Marking):
         if story is None or not story.retrievals:
             self.fail(NotFound("No query has returned this record."))
             return
-        now = self.shared.clock()
+        now = self.state.clock()
         choices = [
             Choice(one.operation_id, one.query, f"{fmt.ago(one.at, now)} #{one.rank}")
             for one in story.retrievals

@@ -25,8 +25,8 @@ class Watch:
             self._watching.latest(lambda: self._wait(binding_key), self._ended, self._failed)
 
     async def _wait(self, binding_key: str) -> None:
-        door = self._screen.door
-        async for _ in door.service.watch(door.caller, binding_key):
+        session = self._screen.session
+        async for _ in session.service.watch(session.caller, binding_key):
             self._changed()
 
     def _ended(self, _: None) -> None:

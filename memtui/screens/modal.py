@@ -1,6 +1,6 @@
 """The frame of what lies over a numbered screen: head, a list with the details of a row, footer.
 
-For a screen author. Derive from `OverScreen`, set `ACTION_GROUP`, bind its actions with
+For a screen author. Derive from `ModalListScreen`, set `ACTION_GROUP`, bind its actions with
 `BINDINGS = bindings_for(ACTION_GROUP)`, and give:
 
 - `make_list()`: the list, called once;
@@ -26,32 +26,32 @@ from memtui.contract import MemtuiError
 from memtui.screens.dialogs.sheet import Sheet
 from memtui.screens.help import group_help, group_title
 from memtui.screens.keymap import footer_entries
-from memtui.screens.shared import Door, Shared
+from memtui.screens.state import AppState, ServiceSession
 from memtui.widgets.display import toast
 from memtui.widgets.frame import KeyFooter
 from memtui.widgets.panes import DetailPane, Fitted
 from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
 
 
-class OverScreen(ModalScreen[None]):
+class ModalListScreen(ModalScreen[None]):
     """A list with details over the whole screen; see the module's text."""
 
     ACTION_GROUP: ClassVar[str]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
 
-    def __init__(self, shared: Shared) -> None:
-        super().__init__(classes="over")
-        self.shared = shared
+    def __init__(self, state: AppState) -> None:
+        super().__init__(classes="modal")
+        self.state = state
 
     def compose(self) -> ComposeResult:
         """Lay out head, list, details and keys."""
-        with Vertical(classes="over-frame"):
-            yield Fitted(id="over-head")
+        with Vertical(classes="modal-frame"):
+            yield Fitted(id="modal-head")
             with Container(classes="split"):
                 yield self.make_list()
                 with DetailPane(classes="split-detail"):
-                    yield Fitted(id="over-row")
-            yield KeyFooter(id="over-footer")
+                    yield Fitted(id="modal-row")
+            yield KeyFooter(id="modal-footer")
 
     def make_list(self) -> VirtualList[Any]:
         """Return the list."""
@@ -75,11 +75,11 @@ class OverScreen(ModalScreen[None]):
         return True
 
     @property
-    def door(self) -> Door:
+    def session(self) -> ServiceSession:
         """The open service."""
-        if self.shared.door is None:
+        if self.state.session is None:
             raise MemtuiError(Need.SERVICE.value)
-        return self.shared.door
+        return self.state.session
 
     def on_mount(self) -> None:
         """Begin in the list."""
@@ -89,10 +89,10 @@ class OverScreen(ModalScreen[None]):
     def draw(self) -> None:
         """Draw head, details and keys again."""
         if self.is_attached:
-            self.query_one("#over-head", Fitted).fit(self.draw_head)
-            self.query_one("#over-row", Fitted).fit(self.draw_row)
+            self.query_one("#modal-head", Fitted).fit(self.draw_head)
+            self.query_one("#modal-row", Fitted).fit(self.draw_row)
             self.query_one(KeyFooter).entries = footer_entries(
-                self.ACTION_GROUP, self.shared.keymap, self.why_disabled, self.labels()
+                self.ACTION_GROUP, self.state.keymap, self.why_disabled, self.labels()
             )
 
     def labels(self) -> dict[str, str]:
@@ -104,9 +104,9 @@ class OverScreen(ModalScreen[None]):
         action = ACTIONS.get(action_id)
         if action is None or action.group != self.ACTION_GROUP:
             return ""
-        if Need.SERVICE in action.needs and self.shared.door is None:
+        if Need.SERVICE in action.needs and self.state.session is None:
             return Need.SERVICE.value
-        if Need.WRITABLE in action.needs and self.shared.read_only:
+        if Need.WRITABLE in action.needs and self.state.read_only:
             return Need.WRITABLE.value
         return self.refusal(action.verb)
 
@@ -129,7 +129,7 @@ class OverScreen(ModalScreen[None]):
 
     @on(Highlighted)
     def _moved(self) -> None:
-        self.query_one("#over-row", Fitted).fit(self.draw_row)
+        self.query_one("#modal-row", Fitted).fit(self.draw_row)
         self.query_one(DetailPane).scroll_home(animate=False)
         self.draw()
 
@@ -145,7 +145,7 @@ class OverScreen(ModalScreen[None]):
 
     def action_help(self) -> None:
         """Show every key."""
-        group, keymap = self.ACTION_GROUP, self.shared.keymap
+        group, keymap = self.ACTION_GROUP, self.state.keymap
         title = group_title(group)
 
         def content(width: int) -> Content:
