@@ -19,8 +19,9 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from memtui.context import SectionKind, TokenCounter, assemble, section_of_texts
-from memtui.pruning import Entry, find_clusters
+from memtui.context.assembly import SectionKind, assemble, section_of_texts
+from memtui.context.cost import TokenCounter
+from memtui.pruning.duplicates import Entry, find_clusters
 
 SIZES = (1_000, 10_000, 100_000)
 Edit = Callable[[str, random.Random], str | None]

@@ -42,7 +42,9 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.migration import Ends, apply, open_ends, verify
+from memtui.migration.ends import Ends, open_ends
+from memtui.migration.moving import apply
+from memtui.migration.verifying import verify
 from memtui.service import Caller, open_service
 
 _CALLER = Caller(company_id="acme", principal="user:ana", door="benchmark")

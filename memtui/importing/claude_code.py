@@ -18,13 +18,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from memtui.context.prices import table_name
+from memtui.context.cost import table_name
 from memtui.contract import OperationStatus, OperationType, Scope, SourceKind, SourceRef, Usage
 from memtui.importing import values
-from memtui.importing.entry import Entry, key_of
-from memtui.importing.pricing import Call, price
 from memtui.importing.rows import Row, json_lines
-from memtui.importing.translating import DOOR, IMPORTED, PRICED_BY
+from memtui.importing.staging import Entry, key_of
+from memtui.importing.translating import DOOR, IMPORTED, PRICED_BY, Call, price
 from memtui.store.operation import OperationDraft
 
 AGENT = "claude-code"

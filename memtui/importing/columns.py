@@ -1,16 +1,212 @@
-"""Which column becomes which field: what the person said, else what the name tells."""
+"""What a column of a foreign log becomes: what the person said, else what its name tells."""
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from memtui.contract import Invalid, OperationStatus, OperationType
-from memtui.importing.fields import DROP, FIELDS, KEEP, guess
 from memtui.store.digest import CONTROL
+
+Kind = Literal[
+    "moment", "type", "status", "id", "text", "count", "ms", "usd", "flag", "object", "list"
+]
+
+KEEP, DROP = "imported", "-"
+"""In place of a field: keep the column in the request under `imported`, or leave it out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """A field of an imported operation."""
+
+    kind: Kind
+    meaning: str
+    aliases: tuple[str, ...] = ()
+    """Column names that are taken for it without a map, the likeliest first."""
+
+
+FIELDS: dict[str, Field] = {
+    "started_at": Field(
+        "moment",
+        "When it began: ISO 8601, or seconds, milliseconds or microseconds since 1970.",
+        ("timestamp", "ts", "@timestamp", "time", "datetime", "event_time", "occurred_at",
+         "start_time", "started", "created_at", "created", "logged_at", "date"),
+    ),
+    "operation_type": Field(
+        "type",
+        "What it did: one of memtui's types, or a word that means one.",
+        ("type", "operation", "op", "action", "event_type", "event", "tool", "tool_name",
+         "method", "command", "run_type", "gen_ai.operation.name"),
+    ),
+    "operation_id": Field(
+        "text",
+        "The other system's id of it.",
+        ("id", "event_id", "op_id", "log_id", "uuid", "request_id", "span_id"),
+    ),
+    "status": Field(
+        "status",
+        "How it ended: a status, a word that means one, true or false, or an HTTP status code.",
+        ("outcome", "success", "ok", "state", "status_code", "status.status_code", "http_status",
+         "level"),
+    ),
+    "agent_id": Field(
+        "id",
+        "The agent.",
+        ("scope.agent_id", "agent", "agent_name", "assistant", "gen_ai.agent.name"),
+    ),
+    "project_id": Field(
+        "id",
+        "The project.",
+        ("scope.project_id", "project", "project_name", "workspace", "workspace_id", "repo",
+         "repository"),
+    ),
+    "subject_id": Field(
+        "id",
+        "Whom it is about.",
+        ("scope.subject_id", "subject", "user_id", "end_user", "customer_id"),
+    ),
+    "issue_id": Field(
+        "id", "The issue.", ("scope.issue_id", "issue", "ticket", "ticket_id", "task_id")
+    ),
+    "run_id": Field(
+        "id",
+        "The run or session.",
+        ("scope.run_id", "run", "session_id", "session", "conversation_id", "thread_id",
+         "gen_ai.conversation.id", "trace_id"),
+    ),
+    "binding_key": Field(
+        "id", "The memory it went to.", ("binding", "collection", "store", "memory_store")
+    ),
+    "provider_key": Field(
+        "id", "The system behind that memory.", ("backend", "memory_provider")
+    ),
+    "binding_reason": Field("text", "Why that memory was chosen."),
+    "principal": Field(
+        "id",
+        "Who did it; `agent:` and the agent where it is left out, else `import`.",
+        ("user", "username", "actor", "caller", "author"),
+    ),
+    "door": Field(
+        "id", "What it came in through; `import` where it is left out.", ("channel", "interface")
+    ),
+    "query": Field(
+        "text",
+        "What was asked, kept as `query` of the request.",
+        ("request.query", "search_query", "question", "q", "prompt", "input"),
+    ),
+    "content": Field(
+        "text",
+        "What was written, kept as `content` of the request.",
+        ("request.content", "text", "body", "message"),
+    ),
+    "request": Field("object", "The whole request, a JSON object."),
+    "result_count": Field(
+        "count",
+        "How many records it returned or touched.",
+        ("results", "n_results", "num_results", "hits", "returned"),
+    ),
+    "capped": Field("flag", "Whether the reply was cut."),
+    "latency_ms": Field(
+        "ms",
+        "How long it took, in milliseconds.",
+        ("duration_ms", "elapsed_ms", "took_ms", "response_time_ms", "latency_millis"),
+    ),
+    "latency_s": Field(
+        "ms",
+        "How long it took, in seconds.",
+        ("duration_s", "elapsed_s", "latency_seconds", "duration_seconds", "elapsed_seconds"),
+    ),
+    "latency_us": Field(
+        "ms", "How long it took, in microseconds.", ("duration_us", "elapsed_us")
+    ),
+    "ended_at": Field(
+        "moment",
+        "When it ended; how long it took, where the row does not say that.",
+        ("end_time", "ended", "finished_at", "finished", "completed_at"),
+    ),
+    "error_message": Field(
+        "text",
+        "Why it failed. A row with one and no status has failed.",
+        ("error", "error.message", "error_msg", "exception", "failure", "status_message"),
+    ),
+    "error_kind": Field(
+        "id", "The kind of error.", ("error.type", "error_type", "exception_type", "error_code")
+    ),
+    "source_kind": Field(
+        "text", "The kind of work object it comes from.", ("source.kind",)
+    ),
+    "source_issue_id": Field("text", "That object's issue.", ("source.issue_id",)),
+    "source_comment_id": Field("text", "Its comment.", ("source.comment_id",)),
+    "source_document_key": Field("text", "Its document.", ("source.document_key",)),
+    "source_run_id": Field("text", "Its run.", ("source.run_id",)),
+    "source_activity_id": Field("text", "Its activity.", ("source.activity_id",)),
+    "source_external_ref": Field(
+        "text", "Its URL or path.", ("source.external_ref", "url", "link")
+    ),
+    "provider": Field(
+        "id",
+        "Whose model was used.",
+        ("model_provider", "llm_provider", "vendor", "gen_ai.provider.name", "gen_ai.system",
+         "extra.metadata.ls_provider"),
+    ),
+    "model": Field(
+        "id",
+        "The model that was used.",
+        ("model_name", "llm_model", "model_id", "gen_ai.response.model", "gen_ai.request.model",
+         "message.model", "extra.metadata.ls_model_name"),
+    ),
+    "input_tokens": Field(
+        "count",
+        "Tokens that the model read, cached ones included.",
+        ("prompt_tokens", "tokens_in", "usage.prompt_tokens", "usage.input_tokens",
+         "gen_ai.usage.input_tokens", "input_token_count", "usage_details.input",
+         "usage.input"),
+    ),
+    "output_tokens": Field(
+        "count",
+        "Tokens that the model wrote.",
+        ("completion_tokens", "tokens_out", "usage.completion_tokens", "usage.output_tokens",
+         "gen_ai.usage.output_tokens", "output_token_count", "usage_details.output",
+         "usage.output"),
+    ),
+    "embedding_tokens": Field("count", "Tokens that were embedded.", ("embed_tokens",)),
+    "cache_read_tokens": Field(
+        "count",
+        "Those of `input_tokens` read from a cache.",
+        ("cached_tokens", "input_cached_tokens", "usage.prompt_tokens_details.cached_tokens",
+         "usage_details.input_cached_tokens"),
+    ),
+    "cache_write_tokens": Field("count", "Those of `input_tokens` written to a cache."),
+    "cost_usd": Field(
+        "usd",
+        "What it cost in US dollars. Empty is not zero: memtui's price table is asked.",
+        ("cost", "total_cost", "price_usd", "cost_in_usd", "usd", "cost_details.total"),
+    ),
+    "unpriced_count": Field("count", "How many calls of models it made that have no price."),
+    "usage": Field("list", "memtui's own list of usage."),
+    "handles": Field("list", "memtui's own list of records."),
+    "undoes": Field("text", "The operation that it took back."),
+}  # fmt: skip
+
+_ALIASES = {
+    alias: (name, rank)
+    for name, field in reversed(FIELDS.items())
+    for rank, alias in enumerate((name, *field.aliases))
+}
+_WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SEPARATORS = re.compile(r"[\s\-]+")
+
+
+def guess(column: str) -> tuple[str, int] | None:
+    """Return the field that a column's name tells, and how likely (0 is its own name)."""
+    name = _SEPARATORS.sub("_", _WORD_START.sub("_", column.strip())).lower()
+    return _ALIASES.get(name.removeprefix("attributes."))
+
 
 _TABLES = ("columns", "operation_type", "status", "set")
 

@@ -15,10 +15,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from memtui.contract import Invalid, Model, OperationStatus, OperationType, Usd, UtcDatetime
 from memtui.importing.claude_code import Transcripts, transcripts_in
 from memtui.importing.columns import ColumnMap
-from memtui.importing.entry import Entry, kept_id, operation_id
-from memtui.importing.packing import unpack
 from memtui.importing.rows import FormatName, format_of, read
-from memtui.importing.staging import Staging
+from memtui.importing.staging import Entry, Staging, kept_id, operation_id, unpack
 from memtui.importing.translating import PRICED_BY, LeftOut, Translator
 from memtui.service import Caller, ForeignOperation, MemoryService
 from memtui.store.operation import OperationDraft

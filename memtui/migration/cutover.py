@@ -6,8 +6,7 @@ import asyncio
 from pathlib import Path
 
 from memtui.contract import Conflict, Model
-from memtui.migration.ends import Ends
-from memtui.migration.progress_file import MigrationState, ProgressFile
+from memtui.migration.ends import Ends, MigrationState, ProgressFile
 from memtui.service import BindingView, TargetView
 
 

@@ -17,11 +17,9 @@ from pathlib import Path
 from pydantic import computed_field
 
 from memtui.contract import Model, NotFound, QueryRequest, Record, Scope
-from memtui.migration.ends import Ends
-from memtui.migration.index import Index
-from memtui.migration.pairing import Pairing
-from memtui.migration.passport import Parcel, living, unpack, unpack_clean
-from memtui.migration.progress_file import ProgressFile
+from memtui.migration.ends import Ends, ProgressFile
+from memtui.migration.index import Index, Pairing
+from memtui.migration.parcel import Parcel, living, unpack, unpack_clean
 from memtui.service import BindingView, BrowseAnswer
 
 _LISTED = 1_000

@@ -1,15 +1,309 @@
-"""What would be pruned: the candidates, those marked, the tokens saved and the diff to review."""
+"""Which records could go and why, and the plan that a person reviews; nothing is changed here."""
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
 from typing import Literal, Self
 
 from pydantic import PrivateAttr
 
-from memtui.contract import Invalid, Model, Record, RecordHandle
-from memtui.pruning.candidates import PruneCandidate, Reason
+from memtui.contract import Invalid, Model, Record, RecordHandle, UtcDatetime
+from memtui.pruning.duplicates import (
+    DuplicateIndex,
+    Entry,
+    Likeness,
+    Vectors,
+    compare,
+    find_clusters,
+    form_of,
+)
+
+_PAIR = re.compile(r"\s*([\w.\-]+):\s+\S")
+
+_LABELS = frozenset(
+    {"note", "todo", "fixme", "tip", "warning", "important", "example", "see", "fact", "remember"}
+)
+"""Words before a colon that label a text; there may be many texts of one label."""
+
+
+def contradictions(records: Iterable[Record]) -> Iterator[tuple[Record, Record]]:
+    """Yield (older, newest) for each fact whose key has another value in a newer fact.
+
+    Keys are compared within a topic, the facts file's heading. A fact without a time, or of the
+    same time as the newest, is not judged: nobody can tell which of them holds. One that says the
+    same in another order is a duplicate and no contradiction, so that never both are to go.
+    """
+    of_key: dict[tuple[str, str], list[tuple[datetime, Record]]] = defaultdict(list)
+    for record in records:
+        key = fact_key(record.text)
+        at = record.valid_from or record.updated_at or record.created_at
+        if key is not None and at is not None:
+            of_key[record.topic or "", key].append((at, record))
+    for facts in of_key.values():
+        newest_at, newest = max(
+            facts, key=lambda fact: (fact[0], fact[1].handle.provider_record_id)
+        )
+        holds = form_of(newest.text)
+        for at, record in facts:
+            if at < newest_at and compare(form_of(record.text), holds) is None:
+                yield record, newest
+
+
+def fact_key(text: str) -> str | None:
+    """Return the folded key of a `key: value` fact; None for any other text."""
+    match = _PAIR.match(text)
+    key = match[1].casefold() if match else None
+    return None if key in _LABELS else key
+
+
+_QUOTED = 60
+
+
+class Reason(StrEnum):
+    """Why a record could go, the surest first."""
+
+    EXACT_DUPLICATE = "exact_duplicate"
+    EXPIRED = "expired"
+    CONTRADICTED = "contradicted"
+    """A newer fact of the same key has another value."""
+    NEAR_DUPLICATE = "near_duplicate"
+    FORGOTTEN_BEFORE = "forgotten_before"
+    """A text like it was deleted by hand."""
+    NEVER_READ = "never_read"
+    STALE = "stale"
+    """Read once, but not for a while."""
+    TOO_LONG = "too_long"
+
+
+class PruneRules(Model):
+    """What counts as a reason."""
+
+    stale_days: int = 30
+    """Days without a retrieval after which a record is stale (seed 002)."""
+    max_characters: int = 200
+    """Longest fact (seed 004 §6.2); other kinds of record have no limit."""
+    likeness: float = 0.95
+    """Cosine from which on two vectors mean the same (seed 002)."""
+
+
+class Retrieval(Model):
+    """How often queries returned a record, and when last."""
+
+    count: int = 0
+    last_at: UtcDatetime | None = None
+
+
+class PruneCandidate(Model):
+    """One record and one reason for which it could go."""
+
+    record: Record
+    reason: Reason
+    sentence: str
+    cluster_id: str | None = None
+    """Shared by the duplicates of one survivor."""
+    survivor: RecordHandle | None = None
+    """The record that stays and says the same, or says it anew."""
+    tokens_saved: int
+    suggested: bool
+    """Whether a plan marks it by itself. A pinned record is never suggested."""
+
+
+def find_candidates(
+    records: Iterable[Record],
+    *,
+    now: datetime,
+    tokens_of: Callable[[str], int],
+    retrievals: Mapping[RecordHandle, Retrieval] | None = None,
+    forgotten: Mapping[str, datetime] | None = None,
+    rules: PruneRules | None = None,
+    vectors: Vectors | None = None,
+) -> tuple[PruneCandidate, ...]:
+    """Return every record that could go, with its reasons; the order is by record id and reason.
+
+    Only records of one scope (company, agent, project, subject) are held against each other. A
+    record whose validity window has closed is history, not a candidate; an expired one is no
+    survivor. Suggested are what loses nothing: duplicates by their words, expired and contradicted
+    facts, and what was deleted before. Never read, stale and over-long ones need a person.
+
+    Args:
+        records: What the scope holds.
+        now: The moment to judge expiry and staleness at.
+        tokens_of: What a record's text costs a prompt, in tokens.
+        retrievals: How often each was returned; one that is missing was never returned. None:
+            not known, so that no record is called unread.
+        forgotten: Texts deleted by hand, and when. Only what was made after that has come back: a
+            survivor of the duplicate that was deleted, or what an undo restored, has not.
+        rules: The limits; the seeds' by default.
+        vectors: Joins texts of the same meaning where the semantic extra is there.
+    """
+    search = _Search(now, retrievals, rules or PruneRules())
+    current = [record for record in records if record.valid_to is None or record.valid_to > now]
+    alive = [record for record in current if not search.expired(record)]
+    found = [
+        *search.of_one(current),
+        *search.duplicates(alive, vectors),
+        *search.contradicted(alive),
+        *search.forgotten(alive, forgotten or {}),
+    ]
+    order = list(Reason)
+    found.sort(key=lambda one: (*_handle_key(one[0].handle), order.index(one[1])))
+    return tuple(
+        PruneCandidate(
+            record=record,
+            reason=reason,
+            sentence=sentence,
+            cluster_id=cluster_id,
+            survivor=survivor,
+            tokens_saved=tokens_of(record.text),
+            suggested=reason in _SAFE and sure and not record.pinned,
+        )
+        for record, reason, sentence, sure, cluster_id, survivor in found
+    )
+
+
+_SAFE = frozenset(
+    {
+        Reason.EXACT_DUPLICATE,
+        Reason.NEAR_DUPLICATE,
+        Reason.EXPIRED,
+        Reason.CONTRADICTED,
+        Reason.FORGOTTEN_BEFORE,
+    }
+)
+
+_Found = tuple[Record, Reason, str, bool, str | None, RecordHandle | None]
+"""Record, reason, sentence, whether it is sure, cluster, survivor."""
+
+
+class _Search:
+    def __init__(
+        self,
+        now: datetime,
+        retrievals: Mapping[RecordHandle, Retrieval] | None,
+        rules: PruneRules,
+    ) -> None:
+        self._now = now
+        self._retrievals = retrievals
+        self._rules = rules
+        self._stale_before = now - timedelta(days=rules.stale_days)
+
+    def expired(self, record: Record) -> bool:
+        return record.expires_at is not None and record.expires_at <= self._now
+
+    def of_one(self, records: Iterable[Record]) -> Iterator[_Found]:
+        """Yield the reasons that a record carries in itself."""
+        for record in records:
+            for reason, sentence in (self._expiry(record), self._length(record), self._use(record)):
+                if reason is not None:
+                    yield record, reason, sentence, True, None, None
+
+    def _expiry(self, record: Record) -> tuple[Reason | None, str]:
+        if record.expires_at is None or not self.expired(record):
+            return None, ""
+        return Reason.EXPIRED, f"It expired on {record.expires_at:%Y-%m-%d %H:%M} UTC."
+
+    def _length(self, record: Record) -> tuple[Reason | None, str]:
+        size, limit = len(record.text), self._rules.max_characters
+        if record.kind != "fact" or size <= limit:
+            return None, ""
+        return Reason.TOO_LONG, f"It has {size:,} characters; a fact has at most {limit:,}."
+
+    def _use(self, record: Record) -> tuple[Reason | None, str]:
+        if self._retrievals is None:
+            return None, ""
+        use = self._retrievals.get(record.handle, Retrieval())
+        if not use.count:
+            since = (
+                f" since it was made on {record.created_at:%Y-%m-%d}" if record.created_at else ""
+            )
+            return Reason.NEVER_READ, f"No query has returned it{since}."
+        if use.last_at is None or use.last_at > self._stale_before:
+            return None, ""
+        days = (self._now - use.last_at).days
+        return Reason.STALE, f"No query has returned it for {days:,} days."
+
+    def duplicates(self, records: Sequence[Record], vectors: Vectors | None) -> Iterator[_Found]:
+        by_id = {_entry_id(record.handle): record for record in records}
+        clusters = find_clusters(
+            map(self._entry, records), vectors=vectors, threshold=self._rules.likeness
+        )
+        for cluster in clusters:
+            survivor = by_id[cluster.survivor.id]
+            for duplicate in cluster.duplicates:
+                likeness = duplicate.match.likeness
+                exact = likeness is Likeness.EXACT
+                sentence = (
+                    f"{duplicate.match.sentence} {_quoted(survivor.text)} stays. "
+                    f"{cluster.why_survivor}"
+                )
+                yield (
+                    by_id[duplicate.entry.id],
+                    Reason.EXACT_DUPLICATE if exact else Reason.NEAR_DUPLICATE,
+                    sentence,
+                    likeness is not Likeness.MEANING,
+                    cluster.id,
+                    survivor.handle,
+                )
+
+    def _entry(self, record: Record) -> Entry:
+        use = (self._retrievals or {}).get(record.handle)
+        return Entry(
+            id=_entry_id(record.handle),
+            text=record.text,
+            group=scope_key(record),
+            pinned=record.pinned,
+            reads=use.count if use else 0,
+            at=record.updated_at or record.created_at,
+        )
+
+    def contradicted(self, records: Sequence[Record]) -> Iterator[_Found]:
+        groups: dict[str, list[Record]] = defaultdict(list)
+        for record in records:
+            groups[scope_key(record)].append(record)
+        for group in groups.values():
+            for older, newer in contradictions(group):
+                sentence = f"A newer fact of its key says {_quoted(newer.text)}."
+                yield older, Reason.CONTRADICTED, sentence, True, None, newer.handle
+
+    def forgotten(
+        self, records: Sequence[Record], texts: Mapping[str, datetime]
+    ) -> Iterator[_Found]:
+        index = DuplicateIndex()
+        known = sorted(texts, key=lambda text: (texts[text], text))
+        for text in known:
+            index.add(form_of(text))
+        for record in records if known else ():
+            found = index.find(form_of(record.text))
+            if found is None or record.created_at is None:
+                continue
+            text = known[found[0]]
+            if record.created_at > texts[text]:
+                sentence = f"You deleted {_quoted(text)} before."
+                yield record, Reason.FORGOTTEN_BEFORE, sentence, True, None, None
+
+
+def scope_key(record: Record) -> str:
+    """Name the scope within which records are compared; the run and issue do not divide it."""
+    scope = record.scope
+    parts = (scope.company_id, scope.agent_id, scope.project_id, scope.subject_id)
+    return "\x1f".join(part or "" for part in parts)
+
+
+def _entry_id(handle: RecordHandle) -> str:
+    return f"{handle.provider_key}\x1f{handle.provider_record_id}"
+
+
+def _handle_key(handle: RecordHandle) -> tuple[str, str]:
+    return handle.provider_key, handle.provider_record_id
+
+
+def _quoted(text: str) -> str:
+    line = " ".join(text.split())
+    return f"“{line if len(line) <= _QUOTED else line[: _QUOTED - 1] + '…'}”"
 
 
 class PlanItem(Model):

@@ -11,20 +11,16 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from memtui.context import (
+from memtui.context.assembly import (
     DEFAULT_BUDGET,
     AssembledContext,
     ContextSection,
-    Price,
-    PromptShare,
     SectionKind,
-    TokenCounter,
     assemble,
-    price,
     section_of_records,
-    share_of_prompt,
     unread_warning,
 )
+from memtui.context.cost import Price, PromptShare, TokenCounter, price, share_of_prompt
 from memtui.contract import (
     Invalid,
     Model,

@@ -25,8 +25,7 @@ from datetime import UTC, date, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from memtui.context import share_of_prompt
-from memtui.context.baseline import TARGET_SHARE
+from memtui.context.cost import TARGET_SHARE, share_of_prompt
 from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime
 from memtui.service.answers import AGENT_PREFIX, USER_PREFIX, Caller
 from memtui.service.core import Core

@@ -5,16 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
-from memtui.context import (
-    SectionKind,
-    TokenCounter,
-    assemble,
-    fact_tokens,
-    section_of_records,
-)
+from memtui.context.assembly import SectionKind, assemble, fact_tokens, section_of_records
+from memtui.context.cost import TokenCounter
 from memtui.contract import Model, OperationType, Problem, Record, Scope
-from memtui.pruning import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
-from memtui.pruning.static_vectors import static_vectors
+from memtui.pruning.duplicates import static_vectors
+from memtui.pruning.plan import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
 from memtui.service import inspection
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.context import (
+from memtui.context.assembly import (
     TRUNCATED,
     SectionKind,
-    TokenCounter,
     WarningKind,
     assemble,
     assemble_memory_context,
@@ -19,6 +18,7 @@ from memtui.context import (
     section_of_records,
     section_of_texts,
 )
+from memtui.context.cost import TokenCounter
 from memtui.contract import Invalid, Record, RecordHandle, Scope
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)

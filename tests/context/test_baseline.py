@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from memtui.context import BASELINE, share_of_prompt
+from memtui.context.cost import BASELINE, share_of_prompt
 from memtui.contract import Invalid
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.context import price
+from memtui.context.cost import price
 from memtui.contract import Invalid
 
 AT = datetime(2026, 6, 1, tzinfo=UTC)

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.context import TokenCounter
-from memtui.context.tokens import _encoder
+from memtui.context.cost import TokenCounter, _encoder
 
 openai = import_module("rs_bpe.bpe").openai
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from memtui.importing import ColumnMap, Import, ImportReport, column_map
+from memtui.importing.columns import ColumnMap, column_map
+from memtui.importing.importer import Import, ImportReport
 from memtui.service import Caller, MemoryService, Operation
 
 Log = Callable[..., Awaitable[ImportReport]]

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from memtui.config import find_paths, load_settings
-from memtui.importing import Import
+from memtui.importing.importer import Import
 from memtui.service import Caller, open_service
 from tests.importing.conftest import map_of
 

@@ -15,7 +15,7 @@ import pytest
 from memtui.analytics.buckets import Bucket
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Conflict, Denied, Filter, Invalid, OperationType, Unavailable
-from memtui.importing import Import
+from memtui.importing.importer import Import
 from memtui.importing.rows import Row
 from memtui.importing.staging import Staging
 from memtui.importing.translating import Translator

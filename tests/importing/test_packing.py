@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.importing.packing import pack, unpack
 from memtui.importing.rows import Row
+from memtui.importing.staging import pack, unpack
 from memtui.importing.translating import Translator
 from memtui.store.operation import OperationDraft
 from tests.importing.conftest import map_of, row

@@ -12,7 +12,7 @@ from sqlalchemy import text
 
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Conflict, Denied, Invalid, NotFound, Unavailable
-from memtui.importing import Import
+from memtui.importing.importer import Import
 from memtui.service import Caller, MemoryService, open_service
 from tests.importing.conftest import json_lines, log_of, map_of, row
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.importing import values
-from memtui.importing.fields import guess
-from memtui.importing.pricing import Call, _computed, _prices, price
+from memtui.importing.columns import guess
+from memtui.importing.translating import Call, _computed, _prices, price
 
 BERLIN = ZoneInfo("Europe/Berlin")
 AT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)

@@ -18,8 +18,8 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.migration import Ends, Part, open_ends, unpack
-from memtui.migration.state import as_json
+from memtui.migration.ends import Ends, Part, open_ends
+from memtui.migration.parcel import as_json, unpack
 from memtui.service import Caller, MemoryService, open_service
 from memtui.testing import InMemoryAdapter
 

@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from memtui.config import find_paths, load_settings
-from memtui.migration import apply, open_ends
+from memtui.migration.ends import open_ends
+from memtui.migration.moving import apply
 from memtui.service import Caller, open_service
 
 

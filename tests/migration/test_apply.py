@@ -22,8 +22,11 @@ from memtui.contract import (
     Unsupported,
     WriteRequest,
 )
-from memtui.migration import KEY, Progress, apply, open_ends, plan, verify
-from memtui.migration.progress_file import ProgressFile
+from memtui.migration.ends import ProgressFile, open_ends
+from memtui.migration.moving import Progress, apply
+from memtui.migration.parcel import KEY
+from memtui.migration.planning import plan
+from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService
 from memtui.service.facts import FactLimits
 from memtui.testing import InMemoryAdapter

@@ -8,8 +8,10 @@ import pytest
 
 from memtui.config import Paths
 from memtui.contract import Conflict, Denied, Scope, WriteRequest
-from memtui.migration import Progress, apply, switch, verify
-from memtui.migration.progress_file import ProgressFile
+from memtui.migration.cutover import switch
+from memtui.migration.ends import ProgressFile
+from memtui.migration.moving import Progress, apply
+from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService
 from tests.migration.conftest import ends_of, fill, held, requests
 

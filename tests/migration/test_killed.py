@@ -11,7 +11,7 @@ import time
 import pytest
 
 from memtui.config import Paths
-from memtui.migration import verify
+from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService
 from tests.migration.conftest import ends_of, fill, states
 

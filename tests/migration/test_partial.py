@@ -11,7 +11,9 @@ import pytest
 
 from memtui.config import Paths, Settings
 from memtui.contract import Conflict
-from memtui.migration import apply, plan, verdict, verify
+from memtui.migration.moving import apply
+from memtui.migration.planning import plan
+from memtui.migration.verifying import verdict, verify
 from memtui.service import BindingView, Caller, MemoryService, open_service
 from memtui.service.facts import FactLimits
 from tests.backends.plugin_v1.servers.loopback import Answer, serve, talk

@@ -12,8 +12,17 @@ from hypothesis import strategies as st
 
 from memtui.contract import Record, RecordHandle, Scope, SourceKind, SourceRef, Unavailable
 from memtui.migration.index import Index
-from memtui.migration.passport import KEY, living, pack, unpack, unpack_clean
-from memtui.migration.state import FIELDS, as_json, differing, prints_of
+from memtui.migration.parcel import (
+    FIELDS,
+    KEY,
+    as_json,
+    differing,
+    living,
+    pack,
+    prints_of,
+    unpack,
+    unpack_clean,
+)
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from memtui.config import Paths
-from memtui.migration import apply, plan, verify
+from memtui.migration.moving import apply
+from memtui.migration.planning import plan
+from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService
 from memtui.service.facts import FactLimits
 from tests.backends.plugin_v1.servers.loopback import serve, talk

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from memtui.migration import Progress
-from memtui.migration.progress import Pace
+from memtui.migration.moving import Pace, Progress
 
 
 class Clock:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.contract import Invalid, Record, RecordHandle, Scope
-from memtui.pruning import (
+from memtui.pruning.plan import (
     PruneCandidate,
     PrunePlan,
     PruneRules,

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.pruning import Entry, Likeness, Match, clusters, find_clusters
-from memtui.pruning.sameness import compare
-from memtui.pruning.words import Form, form_of
+from memtui.pruning import duplicates
+from memtui.pruning.duplicates import Entry, Form, Likeness, Match, compare, find_clusters, form_of
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 TEXTS = st.lists(
@@ -139,7 +138,7 @@ def test_texts_of_the_same_letters_do_not_make_the_work_quadratic(
         compared += 1
         return compare(one, other)
 
-    monkeypatch.setattr(clusters, "compare", counting)
+    monkeypatch.setattr(duplicates, "compare", counting)
     draw = random.Random(5)
     words = [f"word{letter}" for letter in "abcdefghi"]
     texts = ["not " + " ".join(draw.sample(words, 9)) for _ in range(2_000)]

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from memtui.pruning.sameness import Likeness, Match, compare
-from memtui.pruning.words import form_of
+from memtui.pruning.duplicates import Likeness, Match, compare, form_of
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=60)
 WORD = st.sampled_from(("alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel"))

@@ -3,7 +3,7 @@ from __future__ import annotations
 from itertools import pairwise
 from math import dist
 
-from memtui.pruning.static_vectors import static_vectors
+from memtui.pruning.duplicates import static_vectors
 
 
 def test_texts_of_like_meaning_lie_nearer_than_others() -> None:

@@ -13,7 +13,7 @@ from textual.widgets import Input, OptionList
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.context import assemble_memory_context
+from memtui.context.assembly import assemble_memory_context
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,

@@ -4,7 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memtui.context import SectionKind, TokenCounter, assemble, section_of_records
+from memtui.context.assembly import SectionKind, assemble, section_of_records
+from memtui.context.cost import TokenCounter
 from memtui.contract import Filter, Invalid, Record, RecordHandle, Scope
 from memtui.screens.budget.offers import Offer, offers_of
 from memtui.screens.facts.columns import by_words, fact_columns, sort_key

@@ -13,17 +13,9 @@ from textual.pilot import Pilot
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import BrowseRequest, ForgetRequest, Scope
-from memtui.migration import (
-    Applied,
-    Failure,
-    Loss,
-    Mismatch,
-    Plan,
-    Progress,
-    Refusal,
-    ScopeCount,
-    Verified,
-)
+from memtui.migration.moving import Applied, Failure, Progress
+from memtui.migration.planning import Loss, Plan, Refusal, ScopeCount
+from memtui.migration.verifying import Mismatch, Verified
 from memtui.screens.dialogs.choose import Choose
 from memtui.screens.dialogs.confirm import Confirm, TypedConfirm
 from memtui.screens.migration import Migration, lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from memtui.contract import Record, RecordHandle, Scope
-from memtui.pruning import Reason, Retrieval, find_candidates, make_plan
+from memtui.pruning.plan import Reason, Retrieval, find_candidates, make_plan
 from memtui.screens.facts.rows import Place
 from memtui.screens.prune.columns import diff_columns, reason_words, review_columns
 from memtui.screens.prune.review import Part, Review, Sort

@@ -12,7 +12,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from memtui.config import Paths, Settings, load_settings
-from memtui.context import TokenCounter, assemble_memory_context
+from memtui.context.assembly import assemble_memory_context
+from memtui.context.cost import TokenCounter
 from memtui.contract import (
     Denied,
     Invalid,

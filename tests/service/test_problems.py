@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memtui.config import Paths, load_settings
-from memtui.context import WarningKind
+from memtui.context.assembly import WarningKind
 from memtui.contract import (
     BrowseRequest,
     Denied,

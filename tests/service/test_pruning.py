@@ -24,7 +24,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.pruning import PruneRules, Reason
+from memtui.pruning.plan import PruneRules, Reason
 from memtui.service import (
     Caller,
     ContextRequest,

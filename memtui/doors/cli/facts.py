@@ -55,7 +55,8 @@ async def list_facts(
 
     Without a scope it lists everybody's.
     """
-    from memtui.context import TokenCounter, fact_tokens
+    from memtui.context.assembly import fact_tokens
+    from memtui.context.cost import TokenCounter
     from memtui.filters import Taker
 
     chosen = filter_of(

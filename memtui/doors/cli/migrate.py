@@ -15,7 +15,11 @@ from memtui.doors.cli.session import Session
 from memtui.doors.cli.tables import Column, table
 
 if TYPE_CHECKING:
-    from memtui.migration import Applied, Ends, Plan, Progress, Switched, Verified
+    from memtui.migration.cutover import Switched
+    from memtui.migration.ends import Ends
+    from memtui.migration.moving import Applied, Progress
+    from memtui.migration.planning import Plan
+    from memtui.migration.verifying import Verified
     from memtui.service import BindingView
 
 _Source = Annotated[
@@ -70,7 +74,7 @@ async def migrate(
     moved, or is not the same on both sides, and if --verify could not read all that SRC holds.
     """
     from memtui.contract import Invalid
-    from memtui.migration import Part, open_ends
+    from memtui.migration.ends import Part, open_ends
 
     if dry_run + apply + verify != 1:
         raise Invalid("Say what to do: exactly one of --dry-run, --apply and --verify.")
@@ -103,7 +107,8 @@ async def cutover(
     and --back opens it again. No record is touched, and what was written to DST meanwhile stays
     there.
     """
-    from memtui.migration import open_ends, switch
+    from memtui.migration.cutover import switch
+    from memtui.migration.ends import open_ends
 
     ends = await open_ends(session.service, session.caller, source, destination)
     done = await switch(ends, session.paths.data, back=back, force=force)
@@ -111,7 +116,7 @@ async def cutover(
 
 
 async def _plan(session: Session, ends: Ends) -> int:
-    from memtui.migration import plan
+    from memtui.migration.planning import plan
     from memtui.service.facts import FactLimits
 
     limits = FactLimits(
@@ -124,7 +129,7 @@ async def _plan(session: Session, ends: Ends) -> int:
 
 
 async def _apply(session: Session, ends: Ends) -> int:
-    from memtui.migration import apply
+    from memtui.migration.moving import apply
 
     ticker = _Ticker()
     try:
@@ -141,7 +146,7 @@ async def _apply(session: Session, ends: Ends) -> int:
 
 
 async def _verify(session: Session, ends: Ends, sample: int | None, seed: int | None) -> int:
-    from memtui.migration import verify
+    from memtui.migration.verifying import verify
 
     ticker = _Ticker()
     try:
@@ -239,7 +244,7 @@ def _applied(done: Applied) -> Iterator[Line]:
 
 
 def _verified(found: Verified, ends: Ends) -> Iterator[Line]:
-    from memtui.migration import verdict
+    from memtui.migration.verifying import verdict
     from memtui.widgets import format as shown
 
     words = ("checked", "matched", "missing", "different", "extra", "others")

@@ -16,7 +16,7 @@ from memtui.doors.cli.session import Session
 from memtui.doors.cli.tables import Column, facts, table
 
 if TYPE_CHECKING:
-    from memtui.importing import Import, ImportReport
+    from memtui.importing.importer import Import, ImportReport
 
 FormatName = Literal["jsonl", "csv", "parquet", "claude-code"]
 
@@ -80,7 +80,8 @@ async def import_operations(
     that a log which has grown can be imported once more. If a row does not fit nothing is imported,
     unless --skip-bad. docs/import.md lists the fields.
     """
-    from memtui.importing import Import, column_map, company_for
+    from memtui.importing.columns import column_map
+    from memtui.importing.importer import Import, company_for
 
     chosen = column_map(
         columns or (),

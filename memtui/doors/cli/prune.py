@@ -14,7 +14,7 @@ from memtui.doors.cli.session import Session, build
 
 if TYPE_CHECKING:
     from memtui.contract import Scope
-    from memtui.pruning import PruneCandidate, PrunePlan, Reason
+    from memtui.pruning.plan import PruneCandidate, PrunePlan, Reason
     from memtui.service import MutationAnswer, PruneAnswer
 
 _NO_LIMIT = 2**31
@@ -48,7 +48,7 @@ async def prune_facts(
     ones, none of them pinned), or those of the given reasons. undo brings back what was applied.
     """
     from memtui.contract import Invalid
-    from memtui.pruning import PruneRules
+    from memtui.pruning.plan import PruneRules
     from memtui.service import PruneRequest
 
     if dry_run and apply:
@@ -79,7 +79,7 @@ async def prune_facts(
 
 def _reasons(names: Sequence[str]) -> list[Reason]:
     from memtui.contract import Invalid
-    from memtui.pruning import Reason
+    from memtui.pruning.plan import Reason
 
     try:
         return [Reason(name) for name in names]

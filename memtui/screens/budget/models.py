@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from memtui.context import TokenCounter
+from memtui.context.cost import TokenCounter
 from memtui.screens.dialogs.choose import Choice
 
 KNOWN = (

@@ -20,7 +20,7 @@ async def count_same(
     """Return how many facts of each place repeat another, by the place's word."""
     if not rows or len(rows) > _MOST:
         return {}
-    from memtui.pruning import Reason
+    from memtui.pruning.plan import Reason
     from memtui.service.pruning import PruneRequest
 
     twice = (Reason.EXACT_DUPLICATE, Reason.NEAR_DUPLICATE)

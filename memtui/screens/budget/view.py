@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from memtui.context import DEFAULT_BUDGET, Price, PromptShare, SectionKind, WarningKind
-from memtui.context.sections import RULES
+from memtui.context.assembly import DEFAULT_BUDGET, RULES, SectionKind, WarningKind
+from memtui.context.cost import Price, PromptShare
 from memtui.screens.facts.rows import Place, place_of_section
 from memtui.widgets import format as fmt
 from memtui.widgets.bars import budget_bar, numbers_width

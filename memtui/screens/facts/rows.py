@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from memtui.context import AssembledContext, AssembledFact, LeftOut, SectionKind
-from memtui.context.sections import RULES
+from memtui.context.assembly import RULES, AssembledContext, AssembledFact, LeftOut, SectionKind
 from memtui.contract import Filter, RecordHandle, Scope, UtcDatetime
 from memtui.fuzzy import finds
 

@@ -13,7 +13,8 @@ from memtui.widgets.detail_lines import joined
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
 
 if TYPE_CHECKING:
-    from memtui.migration import MigrationState, Progress
+    from memtui.migration.ends import MigrationState
+    from memtui.migration.moving import Progress
     from memtui.service.answers import BindingView
 
 _TONES = {"": "", "muted": DIM, "success": OK, "warning": WARN, "error": BAD}

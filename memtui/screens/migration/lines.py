@@ -10,7 +10,10 @@ from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 
 if TYPE_CHECKING:
-    from memtui.migration import Applied, Plan, Switched, Verified
+    from memtui.migration.cutover import Switched
+    from memtui.migration.moving import Applied
+    from memtui.migration.planning import Plan
+    from memtui.migration.verifying import Verified
     from memtui.service.answers import TargetView
 
 Tone = Literal["", "muted", "success", "warning", "error"]

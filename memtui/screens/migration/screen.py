@@ -31,7 +31,11 @@ from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
-    from memtui.migration import Applied, Ends, MigrationState, Plan, Progress, Switched, Verified
+    from memtui.migration.cutover import Switched
+    from memtui.migration.ends import Ends, MigrationState
+    from memtui.migration.moving import Applied, Progress
+    from memtui.migration.planning import Plan
+    from memtui.migration.verifying import Verified
     from memtui.screens.state import AppState
     from memtui.service.answers import BindingView
 
@@ -130,8 +134,7 @@ class Migration(ModalListScreen):
 
     def _take(self, doing: str, step: _Step, show: Callable[[Any], None], waiting: Content) -> None:
         """Open both ends, take a step, and read how far the migration is."""
-        from memtui.migration import open_ends
-        from memtui.migration.progress_file import ProgressFile
+        from memtui.migration.ends import ProgressFile, open_ends
 
         session, data = self.session, self.state.data
         keys = self._source.key, self._destination.key
@@ -170,7 +173,7 @@ class Migration(ModalListScreen):
 
     def _look(self) -> None:
         """Read how far the migration is, after a step that did not end well."""
-        from memtui.migration.progress_file import ProgressFile
+        from memtui.migration.ends import ProgressFile
 
         if self._ends is None or not self.is_attached:
             return
@@ -208,7 +211,7 @@ class Migration(ModalListScreen):
 
     def action_plan(self) -> None:
         """Say what would happen; nothing is written."""
-        from memtui.migration import plan
+        from memtui.migration.planning import plan
         from memtui.service.facts import FactLimits
 
         limits = FactLimits(
@@ -230,7 +233,7 @@ class Migration(ModalListScreen):
 
     def action_apply(self) -> None:
         """Move the records, after a yes."""
-        from memtui.migration import Progress, apply
+        from memtui.migration.moving import Progress, apply
 
         found = self._plan
         if found is None:
@@ -292,7 +295,7 @@ class Migration(ModalListScreen):
         )
 
     def _verify(self, sample: int | None) -> None:
-        from memtui.migration import verdict, verify
+        from memtui.migration.verifying import verdict, verify
 
         data = self.state.data
 
@@ -352,7 +355,7 @@ class Migration(ModalListScreen):
         )
 
     def _switch(self, *, back: bool, force: bool) -> None:
-        from memtui.migration import switch
+        from memtui.migration.cutover import switch
 
         data = self.state.data
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 from functools import cache
 
 from memtui.contract import Record, RecordHandle
-from memtui.pruning import PlanItem, PruneCandidate, PrunePlan, Reason
+from memtui.pruning.plan import PlanItem, PruneCandidate, PrunePlan, Reason
 from memtui.screens.facts.rows import Place
 
 WORDS = {

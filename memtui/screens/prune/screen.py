@@ -14,14 +14,10 @@ from textual.containers import Container, Vertical
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from memtui.context import (
-    ContextSection,
-    TokenCounter,
-    assemble,
-    section_of_records,
-)
+from memtui.context.assembly import ContextSection, assemble, section_of_records
+from memtui.context.cost import TokenCounter
 from memtui.contract import Conflict, Invalid, MemtuiError, RecordHandle
-from memtui.pruning import PruneRules
+from memtui.pruning.plan import PruneRules
 from memtui.screens.budget.view import BudgetView
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from memtui.context import TokenCounter, assemble_memory_context
+from memtui.context.assembly import assemble_memory_context
+from memtui.context.cost import TokenCounter
 from tests.doors.cli.conftest import Run
 from tests.doors.cli.test_facts import U, add
 

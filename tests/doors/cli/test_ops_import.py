@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memtui.importing import FIELDS
+from memtui.importing.columns import FIELDS
 from tests.doors.cli.conftest import HOSTILE, Run, assert_harmless
 
 DOCS = Path(__file__).parents[3] / "docs"

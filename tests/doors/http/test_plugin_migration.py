@@ -6,7 +6,9 @@ import pytest
 
 from memtui.config import Paths, load_settings
 from memtui.contract import Scope, SourceKind, SourceRef, WriteRequest
-from memtui.migration import apply, open_ends, verify
+from memtui.migration.ends import open_ends
+from memtui.migration.moving import apply
+from memtui.migration.verifying import verify
 from memtui.service import Caller, open_service
 from tests.doors.http.plugin_server import VAULT, plugin_over
 from tests.migration.conftest import requests, states

@@ -1,0 +1,311 @@
+"""What a text costs a prompt: its tokens, their price, and their share of the whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from functools import cache
+from importlib import import_module
+
+from memtui.contract import Invalid, Model, Usd
+
+DEFAULT_TOKENIZER = "o200k_base"
+
+_O200K = re.compile(r"gpt-4o|gpt-4\.1|gpt-4\.5|gpt-5|gpt-oss|chatgpt-4o|(?:o1|o3|o4-mini)(?![^-])")
+_CL100K = re.compile(
+    r"gpt-4(?![^-])|gpt-3\.5|gpt-35-turbo|text-embedding-3-|text-embedding-ada-002"
+    r"|(?:davinci|babbage)-002"
+)
+_OWNER = re.compile(r".*/|openai:|ft:|azure:", re.DOTALL)
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+_MORE_THAN_O200K = {"claude": 20}
+"""Percent by which a family's private tokenizer exceeds o200k_base on the same text.
+
+Published comparisons put Claude at 16 % (prose) to 30 % (code) above it.
+"""
+
+_BYTES_A_TOKEN = 4
+
+
+class TokenCount(Model):
+    """How many tokens a text is, and how that is known."""
+
+    tokens: int
+    exact: bool
+    """False: an estimate, because the model's tokenizer is not public or not installed."""
+    tokenizer: str
+
+
+class TokenCounter:
+    """Counts tokens as one model does.
+
+    OpenAI's models are counted with their own vocabulary, out of a package and without a
+    download. Any other model is estimated with `o200k_base`, Claude with 20 % more; where that
+    vocabulary is not installed (it has no wheel for every Python), at four UTF-8 bytes a token.
+    `exact` says which it is and `note` says it to a person.
+
+    A lone surrogate, which UTF-8 cannot carry, counts as U+FFFD. Special tokens such as
+    `<|endoftext|>` count as the ordinary text they are. The time is linear in the text; nothing is
+    cached, because a fact is counted in about a microsecond.
+    """
+
+    def __init__(self, model: str | None = None) -> None:
+        self.model = model
+        encoding = _public_encoding(model or "")
+        count = _encoder(encoding or DEFAULT_TOKENIZER)
+        self.exact = encoding is not None and count is not None
+        self._percent = 100 if self.exact else 100 + _surcharge(model or "")
+        self._count = count or _by_bytes
+        self.tokenizer = (
+            "UTF-8 bytes / 4" if count is None else (encoding or DEFAULT_TOKENIZER)
+        ) + ("" if self._percent == 100 else f" + {self._percent - 100}%")
+        self.note = self._explain(vocabulary=count is not None)
+
+    def count(self, text: str) -> TokenCount:
+        """Count `text` and say how."""
+        return TokenCount(tokens=self.tokens(text), exact=self.exact, tokenizer=self.tokenizer)
+
+    def tokens(self, text: str) -> int:
+        """Return the number of tokens of `text`, the tokenizer's own count on the whole text."""
+        try:
+            counted = self._count(text)
+        except UnicodeEncodeError:
+            counted = self._count(_SURROGATE.sub("\ufffd", text))
+        return -(-counted * self._percent // 100)
+
+    def _explain(self, *, vocabulary: bool) -> str:
+        if self.exact:
+            return f"Counted exactly with {self.tokenizer}."
+        name = self.model or "an unnamed model"
+        if not vocabulary:
+            return (
+                f"Estimated for {name} at four bytes a token; install rs-bpe to count OpenAI's "
+                "models exactly."
+            )
+        return (
+            f"Estimated for {name} with {self.tokenizer}; its own tokenizer is not public or not "
+            "in a package here."
+        )
+
+
+def _public_encoding(model: str) -> str | None:
+    name = model.lower()
+    while owner := _OWNER.match(name):
+        name = name[owner.end() :]
+    if _O200K.match(name):
+        return "o200k_base"
+    return "cl100k_base" if _CL100K.match(name) else None
+
+
+def _surcharge(model: str) -> int:
+    name = model.lower()
+    return next((more for family, more in _MORE_THAN_O200K.items() if family in name), 0)
+
+
+@cache
+def _encoder(encoding: str) -> Callable[[str], int] | None:
+    """Return the counting function of a vocabulary; None where the package is not installed."""
+    try:
+        vocabularies = import_module("rs_bpe.bpe").openai
+    except ImportError:
+        return None
+    count: Callable[[str], int] = getattr(vocabularies, encoding)().count
+    return count
+
+
+def _by_bytes(text: str) -> int:
+    return -(-len(text.encode()) // _BYTES_A_TOKEN)
+
+
+REQUESTS = 1_000
+
+_PLACES = Decimal("0.000000000001")
+
+
+class Price(Model):
+    """The price of one request's input, in US dollars. None is unpriced, never free."""
+
+    model: str
+    provider: str | None = None
+    """Whose price it is, by the table's name for the provider."""
+    input_tokens: int
+    cost_usd: Usd | None = None
+    per_1000_requests_usd: Usd | None = None
+    table: str
+    """The price table and its version."""
+    table_date: date | None = None
+    """The newest price change in the table up to the moment priced at; the table has no date."""
+
+    @property
+    def priced(self) -> bool:
+        """Whether the price is known."""
+        return self.cost_usd is not None
+
+
+def price(
+    model: str,
+    input_tokens: int,
+    *,
+    provider: str | None = None,
+    at: datetime | None = None,
+) -> Price:
+    """Price `input_tokens` of input to `model`, uncached, at the standard rate.
+
+    Args:
+        model: A model's name; `provider/model` and `provider:model` name the provider too.
+        input_tokens: The size of one request's input.
+        provider: The provider's id, where the model's name does not tell (embeddings).
+        at: The moment of the request, for prices that change; now, if not given.
+
+    Raises:
+        Invalid: `input_tokens` is negative.
+    """
+    if input_tokens < 0:
+        raise Invalid("A request cannot have fewer than 0 input tokens; give a count.")
+    moment = at or datetime.now(UTC)
+    for owner, name in _readings(model, provider):
+        found = _look_up(owner, name, input_tokens, moment)
+        if found is not None:
+            whose, cost = found
+            return Price(
+                model=model,
+                provider=whose,
+                input_tokens=input_tokens,
+                cost_usd=_usd(cost),
+                per_1000_requests_usd=_usd(cost * REQUESTS),
+                table=table_name(),
+                table_date=_table_date(moment.date()),
+            )
+    return Price(
+        model=model,
+        provider=provider,
+        input_tokens=input_tokens,
+        table=table_name(),
+        table_date=_table_date(moment.date()),
+    )
+
+
+@cache
+def table_name() -> str:
+    """Return the price table's name and version."""
+    from importlib.metadata import version
+
+    return f"genai-prices {version('genai-prices')}"
+
+
+def _readings(model: str, provider: str | None) -> Iterator[tuple[str | None, str]]:
+    yield provider, model
+    if provider is None:
+        for mark in "/:":
+            owner, found, name = model.partition(mark)
+            if found and owner and name:
+                yield owner, name
+
+
+def _look_up(
+    provider: str | None, model: str, input_tokens: int, at: datetime
+) -> tuple[str, Decimal] | None:
+    from genai_prices import Usage, calc_price
+
+    try:
+        found = calc_price(
+            Usage(input_tokens=input_tokens),
+            model_ref=model,
+            provider_id=provider,
+            genai_request_timestamp=at,
+        )
+    except LookupError:
+        return None
+    if vars(found.model_price).get("input_mtok") is None:
+        return None
+    return found.provider.id, found.input_price
+
+
+def _usd(amount: Decimal) -> Decimal:
+    return amount.quantize(_PLACES)
+
+
+@cache
+def _table_date(until: date) -> date | None:
+    from genai_prices.data_snapshot import get_snapshot
+
+    starts = (
+        getattr(dated.constraint, "start_date", None)
+        for provider in get_snapshot().providers
+        for model in provider.models
+        for dated in (
+            *(model.prices if isinstance(model.prices, list) else ()),
+            *(model.price_variants or ()),
+        )
+    )
+    return max((start for start in starts if start is not None and start <= until), default=None)
+
+
+TARGET_SHARE = 0.05
+"""The memory context should stay under this share of the whole prompt (seed 004 §8.3)."""
+
+
+class Component(Model):
+    """A part of a prompt and its least and greatest size, in tokens."""
+
+    name: str
+    min_tokens: int
+    max_tokens: int
+
+
+BASELINE: tuple[Component, ...] = (
+    Component(name="System prompt", min_tokens=1_500, max_tokens=3_500),
+    Component(name="Tool definitions", min_tokens=3_000, max_tokens=9_000),
+    Component(name="Conversation history", min_tokens=700, max_tokens=3_500),
+    Component(name="Page tree", min_tokens=1_500, max_tokens=3_000),
+)
+"""What a request holds without memory: 6,700 to 19,000 tokens."""
+
+
+class PromptShare(Model):
+    """A prompt with its memory context: the rows of the table, the sums and the share."""
+
+    rows: tuple[Component, ...]
+    """The baseline's components, then the memory context."""
+    baseline: Component
+    total: Component
+    min_share: float
+    """The memory's part of the largest prompt, 0 to 1."""
+    max_share: float
+    """The memory's part of the smallest prompt, 0 to 1."""
+
+    @property
+    def over_target(self) -> bool:
+        """Whether the memory takes more than its target even of the largest prompt."""
+        return self.min_share > TARGET_SHARE
+
+
+def share_of_prompt(memory_tokens: int, baseline: Sequence[Component] = BASELINE) -> PromptShare:
+    """Put a memory context of `memory_tokens` beside the baseline.
+
+    Raises:
+        Invalid: `memory_tokens` is negative.
+    """
+    if memory_tokens < 0:
+        raise Invalid("A memory context cannot have fewer than 0 tokens; give a count.")
+    memory = Component(name="Memory", min_tokens=memory_tokens, max_tokens=memory_tokens)
+    rows = (*baseline, memory)
+    total = _total("Total with memory", rows)
+    return PromptShare(
+        rows=rows,
+        baseline=_total("Total baseline", baseline),
+        total=total,
+        min_share=memory_tokens / total.max_tokens if total.max_tokens else 0.0,
+        max_share=memory_tokens / total.min_tokens if total.min_tokens else 0.0,
+    )
+
+
+def _total(name: str, rows: Sequence[Component]) -> Component:
+    return Component(
+        name=name,
+        min_tokens=sum(row.min_tokens for row in rows),
+        max_tokens=sum(row.max_tokens for row in rows),
+    )

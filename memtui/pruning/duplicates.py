@@ -1,0 +1,606 @@
+"""Whether texts say the same thing, and groups of those that do, each around the one to keep.
+
+Precision comes first: somebody will delete one of the two. The same words in another order, or
+split or spelled a little differently, are the same; a word more, less or other (a number, a name,
+a "not") is a difference. Where the order itself carries the meaning, it has to stay:
+"X over Y" is not "Y over X", and a moved "not" is a different statement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import random
+import re
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from functools import cache, lru_cache
+from operator import mul
+from pathlib import Path
+
+
+def _split(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+FILLERS = frozenset({"a", "an", "the", "really", "very", "quite", "also", "currently"})
+"""Words whose absence changes nothing."""
+
+SPEAKERS = frozenset({"user", "users"})
+"""Subjects that a fact about the user need not name: "User prefers tea" is "Prefers tea"."""
+
+NEGATIONS = _split(
+    "not no never none nothing nobody neither nor without cannot except unless only avoid "
+    "avoids stop stops stopped quit instead rather than over "
+    "dont doesnt didnt isnt arent wasnt werent cant couldnt wont wouldnt shouldnt mustnt hasnt "
+    "havent hadnt "
+    "не нет ни никогда без нельзя кроме только ні ніколи "
+    "nicht kein keine keinen nie niemals ohne nur "
+    "ne pas jamais sans aucun aucune non seulement "
+    "nunca jamás sin nada ningún ninguna solo sólo não nem sem senza mai "
+    "nigdy bez niet geen nooit değil "
+    "不 没 沒 無 无 非 未 别 勿 莫 只 لا ليس नहीं 않 안 못"
+)
+"""Words that turn round or limit what follows them; moved, they change the meaning."""
+
+NUMBER_WORDS = _split(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+    "sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty seventy eighty ninety "
+    "hundred thousand million billion first second third fourth fifth sixth seventh eighth ninth "
+    "tenth once twice thrice half quarter dozen "
+    "ноль один одна одно два две три четыре пять шесть семь восемь девять десять сто тысяча "
+    "一 二 三 四 五 六 七 八 九 十 百 千 万 两"
+)
+"""Numbers written as words, in the languages that need a list of them most."""
+
+
+MAX_CHARACTERS = 4_000
+"""A longer text is only held against copies in another case or spacing: likeness is for facts."""
+SLIP_LENGTH = 6
+"""Letters from which on a word may hold a spelling slip; shorter ones are too alike as they are."""
+
+_KEPT = frozenset(".,:/-_#%")
+"""Punctuation that can belong to a number or a name (3.11, 10:30, -5, 50%, C#, snake_case)."""
+_DROPPED = frozenset("'’‘ʼ＇\ufe0e\ufe0f")
+_SEPARATORS = frozenset("|`´^¨")
+_REPLACED = {"\u2212": "-", "ё": "е"}
+_CHAR = r"[^\s.,:/\-_#%]"
+_ATOM = re.compile(rf"(?:(?<!\S)-(?=\d))?{_CHAR}+(?:(?:_+|(?<=\d)[.,:/\-](?=\d)){_CHAR}+)*[#%]*")
+_THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
+_UNSPACED = re.compile(
+    "[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]"
+    "|[^\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]+"
+)
+"""Scripts written without spaces (Han, Kana, Thai, Lao, Burmese, Khmer) are taken by character."""
+_KEY = re.compile(r"\s*([\w.\-]+):\s", re.ASCII)
+_DIGIT = re.compile(r"\d")
+
+
+class _Table(dict[int, str]):
+    """What a character becomes, worked out once a character."""
+
+    def __missing__(self, code: int) -> str:
+        self[code] = kept = _kept(chr(code))
+        return kept
+
+
+def _kept(char: str) -> str:
+    if char in _KEPT or char in _REPLACED:
+        return _REPLACED.get(char, char)
+    category = unicodedata.category(char)
+    if char in _DROPPED or category == "Cf":
+        return ""
+    separates = category[0] in "PZ" or category in {"Cc", "Sk"} or char in _SEPARATORS
+    return " " if separates else char
+
+
+_TABLE = _Table()
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """A text reduced to words. Two texts of the same `words` are the same but for their dress."""
+
+    text: str
+    words: tuple[str, ...]
+    """Every word, in order."""
+    content: tuple[str, ...]
+    """The words without fillers such as "the"; none where the text is too long to liken."""
+    key: str | None
+    """The key of a `key: value` fact (seed 002 §7)."""
+    blocks: tuple[str, ...]
+    """Two texts that may be alike share one of these: the same letters and numbers, whatever their
+    order and spacing, or the same words but for what a spelling slip changes."""
+
+
+def form_of(text: str) -> Form:
+    """Reduce a text to its words.
+
+    NFKC, case and apostrophes are folded; punctuation and spacing separate words, except inside a
+    number. A sign, a decimal point, a percent sign and symbols such as `$`, `+` or `C#` stay: they
+    change the meaning.
+    """
+    key = _KEY.match(text)
+    folded_key = key[1].casefold() if key else None
+    if len(text) > MAX_CHARACTERS:
+        return Form(text, tuple(text.casefold().split()), (), folded_key, ())
+    words = tuple(_words(text)) or (text.strip(),)
+    content = _content(words)
+    return Form(text, words, content, folded_key, _blocks(content))
+
+
+@lru_cache(maxsize=1 << 16)
+def slip_key(word: str) -> str:
+    """Return what a word and the same word with a spelling slip have in common."""
+    if len(word) < SLIP_LENGTH or is_number(word):
+        return word
+    stem = word.rstrip("s")
+    return f"{stem[:2]}…{stem[-1:]}"
+
+
+@lru_cache(maxsize=1 << 16)
+def is_number(word: str) -> bool:
+    """Whether a word is or holds a number."""
+    return word in NUMBER_WORDS or _DIGIT.search(word) is not None
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the words that are written with a capital letter, in their reduced form."""
+    return frozenset(
+        reduced for word in text.split() if word != word.lower() for reduced in _words(word)
+    )
+
+
+def _blocks(content: tuple[str, ...]) -> tuple[str, str]:
+    numbers = sorted(word for word in content if is_number(word))
+    letters = sorted("".join(word for word in content if not is_number(word)))
+    return f"{' '.join(numbers)}\n{''.join(letters)}", " ".join(sorted(map(slip_key, content)))
+
+
+def _words(text: str) -> list[str]:
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    atoms = _ATOM.findall(folded.translate(_TABLE))
+    words: list[str] = []
+    for atom in atoms:
+        if atom.isascii():
+            words.append(_THOUSANDS.sub("", atom) if "," in atom else atom)
+        else:
+            words.extend(_UNSPACED.findall(atom))
+    return words
+
+
+def _content(words: tuple[str, ...]) -> tuple[str, ...]:
+    kept = [word for word in words if word not in FILLERS]
+    if len(kept) > 1 and kept[0] in SPEAKERS:
+        kept = kept[1:]
+    return words if len(kept) in {0, len(words)} else tuple(kept)
+
+
+SLIP_CONTEXT = 4
+"""Words that two texts must share for one slip to be believed."""
+
+_SPAN = 3
+"""Longest run of words that is taken for one side of a swap, or for what joins the two sides."""
+
+
+class Likeness(StrEnum):
+    """How two texts are the same."""
+
+    EXACT = "exact"
+    """The same words, whatever case, punctuation, spacing and Unicode form."""
+    NEAR = "near"
+    """The same words in another order, or spelled a little differently."""
+    MEANING = "meaning"
+    """Other words of the same meaning, by their vectors."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """Why two texts are the same."""
+
+    likeness: Likeness
+    similarity: float
+    """0 to 100."""
+    sentence: str
+
+
+def compare(one: Form, other: Form) -> Match | None:
+    """Return why two texts say the same, or None where they do not or nobody can tell."""
+    if one.key and other.key and one.key != other.key:
+        return None
+    if one.words == other.words:
+        return Match(Likeness.EXACT, 100.0, _exact_sentence(one.text, other.text))
+    if not one.content or not other.content:
+        return None
+    reason = _near_reason(one, other)
+    return None if reason is None else Match(Likeness.NEAR, _similarity(one, other), reason)
+
+
+def guarded(form: Form) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the numbers and the negations of a text, which must not differ between duplicates."""
+    return (
+        tuple(sorted(word for word in form.content if is_number(word))),
+        tuple(sorted(word for word in form.content if word in NEGATIONS)),
+    )
+
+
+def _near_reason(one: Form, other: Form) -> str | None:
+    mine, theirs = _leftover(one.content, other.content), _leftover(other.content, one.content)
+    shared_one = _without(one.content, mine)
+    shared_other = _without(other.content, theirs)
+    reordered = shared_one != shared_other
+    if reordered and _order_matters(shared_one, shared_other):
+        return None
+    if not mine and not theirs:
+        if reordered:
+            return "The same words in another order."
+        return "The same but for words that say nothing."
+    if "".join(mine) == "".join(theirs) and not any(map(is_number, (*mine, *theirs))):
+        return f"The same but for spaces: “{' '.join(mine)}” and “{' '.join(theirs)}”."
+    if len(mine) == len(theirs) == 1 and len(shared_one) >= SLIP_CONTEXT:
+        return _slip_reason(mine[0], theirs[0], one, other)
+    return None
+
+
+def _slip_reason(mine: str, theirs: str, one: Form, other: Form) -> str | None:
+    if not _is_slip(mine, theirs):
+        return None
+    if mine in names_in(one.text) or theirs in names_in(other.text):
+        return None
+    return f"The same but for the spelling of “{mine}” and “{theirs}”."
+
+
+def _is_slip(one: str, other: str) -> bool:
+    """Whether a letter is missing, doubled or swapped inside a word, or a plural's s is missing.
+
+    A letter replaced by another makes another word too often (adopt, adapt) to count.
+    """
+    from rapidfuzz.distance import OSA
+
+    if min(len(one), len(other)) < SLIP_LENGTH or slip_key(one) != slip_key(other):
+        return False
+    if is_number(one) or is_number(other) or {one, other} & NEGATIONS:
+        return False
+    if OSA.distance(one, other, score_cutoff=1) != 1:
+        return False
+    return len(one) != len(other) or sorted(one) == sorted(other)
+
+
+def _order_matters(one: Sequence[str], other: Sequence[str]) -> bool:
+    return _sides_swapped(one, other) or _anchors_moved(one, other)
+
+
+def _sides_swapped(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether the only change is "X … Y" become "Y … X", as in who does what to whom."""
+    start = 0
+    while one[start] == other[start]:
+        start += 1
+    end = len(one)
+    while one[end - 1] == other[end - 1]:
+        end -= 1
+    mine, theirs = tuple(one[start:end]), tuple(other[start:end])
+    size = len(mine)
+    if size > 3 * _SPAN:
+        return False
+    return any(
+        mine[:left] == theirs[size - left :]
+        and mine[size - right :] == theirs[:right]
+        and mine[left : size - right] == theirs[right : size - left]
+        for left in range(1, _SPAN + 1)
+        for right in range(1, _SPAN + 1)
+        if 1 <= size - left - right <= _SPAN
+    )
+
+
+def _anchors_moved(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether a negation, or one of several numbers, stands before another word than it did."""
+    anchors = {word for word in one if word in NEGATIONS}
+    numbers = {word for word in one if is_number(word)}
+    if len(numbers) > 1:
+        anchors |= numbers
+    return bool(anchors) and _followers(one, anchors) != _followers(other, anchors)
+
+
+def _followers(words: Sequence[str], anchors: set[str]) -> Counter[tuple[str, str]]:
+    return Counter(
+        (word, after)
+        for word, after in zip(words, (*words[1:], ""), strict=True)
+        if word in anchors
+    )
+
+
+def _leftover(words: Sequence[str], other: Sequence[str]) -> list[str]:
+    """Return the words that the other text does not have, in order."""
+    spare = Counter(other)
+    left = []
+    for word in words:
+        if spare[word]:
+            spare[word] -= 1
+        else:
+            left.append(word)
+    return left
+
+
+def _without(words: Sequence[str], dropped: Sequence[str]) -> tuple[str, ...]:
+    """Return `words` without the words of `dropped`, the last occurrence of each first."""
+    spare = Counter(dropped)
+    kept = []
+    for word in reversed(words):
+        if spare[word]:
+            spare[word] -= 1
+        else:
+            kept.append(word)
+    return tuple(reversed(kept))
+
+
+def _similarity(one: Form, other: Form) -> float:
+    from rapidfuzz import fuzz
+
+    return round(fuzz.token_sort_ratio(" ".join(one.words), " ".join(other.words)), 1)
+
+
+def _exact_sentence(one: str, other: str) -> str:
+    if one == other:
+        return "The same text."
+    return "The same text but for case, punctuation or spacing."
+
+
+_TABLES = 12
+_BITS = 12
+_NEARBY = 32
+
+Guard = tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]
+
+
+def join_by_meaning(
+    texts: Sequence[str], vectors: Sequence[Sequence[float]], threshold: float
+) -> Iterator[tuple[int, int, float]]:
+    """Yield (joined, kept, cosine) for each text that repeats an earlier one in other words.
+
+    Two texts are compared where their vectors fall into one bucket of a hash that keeps neighbours
+    together (which of two coordinates is the greater, many times over), and only if their numbers,
+    negations and names are the same. A kept text is never joined to another.
+    """
+    units = [_unit(vector) for vector in vectors]
+    if not units or not units[0]:
+        return
+    guards = [_guard(text) for text in texts]
+    tables: list[dict[int, list[int]]] = [defaultdict(list) for _ in range(_TABLES)]
+    coordinates = _coordinates(len(units[0]))
+    for number, unit in enumerate(units):
+        buckets = [
+            table[_signature(unit, pairs)] for table, pairs in zip(tables, coordinates, strict=True)
+        ]
+        nearby = sorted({near for bucket in buckets for near in bucket[:_NEARBY]})
+        best = max(
+            (
+                (sum(map(mul, unit, units[near])), -near)
+                for near in nearby
+                if guards[near] == guards[number]
+            ),
+            default=(-1.0, 0),
+        )
+        if best[0] >= threshold:
+            yield number, -best[1], min(best[0], 1.0)
+        else:
+            for bucket in buckets:
+                bucket.append(number)
+
+
+def _guard(text: str) -> Guard:
+    form = form_of(text)
+    numbers, negations = guarded(form)
+    return numbers, negations, _names(form)
+
+
+def _names(form: Form) -> frozenset[str]:
+    """Return what is written as a name: a capital anywhere but at the beginning."""
+    _, _, rest = form.text.strip().partition(" ")
+    return frozenset(name for name in names_in(rest) if not is_number(name))
+
+
+def _unit(vector: Sequence[float]) -> list[float]:
+    length = math.sqrt(sum(map(mul, vector, vector)))
+    return [value / length for value in vector] if length else [0.0] * len(vector)
+
+
+def _coordinates(size: int) -> list[list[tuple[int, int]]]:
+    draw = random.Random(size)  # noqa: S311 — a fixed draw, so that the result is the same each time
+    return [
+        [(draw.randrange(size), draw.randrange(size)) for _ in range(_BITS)] for _ in range(_TABLES)
+    ]
+
+
+def _signature(unit: Sequence[float], pairs: Sequence[tuple[int, int]]) -> int:
+    bits = 0
+    for one, other in pairs:
+        bits = bits << 1 | (unit[one] > unit[other])
+    return bits
+
+
+Vectors = Callable[[Sequence[str]], Sequence[Sequence[float]]]
+"""Turns texts into vectors of one length, in order."""
+
+_BUCKET = 8
+"""Texts of one key that a text is compared with, so that no input makes the work quadratic."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A text to group, and what speaks for keeping it."""
+
+    id: str
+    text: str
+    group: str = ""
+    """Only texts of one group are compared: one scope's facts."""
+    pinned: bool = False
+    reads: int = 0
+    at: datetime | None = None
+    """When it was last written, UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicate:
+    """An entry that says what the survivor says."""
+
+    entry: Entry
+    match: Match
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """Entries that say the same. Each was compared with the survivor itself, not with a chain.
+
+    One that was joined by meaning may itself be the survivor of a cluster of its own.
+    """
+
+    id: str
+    survivor: Entry
+    why_survivor: str
+    duplicates: tuple[Duplicate, ...]
+
+
+class DuplicateIndex:
+    """Finds the earlier text that a text repeats, in time that does not grow with their number.
+
+    A text is looked up by its exact words, then by what likeness leaves alone (`Form.blocks`). The
+    few texts found are compared.
+    """
+
+    def __init__(self) -> None:
+        self._forms: list[Form] = []
+        self._places: dict[str, tuple[int, ...]] = {}
+
+    def add(self, form: Form) -> None:
+        """Add a text; the first is number 0."""
+        for key in _keys(form):
+            places = self._places.get(key, ())
+            if len(places) < _BUCKET:
+                self._places[key] = (*places, len(self._forms))
+        self._forms.append(form)
+
+    def find(self, form: Form) -> tuple[int, Match] | None:
+        """Return the first added text that says the same, exact ones before near ones."""
+        seen: set[int] = set()
+        for key in _keys(form):
+            for number in self._places.get(key, ()):
+                if number in seen:
+                    continue
+                seen.add(number)
+                if match := compare(form, self._forms[number]):
+                    return number, match
+        return None
+
+
+def find_clusters(
+    entries: Iterable[Entry],
+    *,
+    vectors: Vectors | None = None,
+    threshold: float = 0.95,
+) -> list[Cluster]:
+    """Return the groups of two and more, in the order of their survivors' ids.
+
+    The survivor is the pinned entry, else the most read, else the newest, else the longest, else
+    the first by id. The result does not depend on the order of `entries`.
+
+    Args:
+        entries: What to group; ids are unique within it.
+        vectors: Given, texts of the same meaning are joined too, numbers, negations and names
+            permitting.
+        threshold: Cosine from which on two vectors mean the same (seed 002: 0.95).
+    """
+    ranked = sorted(entries, key=_preference)
+    indexes: dict[str, DuplicateIndex] = defaultdict(DuplicateIndex)
+    leaders: dict[str, list[Entry]] = defaultdict(list)
+    members: dict[str, list[Duplicate]] = {}
+    for entry in ranked:
+        form = form_of(entry.text)
+        found = indexes[entry.group].find(form)
+        if found is None:
+            indexes[entry.group].add(form)
+            leaders[entry.group].append(entry)
+            members[entry.id] = []
+        else:
+            number, match = found
+            members[leaders[entry.group][number].id].append(Duplicate(entry, match))
+    if vectors is not None:
+        _join_meanings(leaders, members, vectors, threshold)
+    clusters = [
+        _cluster(leader, members[leader.id])
+        for group in leaders.values()
+        for leader in group
+        if members[leader.id]
+    ]
+    return sorted(clusters, key=lambda cluster: cluster.survivor.id)
+
+
+def _join_meanings(
+    leaders: dict[str, list[Entry]],
+    members: dict[str, list[Duplicate]],
+    vectors: Vectors,
+    threshold: float,
+) -> None:
+    for group in leaders.values():
+        texts = [leader.text for leader in group]
+        for joined, kept, cosine in join_by_meaning(texts, vectors(texts), threshold):
+            sentence = f"It means the same, in other words ({cosine:.0%} alike)."
+            match = Match(Likeness.MEANING, round(100 * cosine, 1), sentence)
+            members[group[kept].id].append(Duplicate(group[joined], match))
+
+
+def _cluster(survivor: Entry, duplicates: Sequence[Duplicate]) -> Cluster:
+    return Cluster(
+        id=hashlib.sha256(survivor.id.encode(errors="surrogatepass")).hexdigest()[:8],
+        survivor=survivor,
+        why_survivor=_why(survivor, [duplicate.entry for duplicate in duplicates]),
+        duplicates=tuple(sorted(duplicates, key=lambda duplicate: duplicate.entry.id)),
+    )
+
+
+def _preference(entry: Entry) -> tuple[bool, int, float, int, str]:
+    at = entry.at.timestamp() if entry.at else float("-inf")
+    return not entry.pinned, -entry.reads, -at, -len(entry.text), entry.id
+
+
+def _why(survivor: Entry, others: Sequence[Entry]) -> str:
+    if survivor.pinned and not all(other.pinned for other in others):
+        return "It is pinned."
+    if survivor.reads > max(other.reads for other in others if other.pinned == survivor.pinned):
+        return f"It is read most, {survivor.reads:,} times."
+    if survivor.at is not None and all(
+        other.at is None or other.at < survivor.at for other in others
+    ):
+        return f"It is the newest, of {survivor.at:%Y-%m-%d}."
+    if all(len(other.text) < len(survivor.text) for other in others):
+        return "It is the longest."
+    return "It is the first; nothing else tells them apart."
+
+
+def _keys(form: Form) -> tuple[str, ...]:
+    return (f"={' '.join(form.words)}", *form.blocks)
+
+
+@cache
+def static_vectors() -> Vectors | None:
+    """Return what turns texts into vectors of 256 numbers; None where the extra is not installed.
+
+    Nothing is downloaded: the weights lie in the package.
+    """
+    try:
+        import wordllama
+    except ModuleNotFoundError:
+        return None
+    folder = Path(wordllama.__file__).parent
+    model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
+
+    def vectors(texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        encodable = [text.encode("utf-8", "replace").decode() for text in texts]
+        return [[float(number) for number in row] for row in model.embed(encodable)]
+
+    return vectors
