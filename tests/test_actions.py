@@ -25,8 +25,8 @@ from memtui.screens.namespaces import Namespaces
 from memtui.screens.operations import OperationsScreen
 from memtui.screens.prune import PruneReview
 from memtui.screens.query import QueryScreen
+from memtui.screens.query.screen import AskLine
 from memtui.screens.records import RecordsScreen
-from memtui.widgets.ask_line import AskLine
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList

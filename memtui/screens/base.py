@@ -53,12 +53,12 @@ from memtui.contract import MemtuiError, NotFound
 from memtui.filters import Taker, not_held
 from memtui.screens.keymap import footer_entries
 from memtui.screens.state import AppState, FilterChosen, Phase, ServiceSession
-from memtui.screens.view import scope_view
+from memtui.widgets import spending
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.filter_words import known_values
-from memtui.widgets.frame import KeyFooter, ScopeBar, ScreenTabs
+from memtui.widgets.frame import KeyFooter, ScopeBar, ScopeView, ScreenTabs
 from memtui.widgets.panes import Notice
 
 _KNOWN_OPERATIONS = 500
@@ -197,6 +197,11 @@ class MemtuiScreen(Screen[None]):
         """Show an error's sentence as a toast."""
         toast(self, str(error), severity="error")
 
+    def copy(self, text: str, said: str) -> None:
+        """Copy to the terminal's clipboard, over SSH too, but for lone surrogates, and say so."""
+        self.app.copy_to_clipboard(text.encode("utf-8", "replace").decode("utf-8"))
+        self.toast(said)
+
     def reload(self) -> None:
         """Load now if this screen is shown and the service is open, else when both are so."""
         self._stale = True
@@ -308,3 +313,45 @@ def frame_of(part: DOMNode) -> MemtuiScreen:
     if not isinstance(screen, MemtuiScreen):
         raise NotFound("This is not on a screen of memtui.")
     return screen
+
+
+def scope_view(state: AppState) -> ScopeView:
+    """Return what the scope bar shows of the state."""
+    scope = state.scope
+    company = state.session.company.name if state.session else scope.company_id
+    parts = [
+        company,
+        scope.project_id,
+        scope.agent_id,
+        scope.subject_id,
+        f"issue {scope.issue_id}" if scope.issue_id else None,
+        f"run {scope.run_id}" if scope.run_id else None,
+    ]
+    status, word = _health(state)
+    return ScopeView(
+        parts=tuple(part for part in parts if part),
+        binding=_binding(state),
+        status=status,
+        word=word,
+        read_only=state.read_only or bool(state.binding and state.binding.read_only),
+        spending=spending.badge(state.spending),
+        over_limit=spending.is_passed(state.spending),
+    )
+
+
+def _binding(state: AppState) -> str:
+    if state.resolution is None:
+        return "none" if state.resolution_problem else ""
+    return f"{state.resolution.provider_key}·{state.resolution.binding_key}"
+
+
+def _health(state: AppState) -> tuple[str, str]:
+    if state.phase is not Phase.READY:
+        return ("down", "closed") if state.phase is Phase.FAILED else ("unknown", "opening")
+    if state.resolution is None:
+        return ("down", "no binding") if state.resolution_problem else ("unknown", "resolving")
+    if state.health is None:
+        return "unknown", "checking"
+    if state.health.breaker_open:
+        return "down", "paused after failures"
+    return state.health.health.status, state.health.health.status

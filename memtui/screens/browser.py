@@ -9,21 +9,20 @@ import webbrowser
 
 from memtui.contract import Unavailable
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.copying import copy_text
 from memtui.widgets.background import Background
 
 
 def open_in_browser(screen: MemtuiScreen, work: Background, url: str) -> None:
     """Open a page beside the terminal; where there is no desktop, copy its address."""
     if not _has_desktop():
-        copy_text(screen, url, f"There is no browser here; copied {url}")
+        screen.copy(url, f"There is no browser here; copied {url}")
         return
 
     def opened(ok: bool) -> None:  # noqa: FBT001 - the answer of webbrowser.open
         if ok:
             screen.toast(f"Opened {url}")
         else:
-            copy_text(screen, url, f"The browser did not open; copied {url}")
+            screen.copy(url, f"The browser did not open; copied {url}")
 
     work.every(lambda: _open(url), opened, screen.fail)
 

@@ -14,7 +14,10 @@ Changing: `self._page.every(lambda: service.forget(caller, request), self._gone,
 A change is never cancelled by another and each delivers; `await self._page.settled()` waits for
 those that were begun.
 
-Both callbacks run on the event loop, and only while the pane is mounted. `failed` gets one of the
+Asking: `self._page.talk(self._forget(records), self._show_error)` with a coroutine that waits for
+`ask(dialog)` and `change(work)`, and for nothing else.
+
+Callbacks run on the event loop, and only while the pane is mounted. `failed` gets one of the
 contract's errors with a sentence to show; anything else that went wrong is logged and comes as
 `Unexpected`.
 """
@@ -23,11 +26,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+import types
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import suppress
 from functools import partial
 from typing import Any, Generic, TypeVar
 
 from textual.dom import DOMNode
+from textual.screen import Screen
 from textual.worker import Worker
 
 from memtui.contract import MemtuiError
@@ -104,8 +110,39 @@ class Background:
 
     async def settled(self) -> None:
         """Wait until every change that was begun has ended and was delivered."""
-        for ended in self._changes:
-            await ended.wait()
+        while under_way := [one for one in self._changes if not one.is_set()]:
+            await under_way[0].wait()
+
+    def talk(
+        self, conversation: Coroutine[Any, Any, None], failed: Callable[[MemtuiError], None]
+    ) -> None:
+        """Begin a conversation with the person.
+
+        Up to its first question it runs at once, as an eager task of Python 3.12 would: the key
+        that is pressed next answers that question and never falls through to the screen below.
+        """
+        talked = _guard(lambda: conversation, lambda _: None, failed, lambda: self._alive)
+        try:
+            waits_for = talked.send(None)
+        except StopIteration:
+            return
+
+        async def rest() -> None:
+            await _go_on(talked, waits_for)
+
+        self._start(rest, "talk")
+
+    async def ask(self, dialog: Screen[T]) -> T | None:
+        """Return what a person answers in a conversation; None if they go back."""
+        answer: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+        self._owner.app.push_screen(dialog, answer.set_result)
+        return await answer
+
+    async def change(self, work: Work[T]) -> T:
+        """Return what a change in a conversation comes to; raises the error that it fails with."""
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self.every(work, outcome.set_result, outcome.set_exception)
+        return await outcome
 
     def forget(self) -> None:
         """Cancel the newest read and deliver nothing of it."""
@@ -124,6 +161,14 @@ class Background:
         return self._owner.run_worker(
             work, name=group, group=group, exclusive=False, exit_on_error=True
         )
+
+
+@types.coroutine
+def _go_on(begun: Coroutine[Any, Any, None], waits_for: Any) -> Generator[Any, None, None]:
+    """Run the rest of a coroutine that waits for a future already."""
+    with suppress(Exception):  # the coroutine gets it from the future itself
+        yield waits_for
+    yield from begun.__await__()
 
 
 async def _guard(

@@ -29,6 +29,7 @@ from memtui.widgets.display import (
     line,
     lines,
 )
+from memtui.widgets.format import count
 
 Tone = Literal["primary", "secondary", "accent", "ok", "warn", "bad"]
 
@@ -57,6 +58,9 @@ _LEAST_VALUE = 0.001
 _EIGHTHS = " ▁▂▃▄▅▆▇"
 _ROUND = (1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.4, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0)
 """What a scale ends at, times a power of ten, so that its half is a short number too."""
+FULL, EMPTY, OVER = "▓", "░", "▲"
+_NEARLY = 0.9
+_SPARKS = "▁▂▃▄▅▆▇█"
 
 
 def plain_count(value: float) -> str:
@@ -439,3 +443,45 @@ class Charts(Static):
         for chart in shown:
             rows.extend((*draw(chart, width, each - gap).lines, *[Content("")] * gap))
         self.update(lines(rows))
+
+
+def bar(value: float, limit: float, cells: int) -> str:
+    """Return a bar of `cells` cells; anything above nothing fills one, over the limit fills all."""
+    if cells <= 0:
+        return ""
+    part = value / limit if limit > 0 else float(value > 0)
+    filled = min(cells, max(round(part * cells), int(value > 0)))
+    return FULL * filled + EMPTY * (cells - filled)
+
+
+def budget_bar(value: int, limit: int, cells: int, *, numbers: int = 0) -> Content:
+    """Return a bar and `212 / 250` behind it, with ▲ where it is over its budget.
+
+    `numbers` is how many cells the value takes at least, so that bars stand under each other.
+    """
+    style = BAD if value > limit else WARN if value > _NEARLY * limit else OK
+    drawn = bar(value, limit, cells)
+    filled = drawn.count(FULL)
+    words = f"{count(value):>{numbers}} / {count(limit)}"
+    over = Content.styled(f" {OVER}", BAD) if value > limit else Content("  ")
+    return (
+        Content.styled(drawn[:filled], style)
+        + Content.styled(drawn[filled:], DIM)
+        + Content(f" {words}")
+        + over
+    )
+
+
+def numbers_width(values: list[int]) -> int:
+    """Return the cells that the widest of some counts takes."""
+    return max((len(count(value)) for value in values), default=1)
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """Return the newest `width` values as bars from zero to the largest of them."""
+    shown = values[-width:]
+    largest = max(shown, default=0.0)
+    if largest <= 0:
+        return _SPARKS[0] * len(shown)
+    steps = len(_SPARKS) - 1
+    return "".join(_SPARKS[min(steps, max(0, round(value / largest * steps)))] for value in shown)

@@ -220,3 +220,13 @@ def _lead(label: str) -> Content:
 def key_hint(key: str, what: str) -> Content:
     """Return a key and what it does here."""
     return Content.styled(key, ACCENT) + Content.styled(f" {what}", DIM)
+
+
+def pairs(facts: Iterable[tuple[str, str]], width: int) -> list[Content]:
+    """Return names and values as lines `width` cells wide, leaving out what has no value."""
+    shown = [(name, value) for name, value in facts if value]
+    lead = max((len(name) for name, _ in shown), default=0) + 2
+    return [
+        hanging(Content.styled(f"{name:<{lead}}", DIM), display(value, limit=1_000), width)
+        for name, value in shown
+    ]

@@ -23,23 +23,25 @@ from memtui.contract import (
     SourceRef,
     Usage,
 )
+from memtui.screens.base import scope_view
 from memtui.screens.bindings.questions import parse_config
 from memtui.screens.bindings.view import BindingsView, row_content, row_detail, rows_of
 from memtui.screens.first_start import is_first_start, offer
+from memtui.screens.query.screen import source_line_filter
 from memtui.screens.query.view import (
     QueryView,
     card_contents,
     cost_content,
     detail_content,
+    explanation_content,
+    marked,
     options_line,
     state_of,
     title_line,
+    words_of,
 )
-from memtui.screens.source_filter import source_line_filter
 from memtui.screens.state import AppState, Phase
-from memtui.screens.view import scope_view
 from memtui.service import BindingHealth, BindingView, QueryAnswer, Resolution, TargetView
-from memtui.widgets.cards import explanation_content, marked, words_of
 from memtui.widgets.display import display
 from memtui.widgets.frame import binding_content, path_content
 from tests.screens.hostile import HOSTILE, assert_content_harmless

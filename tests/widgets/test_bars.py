@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.widgets.bars import EMPTY, FULL, bar, budget_bar
+from memtui.widgets.charts import EMPTY, FULL, bar, budget_bar
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**6), st.integers(0, 60))

@@ -3,9 +3,9 @@ from __future__ import annotations
 from textual.app import App, ComposeResult
 from textual.widgets import Input, Static
 
+from memtui.widgets.charts import sparkline
 from memtui.widgets.filter_line import PAUSE_SECONDS, FilterLine
 from memtui.widgets.frame import FooterEntry, entry_content, fitting
-from memtui.widgets.spark import sparkline
 
 
 class OneLine(App[None]):

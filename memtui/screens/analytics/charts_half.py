@@ -25,7 +25,6 @@ from memtui.screens.analytics.drill import (
 )
 from memtui.screens.analytics.messages import StatementGiven, Told
 from memtui.screens.base import frame_of
-from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.exports import Writer
 from memtui.screens.state import GoTo
@@ -147,8 +146,7 @@ class ChartsHalf(ChartsBody):
             raise NotFound("There are no figures to copy yet.")
         selected = self._selected(self.board)
         figures = selected.figures.model_dump(mode="json", exclude={"bindings", "groups"})
-        copy_text(
-            frame_of(self),
+        frame_of(self).copy(
             json.dumps(figures, indent=1),
             f"Copied the figures of {selected.title}.",
         )

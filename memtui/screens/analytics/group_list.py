@@ -7,7 +7,7 @@ from typing import Any
 
 from memtui.analytics.figures import Group
 from memtui.widgets import format as fmt
-from memtui.widgets.bars import bar
+from memtui.widgets.charts import bar
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.rows import AppendedRows
 

@@ -30,7 +30,6 @@ from memtui.screens.analytics.views_sheet import read_words, views_content
 from memtui.screens.analytics.words import Words
 from memtui.screens.base import frame_of
 from memtui.screens.columns_dialog import choose_columns
-from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.sheet import READING, Drawn, Sheet
 from memtui.screens.exports import Writer
 from memtui.screens.state import ServiceSession
@@ -292,9 +291,7 @@ class SqlHalf(Container):
         if row is None or result is None:
             raise NotFound("There is no row to copy.")
         named = dict(zip(result.columns, map(files.json_value, row.values), strict=True))
-        copy_text(
-            frame_of(self), json.dumps(named, indent=1, ensure_ascii=False), "Copied the row."
-        )
+        frame_of(self).copy(json.dumps(named, indent=1, ensure_ascii=False), "Copied the row.")
 
     def back(self) -> None:
         """Stop a running statement, else go to it."""

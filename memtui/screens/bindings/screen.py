@@ -17,7 +17,6 @@ from memtui.contract import Location, Problem
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.bindings.questions import BindingQuestions
 from memtui.screens.bindings.view import BindingsView, Row, row_content, row_detail, rows_of
-from memtui.screens.copying import copy_text
 from memtui.screens.first_start import find_memories
 from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
@@ -191,7 +190,7 @@ class BindingsScreen(MemtuiScreen):
     def action_copy(self) -> None:
         """Copy the selected row."""
         if (row := self._row) is not None:
-            copy_text(self, row_content(row, self.view, self.state).plain, "Copied the row.")
+            self.copy(row_content(row, self.view, self.state).plain, "Copied the row.")
 
     def action_add(self) -> None:
         """Add what was found as a read-only binding, or a binding of one's own."""

@@ -11,10 +11,10 @@ from textual.content import Content
 
 from memtui.contract import Problem
 from memtui.screens.state import AppState
-from memtui.widgets.cards import pairs
+from memtui.widgets.charts import sparkline
+from memtui.widgets.detail_lines import pairs
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
 from memtui.widgets.format import count, counted, duration, exact, place_line, since
-from memtui.widgets.spark import sparkline
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding

@@ -13,7 +13,6 @@ from memtui.screens.budget.charts_sheet import ChartsSheet
 from memtui.screens.budget.files import files_content
 from memtui.screens.budget.models import model_choices, offered_model
 from memtui.screens.budget.view import doubts_content, share_content
-from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.choose import Choose
 from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.dialogs.sheet import Sheet
@@ -172,12 +171,12 @@ class BudgetScreen(BudgetBody, Marking):
 
     def action_copy(self) -> None:
         """Copy the text of the fact."""
-        copy_text(self, self._row.text, "Copied the fact.")
+        self.copy(self._row.text, "Copied the fact.")
 
     def action_copy_text(self) -> None:
         """Copy the text that the model sees."""
         text = self._answer.text
-        copy_text(self, text, f"Copied what the model sees, {fmt.counted(len(text), 'character')}.")
+        self.copy(text, f"Copied what the model sees, {fmt.counted(len(text), 'character')}.")
 
 
 def _budget(text: str) -> int:

@@ -13,7 +13,7 @@ from memtui.context.assembly import DEFAULT_BUDGET, RULES, SectionKind, WarningK
 from memtui.context.cost import Price, PromptShare
 from memtui.screens.facts.rows import Place, place_of_section
 from memtui.widgets import format as fmt
-from memtui.widgets.bars import budget_bar, numbers_width
+from memtui.widgets.charts import budget_bar, numbers_width
 from memtui.widgets.detail_lines import SEPARATOR, key_hint
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, line, lines
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from memtui.contract import MemtuiError, NotFound, Record, RecordHandle
 from memtui.screens.base import MemtuiScreen
+from memtui.screens.operations.detail import OperationView
 from memtui.screens.state import ServiceSession
 from memtui.store.operation import Operation
 from memtui.widgets.background import Background
-from memtui.widgets.operation_detail import OperationView
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change

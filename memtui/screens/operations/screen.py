@@ -21,7 +21,6 @@ from memtui.filters import Taker, format_filter, parse_filter, parse_when
 from memtui.json_text import json_text
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.columns_dialog import choose_columns
-from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
@@ -31,6 +30,7 @@ from memtui.screens.log_views import LogLook
 from memtui.screens.marking import Marking
 from memtui.screens.open_source import open_source
 from memtui.screens.operations.columns import HIDDEN, asked, operation_columns
+from memtui.screens.operations.detail import OperationDetail
 from memtui.screens.operations.details import DetailFeed
 from memtui.screens.operations.feed import NEWEST_FIRST, LogFeed
 from memtui.screens.operations.looks import Looks
@@ -40,7 +40,6 @@ from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.operation_detail import OperationDetail
 from memtui.widgets.virtual_list import (
     ColumnsAsked,
     Highlighted,
@@ -352,7 +351,7 @@ class OperationsScreen(MemtuiScreen, Marking):
 
         def copy(what: str | None) -> None:
             if what is not None:
-                copy_text(self, texts[what], f"Copied the {what} of {which}.")
+                self.copy(texts[what], f"Copied the {what} of {which}.")
 
         choices = [Choice(what, names[what], what) for what in texts if texts[what]]
         self.app.push_screen(Choose(f"Copy of {which}", choices), copy)

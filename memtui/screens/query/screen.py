@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Container, Horizontal, Vertical
+from textual.content import Content
+from textual.message import Message
 from textual.reactive import reactive
-from textual.widgets import OptionList, Static
+from textual.widgets import Input, OptionList, Static
 
 from memtui.actions import Need
-from memtui.contract import Filter, MemtuiError, OperationType, QueryIntent, QueryRequest
+from memtui.contract import Filter, MemtuiError, OperationType, QueryIntent, QueryRequest, SourceRef
+from memtui.filters import build_filter, format_filter
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.sheet import READING, Drawn, Sheet
 from memtui.screens.open_source import open_source
 from memtui.screens.query.view import (
@@ -23,15 +25,14 @@ from memtui.screens.query.view import (
     card_contents,
     cost_content,
     detail_content,
+    explanation_content,
     options_line,
     state_of,
     title_line,
 )
-from memtui.screens.source_filter import source_line_filter
 from memtui.screens.state import AppState, GoTo
-from memtui.widgets.ask_line import AskLine
 from memtui.widgets.background import Background
-from memtui.widgets.cards import explanation_content
+from memtui.widgets.display import ACCENT
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, Notice, OptionRows
 
@@ -41,6 +42,55 @@ if TYPE_CHECKING:
 
 _STEPS = (1, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 _PAST = 50
+
+
+class AskLine(Horizontal):
+    """Takes a question; posts `Asked` with it, `Left` when the person goes to the results."""
+
+    ACTION_GROUP = "ask"
+    BINDINGS = bindings_for("ask")
+
+    class Asked(Message):
+        """A question was entered; it is not empty."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class Left(Message):
+        """The person is done with the line."""
+
+    def compose(self) -> ComposeResult:
+        """Lay out the sign and the input."""
+        yield Static(Content.styled("›", f"bold {ACCENT}"), classes="ask-sign")
+        yield Input(placeholder="Ask your memories, then enter", compact=True, id="ask-input")
+
+    @property
+    def text(self) -> str:
+        """What is written."""
+        return self.query_one(Input).value
+
+    @text.setter
+    def text(self, value: str) -> None:
+        self.query_one(Input).value = value
+
+    def enter(self) -> None:
+        """Put the cursor into the line."""
+        self.screen.set_focus(self.query_one(Input))
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Ask."""
+        event.stop()
+        self.action_run()
+
+    def action_run(self) -> None:
+        """Ask what is written, if anything is."""
+        if self.text.strip():
+            self.post_message(self.Asked(self.text.strip()))
+
+    def action_leave(self) -> None:
+        """Go to the results."""
+        self.post_message(self.Left())
 
 
 class QueryScreen(MemtuiScreen):
@@ -266,7 +316,7 @@ class QueryScreen(MemtuiScreen):
         """Copy the text of the result."""
         snippet = self.view.snippet(self._index)
         if snippet is not None:
-            copy_text(self, snippet.text, "Copied the text.")
+            self.copy(snippet.text, "Copied the text.")
 
     def action_record(self) -> None:
         """Show the record in Records."""
@@ -305,3 +355,17 @@ class QueryScreen(MemtuiScreen):
 
         title = f"How “{self.view.question}” was answered"
         self.app.push_screen(Sheet(title, READING, read=stages))
+
+
+def source_line_filter(source: SourceRef | None) -> str:
+    """Return the filter line for the issue, else the run, else the kind, of a source.
+
+    Empty where there is no source at all.
+    """
+    if source is None:
+        return ""
+    if source.issue_id:
+        return format_filter(build_filter(issue_id=source.issue_id))
+    if source.run_id:
+        return format_filter(build_filter(run_id=source.run_id))
+    return format_filter(build_filter(source_kind=source.kind))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from memtui.contract import MemtuiError, Record
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.records.columns import record_key
+from memtui.screens.records.detail import RecordView
 from memtui.screens.records.feed import RecordFeed
 from memtui.widgets.background import Background
-from memtui.widgets.record_detail import RecordView
 
 if TYPE_CHECKING:
     from memtui.service.answers import HistoryAnswer, Provenance

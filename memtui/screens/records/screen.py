@@ -15,11 +15,11 @@ from memtui.contract import Filter, NotFound, Record, Unsupported
 from memtui.filters import Taker, format_filter
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.columns_dialog import choose_columns
-from memtui.screens.copying import copy_text
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.marking import Marking
 from memtui.screens.open_source import open_file, open_source
 from memtui.screens.records.columns import record_columns
+from memtui.screens.records.detail import RecordDetail
 from memtui.screens.records.details import RecordDetails
 from memtui.screens.records.edits import RecordEdits
 from memtui.screens.records.feed import NEWEST_FIRST, RecordFeed
@@ -28,7 +28,6 @@ from memtui.screens.state import AppState, FilterChosen, GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.record_detail import RecordDetail
 from memtui.widgets.virtual_list import (
     ColumnsAsked,
     Highlighted,
@@ -278,11 +277,11 @@ class RecordsScreen(MemtuiScreen, Marking):
         """Copy the text."""
         record = self._record
         size = fmt.counted(len(record.text), "character")
-        copy_text(self, record.text, f"Copied the text, {size}.")
+        self.copy(record.text, f"Copied the text, {size}.")
 
     def action_copy_id(self) -> None:
         """Copy the id."""
-        copy_text(self, self._record.handle.provider_record_id, "Copied the id.")
+        self.copy(self._record.handle.provider_record_id, "Copied the id.")
 
     def action_same_source(self) -> None:
         """Narrow every screen to the source of the record."""
