@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from memtui.backends.vault import VaultAdapter
-from memtui.backends.vault.words import take_apart
 from memtui.contract import BindingContext, QueryRequest, Scope
+from memtui.words import take_apart
 
 COMPANY = "bench"
 VOCABULARY = 5_000

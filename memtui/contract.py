@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -469,6 +469,39 @@ class Filter(Model):
     principal: str | None = None
     comparisons: tuple[Comparison, ...] = ()
     """All of them must hold."""
+
+
+OWNER_FIELDS = ("project_id", "subject_id", "agent_id")
+"""A scope may name several. What is written in it belongs to the first that is set, none: to the
+company; the others say where it comes from."""
+
+
+def owner_of(scope: Scope) -> tuple[str, str]:
+    """Return the owner of what is written in a scope: the field that names it, and its id."""
+    for field in OWNER_FIELDS:
+        if value := getattr(scope, field):
+            return field, value
+    return "company_id", scope.company_id
+
+
+def owner_scope(scope: Scope) -> Scope:
+    """Return the scope that names the owner and nothing else."""
+    return Scope(**{"company_id": scope.company_id, **dict([owner_of(scope)])})
+
+
+def own_filter(scope: Scope, *, kind: str | None, topic: str | None = None) -> Filter:
+    """Return the filter that lets through an owner's records, and few others."""
+    field, value = owner_of(scope)
+    ids = {field: value} if field in OWNER_FIELDS else {}
+    return Filter.model_validate({"kind": kind, "topic": topic, **ids})
+
+
+def owned(records: Iterable[Record], scope: Scope) -> list[Record]:
+    """Return the records of the scope's owner; a scope of the company alone owns them all."""
+    owner = owner_of(scope)
+    if owner[0] == "company_id":
+        return list(records)
+    return [record for record in records if owner_of(record.scope) == owner]
 
 
 class WriteRequest(Model):

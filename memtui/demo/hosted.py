@@ -15,8 +15,6 @@ from decimal import Decimal
 from itertools import islice
 from typing import ClassVar, Self, TypeVar
 
-from memtui.backends.files.browse import matches, page
-from memtui.backends.files.search import TextIndex
 from memtui.contract import (
     Adapter,
     BindingContext,
@@ -27,7 +25,6 @@ from memtui.contract import (
     CorrectReply,
     CorrectRequest,
     Denied,
-    Filter,
     ForgetReply,
     ForgetRequest,
     Health,
@@ -46,6 +43,7 @@ from memtui.contract import (
 from memtui.demo.hosted_config import HostedConfig, Outage, Trouble
 from memtui.demo.hosted_edits import corrected, removed, sees, stored
 from memtui.demo.hosted_store import Contents, Held, HostedStore
+from memtui.provider_kit import TextIndex, matcher, page
 
 T = TypeVar("T")
 
@@ -111,10 +109,8 @@ class HostedAdapter(Adapter):
     async def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page."""
         records = await self._take_turn(self._returned)
-        return page(
-            [one for one in records if sees(request.scope, one) and _passes(one, request.filter)],
-            request,
-        )
+        fits = matcher(request.filter)
+        return page([one for one in records if sees(request.scope, one) and fits(one)], request)
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:
         """Change a record in place and bill its embedding."""
@@ -220,16 +216,6 @@ class HostedAdapter(Adapter):
             cost_usd=None,
             latency_ms=_latency(text, 60, 240),
         )
-
-
-def _passes(record: Record, chosen: Filter) -> bool:
-    """Whether the record passes the filter; its issue and run are its scope's or its source's."""
-    for field in ("issue_id", "run_id"):
-        asked = getattr(chosen, field)
-        held = {getattr(record.scope, field), getattr(record.source, field, None)}
-        if asked is not None and asked not in held:
-            return False
-    return matches(record, chosen.model_copy(update={"issue_id": None, "run_id": None}))
 
 
 def _is_returned(held: Held, now: datetime) -> bool:

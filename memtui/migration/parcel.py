@@ -15,8 +15,7 @@ from typing import Any
 
 from pydantic import ConfigDict, ValidationError
 
-from memtui.contract import Json, Model, Record, WriteRequest
-from memtui.service import owner_of
+from memtui.contract import Json, Model, Record, WriteRequest, owner_of
 from memtui.service.mutations import redact_write
 from memtui.service.undo import as_write
 

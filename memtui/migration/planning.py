@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError, computed_field
 
-from memtui.contract import BrowseRequest, Invalid, Model, Record, Scope
+from memtui.contract import BrowseRequest, Invalid, Model, Record, Scope, owner_of
 from memtui.migration.ends import Ends
 from memtui.migration.parcel import Parcel, living, unpack_clean
-from memtui.service import BindingView, owner_of
+from memtui.service import BindingView
 from memtui.service.facts import FACT, FactLimits, check_text
 
 _FACT_PROVIDERS = ("facts", "facts-http")

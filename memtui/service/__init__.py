@@ -36,7 +36,6 @@ from memtui.service.membership import NewToken, TokenView
 from memtui.service.memory import MemoryService, open_service
 from memtui.service.metrics import FactDay, FactMetrics
 from memtui.service.namespaces import NamespaceDeleted
-from memtui.service.owning import own_filter, owned, owner_of
 from memtui.service.permissions import Membership, Role
 from memtui.service.plugin_ledger import KeptNamespace, MemoryName, PluginLedger
 from memtui.service.pruning import PruneAnswer, PruneRequest
@@ -95,7 +94,4 @@ __all__ = [
     "UndoCandidate",
     "caller_of",
     "open_service",
-    "own_filter",
-    "owned",
-    "owner_of",
 ]

@@ -8,9 +8,12 @@ from memtui.contract import (
     Model,
     WriteMode,
     WriteRequest,
+    own_filter,
+    owned,
+    owner_of,
+    owner_scope,
 )
 from memtui.service.connections import Connection
-from memtui.service.owning import own_filter, owned, owner_of, owner_scope
 
 FACT = "fact"
 _LIMITED = ("subject_id", "project_id")

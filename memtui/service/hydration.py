@@ -29,10 +29,11 @@ from memtui.contract import (
     Record,
     Scope,
     SourceRef,
+    own_filter,
+    owned,
 )
 from memtui.service.answers import Caller
 from memtui.service.core import Core
-from memtui.service.owning import own_filter, owned
 from memtui.service.reads import everything, note_problems
 from memtui.store.operation import OperationHandle
 

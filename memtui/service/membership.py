@@ -18,12 +18,12 @@ from memtui.contract import (
     OperationType,
     Scope,
     UtcDatetime,
+    owner_scope,
 )
 from memtui.service.answers import AGENT_PREFIX, USER_PREFIX, Caller
 from memtui.service.companies import find
 from memtui.service.configuring import configured, refuse_read_only, write
 from memtui.service.core import Core
-from memtui.service.owning import owner_scope
 from memtui.service.permissions import (
     Action,
     Membership,

@@ -26,10 +26,9 @@ from itertools import groupby
 from typing import Any
 
 from memtui.context.cost import TARGET_SHARE, share_of_prompt
-from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime
+from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime, owner_of
 from memtui.service.answers import AGENT_PREFIX, USER_PREFIX, Caller
 from memtui.service.core import Core
-from memtui.service.owning import owner_of
 from memtui.store import members
 from memtui.store import metrics as store
 

@@ -7,7 +7,16 @@ from collections.abc import Sequence
 
 from memtui.context.assembly import SectionKind, assemble, fact_tokens, section_of_records
 from memtui.context.cost import TokenCounter
-from memtui.contract import Model, OperationType, Problem, Record, Scope
+from memtui.contract import (
+    Model,
+    OperationType,
+    Problem,
+    Record,
+    Scope,
+    own_filter,
+    owned,
+    owner_of,
+)
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.plan import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
 from memtui.service import inspection
@@ -15,7 +24,6 @@ from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.core import Core
 from memtui.service.hydration import DEFAULT_MODEL
-from memtui.service.owning import own_filter, owned, owner_of
 from memtui.service.reads import everything, note_problems
 from memtui.store import journal
 

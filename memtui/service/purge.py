@@ -37,13 +37,14 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     UtcDatetime,
+    owner_of,
+    owner_scope,
 )
 from memtui.service import companies, kept_files, mutations
 from memtui.service.answers import Caller
 from memtui.service.configuring import configured, write
 from memtui.service.connections import Connection
 from memtui.service.core import Core, company_read_only
-from memtui.service.owning import owner_of, owner_scope
 from memtui.service.recorder import Entry
 from memtui.store import bindings, intents, journal, log, purging
 from memtui.store.digest import CONTROL

@@ -23,6 +23,7 @@ from memtui.contract import (
     RecordVersion,
     Scope,
     Snippet,
+    owner_of,
 )
 from memtui.service.answers import (
     BrowseAnswer,
@@ -35,7 +36,6 @@ from memtui.service.answers import (
 )
 from memtui.service.connections import Connection
 from memtui.service.core import Core
-from memtui.service.owning import owner_of
 from memtui.service.perimeter import for_caller, may_read, note_owner, readable
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact, redact_json

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from memtui.contract import BindingContext, Invalid, Json, Model
+from memtui.provider_kit import read_config
 
 
 class FactsConfig(Model):
@@ -37,15 +38,7 @@ class FactsConfig(Model):
     @classmethod
     def of(cls, context: BindingContext) -> Self:
         """Return the config of a binding. Raises `Invalid` where it does not fit."""
-        try:
-            config = cls.model_validate(context.config)
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or "config"
-            raise Invalid(
-                f"The setting {field} of the binding {context.binding_key} does not fit: "
-                f"{first['msg']}."
-            ) from error
+        config = read_config(cls, context)
         if config.url and config.url_secret:
             raise Invalid("Set either url or url_secret, not both.")
         return config

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from memtui.backends.files.search import TextIndex
 from memtui.contract import ContextBundle, QueryIntent, QueryRequest, Record, Snippet, Usage
+from memtui.provider_kit import TextIndex
 
 _QUERY_CHARS = 1_000
 """What is looked at of a query: a fact is far shorter."""
@@ -34,9 +34,8 @@ def answer(records: Sequence[Record], request: QueryRequest, usage: Usage) -> Co
 
 
 def _search(records: Sequence[Record], query: str) -> list[tuple[Record, float | None]]:
-    index = TextIndex()
+    index = TextIndex(records)
     try:
-        index.fill(records)
         return list(index.search(query))
     finally:
         index.close()

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
-import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -29,6 +27,7 @@ from sqlalchemy import (
 
 from memtui.contract import BrowseRequest, Filter, Invalid, Namespace, QueryRequest, Scope
 from memtui.fuzzy import pattern
+from memtui.provider_kit import Test, read_cursor, translated, write_cursor
 
 from .fact import Fact, row_ids, tag_lines
 from .rules import DRIVE_PREFIX
@@ -59,7 +58,7 @@ _DETAIL_COLUMNS = (
     as_text(_e.updated_at).label("updated_at"), as_text(_e.expires_at).label("expires_at"),
     _e.pinned, _e.topic, _e.tags, _e.source_kind, _e.agent_id, _e.issue_id, _e.run_id, _e.extra,
 )  # fmt: skip
-_FILTERED = ("source_kind", "topic", "agent_id", "issue_id", "run_id")
+_DETAIL_FIELDS = ("source_kind", "topic", "agent_id", "issue_id", "run_id", "tags")
 
 
 class Page:
@@ -139,8 +138,9 @@ class Reader:
         ).mappings().all()  # fmt: skip
         shown = rows[: request.limit]
         more = len(rows) > request.limit
-        last = [request.sort, shown[-1]["place"], shown[-1]["record_id"]] if more else None
-        return Page([Fact.of_row(row) for row in shown], total, _write_cursor(last))
+        last = shown[-1] if more else None
+        cursor = write_cursor(request.sort, last["place"], last["record_id"]) if last else None
+        return Page([Fact.of_row(row) for row in shown], total, cursor)
 
     def namespaces(self, now: datetime) -> list[Namespace]:
         """Return every user and drive that has facts."""
@@ -174,26 +174,25 @@ class Reader:
         return or_(_e.expires_at.is_(None), _e.expires_at > self._moment(written(now)))
 
     def _matching(self, wanted: Filter) -> Iterator[ColumnElement[bool]]:
-        if wanted.subject_id is not None:
-            yield and_(_r.scope == "user", _r.owner == wanted.subject_id)
-        if wanted.project_id is not None:
-            yield and_(_r.scope == "drive", _r.owner == wanted.project_id)
-        if wanted.kind is not None and wanted.kind != "fact":
-            yield false()
-        if wanted.since is not None:
-            yield _r.created >= self._moment(written(wanted.since))
-        if wanted.until is not None:
-            yield _r.created < self._moment(written(wanted.until))
-        for word in (wanted.text or "").lower().split():
-            yield self._holds(func.lower(_r.fact), word)
-        yield from (func.lower(_r.fact).regexp_match(pattern(w.lower())) for w in wanted.fuzzy)
-        for name in _FILTERED:
-            value = getattr(wanted, name)
-            if value is not None:
-                yield _e[name] == str(value) if self._has_details else false()
-        if wanted.tag is not None:
-            line = tag_lines((wanted.tag,))
-            yield self._holds(_e.tags, line) if self._has_details else false()
+        columns: dict[str, ColumnElement[Any]] = {
+            "subject_id": case((_r.scope == "user", _r.owner)),
+            "project_id": case((_r.scope == "drive", _r.owner)),
+            "kind": literal("fact", Text),
+            "created_at": _r.created,
+            "text": func.lower(_r.fact),
+        }
+        if self._has_details:
+            columns |= {name: _e[name] for name in _DETAIL_FIELDS}
+        tests: dict[Test, Callable[[ColumnElement[Any], Any], ColumnElement[bool]]] = {
+            "is": lambda column, value: column == str(value),
+            "has": lambda column, tag: self._holds(column, tag_lines((tag,))),
+            "from": lambda column, moment: column >= self._moment(written(moment)),
+            "before": lambda column, moment: column < self._moment(written(moment)),
+            "holds": lambda column, word: self._holds(column, word.lower()),
+            "finds": lambda column, word: column.regexp_match(pattern(word.lower())),
+        }
+        for one in translated(wanted, columns, tests):
+            yield false() if one is None else one
 
     def _holds(self, text: ColumnElement[str], part: str) -> ColumnElement[bool]:
         find = func.strpos if is_postgres(self._connection) else func.instr
@@ -213,8 +212,11 @@ class Reader:
         return places[name]
 
     def _behind(self, request: BrowseRequest, place: ColumnElement[Any]) -> ColumnElement[bool]:
-        value, record_id = _read_cursor(request.cursor or "", request.sort)
+        kind = int if request.sort.endswith("size") else str
+        value, record_id = read_cursor(request.cursor or "", request.sort, kind, str)
         is_moment = request.sort.endswith("_at")
+        if is_moment and parsed(value) is None:
+            raise Invalid("The cursor belongs to another sort; start from the first page.")
         there = self._moment(str(value)) if is_moment else literal(value)
         if request.sort.startswith("-"):
             return or_(place < there, and_(place == there, _r.record_id < record_id))
@@ -249,20 +251,3 @@ def owned_by(owners: Sequence[Scope]) -> ColumnElement[bool]:
 def _storable(text: str) -> bool:
     """Whether a database could hold the text at all; some fail over it even in a condition."""
     return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def _write_cursor(last: list[Any] | None) -> str | None:
-    return base64.urlsafe_b64encode(json.dumps(last).encode()).decode() if last else None
-
-
-def _read_cursor(cursor: str, sort: str) -> tuple[str | int, str]:
-    try:
-        written_sort, value, record_id = json.loads(base64.urlsafe_b64decode(cursor))
-    except (ValueError, TypeError, RecursionError) as error:
-        raise Invalid("The cursor is not one of this list; start from the first page.") from error
-    fits = isinstance(value, int if sort.endswith("size") else str) and isinstance(record_id, str)
-    if fits and sort.endswith("_at"):
-        fits = parsed(value) is not None
-    if written_sort != sort or not fits:
-        raise Invalid("The cursor belongs to another sort; start from the first page.")
-    return value, record_id

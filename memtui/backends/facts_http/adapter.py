@@ -8,7 +8,6 @@ from typing import ClassVar, Self
 
 from memtui.backends.facts.ranking import answer
 from memtui.backends.facts.rules import check_line
-from memtui.backends.files.browse import matches, page
 from memtui.contract import (
     Adapter,
     BindingContext,
@@ -39,6 +38,7 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
+from memtui.provider_kit import matcher, page
 
 from .client import FactsClient
 from .config import FactsHttpConfig
@@ -158,7 +158,7 @@ class FactsHttpAdapter(Adapter):
     async def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page with the exact total."""
         records = (await self._records(request.scope)).values()
-        chosen = [record for record in records if matches(record, request.filter)]
+        chosen = list(filter(matcher(request.filter), records))
         return page(chosen, request).model_copy(update={"usage": (USAGE,)})
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:

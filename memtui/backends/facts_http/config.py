@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from memtui.contract import BindingContext, Invalid, Model
+from memtui.provider_kit import read_config
 
 
 class FactsHttpConfig(Model):
@@ -35,15 +36,7 @@ class FactsHttpConfig(Model):
     @classmethod
     def of(cls, context: BindingContext) -> Self:
         """Return the config of a binding. Raises `Invalid` where it does not fit."""
-        try:
-            config = cls.model_validate(context.config)
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or "config"
-            raise Invalid(
-                f"The setting {field} of the binding {context.binding_key} does not fit: "
-                f"{first['msg']}."
-            ) from error
+        config = read_config(cls, context)
         config.check_url()
         return config
 

@@ -9,9 +9,6 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import ValidationError
-
-from memtui.backends.files.browse import in_scope, matches, page, sees
 from memtui.backends.files.collection import Collection, View, find
 from memtui.backends.files.config import FilesConfig
 from memtui.backends.files.entries import Entry, Flaw, Parsed, digest, printable_id
@@ -29,7 +26,6 @@ from memtui.contract import (
     ForgetReply,
     ForgetRequest,
     Health,
-    Invalid,
     Location,
     Problem,
     QueryRequest,
@@ -44,6 +40,7 @@ from memtui.contract import (
     WriteRequest,
     place_of_path,
 )
+from memtui.provider_kit import matcher, page, read_config, sees
 
 _PROBLEM_LIMIT = 500
 
@@ -79,20 +76,12 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
         """Name the file or folder that is shown."""
-        return [place_of_path(cls.config_model.model_validate(context.config).path)]
+        return [place_of_path(read_config(cls.config_model, context).path)]
 
     @classmethod
     async def open(cls, context: BindingContext) -> Self:
         """Open the files. Raises `Invalid` for a bad config, `Unavailable` if they are gone."""
-        try:
-            config: Any = cls.config_model.model_validate(context.config)
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or "config"
-            raise Invalid(
-                f"The setting {field} of the binding {context.binding_key} does not fit: "
-                f"{first['msg']}."
-            ) from error
+        config: Any = read_config(cls.config_model, context)
         adapter = cls(context, config)
         await asyncio.to_thread(adapter.require)
         return adapter
@@ -146,7 +135,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         """Return one record, or None where this scope has none."""
         view = await self._view()
         record = view.by_id.get(handle.provider_record_id)
-        if handle.provider_key != self.key or record is None or not in_scope(record, scope):
+        if handle.provider_key != self.key or record is None or not sees(scope, record.scope):
             return None
         return record
 
@@ -274,9 +263,6 @@ def whole_text(text: str, record_id: str, flaw: Flaw) -> Parsed:
 
 
 def _browse(view: View, request: BrowseRequest) -> BrowsePage:
-    chosen = [
-        record
-        for record in view.records
-        if in_scope(record, request.scope) and matches(record, request.filter)
-    ]
+    fits = matcher(request.filter)
+    chosen = [r for r in view.records if sees(request.scope, r.scope) and fits(r)]
     return page(chosen, request)

@@ -9,10 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from memtui.backends.files.browse import in_scope
 from memtui.backends.files.reading import FileReader
-from memtui.backends.files.search import TextIndex
 from memtui.contract import ContextBundle, Problem, QueryRequest, Record, Snippet
+from memtui.provider_kit import TextIndex, sees
 
 T = TypeVar("T")
 
@@ -88,7 +87,7 @@ def find(view: View, request: QueryRequest) -> ContextBundle:
     found = (
         Snippet(**dict(record), score=score)
         for record, score in view.index().search(request.query)
-        if in_scope(record, request.scope)
+        if sees(request.scope, record.scope)
         and (request.topic is None or record.topic in {None, request.topic})
         and all(
             record.metadata.get(name) == value for name, value in request.metadata_filter.items()

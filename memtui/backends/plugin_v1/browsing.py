@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from memtui.backends.files.browse import matches, page
-from memtui.contract import BrowsePage, BrowseRequest, Filter, Record, Scope
+from memtui.contract import BrowsePage, BrowseRequest, Filter, Scope
+from memtui.provider_kit import matcher, page
 
 from .listing import Lister, Listing
 from .plugin import Plugin
 
 _IDS = ("project_id", "agent_id", "subject_id")
-_FROM_WORK = ("issue_id", "run_id")
 
 
 async def browse(plugin: Plugin, lister: Lister, request: BrowseRequest) -> BrowsePage:
@@ -41,8 +40,7 @@ async def _names(plugin: Plugin, scope: Scope, chosen: Filter) -> tuple[str, ...
 
 def _page(plugin: Plugin, listing: Listing, request: BrowseRequest) -> BrowsePage:
     records = plugin.reader.records(listing.rows.values())
-    chosen = [record for record in records if _matches(record, request.filter)]
-    found = page(chosen, request)
+    found = page(list(filter(matcher(request.filter), records)), request)
     told = request.namespace is not None or bool(plugin.config.namespaces)
     unlisted = plugin.is_company_wide(request.scope) and not told
     unread = tuple(_unread(plugin, listing, unlisted=unlisted))
@@ -75,13 +73,3 @@ def _unread(plugin: Plugin, listing: Listing, *, unlisted: bool) -> Iterator[str
         yield "The plugin's pages go on without end and without anything new."
     if listing.unreadable:
         yield f"{listing.unreadable:,} records came in a form that cannot be read."
-
-
-def _matches(record: Record, chosen: Filter) -> bool:
-    """Whether the record passes; an issue or run is its scope's or its source's."""
-    for name in _FROM_WORK:
-        asked = getattr(chosen, name)
-        held = {getattr(record.scope, name), getattr(record.source, name, None)}
-        if asked is not None and asked not in held:
-            return False
-    return matches(record, chosen.model_copy(update=dict.fromkeys(_FROM_WORK)))

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from memtui.contract import BindingContext, Invalid, Model
+from memtui.contract import BindingContext, Model
+from memtui.provider_kit import read_config
 
 from .wire import MOST_ROWS
 
@@ -119,12 +120,4 @@ class PluginConfig(Model):
     @classmethod
     def of(cls, context: BindingContext) -> Self:
         """Return the config of a binding. Raises `Invalid` where it does not fit."""
-        try:
-            return cls.model_validate(context.config)
-        except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or "config"
-            raise Invalid(
-                f"The setting {field} of the binding {context.binding_key} does not fit: "
-                f"{first['msg']}."
-            ) from error
+        return read_config(cls, context)

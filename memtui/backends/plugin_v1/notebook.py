@@ -15,8 +15,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TypeVar
 
-from memtui.backends.sqlite import is_damaged, is_unusable
 from memtui.contract import Namespace, Unavailable
+from memtui.provider_kit import is_damaged, is_unusable
 
 from .records import Place
 from .wire import moment

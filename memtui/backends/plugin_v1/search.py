@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from memtui.backends.files.search import TextIndex
 from memtui.contract import ExplainStage, QueryRequest, Record, Snippet
+from memtui.provider_kit import TextIndex
 
 from .plugin import Hits, Plugin
 from .records import handle_of
@@ -66,8 +66,7 @@ async def _look(
         records = [
             record for record in plugin.reader.records(rows.values()) if _fits(record, request)
         ]
-        index = TextIndex()
-        index.fill(records)
+        index = TextIndex(records)
         found = [Snippet(**dict(record), score=score) for record, score in index.search(asked)]
         index.close()
         return sorted(found, key=lambda one: not one.pinned)

@@ -10,13 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from memtui.contract import Filter, Json, Scope
+from memtui.contract import OWNER_FIELDS, Filter, Json, Scope
 from memtui.fuzzy import finds
 
 from .index import microseconds
 
-_OWNERS = ("project_id", "subject_id", "agent_id")
-"""From the first: the one that is set owns what is written; none: the company does."""
 _COLUMNS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 
 
@@ -81,18 +79,18 @@ def owned_by(where: Where, owners: Sequence[Scope]) -> None:
         return
     values: dict[str | None, list[str]] = defaultdict(list)
     for scope in owners:
-        column = next((name for name in _OWNERS if getattr(scope, name)), None)
+        column = next((name for name in OWNER_FIELDS if getattr(scope, name)), None)
         values[column].append(getattr(scope, column or "company_id"))
     clauses: list[str] = []
-    for place, column in enumerate(_OWNERS):
+    for place, column in enumerate(OWNER_FIELDS):
         if column in values:
-            wider = [f"{name} IS NULL" for name in _OWNERS[:place]]
+            wider = [f"{name} IS NULL" for name in OWNER_FIELDS[:place]]
             chosen = f"{column} IN (SELECT value FROM json_each(?))"  # noqa: S608 — constants
             clauses.append(" AND ".join([*wider, chosen]))
     if None in values:
-        clauses.append(" AND ".join(f"{name} IS NULL" for name in _OWNERS))
+        clauses.append(" AND ".join(f"{name} IS NULL" for name in OWNER_FIELDS))
     where.add(
-        " OR ".join(clauses), *(json.dumps(values[name]) for name in _OWNERS if name in values)
+        " OR ".join(clauses), *(json.dumps(values[name]) for name in OWNER_FIELDS if name in values)
     )
 
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from memtui.backends.sqlite import is_damaged, is_unusable
 from memtui.contract import Unavailable
+from memtui.provider_kit import is_damaged, is_unusable
 
 T = TypeVar("T")
 VERSION = 1

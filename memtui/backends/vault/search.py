@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from memtui.contract import ExplainStage, Explanation, QueryRequest
+from memtui.words import Words, take_apart
 
 from .conditions import Where, add_functions, holding, match_metadata, owned_by
 from .entries import Entry
 from .index import entry_of
 from .scoping import weight_sql
-from .words import Words, take_apart
 
 PINNED = 1.1
 """What a pinned record's score is multiplied by."""

@@ -88,8 +88,7 @@ async def facts_of(
     session: Session, scope: Scope, binding: str | None, chosen: Filter | None = None
 ) -> OwnFacts:
     """Return a scope's own facts that a filter lets through, page by page."""
-    from memtui.contract import BrowseRequest
-    from memtui.service import own_filter, owned
+    from memtui.contract import BrowseRequest, own_filter, owned
 
     own = own_filter(scope, kind=FACT).model_dump(exclude_none=True)
     request = build(

@@ -12,12 +12,13 @@ from memtui.contract import (
     Scope,
     Unavailable,
     WriteRequest,
+    own_filter,
+    owned,
 )
 from memtui.doors.http import ids
 from memtui.doors.http.facts_wire import NewFact
 from memtui.service import Caller, MemoryService
 from memtui.service.facts import FACT
-from memtui.service.owning import own_filter, owned
 
 _PAGE = 1_000
 

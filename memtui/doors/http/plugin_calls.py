@@ -21,6 +21,7 @@ from memtui.contract import (
     Unsupported,
     WriteMode,
     WriteRequest,
+    own_filter,
 )
 from memtui.doors.http.plugin_marks import (
     KEY,
@@ -39,7 +40,7 @@ from memtui.doors.http.plugin_wire import (
     NamespacePut,
     Written,
 )
-from memtui.service import KeptNamespace, MemoryName, MutationAnswer, own_filter
+from memtui.service import KeptNamespace, MemoryName, MutationAnswer
 from memtui.service.plugin_ledger import no_namespace
 
 _AT_ONCE = 8

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from memtui.backends.plugin_v1.config import Templates
 from memtui.backends.plugin_v1.scoping import NamespaceMap
-from memtui.contract import Invalid, Scope
-from memtui.service import BindingView, owner_of
+from memtui.contract import Invalid, Scope, owner_of
+from memtui.service import BindingView
 
 _ORG = "org:"
 _LONGEST = 180

@@ -12,10 +12,18 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from memtui.contract import BrowseRequest, Invalid, QueryRequest, Record, Scope, Snippet
+from memtui.contract import (
+    BrowseRequest,
+    Invalid,
+    QueryRequest,
+    Record,
+    Scope,
+    Snippet,
+    own_filter,
+    owned,
+)
 from memtui.doors.http.plugin_shelf import Named, Shelf, is_past
 from memtui.doors.http.plugin_wire import DEFAULT_ROWS, Found, Kind, Memory, Search
-from memtui.service import own_filter, owned
 
 _PAGE = 1_000
 _WIDEN = 5

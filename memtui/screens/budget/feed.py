@@ -249,7 +249,7 @@ class FactFeed:
 
     async def held(self, place: Place, kind: str | None = None) -> list[Record]:
         """Return all records of a place, of one kind or of all, as its binding holds them."""
-        from memtui.service.owning import own_filter, owned
+        from memtui.contract import own_filter, owned
 
         session = self._screen.session
         request = BrowseRequest(

@@ -178,7 +178,7 @@ class FactEdits:
         self, records: Sequence[Record], then: Callable[[], None] = lambda: None
     ) -> None:
         """Make one fact of several of one place, after asking which wording stays."""
-        from memtui.service.owning import owner_scope
+        from memtui.contract import owner_scope
 
         if len({(self._facts.binding_of(one), owner_scope(one.scope)) for one in records}) > 1:
             self._screen.fail(

@@ -1,0 +1,350 @@
+"""What a provider is built with, ours or a stranger's: config, threads, filters, pages and search.
+
+A provider whose store blocks writes plain methods under `@blocking`. One that holds its records in
+memory has `matcher`, `page` and `TextIndex`; one whose store has a query language gives its own
+words for `conditions` to `translated`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sqlite3
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import wraps
+from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from memtui.contract import (
+    BindingContext,
+    BrowsePage,
+    BrowseRequest,
+    Capabilities,
+    Filter,
+    Invalid,
+    Record,
+    Scope,
+    Unsupported,
+)
+from memtui.fuzzy import finds
+from memtui.words import take_apart
+
+P = ParamSpec("P")
+T = TypeVar("T")
+AdapterT = TypeVar("AdapterT")
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+Column = TypeVar("Column")
+Clause = TypeVar("Clause")
+
+
+# Config and threads
+
+
+def read_config(model: type[ConfigT], context: BindingContext) -> ConfigT:
+    """Return the config of a binding. Raises `Invalid` where it does not fit."""
+    try:
+        return model.model_validate(context.config)
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "config"
+        raise Invalid(
+            f"The setting {field} of the binding {context.binding_key} does not fit: "
+            f"{first['msg']}."
+        ) from error
+
+
+def blocking(
+    work: Callable[Concatenate[AdapterT, P], T],
+) -> Callable[Concatenate[AdapterT, P], Coroutine[Any, Any, T]]:
+    """Make an adapter's plain method one of the contract's: it is called in a thread.
+
+    Several run at once. How long they may take is the service's business, which gives up on one
+    that does not return; give each call to the store a limit of its own, so that its thread ends.
+    """
+
+    @wraps(work)
+    async def call(adapter: AdapterT, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await asyncio.to_thread(work, adapter, *args, **kwargs)
+
+    return call
+
+
+def abilities_in(context: BindingContext, abilities: Capabilities) -> Capabilities:
+    """Return what is left of a provider's abilities in a binding, which may be read-only."""
+    if not context.read_only:
+        return abilities
+    return abilities.model_copy(update={"writable": False, "correction": False, "restore": False})
+
+
+def require_writable(context: BindingContext, what: str) -> None:
+    """Raise `Unsupported` in a read-only binding; `what` begins the sentence."""
+    if context.read_only:
+        raise Unsupported(f"{what} open read-only; open the binding writable first.")
+
+
+# Filters
+
+Test = Literal["is", "has", "from", "before", "holds", "finds"]
+"""What a condition asks of a field: a value; a tag among several; a moment, or one before it; a
+word in any case; a fuzzy word (`memtui.fuzzy`)."""
+
+_EQUAL = (
+    "agent_id", "project_id", "subject_id", "issue_id", "run_id", "source_kind", "topic", "kind",
+)  # fmt: skip
+_OF_WORK = frozenset({"issue_id", "run_id"})
+_SEEN_BY = ("agent_id", "project_id", "subject_id")
+
+
+def conditions(wanted: Filter) -> Iterator[tuple[str, Test, Any]]:
+    """Yield what a filter asks of a record: a field, a test and a value; all have to hold."""
+    for field in _EQUAL:
+        if (value := getattr(wanted, field)) is not None:
+            yield field, "is", value
+    if wanted.tag is not None:
+        yield "tags", "has", wanted.tag
+    if wanted.since is not None:
+        yield "created_at", "from", wanted.since
+    if wanted.until is not None:
+        yield "created_at", "before", wanted.until
+    for word in (wanted.text or "").split():
+        yield "text", "holds", word
+    for word in wanted.fuzzy:
+        yield "text", "finds", word
+
+
+def translated(
+    wanted: Filter,
+    columns: Mapping[str, Column],
+    tests: Mapping[Test, Callable[[Column, Any], Clause]],
+) -> Iterator[Clause | None]:
+    """Yield a filter's conditions in a store's own language; None where no record can pass.
+
+    `columns` says where the store keeps a field; one that it does not keep lets nothing through.
+    """
+    for field, test, value in conditions(wanted):
+        column = columns.get(field)
+        yield None if column is None else tests[test](column, value)
+
+
+def matcher(wanted: Filter) -> Callable[[Record], bool]:
+    """Return the test of a filter; an issue or a run may be the record's scope's or its source's.
+
+    Words are looked for in title, text and summary.
+    """
+    asked = [
+        (field, test, value.casefold() if test == "holds" else value)
+        for field, test, value in conditions(wanted)
+    ]
+    return lambda record: all(_passes(record, *one) for one in asked)
+
+
+def _passes(record: Record, field: str, test: Test, value: Any) -> bool:
+    match test:
+        case "is":
+            return value in _held(record, field)
+        case "has":
+            return value in record.tags
+        case "from":
+            return record.created_at is not None and record.created_at >= value
+        case "before":
+            return record.created_at is not None and record.created_at < value
+    text = "\n".join((record.title or "", record.text, record.summary or ""))
+    return finds(value, text) if test == "finds" else value in text.casefold()
+
+
+def _held(record: Record, field: str) -> tuple[object, ...]:
+    if field in {"topic", "kind"}:
+        return (getattr(record, field),)
+    if field == "source_kind":
+        return (record.source.kind if record.source else None,)
+    own = getattr(record.scope, field)
+    return (own, getattr(record.source, field, None)) if field in _OF_WORK else (own,)
+
+
+def sees(scope: Scope, other: Scope) -> bool:
+    """Whether `scope` sees what is in another one: no field that both set differs."""
+    pairs = [(getattr(scope, name), getattr(other, name)) for name in _SEEN_BY]
+    return scope.company_id == other.company_id and not any(
+        asked is not None and held is not None and asked != held for asked, held in pairs
+    )
+
+
+# Pages
+
+
+def write_cursor(sort: str, *place: str | int | None) -> str:
+    """Return the cursor of a list in this order: where its next page begins."""
+    return base64.urlsafe_b64encode(json.dumps([sort, *place]).encode()).decode()
+
+
+def read_cursor(cursor: str, sort: str, *kinds: type | tuple[type, ...]) -> list[Any]:
+    """Return the place that a cursor holds, a value of each of the kinds.
+
+    Raises:
+        Invalid: it is no cursor, or of a list in another order.
+    """
+    place: list[Any]
+    try:
+        written, *place = json.loads(base64.urlsafe_b64decode(cursor))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Invalid("The cursor is not one of this list; start from the first page.") from error
+    fits = len(place) == len(kinds) and not any(isinstance(one, bool) for one in place)
+    if written != sort or not fits or not all(map(isinstance, place, kinds)):
+        raise Invalid("The cursor belongs to another sort; start from the first page.")
+    return place
+
+
+_TITLE_LIMIT = 200
+"""Characters of a title that sorting and the cursor look at."""
+_NONE = type(None)
+
+
+def _moment(value: datetime | None) -> str | None:
+    return None if value is None else value.isoformat(timespec="microseconds")
+
+
+_SORTS: dict[str, Callable[[Record], str | int | None]] = {
+    "created_at": lambda record: _moment(record.created_at),
+    "updated_at": lambda record: _moment(record.updated_at or record.created_at),
+    "title": lambda record: record.title and record.title[:_TITLE_LIMIT].casefold(),
+    "size": lambda record: len(record.text),
+    "kind": lambda record: record.kind,
+    "topic": lambda record: record.topic,
+}
+
+_Key = tuple[Any, int]
+"""A record's sort value (None: it has none) and its place in the list."""
+
+
+def page(records: Sequence[Record], request: BrowseRequest) -> BrowsePage:
+    """Return one page of `records`, which are all that pass the scope and the filter.
+
+    Records of one sort value keep their order, and those without one come last. The cursor holds
+    the last record's sort value, place and id, so records that come or go between two pages
+    neither repeat nor hide others.
+
+    Raises:
+        Invalid: the sort field is not supported, or the cursor is not of this sort.
+    """
+    name, is_down = request.sort.removeprefix("-"), request.sort.startswith("-")
+    if name not in _SORTS:
+        raise Invalid(f"Cannot sort by {name}; the fields are {', '.join(_SORTS)}.")
+    keyed: list[tuple[_Key, Record]] = [
+        ((_SORTS[name](record), place), record) for place, record in enumerate(records)
+    ]
+    present = [pair for pair in keyed if pair[0][0] is not None]
+    present.sort(key=lambda pair: pair[0][0], reverse=is_down)
+    ordered = [*present, *(pair for pair in keyed if pair[0][0] is None)]
+    start = 0
+    if request.cursor is not None:
+        value = int if name == "size" else str
+        last, place, last_id = read_cursor(request.cursor, request.sort, (value, _NONE), int, str)
+        place = next((at for at, record in enumerate(records) if _id(record) == last_id), place)
+        start = sum(not _is_after(key, (last, place), is_down=is_down) for key, _ in ordered)
+    chosen = ordered[start : start + request.limit]
+    cursor = None
+    if start + len(chosen) < len(ordered):
+        key, record = chosen[-1]
+        cursor = write_cursor(request.sort, *key, _id(record))
+    return BrowsePage(
+        records=tuple(record for _, record in chosen), next_cursor=cursor, total=len(records)
+    )
+
+
+def _is_after(key: _Key, last: _Key, *, is_down: bool) -> bool:
+    if key[0] == last[0]:
+        return key[1] > last[1]
+    if key[0] is None or last[0] is None:
+        return key[0] is None
+    return bool(key[0] < last[0] if is_down else key[0] > last[0])
+
+
+def _id(record: Record) -> str:
+    return record.handle.provider_record_id
+
+
+# Search
+
+
+class TextIndex:
+    """A full-text index of records in memory, best match first. Used from one thread at a time."""
+
+    def __init__(self, records: Sequence[Record] = ()) -> None:
+        self._database = sqlite3.connect(":memory:", check_same_thread=False)
+        self.fill(records)
+
+    def fill(self, records: Sequence[Record]) -> None:
+        """Replace what is indexed."""
+        self._records = records
+        with self._database as database:
+            database.execute("DROP TABLE IF EXISTS entry")
+            database.execute(
+                "CREATE VIRTUAL TABLE entry USING fts5(title, text, labels, content='', "
+                "tokenize='porter unicode61 remove_diacritics 2')"
+            )
+            database.executemany(
+                "INSERT INTO entry (rowid, title, text, labels) VALUES (?, ?, ?, ?)",
+                ((number, *_indexed(record)) for number, record in enumerate(records)),
+            )
+
+    def search(self, query: str) -> Iterator[tuple[Record, float]]:
+        """Yield records and scores, higher is better; any word may match.
+
+        Where the index knows no word of the query (text without spaces, parts of words), the
+        records that contain every word follow, all with the score 0.
+        """
+        words = take_apart(query)
+        matched = self._matched(words.match()) if words.kept else []
+        for number, score in matched:
+            yield self._records[number], score
+        if matched or not words.literal:
+            return
+        needles = words.kept or (words.literal,)
+        for record in self._records:
+            held = f"{record.title or ''}\n{record.text}".casefold()
+            if all(needle in held for needle in needles):
+                yield record, 0.0
+
+    def _matched(self, expression: str) -> list[tuple[int, float]]:
+        return self._database.execute(
+            "SELECT rowid, -bm25(entry, 3.0, 1.0, 1.0) FROM entry WHERE entry MATCH ? "
+            "ORDER BY bm25(entry, 3.0, 1.0, 1.0), rowid",
+            (expression,),
+        ).fetchall()
+
+    def close(self) -> None:
+        """Free the memory."""
+        self._database.close()
+
+
+def _indexed(record: Record) -> Iterator[str]:
+    labels = " ".join((record.topic or "", record.kind, record.summary or "", *record.tags))
+    for text in (record.title or "", record.text, labels):
+        yield text.encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates
+
+
+# A SQLite file that is derived, and may be begun anew
+
+_DAMAGED = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_FORMAT})
+_UNUSABLE = frozenset(
+    {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
+     sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_NOLFS}
+)  # fmt: skip
+
+
+def is_damaged(error: Exception) -> bool:
+    """Whether what a file holds cannot be trusted: only then it is to be thrown away."""
+    lacks = isinstance(error, sqlite3.OperationalError) and "no such " in str(error)
+    return lacks or _code(error) in _DAMAGED
+
+
+def is_unusable(error: Exception) -> bool:
+    """Whether a file cannot be opened or written, as on a full disk; it may well be sound."""
+    return isinstance(error, OSError) or _code(error) in _UNUSABLE
+
+
+def _code(error: Exception) -> int:
+    return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF

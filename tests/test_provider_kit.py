@@ -1,0 +1,133 @@
+"""What every provider shares, seen from a provider of a stranger."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memtui.contract import (
+    BindingContext,
+    BrowseRequest,
+    Filter,
+    Invalid,
+    Model,
+    Record,
+    RecordHandle,
+    Scope,
+    SourceKind,
+    SourceRef,
+)
+from memtui.provider_kit import (
+    blocking,
+    matcher,
+    page,
+    read_config,
+    read_cursor,
+    sees,
+    translated,
+    write_cursor,
+)
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+def record(number: int = 1, **fields: Any) -> Record:
+    known = {
+        "handle": RecordHandle(provider_key="mine", provider_record_id=f"r{number}"),
+        "text": "The Wanted Lynx", "scope": Scope(company_id="c", project_id="apollo"),
+        "created_at": NOON, "topic": "cats", "tags": ("wild", "rare"),
+        "source": SourceRef(kind=SourceKind.RUN, company_id="c", run_id="run-1"),
+    }  # fmt: skip
+    return Record(**(known | fields))
+
+
+@pytest.mark.parametrize(
+    ("passing", "failing"),
+    [
+        ({"project_id": "apollo"}, {"project_id": "gemini"}),
+        ({"run_id": "run-1"}, {"run_id": "run-2"}),
+        ({"source_kind": "run"}, {"source_kind": "issue"}),
+        ({"topic": "cats"}, {"topic": "dogs"}),
+        ({"tag": "rare"}, {"tag": "rar"}),
+        ({"since": NOON}, {"since": NOON.replace(second=1)}),
+        ({"until": NOON.replace(second=1)}, {"until": NOON}),
+        ({"text": "lynx WANTED"}, {"text": "lynx dog"}),
+        ({"fuzzy": ("lnx",)}, {"fuzzy": ("lnx", "dgg")}),
+    ],
+)
+def test_each_field_of_a_filter_narrows(passing: dict[str, Any], failing: dict[str, Any]) -> None:
+    assert matcher(Filter(**passing))(record())
+    assert not matcher(Filter(**failing))(record())
+
+
+def test_an_issue_is_the_scopes_or_the_sources() -> None:
+    by_scope = record(scope=Scope(company_id="c", issue_id="I-1"))
+    by_source = record(
+        source=SourceRef(kind=SourceKind.ISSUE, company_id="c", issue_id="I-1"),
+        scope=Scope(company_id="c", issue_id="I-2"),
+    )
+    assert matcher(Filter(issue_id="I-1"))(by_scope)
+    assert matcher(Filter(issue_id="I-1"))(by_source)
+
+
+def test_a_record_without_a_time_passes_no_bound() -> None:
+    undated = record(created_at=None)
+    assert not matcher(Filter(since=NOON))(undated)
+    assert not matcher(Filter(until=NOON))(undated)
+
+
+def test_a_field_that_a_store_does_not_keep_lets_nothing_through() -> None:
+    tests: Any = {"is": lambda column, value: f"{column} = {value}"}
+    wanted = Filter(topic="cats", kind="note")
+    assert list(translated(wanted, {"topic": "theme"}, tests)) == ["theme = cats", None]
+
+
+def test_another_company_is_not_seen() -> None:
+    assert sees(Scope(company_id="c"), Scope(company_id="c", project_id="apollo"))
+    assert not sees(Scope(company_id="d"), Scope(company_id="c"))
+    assert not sees(Scope(company_id="c", agent_id="a"), Scope(company_id="c", agent_id="b"))
+
+
+def test_a_cursor_is_of_its_sort_and_kinds() -> None:
+    cursor = write_cursor("size", 12, "r1")
+    assert read_cursor(cursor, "size", int, str) == [12, "r1"]
+    for sort, kinds in (("title", (int, str)), ("size", (str, str)), ("size", (int,))):
+        with pytest.raises(Invalid, match="another sort"):
+            read_cursor(cursor, sort, *kinds)
+    with pytest.raises(Invalid, match="another sort"):
+        read_cursor(write_cursor("size", True, "r1"), "size", int, str)
+    with pytest.raises(Invalid, match="not one of this list"):
+        read_cursor("?", "size", int, str)
+
+
+def test_the_second_page_goes_on_where_the_first_ended() -> None:
+    records = [record(number, title="same") for number in range(5)]
+    request = BrowseRequest(scope=Scope(company_id="c"), sort="title", limit=2)
+    first = page(records, request)
+    rest = page(records[1:], request.model_copy(update={"cursor": first.next_cursor, "limit": 9}))
+    assert [one.handle.provider_record_id for one in rest.records] == ["r2", "r3", "r4"]
+    assert rest.next_cursor is None
+
+
+async def test_blocking_methods_run_in_threads() -> None:
+    class Slow:
+        @blocking
+        def where(self, *, twice: bool) -> list[int]:
+            return [threading.get_ident()] * (1 + twice)
+
+    found = await Slow().where(twice=True)
+    assert len(found) == 2
+    assert threading.get_ident() not in found
+
+
+def test_a_config_that_does_not_fit_names_the_setting(tmp_path: Path) -> None:
+    class Config(Model):
+        url: str
+
+    context = BindingContext(company_id="c", binding_key="mine", data_dir=tmp_path)
+    with pytest.raises(Invalid, match="setting url of the binding mine does not fit"):
+        read_config(Config, context)
