@@ -1,10 +1,8 @@
-"""Settings and paths: a flag wins over the environment, that over the file, that over defaults."""
+"""Settings: a flag wins over the environment, that over the file, that over defaults."""
 
 from __future__ import annotations
 
-import json
 import os
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,101 +10,29 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, field_validator
 
 from memtui.contract import Invalid, Model
+from memtui.paths import (
+    ENV_PREFIX,
+    TABLES,
+    Paths,
+    find_paths,
+    flat,
+    make_private,
+    read_environment,
+    read_file,
+)
 
-ENV_PREFIX = "MEMTUI_"
-_HOME_VARIABLE = "MEMTUI_HOME"
+__all__ = [
+    "ENV_PREFIX",
+    "Paths",
+    "Settings",
+    "find_paths",
+    "load_settings",
+    "make_private",
+    "system_zone",
+]
+
 _LOCALTIME = Path("/etc/localtime")
 _ZONE_FILE = Path("/etc/timezone")
-
-
-def make_private(folder: Path) -> None:
-    """Create a folder and the parents that it lacks, all with mode 0700; raises `OSError`."""
-    for missing in [path for path in (*reversed(folder.parents), folder) if not path.is_dir()]:
-        missing.mkdir(mode=0o700, exist_ok=True)
-
-
-class Paths(Model):
-    """Where memtui keeps what. With `MEMTUI_HOME` set, everything is under that one folder."""
-
-    data: Path
-    config: Path
-
-    @property
-    def config_file(self) -> Path:
-        """The settings file, TOML."""
-        return self.config / "config.toml"
-
-    @property
-    def database(self) -> Path:
-        """The control plane's SQLite file, unless `database_url` names another database."""
-        return self.data / "memtui.db"
-
-    @property
-    def session_file(self) -> Path:
-        """What the terminal app restores at its next start."""
-        return self.data / "session.json"
-
-    @property
-    def views_file(self) -> Path:
-        """The looks at the operation log that a person gave a name."""
-        return self.data / "views.json"
-
-    @property
-    def queries_file(self) -> Path:
-        """The SQL statements that a person gave a name."""
-        return self.data / "queries.json"
-
-    @property
-    def log_file(self) -> Path:
-        """The log of unexpected errors and of degraded providers."""
-        return self.data / "memtui.log"
-
-    @property
-    def archive(self) -> Path:
-        """The folder of the operations that were sealed, one folder a company in it."""
-        return self.data / "archive"
-
-    def binding_dir(self, binding_id: str) -> Path:
-        """The private folder of one binding."""
-        return self.data / "bindings" / binding_id
-
-    def create(self) -> None:
-        """Create the folders with mode 0700.
-
-        Raises:
-            Invalid: a folder cannot be made or written.
-        """
-        for folder in (self.data, self.config):
-            try:
-                make_private(folder)
-                folder.chmod(0o700)
-            except OSError as error:
-                raise Invalid(
-                    f"Cannot use the folder {folder} ({error.strerror}); "
-                    f"point {_HOME_VARIABLE} at one that you can write, or read it with "
-                    "--read-only."
-                ) from error
-
-
-def find_paths(home: Path | None = None) -> Paths:
-    """Return the folders: `home` (a flag), else `MEMTUI_HOME`, else the platform's own.
-
-    Raises:
-        Invalid: it starts with `~name` and nobody has that name.
-    """
-    chosen = home or (Path(value) if (value := os.environ.get(_HOME_VARIABLE)) else None)
-    if chosen is not None:
-        try:
-            chosen = chosen.expanduser().absolute()
-        except RuntimeError as error:
-            raise Invalid(f"Nobody has the home folder that {chosen} starts with.") from error
-        return Paths(data=chosen, config=chosen)
-    import platformdirs
-
-    return Paths(
-        data=platformdirs.user_data_path("memtui", appauthor=False),
-        config=platformdirs.user_config_path("memtui", appauthor=False),
-    )
 
 
 def system_zone() -> str | None:
@@ -213,77 +139,21 @@ def load_settings(paths: Paths, **flags: Any) -> Settings:
     Raises:
         Invalid: a key is unknown (the message offers the nearest), or a value does not fit.
     """
-    values = _read_file(paths.config_file)
+    values = read_file(paths.config_file)
     _refuse_unknown(values, str(paths.config_file))
-    for name, value in _read_environment().items():
-        values[name] = _flat(values.get(name)) | value if isinstance(value, dict) else value
+    environment = read_environment()
+    _refuse_unknown(environment, "the environment", ENV_PREFIX)
+    for name, value in environment.items():
+        values[name] = flat(values.get(name)) | value if isinstance(value, dict) else value
     values |= {name: value for name, value in flags.items() if value is not None}
-    for name in _TABLES & values.keys():
-        values[name] = _flat(values[name]) or values[name]
+    for name in TABLES & values.keys():
+        values[name] = flat(values[name]) or values[name]
     try:
         return Settings(**values)
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"])
         raise Invalid(f"The setting {field} does not fit: {first['msg']}.") from error
-
-
-_TABLES = frozenset({"keymap", "score_thresholds"})
-"""The settings that hold several values by name."""
-
-
-def _read_environment() -> dict[str, Any]:
-    """A table is one variable of JSON, or one a name, which wins: `MEMTUI_KEYMAP__UNDO`."""
-    own = {
-        name.lower().removeprefix(ENV_PREFIX.lower()): value
-        for name, value in os.environ.items()
-        if name.upper().startswith(ENV_PREFIX) and name.upper() != _HOME_VARIABLE
-    }
-    _refuse_unknown((name.split("__")[0] for name in own), "the environment", ENV_PREFIX)
-    found: dict[str, Any] = {}
-    for name in sorted(own):
-        setting, *keys = name.split("__")
-        if setting not in _TABLES:
-            found[setting] = own[name]
-        elif keys:
-            found[setting] = _flat(found.get(setting)) | {".".join(keys): own[name]}
-        else:
-            found[setting] = _read_table(setting, own[name])
-    return found
-
-
-def _read_table(setting: str, text: str) -> Any:
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        variable = f"{ENV_PREFIX}{setting.upper()}"
-        raise Invalid(
-            f"{variable} in the environment is no JSON object; set {variable}__NAME=VALUE instead."
-        ) from error
-    return _flat(found) or found
-
-
-def _flat(table: Any, prefix: str = "") -> dict[str, Any]:
-    """TOML reads `records.forget` as a table in a table."""
-    flat: dict[str, Any] = {}
-    for name, value in table.items() if isinstance(table, dict) else ():
-        flat |= (
-            _flat(value, f"{prefix}{name}.")
-            if isinstance(value, dict)
-            else {f"{prefix}{name}": value}
-        )
-    return flat
-
-
-def _read_file(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Invalid(f"{path} is not valid TOML: {error}.") from error
-    except OSError as error:
-        raise Invalid(f"Cannot read {path}: {error.strerror}.") from error
 
 
 def _refuse_unknown(keys: Iterable[str], where: str, prefix: str = "") -> None:

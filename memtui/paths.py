@@ -1,0 +1,181 @@
+"""Where memtui keeps what, and its settings as they are written down, unchecked.
+
+Nothing here needs pydantic: the terminal app paints with it before it imports the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ENV_PREFIX = "MEMTUI_"
+TABLES = frozenset({"keymap", "score_thresholds"})
+"""The settings that hold several values by name."""
+
+_HOME_VARIABLE = "MEMTUI_HOME"
+
+
+def make_private(folder: Path) -> None:
+    """Create a folder and the parents that it lacks, all with mode 0700; raises `OSError`."""
+    for missing in [path for path in (*reversed(folder.parents), folder) if not path.is_dir()]:
+        missing.mkdir(mode=0o700, exist_ok=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Where memtui keeps what. With `MEMTUI_HOME` set, everything is under that one folder."""
+
+    data: Path
+    config: Path
+
+    @property
+    def config_file(self) -> Path:
+        """The settings file, TOML."""
+        return self.config / "config.toml"
+
+    @property
+    def database(self) -> Path:
+        """The control plane's SQLite file, unless `database_url` names another database."""
+        return self.data / "memtui.db"
+
+    @property
+    def session_file(self) -> Path:
+        """What the terminal app restores at its next start."""
+        return self.data / "session.json"
+
+    @property
+    def views_file(self) -> Path:
+        """The looks at the operation log that a person gave a name."""
+        return self.data / "views.json"
+
+    @property
+    def queries_file(self) -> Path:
+        """The SQL statements that a person gave a name."""
+        return self.data / "queries.json"
+
+    @property
+    def log_file(self) -> Path:
+        """The log of unexpected errors and of degraded providers."""
+        return self.data / "memtui.log"
+
+    @property
+    def archive(self) -> Path:
+        """The folder of the operations that were sealed, one folder a company in it."""
+        return self.data / "archive"
+
+    def binding_dir(self, binding_id: str) -> Path:
+        """The private folder of one binding."""
+        return self.data / "bindings" / binding_id
+
+    def create(self) -> None:
+        """Create the folders with mode 0700.
+
+        Raises:
+            Invalid: a folder cannot be made or written.
+        """
+        for folder in (self.data, self.config):
+            try:
+                make_private(folder)
+                folder.chmod(0o700)
+            except OSError as error:
+                from memtui.contract import Invalid
+
+                raise Invalid(
+                    f"Cannot use the folder {folder} ({error.strerror}); "
+                    f"point {_HOME_VARIABLE} at one that you can write, or read it with "
+                    "--read-only."
+                ) from error
+
+
+def find_paths(home: Path | None = None) -> Paths:
+    """Return the folders: `home` (a flag), else `MEMTUI_HOME`, else the platform's own.
+
+    Raises:
+        Invalid: it starts with `~name` and nobody has that name.
+    """
+    chosen = home or (Path(value) if (value := os.environ.get(_HOME_VARIABLE)) else None)
+    if chosen is not None:
+        try:
+            chosen = chosen.expanduser().absolute()
+        except RuntimeError as error:
+            from memtui.contract import Invalid
+
+            raise Invalid(f"Nobody has the home folder that {chosen} starts with.") from error
+        return Paths(data=chosen, config=chosen)
+    import platformdirs
+
+    return Paths(
+        data=platformdirs.user_data_path("memtui", appauthor=False),
+        config=platformdirs.user_config_path("memtui", appauthor=False),
+    )
+
+
+def read_environment() -> dict[str, Any]:
+    """Return the settings of the environment by name.
+
+    A table is one variable of JSON, or one a name, which wins: `MEMTUI_KEYMAP__UNDO`.
+
+    Raises:
+        Invalid: a table is no JSON object.
+    """
+    own = {
+        name.lower().removeprefix(ENV_PREFIX.lower()): value
+        for name, value in os.environ.items()
+        if name.upper().startswith(ENV_PREFIX) and name.upper() != _HOME_VARIABLE
+    }
+    found: dict[str, Any] = {}
+    for name in sorted(own):
+        setting, *keys = name.split("__")
+        if setting not in TABLES:
+            found[setting] = own[name]
+        elif keys:
+            found[setting] = flat(found.get(setting)) | {".".join(keys): own[name]}
+        else:
+            found[setting] = _read_table(setting, own[name])
+    return found
+
+
+def _read_table(setting: str, text: str) -> Any:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        variable = f"{ENV_PREFIX}{setting.upper()}"
+        from memtui.contract import Invalid
+
+        raise Invalid(
+            f"{variable} in the environment is no JSON object; set {variable}__NAME=VALUE instead."
+        ) from error
+    return flat(found) or found
+
+
+def flat(table: Any, prefix: str = "") -> dict[str, Any]:
+    """Return a table in which no table stands: TOML reads `records.forget` as one."""
+    found: dict[str, Any] = {}
+    for name, value in table.items() if isinstance(table, dict) else ():
+        dotted = f"{prefix}{name}"
+        found |= flat(value, f"{dotted}.") if isinstance(value, dict) else {dotted: value}
+    return found
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Return the settings of the file; there being none is no setting.
+
+    Raises:
+        Invalid: it cannot be read.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        from memtui.contract import Invalid
+
+        raise Invalid(f"{path} is not valid TOML: {error}.") from error
+    except OSError as error:
+        from memtui.contract import Invalid
+
+        raise Invalid(f"Cannot read {path}: {error.strerror}.") from error
