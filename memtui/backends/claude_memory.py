@@ -16,12 +16,16 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import unquote
 
-from memtui.backends.files.adapter import FilesAdapter, whole_text
-from memtui.backends.files.config import FilesConfig
-from memtui.backends.files.entries import Entry, Flaw, Parsed, first_line, parse_moment
-from memtui.backends.files.frontmatter import read_document
-from memtui.backends.files.markdown import Section, fenced_lines, sections
-from memtui.backends.files.reading import FileReader
+from memtui.backends.files.adapter import FilesAdapter, FilesConfig
+from memtui.backends.files.markdown import Section, fenced_lines, read_document, sections
+from memtui.backends.files.reading import (
+    FileReader,
+    Flaw,
+    ParsedFile,
+    ParsedRecord,
+    first_line,
+    parse_moment,
+)
 from memtui.contract import Json
 
 INDEX = "MEMORY.md"
@@ -48,7 +52,7 @@ class ClaudeMemoryAdapter(FilesAdapter[ClaudeMemoryConfig]):
     config_model = ClaudeMemoryConfig
     holds = "folder"
 
-    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, Parsed]]:
+    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
         """Read the index, then every memory."""
         folder = self.config.path
         paths = reader.files(folder, ".md", depth=_DEPTH)
@@ -59,17 +63,17 @@ class ClaudeMemoryAdapter(FilesAdapter[ClaudeMemoryConfig]):
             if index is not None:
                 links = index.links
                 modified = reader.modified(index_path)
-                dated = (replace(entry, updated_at=modified) for entry in index.parsed.entries)
-                yield index_path, replace(index.parsed, entries=tuple(dated))
+                dated = (replace(entry, updated_at=modified) for entry in index.parsed.records)
+                yield index_path, replace(index.parsed, records=tuple(dated))
         for name, path in names.items():
             parsed = reader.parse(path, partial(parse_memory, name=name))
             if parsed is not None:
-                entries = (self._placed(entry, path, links, reader) for entry in parsed.entries)
-                yield path, replace(parsed, entries=tuple(entries))
+                entries = (self._placed(entry, path, links, reader) for entry in parsed.records)
+                yield path, replace(parsed, records=tuple(entries))
 
     def _placed(
-        self, entry: Entry, path: Path, links: dict[str, Link], reader: FileReader
-    ) -> Entry:
+        self, entry: ParsedRecord, path: Path, links: dict[str, Link], reader: FileReader
+    ) -> ParsedRecord:
         link = links.get(entry.id)
         metadata: Json = {**entry.metadata, "loaded": "hook" if link and link.loaded else "no"}
         if link is not None:
@@ -105,25 +109,26 @@ class Index:
     """What `MEMORY.md` says: links by file name, and its own text as entries."""
 
     links: dict[str, Link]
-    parsed: Parsed
+    parsed: ParsedFile
 
 
-def parse_memory(text: str, name: str) -> Parsed:
+def parse_memory(text: str, name: str) -> ParsedFile:
     """Parse one memory file; broken frontmatter leaves its whole text as the memory."""
     document = read_document(text)
     if document.flaw is not None:
-        return whole_text(text, name, document.flaw)
+        records = (ParsedRecord(id=name, text=text),) if text.strip() else ()
+        return ParsedFile(records, (document.flaw,))
     if not document.body.strip():
-        return Parsed(flaws=(Flaw("The memory has no text."),))
+        return ParsedFile(flaws=(Flaw("The memory has no text."),))
     nested = document.values.get("metadata")
     values = {key: value for key, value in document.values.items() if key != "metadata"}
     values |= nested if isinstance(nested, dict) else {}
     session = _text(values, "originSessionId")
     if session is not None and _SESSION.fullmatch(session) is None:
         session = None
-    return Parsed(
+    return ParsedFile(
         (
-            Entry(
+            ParsedRecord(
                 id=name,
                 text=document.body.strip("\n"),
                 line=document.body_line + _blank_lines(document.body),
@@ -161,10 +166,10 @@ def parse_index(text: str, names: frozenset[str]) -> Index:
             if not line[: match.start()].strip(" \t-*+"):
                 kept[number - 1] = _TAKEN
     entries = _index_entries("\n".join(kept), loaded)
-    return Index(links, Parsed(tuple(entries), tuple(flaws)))
+    return Index(links, ParsedFile(tuple(entries), tuple(flaws)))
 
 
-def _index_entries(text: str, loaded: int) -> Iterator[Entry]:
+def _index_entries(text: str, loaded: int) -> Iterator[ParsedRecord]:
     for section in sections(text):
         lines = section.body.split("\n")
         own = "\n".join(line for line in lines if line != _TAKEN).strip("\n")
@@ -174,7 +179,7 @@ def _index_entries(text: str, loaded: int) -> Iterator[Entry]:
             own = section.heading
         end = section.body_line + len(lines) - 1
         state = "text" if end <= loaded else "part" if section.body_line <= loaded else "no"
-        yield Entry(
+        yield ParsedRecord(
             id=f"{INDEX}#{'/'.join(section.trail)}",
             text=own,
             line=_own_line(section, lines),

@@ -15,10 +15,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from memtui.backends.files.adapter import FilesAdapter
-from memtui.backends.files.config import FilesConfig
-from memtui.backends.files.entries import Entry, Flaw, Parsed, digest, parse_moment, printable_id
-from memtui.backends.files.reading import FileReader
+from memtui.backends.files.adapter import FilesAdapter, FilesConfig
+from memtui.backends.files.reading import (
+    FileReader,
+    Flaw,
+    ParsedFile,
+    ParsedRecord,
+    digest,
+    parse_moment,
+    printable_id,
+)
 from memtui.contract import Json
 
 _ENTITY_KEYS = frozenset({"type", "_type", "name", "entityType", "observations"})
@@ -39,7 +45,7 @@ class McpMemoryAdapter(FilesAdapter[McpMemoryConfig]):
     config_model = McpMemoryConfig
     holds = "file"
 
-    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, Parsed]]:
+    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
         """Read the one file."""
         parsed = reader.parse(self.config.path, parse_graph)
         return [] if parsed is None else [(self.config.path, parsed)]
@@ -56,14 +62,14 @@ class _Relation:
 
 @dataclass
 class _Graph:
-    entries: list[Entry] = field(default_factory=list)
+    records: list[ParsedRecord] = field(default_factory=list)
     flaws: list[Flaw] = field(default_factory=list)
     lines_of: dict[str, list[int]] = field(default_factory=dict)
     relations: list[_Relation] = field(default_factory=list)
 
 
-def parse_graph(text: str) -> Parsed:
-    """Parse the file; every line that is not blank ends in an entry or in a flaw."""
+def parse_graph(text: str) -> ParsedFile:
+    """Parse the file; every line that is not blank ends in a record or in a flaw."""
     graph = _Graph()
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
@@ -72,10 +78,10 @@ def parse_graph(text: str) -> Parsed:
         replace(entry, metadata={**entry.metadata, "lines": lines})
         if len(lines := graph.lines_of[entry.metadata["entity"]]) > 1
         else entry
-        for entry in graph.entries
+        for entry in graph.records
     ]
     related = [_relation_entry(graph, relation) for relation in graph.relations]
-    return Parsed((*merged, *related), tuple(sorted(graph.flaws, key=lambda flaw: flaw.line)))
+    return ParsedFile((*merged, *related), tuple(sorted(graph.flaws, key=lambda flaw: flaw.line)))
 
 
 def _read_line(graph: _Graph, line: str, number: int) -> None:
@@ -120,7 +126,7 @@ def _read_entity(graph: _Graph, value: Json, number: int) -> None:
         return
     graph.lines_of.setdefault(name, []).append(number)
     topic = value.get("entityType")
-    base = Entry(
+    base = ParsedRecord(
         id=f"entity/{printable_id(name)}",
         text=name,
         line=number,
@@ -132,7 +138,7 @@ def _read_entity(graph: _Graph, value: Json, number: int) -> None:
     held = value.get("observations", [])
     observed = list(_observations(graph, held if isinstance(held, list) else [held], number))
     for said, raw, created_at in observed:
-        graph.entries.append(
+        graph.records.append(
             replace(
                 base,
                 id=f"{base.id}/{digest(said)}",
@@ -143,7 +149,7 @@ def _read_entity(graph: _Graph, value: Json, number: int) -> None:
             )
         )
     if not observed:
-        graph.entries.append(base)
+        graph.records.append(base)
 
 
 def _observations(
@@ -174,11 +180,11 @@ def _read_relation(graph: _Graph, value: Json, number: int) -> None:
     graph.relations.append(_Relation(number, start, named, end, extra))
 
 
-def _relation_entry(graph: _Graph, told: _Relation) -> Entry:
+def _relation_entry(graph: _Graph, told: _Relation) -> ParsedRecord:
     ends = dict.fromkeys((told.start, told.end))
     dangling = [name for name in ends if name not in graph.lines_of]
     metadata: Json = {"from": told.start, "to": told.end, "relation": told.kind, **told.extra}
-    return Entry(
+    return ParsedRecord(
         id=f"relation/{digest(told.start, told.kind, told.end)}",
         text=f"{told.start} {told.kind} {told.end}",
         line=told.line,

@@ -14,11 +14,16 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from memtui.backends.files.adapter import FilesAdapter
-from memtui.backends.files.config import FilesConfig
-from memtui.backends.files.entries import Entry, Flaw, Parsed, first_line, parse_moment
+from memtui.backends.files.adapter import FilesAdapter, FilesConfig
 from memtui.backends.files.markdown import Section, fenced_lines, sections
-from memtui.backends.files.reading import FileReader
+from memtui.backends.files.reading import (
+    FileReader,
+    Flaw,
+    ParsedFile,
+    ParsedRecord,
+    first_line,
+    parse_moment,
+)
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _CLOCK = re.compile(r"(session\s+)?((?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d)?)", re.IGNORECASE)
@@ -38,7 +43,7 @@ class MemsearchAdapter(FilesAdapter[MemsearchConfig]):
     config_model = MemsearchConfig
     holds = "folder"
 
-    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, Parsed]]:
+    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
         """Read every day."""
         folder = self.config.path
         for path in reader.files(folder, ".md", depth=_DEPTH):
@@ -55,9 +60,9 @@ class _Block:
     text: str
 
 
-def parse_day(text: str, name: str) -> Parsed:
+def parse_day(text: str, name: str) -> ParsedFile:
     """Parse one log; `name` is its path below the folder without `.md`, a date as a rule."""
-    entries: list[Entry] = []
+    entries: list[ParsedRecord] = []
     flaws: list[Flaw] = []
     day = name.rpartition("/")[2]
     if _DAY.fullmatch(day) is None:
@@ -79,13 +84,13 @@ def parse_day(text: str, name: str) -> Parsed:
                 flaws.append(Flaw("This turn is recorded without any text.", block.line))
                 continue
             entries.append(_entry(section, block, name, day, time))
-    return Parsed(tuple(entries), tuple(flaws))
+    return ParsedFile(tuple(entries), tuple(flaws))
 
 
-def _entry(section: Section, block: _Block, name: str, day: str, time: str | None) -> Entry:
+def _entry(section: Section, block: _Block, name: str, day: str, time: str | None) -> ParsedRecord:
     heading = section.heading if block.text != section.heading else ""
     metadata = {**block.anchor, "headings": list(section.trail)}
-    return Entry(
+    return ParsedRecord(
         id=f"{name}/{block.anchor.get('turn') or section.heading.lower()}",
         text=block.text,
         line=block.line,

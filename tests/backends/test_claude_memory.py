@@ -107,18 +107,18 @@ def test_lines_past_200_and_bytes_past_25000_are_not_loaded() -> None:
     long = "\n".join(["# Start", "first", *["filler"] * 197, "# Edge", "line 201", "# Late", "x"])
     states = {
         entry.title: entry.metadata["loaded"]
-        for entry in parse_index(long, frozenset()).parsed.entries
+        for entry in parse_index(long, frozenset()).parsed.records
     }
     assert states == {"Start": "text", "Edge": "no", "Late": "no"}
     wide = "# Start\nfirst\n" + "ж" * 13_000 + "\n# Late\nx"
-    entries = parse_index(wide, frozenset()).parsed.entries
+    entries = parse_index(wide, frozenset()).parsed.records
     assert [entry.metadata["loaded"] for entry in entries] == ["part", "no"]
 
 
 def test_an_index_line_to_a_missing_file_is_a_flaw_and_stays_readable() -> None:
     index = parse_index("- [Gone](gone.md) — once known\n- [Out](../../x.md)\n", frozenset())
     assert [flaw.line for flaw in index.parsed.flaws] == [1, 2]
-    (entry,) = index.parsed.entries
+    (entry,) = index.parsed.records
     assert "once known" in entry.text
 
 
@@ -184,7 +184,7 @@ async def test_links_out_of_the_folder_loops_and_folders_are_problems(
 def test_any_memory_is_shown_or_listed(head: str, body: str) -> None:
     for text in (body, f"---\n{head}\n---\n{body}"):
         parsed = parse_memory(text, "x.md")
-        assert parsed.entries or parsed.flaws
+        assert parsed.records or parsed.flaws
 
 
 @given(
@@ -195,7 +195,7 @@ def test_any_memory_is_shown_or_listed(head: str, body: str) -> None:
 def test_no_line_of_the_index_is_lost(lines: list[str]) -> None:
     text = "\n".join(lines)
     index = parse_index(text, frozenset({"a.md"}))
-    held = "\n".join(f"{entry.text}\n{entry.title}" for entry in index.parsed.entries)
+    held = "\n".join(f"{entry.text}\n{entry.title}" for entry in index.parsed.records)
     for line in text.split("\n"):
         if line.strip() and not line.lstrip().startswith("#") and line != "- [t](a.md) hook":
             assert line.rstrip("\n") in held

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from memtui.backends import discovery
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.discovery import Finding, discover
-from memtui.backends.discovery import places as discovery_places
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.memsearch import MemsearchAdapter
@@ -186,7 +186,7 @@ def test_odd_places_are_survived(home: Path, project: Path) -> None:
 def test_a_folder_with_very_many_projects_is_cut_and_says_so(
     home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(discovery_places, "ENTRY_LIMIT", 3)
+    monkeypatch.setattr(discovery, "ENTRY_LIMIT", 3)
     for number in range(5):
         write(home / ".claude" / "projects" / f"p{number}" / "memory" / "a.md")
     findings = discover(home, project, {})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.backends.files.entries import Parsed
+from memtui.backends.files.reading import ParsedFile
 from memtui.backends.mcp_memory import McpMemoryAdapter, parse_graph
 from memtui.contract import BrowseRequest, QueryRequest, Record, Scope, SourceKind
 
@@ -113,7 +113,7 @@ def test_variants_of_the_format_are_understood() -> None:
             {"_type": "relation", "from": "a", "to": "b"},
         )
     )
-    texts = {entry.text: entry for entry in parsed.entries}
+    texts = {entry.text: entry for entry in parsed.records}
     assert set(texts) == {"one alone", "as an object", "7", '["x"]', "a relates to b"}
     assert texts["one alone"].metadata["extra"] == {"source": "import"}
     created = texts["as an object"].created_at
@@ -141,13 +141,13 @@ def test_variants_of_the_format_are_understood() -> None:
 )
 def test_a_broken_line_is_a_flaw_where_it_stands(line: str) -> None:
     parsed = parse_graph(graph(entity("a", "kept"), line, entity("b", "kept too")))
-    assert [entry.text for entry in parsed.entries] == ["kept", "kept too"]
+    assert [entry.text for entry in parsed.records] == ["kept", "kept too"]
     assert [flaw.line for flaw in parsed.flaws] == [2]
 
 
 def test_an_empty_observation_is_a_flaw() -> None:
     parsed = parse_graph(graph(entity("a", "", "said", None, {})))
-    assert [entry.text for entry in parsed.entries] == ["said", "{}"]
+    assert [entry.text for entry in parsed.records] == ["said", "{}"]
     assert len(parsed.flaws) == 2
 
 
@@ -215,10 +215,10 @@ LINES = st.one_of(
 
 @given(st.lists(LINES, max_size=12))
 def test_every_line_ends_in_an_entry_or_a_flaw(lines: list[str]) -> None:
-    parsed: Parsed = parse_graph("\n".join(lines))
-    told = {entry.line for entry in parsed.entries} | {flaw.line for flaw in parsed.flaws}
+    parsed: ParsedFile = parse_graph("\n".join(lines))
+    told = {entry.line for entry in parsed.records} | {flaw.line for flaw in parsed.flaws}
     assert told == {number for number, line in enumerate(lines, 1) if line.strip()}
-    for entry in parsed.entries:
+    for entry in parsed.records:
         assert entry.text.strip()
         json.dumps(entry.metadata, allow_nan=False)
 

@@ -90,7 +90,7 @@ def test_turns_without_a_heading_between_them_are_told_apart() -> None:
         "### 10:00\n<!-- session:a turn:1 -->\n- one\n\n<!-- session:b turn:2 -->\n- two",
         "2026-01-01",
     )
-    assert [(entry.run_id, entry.text, entry.line) for entry in parsed.entries] == [
+    assert [(entry.run_id, entry.text, entry.line) for entry in parsed.records] == [
         ("a", "- one", 3),
         ("b", "- two", 6),
     ]
@@ -99,23 +99,23 @@ def test_turns_without_a_heading_between_them_are_told_apart() -> None:
 def test_a_turn_without_text_is_a_flaw() -> None:
     parsed = parse_day("### 10:00\n<!-- session:a turn:1 -->\n\n### 10:05\n- said", "2026-01-01")
     assert [flaw.line for flaw in parsed.flaws] == [2]
-    assert [entry.text for entry in parsed.entries] == ["- said"]
+    assert [entry.text for entry in parsed.records] == ["- said"]
 
 
 def test_headings_and_comments_in_a_fence_are_text() -> None:
     body = "```md\n### 11:00\n<!-- session:x turn:y -->\n```"
     parsed = parse_day(f"### 10:00\n- shown:\n{body}\n\n### 12:00\n- later", "2026-01-01")
-    assert [entry.text for entry in parsed.entries] == [f"- shown:\n{body}", "- later"]
+    assert [entry.text for entry in parsed.records] == [f"- shown:\n{body}", "- later"]
 
 
 def test_a_fence_that_never_closes_swallows_no_other_turn() -> None:
     parsed = parse_day("### 10:00\n```\n- open\n\n### 11:00\n- later", "2026-01-01")
-    assert [entry.text for entry in parsed.entries] == ["```\n- open", "- later"]
+    assert [entry.text for entry in parsed.records] == ["```\n- open", "- later"]
 
 
 def test_a_name_that_is_no_date_leaves_entries_without_a_time() -> None:
     parsed = parse_day("### 10:00\n- said", "2026-02-31")
-    assert [entry.created_at for entry in parsed.entries] == [None]
+    assert [entry.created_at for entry in parsed.records] == [None]
     assert [flaw.message for flaw in parsed.flaws] == [
         "The name 2026-02-31 is no date, so its entries have no time."
     ]
@@ -164,7 +164,7 @@ STRUCTURE = st.sampled_from(
 def test_no_line_is_lost(lines: list[str], name: str) -> None:
     text = "\n".join(lines)
     parsed = parse_day(text, name)
-    held = "\n".join(f"{entry.text}\n{entry.metadata}" for entry in parsed.entries)
+    held = "\n".join(f"{entry.text}\n{entry.metadata}" for entry in parsed.records)
     flawed = {flaw.line for flaw in parsed.flaws}
     clock = re.compile(r" {0,3}#{2,3}\s.*(session\s+)?\d\d:\d\d.*|#\s+2026-02-09")
     for number, line in enumerate(text.split("\n"), 1):
@@ -175,11 +175,11 @@ def test_no_line_is_lost(lines: list[str], name: str) -> None:
 
 
 def test_a_bare_hash_is_text() -> None:
-    assert [entry.text for entry in parse_day("#\n## ##", "x").entries] == ["#\n## ##"]
+    assert [entry.text for entry in parse_day("#\n## ##", "x").records] == ["#\n## ##"]
 
 
 @given(st.text())
 def test_any_text_is_parsed(text: str) -> None:
-    for entry in parse_day(text, "2026-02-09").entries:
+    for entry in parse_day(text, "2026-02-09").records:
         assert entry.text.strip()
         assert entry.line <= text.count("\n") + 1

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from memtui.backends.facts.fact import MAKER
 from memtui.backends.facts.tables import parsed
-from memtui.backends.files.entries import digest
+from memtui.backends.files.reading import digest
 from memtui.contract import Conflict, Record, RecordHandle, Scope
 
 from .wire import WireFact

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from threading import Lock
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from memtui.backends.files.collection import Collection, View, find
-from memtui.backends.files.config import FilesConfig
-from memtui.backends.files.entries import Entry, Flaw, Parsed, digest, printable_id
-from memtui.backends.files.reading import FileReader
-from memtui.backends.files.watching import wakes
+from pydantic import field_validator
+
+from memtui.backends.files.reading import FileReader, ParsedFile, ParsedRecord, digest, printable_id
 from memtui.contract import (
     Adapter,
     BindingContext,
@@ -27,11 +28,13 @@ from memtui.contract import (
     ForgetRequest,
     Health,
     Location,
+    Model,
     Problem,
     QueryRequest,
     Record,
     RecordHandle,
     Scope,
+    Snippet,
     SourceKind,
     SourceRef,
     Unavailable,
@@ -40,9 +43,41 @@ from memtui.contract import (
     WriteRequest,
     place_of_path,
 )
-from memtui.provider_kit import matcher, page, read_config, sees
+from memtui.provider_kit import TextIndex, blocking, matcher, page, read_config, sees
 
 _PROBLEM_LIMIT = 500
+
+
+class FilesConfig(Model):
+    """What every read-only file provider is told."""
+
+    path: Path
+    """The folder or file to read; absolute, or from `~`."""
+    project_id: str | None = None
+    """The project that the memories belong to; unset means the whole company."""
+    agent_id: str | None = None
+    """The agent that the memories belong to; unset means every agent."""
+    subject_id: str | None = None
+    """Whom the memories are about; unset means nobody in particular."""
+
+    @field_validator("path")
+    @classmethod
+    def _absolute(cls, path: Path) -> Path:
+        try:
+            path = path.expanduser()
+        except RuntimeError as error:
+            raise ValueError("the home folder is not known") from error
+        if not path.is_absolute() or "\0" in str(path):
+            raise ValueError("give an absolute path")
+        return path
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """The records of one load, in the files' order, and what could not be read."""
+
+    by_id: dict[str, Record]
+    problems: tuple[Problem, ...]
 
 
 ConfigT = TypeVar("ConfigT", bound=FilesConfig)
@@ -69,8 +104,11 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
             agent_id=config.agent_id,
             subject_id=config.subject_id,
         )
-        self._made: dict[Path, tuple[Parsed, dict[str, Record]]] = {}
-        self._collection = Collection(self._load)
+        self._lock = Lock()
+        self._reader = FileReader()
+        self._made: dict[Path, tuple[ParsedFile, dict[str, Record]]] = {}
+        self._loaded: _Loaded | None = None
+        self._index: TextIndex | None = None
         self._stopped = asyncio.Event()
 
     @classmethod
@@ -83,24 +121,179 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         """Open the files. Raises `Invalid` for a bad config, `Unavailable` if they are gone."""
         config: Any = read_config(cls.config_model, context)
         adapter = cls(context, config)
-        await asyncio.to_thread(adapter.require)
+        await asyncio.to_thread(adapter._require)
         return adapter
 
     async def close(self) -> None:
         """Stop watching and free the index."""
         self._stopped.set()
-        await asyncio.to_thread(self._collection.close)
+        await asyncio.to_thread(self._drop_index)
 
     @abstractmethod
-    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, Parsed]]:
+    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
         """Read every file and yield what is in it. Blocking; never raises for bad content."""
 
-    def require(self) -> None:
-        """Check that the path is there. Blocking.
+    async def write(self, request: WriteRequest) -> WriteReply:  # noqa: ARG002
+        """Refuse. Raises `Unsupported`."""
+        raise self._read_only("added")
+
+    async def forget(self, request: ForgetRequest) -> ForgetReply:  # noqa: ARG002
+        """Refuse. Raises `Unsupported`."""
+        raise self._read_only("forgotten")
+
+    async def correct(self, request: CorrectRequest) -> CorrectReply:  # noqa: ARG002
+        """Refuse. Raises `Unsupported`."""
+        raise self._read_only("corrected")
+
+    def _read_only(self, refused: str) -> Unsupported:
+        return Unsupported(
+            f"A memory cannot be {refused}: the provider {self.key} only reads; edit "
+            f"{self.config.path} itself, or use a binding that can be written."
+        )
+
+    @blocking
+    def query(self, request: QueryRequest) -> ContextBundle:
+        """Return the best matches of any word of the query; a topic keeps records without one."""
+        wanted = request.metadata_filter.items()
+        with self._lock:
+            loaded = self._fresh()
+            self._index = self._index or TextIndex(tuple(loaded.by_id.values()))
+            found = (
+                Snippet(**dict(record), score=score)
+                for record, score in self._index.search(request.query)
+                if sees(request.scope, record.scope)
+                and (request.topic is None or record.topic in {None, request.topic})
+                and all(record.metadata.get(name) == value for name, value in wanted)
+            )
+            snippets = tuple(islice(found, request.top_k))
+            return ContextBundle(snippets=snippets, capped=next(found, None) is not None)
+
+    @blocking
+    def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        """Return one record, or None where this scope has none."""
+        record = self._load().by_id.get(handle.provider_record_id)
+        if handle.provider_key != self.key or record is None or not sees(scope, record.scope):
+            return None
+        return record
+
+    @blocking
+    def browse(self, request: BrowseRequest) -> BrowsePage:
+        """Return one page and the exact total."""
+        fits, records = matcher(request.filter), self._load().by_id.values()
+        return page([r for r in records if sees(request.scope, r.scope) and fits(r)], request)
+
+    @blocking
+    def problems(self, scope: Scope) -> Sequence[Problem]:
+        """Return what could not be read, where `scope` sees these files at all."""
+        if not sees(scope, self._scope):
+            return ()
+        found = self._load().problems
+        return [problem.model_copy(update={"scope": self._scope}) for problem in found]
+
+    @blocking
+    def health(self) -> Health:
+        """Count records and list what could not be read; at most 500 problems are spelled out."""
+        try:
+            loaded = self._load()
+        except Unavailable as error:
+            return Health(status="down", message=str(error))
+        problems, count = loaded.problems, len(loaded.problems)
+        if count > _PROBLEM_LIMIT:
+            rest = Problem(message=f"{count - _PROBLEM_LIMIT} more problems are not shown.")
+            problems = (*problems[:_PROBLEM_LIMIT], rest)
+        return Health(
+            status="degraded" if problems else "ok",
+            message=f"{count} problems" if problems else "",
+            records=len(loaded.by_id),
+            problems=problems,
+        )
+
+    async def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:
+        """Yield the handles that came, changed or went, until the adapter is closed."""
+        known = await self._revisions()
+        async with contextlib.aclosing(self._wakes()) as waking:
+            async for _ in waking:
+                now = await self._revisions()
+                names = known.keys() | now.keys()
+                changed = sorted(name for name in names if known.get(name) != now.get(name))
+                known = now
+                if changed:
+                    yield [self._handle(name) for name in changed]
+
+    async def _wakes(self) -> AsyncGenerator[None, None]:
+        """Yield whenever something may have changed, and at the latest after 5 s.
+
+        What there is to watch changes too, so it is asked again after each wake. The pause covers
+        file systems that tell no changes.
 
         Raises:
-            Unavailable: it is not, or it is something else.
+            Unavailable: the system refuses to watch.
         """
+        import watchfiles
+
+        while not self._stopped.is_set():
+            watched = await self._watched()
+            yield
+            changes = watchfiles.awatch(
+                *watched,
+                watch_filter=None,
+                recursive=False,
+                stop_event=self._stopped,
+                yield_on_timeout=True,
+                ignore_permission_denied=True,
+            )
+            try:
+                async with contextlib.aclosing(changes):
+                    async for _ in changes:
+                        yield
+                        if await self._watched() != watched:
+                            break
+            except FileNotFoundError:
+                continue
+            except (OSError, RuntimeError) as error:
+                raise Unavailable(
+                    f"The system does not let files be watched ({error}); refresh by hand."
+                ) from error
+
+    @blocking
+    def _watched(self) -> list[Path]:
+        """Return the existing folders in which a change would be seen."""
+        with self._lock:
+            places = set(self._reader.seen) | {path.parent for path in self._reader.seen}
+        folders = sorted(path for path in places if path.is_dir())
+        return folders or [next(path for path in self.config.path.parents if path.is_dir())]
+
+    @blocking
+    def _revisions(self) -> dict[str, str | None]:
+        try:
+            return {name: record.revision for name, record in self._load().by_id.items()}
+        except Unavailable:
+            return {}
+
+    def _load(self) -> _Loaded:
+        """Return the records as they are now. Raises `Unavailable` where the files are gone."""
+        with self._lock:
+            return self._fresh()
+
+    def _fresh(self) -> _Loaded:
+        if self._loaded is None or self._reader.changed():
+            self._loaded = None
+            self._drop_index()
+            reader = FileReader(memo=self._reader.memo)
+            by_id = self._read(reader)
+            for path in reader.memo.keys() - reader.seen.keys():
+                del reader.memo[path]
+            self._reader = reader
+            self._loaded = _Loaded(by_id, tuple(reader.problems))
+        return self._loaded
+
+    def _drop_index(self) -> None:
+        if self._index is not None:
+            self._index.close()
+        self._index = None
+
+    def _require(self) -> None:
+        """Raise `Unavailable` unless the path is there and what it must be."""
         path = self.config.path
         try:
             found = path.is_dir() if self.holds == "folder" else path.exists() and not path.is_dir()
@@ -112,100 +305,10 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
                 f"path of the binding {self._context.binding_key}."
             )
 
-    async def write(self, request: WriteRequest) -> WriteReply:
-        """Refuse. Raises `Unsupported`."""
-        del request
-        raise self._read_only("A memory cannot be added")
-
-    async def forget(self, request: ForgetRequest) -> ForgetReply:
-        """Refuse. Raises `Unsupported`."""
-        del request
-        raise self._read_only("A memory cannot be forgotten")
-
-    async def correct(self, request: CorrectRequest) -> CorrectReply:
-        """Refuse. Raises `Unsupported`."""
-        del request
-        raise self._read_only("A memory cannot be corrected")
-
-    async def query(self, request: QueryRequest) -> ContextBundle:
-        """Return the best matches of any word of the query."""
-        return await asyncio.to_thread(self._collection.use, lambda view: find(view, request))
-
-    async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
-        """Return one record, or None where this scope has none."""
-        view = await self._view()
-        record = view.by_id.get(handle.provider_record_id)
-        if handle.provider_key != self.key or record is None or not sees(scope, record.scope):
-            return None
-        return record
-
-    async def browse(self, request: BrowseRequest) -> BrowsePage:
-        """Return one page and the exact total."""
-        return await asyncio.to_thread(self._collection.use, lambda view: _browse(view, request))
-
-    async def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Return what could not be read, where `scope` sees these files at all."""
-        if not sees(scope, self._scope):
-            return ()
-        found = (await self._view()).problems
-        return [problem.model_copy(update={"scope": self._scope}) for problem in found]
-
-    async def health(self) -> Health:
-        """Count records and list what could not be read; at most 500 problems are spelled out."""
-        try:
-            view = await self._view()
-        except Unavailable as error:
-            return Health(status="down", message=str(error))
-        problems = view.problems
-        if len(problems) > _PROBLEM_LIMIT:
-            rest = Problem(message=f"{len(problems) - _PROBLEM_LIMIT} more problems are not shown.")
-            problems = (*problems[:_PROBLEM_LIMIT], rest)
-        return Health(
-            status="degraded" if problems else "ok",
-            message=f"{len(view.problems)} problems" if problems else "",
-            records=len(view.records),
-            problems=problems,
-        )
-
-    async def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:
-        """Yield the handles that came, changed or went, until the adapter is closed."""
-        known = await self._revisions()
-        async with contextlib.aclosing(wakes(self._watched, self._stopped)) as waking:
-            async for _ in waking:
-                now = await self._revisions()
-                names = known.keys() | now.keys()
-                changed = sorted(name for name in names if known.get(name) != now.get(name))
-                known = now
-                if changed:
-                    yield [self._handle(name) for name in changed]
-
-    def _watched(self) -> list[Path]:
-        above = next(path for path in self.config.path.parents if path.is_dir())
-        return self._collection.folders() or [above]
-
-    async def _view(self) -> View:
-        return await asyncio.to_thread(self._collection.use, lambda view: view)
-
-    async def _revisions(self) -> dict[str, str | None]:
-        try:
-            view = await self._view()
-        except Unavailable:
-            return {}
-        return {name: record.revision for name, record in view.by_id.items()}
-
-    def _handle(self, record_id: str) -> RecordHandle:
-        return RecordHandle(provider_key=self.key, provider_record_id=record_id)
-
-    def _read_only(self, refusal: str) -> Unsupported:
-        return Unsupported(
-            f"{refusal}: the provider {self.key} only reads; edit {self.config.path} itself, or "
-            "use a binding that can be written."
-        )
-
-    def _load(self, reader: FileReader) -> dict[str, Record]:
-        self.require()
+    def _read(self, reader: FileReader) -> dict[str, Record]:
+        self._require()
         records: dict[str, Record] = {}
-        made: dict[Path, tuple[Parsed, dict[str, Record]]] = {}
+        made: dict[Path, tuple[ParsedFile, dict[str, Record]]] = {}
         for path, parsed in self.parse_all(reader):
             for flaw in parsed.flaws:
                 reader.report(flaw.message, path, flaw.line)
@@ -218,51 +321,41 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         return records
 
     def _records(
-        self, parsed: Parsed, path: Path, taken: Mapping[str, Record]
+        self, parsed: ParsedFile, path: Path, taken: Mapping[str, Record]
     ) -> dict[str, Record]:
         records: dict[str, Record] = {}
-        for entry in parsed.entries:
-            wanted = record_id = printable_id(entry.id)
+        for found in parsed.records:
+            wanted = record_id = printable_id(found.id)
             copy = 1
             while record_id in taken or record_id in records:
                 copy += 1
                 record_id = f"{wanted}~{copy}"
-            records[record_id] = self._record(entry, path, record_id)
+            records[record_id] = self._record(found, path, record_id)
         return records
 
-    def _record(self, entry: Entry, path: Path, record_id: str) -> Record:
-        place = f"{path}:{entry.line}"
+    def _record(self, found: ParsedRecord, path: Path, record_id: str) -> Record:
+        place = f"{path}:{found.line}"
         source = SourceRef(
-            kind=SourceKind.RUN if entry.run_id else SourceKind.EXTERNAL_DOCUMENT,
+            kind=SourceKind.RUN if found.run_id else SourceKind.EXTERNAL_DOCUMENT,
             company_id=self._context.company_id,
-            run_id=entry.run_id,
-            external_ref=entry.external_ref if entry.run_id else place,
+            run_id=found.run_id,
+            external_ref=found.external_ref if found.run_id else place,
         )
         return Record(
             handle=self._handle(record_id),
-            text=entry.text,
+            text=found.text,
             scope=self._scope,
             source=source,
-            title=entry.title,
-            summary=entry.summary,
-            kind=entry.kind,
-            topic=entry.topic,
-            tags=entry.tags,
-            created_at=entry.created_at,
-            updated_at=entry.updated_at,
-            revision=digest(entry.text, entry.title or "", entry.summary or "", entry.kind),
-            location=Location(path=str(path), line=entry.line),
-            metadata=entry.metadata,
+            title=found.title,
+            summary=found.summary,
+            kind=found.kind,
+            topic=found.topic,
+            created_at=found.created_at,
+            updated_at=found.updated_at,
+            revision=digest(found.text, found.title or "", found.summary or "", found.kind),
+            location=Location(path=str(path), line=found.line),
+            metadata=found.metadata,
         )
 
-
-def whole_text(text: str, record_id: str, flaw: Flaw) -> Parsed:
-    """Return an unparsed file as one entry with the flaw that kept it from being parsed."""
-    entries = (Entry(id=record_id, text=text),) if text.strip() else ()
-    return Parsed(entries, (flaw,))
-
-
-def _browse(view: View, request: BrowseRequest) -> BrowsePage:
-    fits = matcher(request.filter)
-    chosen = [r for r in view.records if sees(request.scope, r.scope) and fits(r)]
-    return page(chosen, request)
+    def _handle(self, record_id: str) -> RecordHandle:
+        return RecordHandle(provider_key=self.key, provider_record_id=record_id)

@@ -1,12 +1,21 @@
-"""Cut markdown into the sections under its headings."""
+"""Take markdown apart for reading only: frontmatter, and the sections under headings."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import date
+
+from memtui.backends.files.reading import Flaw
+from memtui.backends.vault import frontmatter
+from memtui.contract import Json, Problem
 
 _HEADING_LIMIT = 1_000
 """Characters; a longer line is text, whatever it starts with."""
+_HEADING = re.compile(r" {0,3}(#{1,6})[ \t](.*)", re.DOTALL)
+_CLOSING = re.compile(r"(?:^|(?<=[ \t]))#+$")
+_FENCE = re.compile(r" {0,3}(`{3,}(?!.*`)|~{3,})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,29 +104,14 @@ def _closings(lines: Sequence[str], start: int, mark: str, length: int) -> Itera
 
 
 def _fence(line: str) -> tuple[str, int] | None:
-    stripped = line[:_HEADING_LIMIT].lstrip(" ")
-    mark = stripped[:1]
-    if mark not in {"`", "~"} or line.startswith("    "):
-        return None
-    length = len(stripped) - len(stripped.lstrip(mark))
-    if length < 3 or (mark == "`" and mark in stripped[length:]):
-        return None
-    return mark, length
+    found = _FENCE.match(line[:_HEADING_LIMIT])
+    return (found[1][0], len(found[1])) if found else None
 
 
 def _heading(line: str) -> tuple[int, str] | None:
-    if "#" not in line[:4] or len(line) > _HEADING_LIMIT:
-        return None
-    stripped = line.lstrip(" ")
-    level = len(stripped) - len(stripped.lstrip("#"))
-    rest = stripped[level:]
-    if not 1 <= level <= 6 or (rest and rest[0] not in " \t") or line.startswith("    "):
-        return None
-    title = rest.strip()
-    unclosed = title.rstrip("#")
-    if not unclosed or unclosed[-1] in " \t":
-        title = unclosed.rstrip()
-    return (level, title) if title else None
+    found = _HEADING.match(line) if len(line) <= _HEADING_LIMIT else None
+    title = _CLOSING.sub("", found[2].strip()).rstrip() if found else ""
+    return (len(found[1]), title) if found and title else None
 
 
 def _trimmed(lines: Sequence[str], start: int, end: int) -> tuple[int, str]:
@@ -126,3 +120,33 @@ def _trimmed(lines: Sequence[str], start: int, end: int) -> tuple[int, str]:
     while end > start and not lines[end - 1].strip():
         end -= 1
     return start, "\n".join(lines[start:end])
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A markdown file; with a flaw, `body` is the whole text and `values` empty."""
+
+    body: str
+    body_line: int = 1
+    values: Json = field(default_factory=dict)
+    """The frontmatter as JSON, moments as ISO 8601 text."""
+    flaw: Flaw | None = None
+
+
+def read_document(text: str) -> Document:
+    """Split `text` into frontmatter and body."""
+    parts = frontmatter.split(text)
+    if isinstance(parts, Problem):
+        return Document(text, flaw=Flaw(parts.message))
+    try:
+        values = frontmatter.parse(parts.front)
+    except (LookupError, AttributeError, RecursionError):
+        # What PyYAML's constructors let through for a tag that its value does not fit.
+        return Document(text, flaw=Flaw("The frontmatter holds a value that cannot be read."))
+    if isinstance(values, Problem):
+        return Document(text, flaw=Flaw(values.message))
+    readable = {
+        key: value.isoformat() if isinstance(value, date) else value
+        for key, value in values.items()
+    }
+    return Document(parts.text, parts.first_text_line, readable)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import time
@@ -11,8 +12,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from memtui.backends.files.entries import Flaw
-from memtui.contract import Location, Problem
+from memtui.contract import Json, Location, Problem
 
 FILE_LIMIT = 64 * 1024 * 1024
 """Bytes; a larger file is listed as a problem and not read."""
@@ -36,37 +36,49 @@ class Signature:
     size: int
     modified_ns: int
     changed_ns: int
-    settled: bool = True
+    settled: bool = field(default=True, compare=False)
     """False: it changed so recently that its times cannot tell the next change; never matches."""
+
+    @classmethod
+    def of(cls, found: os.stat_result) -> Signature:
+        """Return the signature of what was found."""
+        times = found.st_mtime_ns, found.st_ctime_ns
+        settled = time.time_ns() - max(times) > _SETTLED_NS
+        return cls(found.st_dev, found.st_ino, found.st_mode, found.st_size, *times, settled)
 
     def same_as(self, other: Signature | None) -> bool:
         """Whether nothing can have changed between this state and `other`."""
-        return other is not None and self.settled and self == replace(other, settled=True)
+        return self.settled and self == other
 
     @property
     def is_file(self) -> bool:
         """Whether it is a regular file."""
         return stat.S_ISREG(self.mode)
 
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder."""
+        return stat.S_ISDIR(self.mode)
+
 
 def sign(path: Path) -> Signature | None:
     """Return the path's signature, links followed; None where nothing stands or may be seen."""
     try:
-        return _signature(path.stat())
+        return Signature.of(path.stat())
     except (OSError, ValueError):
         return None
 
 
-def _signature(found: os.stat_result) -> Signature:
-    return Signature(
-        device=found.st_dev,
-        inode=found.st_ino,
-        mode=found.st_mode,
-        size=found.st_size,
-        modified_ns=found.st_mtime_ns,
-        changed_ns=found.st_ctime_ns,
-        settled=time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > _SETTLED_NS,
-    )
+def is_file(path: Path) -> bool:
+    """Whether a regular file stands at `path` and may be seen."""
+    found = sign(path)
+    return found is not None and found.is_file
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder stands at `path` and may be seen."""
+    found = sign(path)
+    return found is not None and found.is_folder
 
 
 @dataclass
@@ -159,40 +171,40 @@ class FileReader:
             path = folder / name
             if name.startswith("."):
                 continue
-            is_folder = _is_folder(path)
-            if not is_folder and path.suffix.lower() != suffix:
+            stands_folder = is_folder(path)
+            if not stands_folder and path.suffix.lower() != suffix:
                 continue
-            if reason := self._refusal(path, root, is_folder=is_folder, suffix=suffix, depth=depth):
+            if reason := self._refusal(path, root, suffix, stands_folder and depth):
                 self.report(reason, path)
-            elif not is_folder:
+            elif not stands_folder:
                 yield path
             elif depth > 1:
                 yield from self._walk(path, root, suffix, depth - 1)
 
-    def _refusal(
-        self, path: Path, root: Path, *, is_folder: bool, suffix: str, depth: int
-    ) -> str | None:
-        if not _is_utf8(path.name):
+    @staticmethod
+    def _refusal(path: Path, root: Path, suffix: str, folder_depth: int) -> str | None:
+        try:
+            path.name.encode()
+        except UnicodeEncodeError:
             return "The name is not valid UTF-8; rename the file to have it read."
-        if is_folder and path.suffix.lower() == suffix:
+        if folder_depth and path.suffix.lower() == suffix:
             return "A folder stands where a file was expected."
-        if is_folder and path.is_symlink() and depth > 1:
+        if folder_depth > 1 and path.is_symlink():
             return "A link to a folder is not followed."
-        if path.is_symlink() and not leads_into(path, root):
-            return "The link leads nowhere or out of the folder, so it is not followed."
+        if path.is_symlink():
+            real = resolved(path)
+            if real is None or not real.is_relative_to(root):
+                return "The link leads nowhere or out of the folder, so it is not followed."
         return None
 
     def _content(self, path: Path) -> bytes | None:
         try:
             content, self.seen[path] = _read(path)
-        except _Refused as error:
-            self.seen[path] = sign(path)
-            self.report(str(error), path)
-            return None
-        except (OSError, ValueError) as error:
+        except (_Refused, OSError, ValueError) as error:
             self.seen[path] = sign(path)
             reason = error.strerror if isinstance(error, OSError) else "its name cannot be used"
-            self.report(f"The file cannot be read ({reason}).", path)
+            is_refused = isinstance(error, _Refused)
+            self.report(str(error) if is_refused else f"The file cannot be read ({reason}).", path)
             return None
         return content
 
@@ -201,31 +213,12 @@ class _Refused(Exception):
     """The file is there and is not one to read."""
 
 
-def leads_into(path: Path, root: Path) -> bool:
-    """Whether `path`, with its links followed, exists below `root` (itself resolved)."""
-    real = resolved(path)
-    return real is not None and real.is_relative_to(root)
-
-
 def resolved(path: Path) -> Path | None:
     """Return the path with its links followed, None where it leads nowhere or in a circle."""
     try:
         return path.resolve(strict=True)
     except (OSError, RuntimeError, ValueError):
         return None
-
-
-def _is_folder(path: Path) -> bool:
-    found = sign(path)
-    return found is not None and stat.S_ISDIR(found.mode)
-
-
-def _is_utf8(name: str) -> bool:
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _read(path: Path) -> tuple[bytes, Signature]:
@@ -241,11 +234,11 @@ def _read(path: Path) -> tuple[bytes, Signature]:
                     f"The file has {found.st_size // 1024**2} MiB, more than the "
                     f"{FILE_LIMIT // 1024**2} that are read; split it."
                 )
-            before = _signature(found)
+            before = Signature.of(found)
             file.seek(0)
             content = file.read(FILE_LIMIT)
             found = os.fstat(descriptor)
-            if before == replace(_signature(found), settled=before.settled):
+            if before == Signature.of(found):
                 return content, before
         return content, replace(before, settled=False)
 
@@ -255,12 +248,78 @@ def _decode(content: bytes) -> tuple[str, tuple[Flaw, ...]]:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        flaws = (
-            Flaw(
-                "From here on, bytes that are not UTF-8 are shown as \N{REPLACEMENT CHARACTER}.",
-                line,
-            ),
-        )
+        message = "From here on, bytes that are not UTF-8 are shown as \N{REPLACEMENT CHARACTER}."
+        flaws = (Flaw(message, content.count(b"\n", 0, error.start) + 1),)
         text = content.decode("utf-8-sig", "replace")
     return text.replace("\r\n", "\n"), flaws
+
+
+_ID_LIMIT = 160
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRecord:
+    """One memory in a file, before it is bound to a company and a binding."""
+
+    id: str
+    """Stable over reloads; two entries of one collection may share it, the second gets `~2`."""
+    text: str
+    line: int = 1
+    """Where the text starts, counted from 1."""
+    title: str | None = None
+    summary: str | None = None
+    kind: str = "note"
+    topic: str | None = None
+    created_at: datetime | None = None
+    updated_at: datetime | None = None
+    run_id: str | None = None
+    """The run that wrote it, where the file says so."""
+    external_ref: str | None = None
+    """Where that run can be read; without a run the source is the file itself."""
+    metadata: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Flaw:
+    """Something in a file that could not be read."""
+
+    message: str
+    line: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedFile:
+    """All that a parser found in one file; what is not in an entry is in a flaw."""
+
+    records: tuple[ParsedRecord, ...] = ()
+    flaws: tuple[Flaw, ...] = ()
+
+
+def digest(*parts: str) -> str:
+    """Return twelve hexadecimal digits that stand for the parts."""
+    joined = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return hashlib.sha256(joined).hexdigest()[:12]
+
+
+def printable_id(text: str) -> str:
+    """Return `text` as an id that can be printed, typed and stored, cut and hashed where needed."""
+    if len(text) <= _ID_LIMIT and text.isprintable():
+        return text
+    kept = "".join(char if char.isprintable() else "_" for char in text[:_ID_LIMIT])
+    return f"{kept}-{digest(text)}"
+
+
+def first_line(text: str, limit: int = 80) -> str:
+    """Return the first line of `text` as a title of at most `limit` characters."""
+    line = text.lstrip()[: limit * 4].partition("\n")[0].strip().lstrip("-*+ ").strip()
+    return line if len(line) <= limit else f"{line[: limit - 1].rstrip()}…"
+
+
+def parse_moment(value: object) -> datetime | None:
+    """Return the UTC moment that ISO 8601 text names, or None; no offset means local time."""
+    if not isinstance(value, str):
+        return None
+    try:
+        return datetime.fromisoformat(value.strip()).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None

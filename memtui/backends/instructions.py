@@ -1,0 +1,316 @@
+"""The instruction files of coding agents: `CLAUDE.md`, rules, `CLAUDE.local.md`, `AGENTS.md`.
+
+A record is a section: the text under one heading. `@path` imports are followed four hops deep,
+into text files of the same project or of the person's own `.claude` folder and nowhere else, so
+that a repository from elsewhere cannot have private files read.
+
+A record's topic says when Claude Code loads it, as its documentation has it
+(https://code.claude.com/docs/en/memory, "How Claude remembers your project"): `loaded` at the start
+of every session; `by-path`, a rule whose frontmatter names `paths`, once a file that they match is
+read; `not-loaded`, an `AGENTS.md` that no `CLAUDE.md` imports. HTML comments that begin a line
+outside of code are taken out before the model sees the text, and so they are here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+from memtui.backends.files.adapter import FilesAdapter, FilesConfig
+from memtui.backends.files.markdown import fenced_lines, read_document, sections
+from memtui.backends.files.reading import (
+    FileReader,
+    Flaw,
+    ParsedFile,
+    ParsedRecord,
+    first_line,
+    resolved,
+    sign,
+)
+from memtui.contract import Json
+
+PROJECT_FILES = ("CLAUDE.md", ".claude/CLAUDE.md", "CLAUDE.local.md")
+PROJECT_RULES = ".claude/rules"
+USER_FILES = ("CLAUDE.md",)
+USER_RULES = "rules"
+OTHERS = "AGENTS.md"
+"""What other agents read; Claude Code reads it only where it is imported."""
+_RULES_DEPTH = 5
+IMPORT_DEPTH = 4
+LOADED, BY_PATH, NOT_LOADED = "loaded", "by-path", "not-loaded"
+_IMPORT_BYTES = 1024 * 1024
+_DOCUMENTS = frozenset((".md", ".mdc", ".markdown", ".txt", ".rst", ".adoc"))
+_TEXT = _DOCUMENTS | {"", ".json", ".toml", ".yaml", ".yml"}
+"""What a project may import of its own; elsewhere such files may well hold secrets."""
+_OPEN_HIDDEN = frozenset((".claude", ".github", ".cursor", ".agents"))
+_IMPORT_COUNT = 1_000
+_IMPORT = re.compile(r"(?:^|(?<=\s))@([^\s@`]{1,1000})")
+_COMMENT_LINE = re.compile(r" {0,3}<!--")
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_CODE_SPAN = re.compile(r"`[^`]*`")
+
+
+class InstructionsConfig(FilesConfig):
+    """The binding's settings; `path` is a project's folder, or the `.claude` folder of a person."""
+
+    layout: Literal["project", "user"] = "project"
+    """`user`: `path` itself holds CLAUDE.md and rules, as `~/.claude` does."""
+
+
+class InstructionsAdapter(FilesAdapter[InstructionsConfig]):
+    """Shows what coding agents are told, a record a section."""
+
+    key = "instructions"
+    config_model = InstructionsConfig
+    holds = "folder"
+
+    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
+        """Read the instruction files in the order in which they are loaded, imports after each.
+
+        What is not loaded comes last: a file that is both is what a session sees.
+        """
+        folder = self.config.path
+        user = self.config.layout == "user"
+        walk = Walk(reader, folder, bounds(folder, user=user))
+        for name in USER_FILES if user else PROJECT_FILES:
+            _start(walk, folder / name, LOADED)
+        rules = folder / (USER_RULES if user else PROJECT_RULES)
+        for path in reader.files(rules, ".md", depth=_RULES_DEPTH):
+            walk.start(path, "rule", LOADED)
+        _start(walk, folder / OTHERS, NOT_LOADED)
+        return walk.found
+
+
+def _start(walk: Walk, path: Path, loading: str) -> None:
+    if walk.reader.look(path) is not None or path.is_symlink():
+        walk.start(path, "instruction", loading)
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a file stands in the chain of imports."""
+
+    kind: str
+    loading: str
+    """When it is loaded."""
+    origin: str | None = None
+    """The `file:line` that imports it; None for a file that is loaded by itself."""
+    above: tuple[Path, ...] = ()
+
+
+class _NotRead(Exception):
+    """Why a file is left alone, as a sentence."""
+
+
+@dataclass
+class Walk:
+    """One load of a folder's instruction files."""
+
+    reader: FileReader
+    folder: Path
+    bounds: tuple[Path, ...]
+    found: list[tuple[Path, ParsedFile]] = field(default_factory=list)
+    visited: set[Path] = field(default_factory=set)
+
+    def start(self, path: Path, kind: str, loading: str) -> None:
+        """Read a file that stands by itself, and what it imports."""
+        try:
+            self._follow(path, _Place(kind, loading))
+        except _NotRead as refusal:
+            self.reader.report(str(refusal), path)
+
+    def _follow(self, path: Path, place: _Place) -> None:
+        real = self._permitted(path, place)
+        if real in self.visited:
+            return
+        self.visited.add(real)
+        name = self._name(path)
+        sheet = self.reader.parse(path, partial(parse_sheet, name=name, kind=place.kind))
+        if sheet is None:
+            return
+        if place.kind == "rule" and place.origin is None and sheet.has_paths:
+            place = replace(place, loading=BY_PATH)
+        extra: Json = {"file": name} | ({"imported_by": place.origin} if place.origin else {})
+        modified = self.reader.modified(path)
+        entries = tuple(
+            replace(
+                entry,
+                topic=place.loading,
+                updated_at=modified,
+                metadata={**entry.metadata, **extra},
+            )
+            for entry in sheet.parsed.records
+        )
+        at = len(self.found)
+        flaws = [
+            Flaw(f"@{wanted.target}: {refusal}", wanted.line)
+            for wanted in sheet.imports
+            for refusal in self._import(path, wanted, self._below(place, real, name, wanted))
+        ]
+        self.found.insert(at, (path, ParsedFile(entries, (*sheet.parsed.flaws, *flaws))))
+
+    def _below(self, place: _Place, real: Path, name: str, wanted: Import) -> _Place:
+        origin = f"{name}:{wanted.line}"
+        return replace(place, origin=origin, above=(*place.above, real))
+
+    def _import(self, path: Path, wanted: Import, place: _Place) -> Iterator[str]:
+        """Follow one import and yield why not, if not; a mere mention of a name is no import."""
+        try:
+            target = path.parent / Path(wanted.target).expanduser()
+        except (RuntimeError, ValueError):
+            return
+        found = self.reader.look(target)
+        if found is None or not found.is_file:
+            names_path = wanted.target.startswith(("~/", "./", "../", "/"))
+            if names_path or target.suffix.lower() in _DOCUMENTS:
+                yield "the imported file is not there."
+            return
+        try:
+            self._follow(resolved(target) or target, place)
+        except _NotRead as refusal:
+            yield str(refusal)
+
+    def _permitted(self, path: Path, place: _Place) -> Path:
+        real = resolved(path)
+        if real is None:
+            raise _NotRead("The link leads nowhere.")
+        if real in place.above:
+            raise _NotRead("The import leads back to a file that it is imported from.")
+        if len(place.above) > IMPORT_DEPTH:
+            raise _NotRead(f"Imports nest deeper than {IMPORT_DEPTH}; this one is not followed.")
+        bound = next((bound for bound in self.bounds if real.is_relative_to(bound)), None)
+        if bound is None:
+            raise _NotRead(
+                "The file is outside of the project and of ~/.claude, so it is not read."
+            )
+        inside = real.relative_to(bound).parts
+        if any(part.startswith(".") and part not in _OPEN_HIDDEN for part in inside):
+            raise _NotRead("The file is hidden, so it is not read.")
+        if place.origin is not None:
+            _require_text(real, _TEXT if bound == self.bounds[0] else _DOCUMENTS)
+        return real
+
+    def _name(self, path: Path) -> str:
+        for folder in (self.folder, resolved(self.folder)):
+            if folder is not None and path.is_relative_to(folder):
+                return path.relative_to(folder).as_posix()
+        return str(path)
+
+
+def _require_text(real: Path, suffixes: frozenset[str]) -> None:
+    if real.suffix.lower() not in suffixes:
+        raise _NotRead(f"A {real.suffix or 'plain'} file is not imported from there.")
+    found = sign(real)
+    if found is not None and found.size > _IMPORT_BYTES:
+        raise _NotRead(f"The file has {found.size // 1024} KiB, too much to import.")
+
+
+def bounds(folder: Path, *, user: bool) -> tuple[Path, ...]:
+    """Return the folders, links followed, that instruction files and imports may stand in.
+
+    A project's reach over its git root and the person's `.claude`; a person's own (`user`) over
+    the whole home folder.
+    """
+    own = resolved(folder) or folder
+    try:
+        home = resolved(Path.home())
+    except RuntimeError:
+        home = None
+    if user:
+        return (own,) if home is None else (own, home)
+    root = next((above for above in (own, *own.parents) if sign(above / ".git") is not None), own)
+    if root == home:
+        root = own
+    return (root,) if home is None else (root, home / ".claude")
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """An `@path` in a file."""
+
+    target: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sheet:
+    """One instruction file, parsed."""
+
+    parsed: ParsedFile
+    imports: tuple[Import, ...]
+    has_paths: bool = False
+    """Its frontmatter names the files that it is for."""
+
+
+def parse_sheet(text: str, name: str, kind: str) -> Sheet:
+    """Parse one file; `name` begins its records' ids."""
+    if "\0" in text[:4096]:
+        return Sheet(ParsedFile(flaws=(Flaw("The file is binary, so it is not shown."),)), ())
+    document = read_document(text)
+    flaws = [] if document.flaw is None else [document.flaw]
+    body = without_comments(document.body)
+    entries = tuple(_entries(body, document.body_line, name, kind))
+    if document.values:
+        entries = tuple(
+            replace(entry, metadata={**entry.metadata, "frontmatter": document.values})
+            for entry in entries
+        )
+    imports = list(_imports(body, document.body_line))
+    if len(imports) > _IMPORT_COUNT:
+        line = imports[_IMPORT_COUNT].line
+        flaws.append(Flaw(f"Only the first {_IMPORT_COUNT} imports are followed.", line))
+    has_paths = bool(document.values.get("paths"))
+    return Sheet(ParsedFile(entries, tuple(flaws)), tuple(imports[:_IMPORT_COUNT]), has_paths)
+
+
+def without_comments(body: str) -> str:
+    """Return the text without the HTML comments that begin a line outside of code.
+
+    What else stands on their lines stays, and so does the number of lines.
+    """
+    lines = body.split("\n")
+    fenced = fenced_lines(lines)
+    number = 0
+    while number < len(lines):
+        start = number
+        number += 1
+        if fenced[start] or not _COMMENT_LINE.match(lines[start]):
+            continue
+        end = next((at for at in range(start, len(lines)) if "-->" in lines[at]), None)
+        if end is None:
+            break
+        left = _COMMENT.sub("", "\n".join(lines[start : end + 1]))
+        lines[start : end + 1] = [*[""] * (end - start), left if left.strip() else ""]
+        number = end + 1
+    return "\n".join(lines)
+
+
+def _entries(body: str, body_line: int, name: str, kind: str) -> Iterator[ParsedRecord]:
+    for section in sections(body, first_line=body_line):
+        text = section.body or (section.heading if section.is_leaf else "")
+        if not text:
+            continue
+        yield ParsedRecord(
+            id=f"{name}#{'/'.join(section.trail)}",
+            text=text,
+            line=section.body_line if section.body else section.line,
+            title=section.heading or first_line(text),
+            kind=kind,
+            metadata={"headings": list(section.trail)} if section.trail else {},
+        )
+
+
+def _imports(body: str, body_line: int) -> Iterator[Import]:
+    lines = body.split("\n")
+    fenced = fenced_lines(lines)
+    for number, line in enumerate(lines):
+        if "@" not in line or fenced[number]:
+            continue
+        for match in _IMPORT.finditer(_CODE_SPAN.sub("``", line)):
+            target = match[1].rstrip(".,;:!?)]}'\"*")
+            if target:
+                yield Import(target, body_line + number)
