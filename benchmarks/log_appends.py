@@ -135,9 +135,9 @@ async def _through_the_service(home: Path) -> list[Line]:
     service = await open_service(
         paths, load_settings(paths), providers={"memory": MemoryAdapter}, first_company=False
     )
-    await service.add_company(_CALLER, "Acme")
-    await service.add_binding(_CALLER, "default", "memory", {})
-    await service.set_target(_CALLER, "company", "acme", "default")
+    await service.companies.add(_CALLER, "Acme")
+    await service.bindings.add(_CALLER, "default", "memory", {})
+    await service.bindings.set_target(_CALLER, "company", "acme", "default")
     query = QueryRequest(scope=_SCOPE, query="which branch do we deploy from", top_k=5)
     source = SourceRef(kind="run", company_id="acme", run_id="run-1")
     write = WriteRequest(scope=_SCOPE, source=source, content="We deploy from release.")

@@ -192,9 +192,9 @@ async def measure(records: int, home: Path) -> None:
         providers={"made": SourceAdapter, "file": FileAdapter},
         first_company=False,
     )
-    await service.add_company(_CALLER, "Acme")
-    await service.add_binding(_CALLER, "from", "made", {"records": records})
-    await service.add_binding(_CALLER, "to", "file", {})
+    await service.companies.add(_CALLER, "Acme")
+    await service.bindings.add(_CALLER, "from", "made", {"records": records})
+    await service.bindings.add(_CALLER, "to", "file", {})
     ends: Ends = await open_ends(service, _CALLER, "from", "to")
 
     async def moved() -> None:

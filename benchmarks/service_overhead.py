@@ -111,7 +111,7 @@ async def timed(call: Callable[[], Awaitable[object]], calls: int) -> float:
 async def parts(service: MemoryService, database: Path, calls: int) -> tuple[float, float]:
     """Return the median times of choosing the binding and of logging, each from the event loop."""
     resolving = await timed(lambda: service.resolve(_CALLER, _SCOPE), calls)
-    [newest] = (await service.operations(_CALLER, limit=1)).operations
+    [newest] = (await service.log.page(_CALLER, limit=1)).operations
     draft = OperationDraft.model_construct(
         **{name: getattr(newest, name) for name in OperationDraft.model_fields}
     )
@@ -172,9 +172,9 @@ async def opened(home: Path) -> MemoryService:
     service = await open_service(
         paths, load_settings(paths), providers={"memory": MemoryAdapter}, first_company=False
     )
-    await service.add_company(_CALLER, "Acme")
-    await service.add_binding(_CALLER, "default", "memory", {})
-    await service.set_target(_CALLER, "company", "acme", "default")
+    await service.companies.add(_CALLER, "Acme")
+    await service.bindings.add(_CALLER, "default", "memory", {})
+    await service.bindings.set_target(_CALLER, "company", "acme", "default")
     return service
 
 

@@ -296,7 +296,7 @@ async def test_a_moved_key_works_and_its_old_one_does_not(paths: Paths) -> None:
 async def test_the_palette_lists_a_hostile_company(paths: Paths, settings: Settings) -> None:
     service = await open_service(paths, settings)
     other = Caller(company_id="other", principal="user:ana", door="test")
-    await service.add_company(other, "Acme [/x] [$error] \x1b[31m\u202e")
+    await service.companies.add(other, "Acme [/x] [$error] \x1b[31m\u202e")
     await service.close()
     async with running(paths, settings) as (app, pilot):
         await pilot.press("ctrl+p")
@@ -423,7 +423,7 @@ async def test_a_stranger_is_told_so_at_once(paths: Paths, settings: Settings) -
     service = await open_service(paths, settings)
     owner = Membership(principal="user:eve", role=Role.OWNER)
     caller = Caller(company_id="local", principal="user:eve", door="test")
-    await service.set_member(caller, owner)
+    await service.members.set(caller, owner)
     await service.close()
     async with running(paths, settings) as (app, pilot):
         await until(pilot, lambda: app.state.phase is Phase.FAILED)

@@ -73,7 +73,7 @@ async def _held(paths: Paths, settings: Settings) -> tuple[list[CompanyView], li
     caller = Caller(company_id=load().company.id, principal="user:demo", door="demo")
     service = await open_service(paths, settings, first_company=False)
     try:
-        return await service.companies(), await service.bindings(caller)
+        return await service.companies.all(), await service.bindings.all(caller)
     finally:
         await service.close()
 

@@ -59,7 +59,7 @@ class _Making:
         self._admin = Caller(company_id=self._company.id, principal="user:bo", door="cli")
 
     async def run(self, progress: Progress | None) -> DemoSummary:
-        await self._service.add_company(
+        await self._service.companies.add(
             self._admin, self._company.name, link_templates=self._company.link_templates
         )
         player = Player(self._service, self._clock, self._end, seeded(_SEED))
@@ -70,7 +70,7 @@ class _Making:
             await player.play(step)
         if progress is not None:
             progress("Making the demo company", len(steps), len(steps))
-        bindings = await self._service.bindings(self._admin)
+        bindings = await self._service.bindings.all(self._admin)
         summary = await self._summary(bindings)
         ids = tuple(view.binding_id for view in bindings)
         marker = Marker(binding_ids=ids, summary=summary)
@@ -78,8 +78,8 @@ class _Making:
         return summary
 
     async def _summary(self, bindings: list[BindingView]) -> DemoSummary:
-        health = [await self._service.health(self._admin, view.key) for view in bindings]
-        log = await self._service.operations(self._admin, limit=1)
+        health = [await self._service.bindings.health(self._admin, view.key) for view in bindings]
+        log = await self._service.log.page(self._admin, limit=1)
         return DemoSummary(
             home=str(self._paths.data),
             commands=commands(self._paths),

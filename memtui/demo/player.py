@@ -230,11 +230,11 @@ class Player:
         match action:
             case AddBinding():
                 config = self._outages() if action.key == HOSTED else {}
-                await self._service.add_binding(caller, action.key, action.provider, config)
+                await self._service.bindings.add(caller, action.key, action.provider, config)
                 for kind, target in action.targets:
-                    await self._service.set_target(caller, kind, target, action.key)
+                    await self._service.bindings.set_target(caller, kind, target, action.key)
             case SwitchBinding():
-                await self._service.update_binding(
+                await self._service.bindings.update(
                     caller, action.key, enabled=action.enabled, read_only=action.read_only
                 )
             case Sync():

@@ -68,7 +68,7 @@ async def _take_over(ends: Ends, kept: ProgressFile, state: MigrationState) -> S
     remembered = {"switched": both, "closed": closes or state.closed}
     await asyncio.to_thread(kept.write, state.model_copy(update=remembered))
     if closes:
-        await ends.service.update_binding(ends.caller, ends.source.key, read_only=True)
+        await ends.service.bindings.update(ends.caller, ends.source.key, read_only=True)
     await _serve(ends, targets, ends.destination)
     return Switched(served_by=ends.destination.key, targets=targets, closed=closes)
 
@@ -84,7 +84,7 @@ async def _give_back(ends: Ends, kept: ProgressFile, state: MigrationState) -> S
     left = tuple(target for target in state.switched if target not in served)
     opens = state.closed and ends.source.read_only
     if opens:
-        await ends.service.update_binding(ends.caller, ends.source.key, read_only=False)
+        await ends.service.bindings.update(ends.caller, ends.source.key, read_only=False)
     await _serve(ends, returned, ends.source)
     done = {"switched": (), "closed": False}
     await asyncio.to_thread(kept.write, state.model_copy(update=done))
@@ -93,6 +93,6 @@ async def _give_back(ends: Ends, kept: ProgressFile, state: MigrationState) -> S
 
 async def _serve(ends: Ends, targets: tuple[TargetView, ...], binding: BindingView) -> None:
     for target in targets:
-        await ends.service.set_target(
+        await ends.service.bindings.set_target(
             ends.caller, target.target_type, target.target_id, binding.key
         )

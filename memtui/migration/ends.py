@@ -114,7 +114,7 @@ async def open_ends(
     scope = Scope(company_id=caller.company_id)
     for key in keys:
         await service.resolve(caller, scope, key)
-    views = {view.key: view for view in await service.bindings(caller)}
+    views = {view.key: view for view in await service.bindings.all(caller)}
     source, destination = (views[key] for key in keys)
     for view in (source, destination):
         if not view.capabilities.browse:
@@ -134,7 +134,7 @@ async def check_writable(ends: Ends) -> None:
     key = ends.destination.key
     if ends.service.read_only:
         raise Denied("memtui runs read-only; start it without --read-only to migrate.")
-    if (await ends.service.company(ends.caller)).read_only:
+    if (await ends.service.companies.get(ends.caller)).read_only:
         raise Denied(f"The company {ends.caller.company_id} is read-only.")
     if ends.destination.read_only:
         raise Denied(

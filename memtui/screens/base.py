@@ -264,7 +264,7 @@ class MemtuiScreen(Screen[None]):
         session, filter_line = self.state.session, self.query_one(FilterLine)
         if session is not None:
             self._knowing.latest(
-                lambda: session.service.operations(session.caller, limit=_KNOWN_OPERATIONS),
+                lambda: session.service.log.page(session.caller, limit=_KNOWN_OPERATIONS),
                 lambda page: setattr(filter_line, "known", known_values(page.operations)),
                 self.fail,
             )

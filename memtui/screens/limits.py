@@ -29,7 +29,7 @@ def limits_sheet(state: AppState) -> Sheet:
         session = state.session
         if session is None:
             raise Unavailable(Need.SERVICE.value)
-        found = await session.service.check_spending(session.caller, zone=state.zone)
+        found = await session.service.limits.check(session.caller, zone=state.zone)
         return lambda width: limits_content(found, state, width)
 
     return Sheet("Spending limits", READING, read=read)

@@ -78,7 +78,7 @@ def open_source(
 ) -> None:
     """Open a source, or the place that is given; a toast says why where nothing opens."""
     session = screen.session
-    link = session.service.link(source, session.company) if source is not None else None
+    link = session.company.link(source) if source is not None else None
     opening = find_opening(source, link, location)
     if opening is None:
         screen.fail(Invalid(f"There is nothing to open for {source_line(source)}."))

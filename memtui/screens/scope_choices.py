@@ -40,7 +40,7 @@ class ScopeStep:
 
 async def seen_scopes(session: ServiceSession) -> list[Scope]:
     """Return the scopes of the newest operations."""
-    page = await session.service.operations(session.caller, Filter(), limit=_SEEN_OPERATIONS)
+    page = await session.service.log.page(session.caller, Filter(), limit=_SEEN_OPERATIONS)
     return [one.scope for one in page.operations]
 
 

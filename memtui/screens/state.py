@@ -272,10 +272,10 @@ class StateController:
         service = await open_service(self._paths, self._settings)
         try:
             own = self._settings.principal, self._settings.acts_for or None
-            companies = tuple(await service.companies(*own))
-            picked = self._pick(companies or tuple(await service.companies()))
+            companies = tuple(await service.companies.all(*own))
+            picked = self._pick(companies or tuple(await service.companies.all()))
             session = self._session_of(service, picked)
-            await service.company(session.caller)  # who is no member there is told so at once
+            await service.companies.get(session.caller)  # who is no member there is told so at once
         except BaseException:
             await service.close()
             raise
@@ -310,7 +310,7 @@ class StateController:
             self._failed(Denied("This home cannot be written, so nothing of this is recorded."))
         self._enter(replace(self.state, companies=companies), session)
         if self._settings.purge_after_days:
-            due = session.service.purge_due
+            due = session.service.purging.due
             self._purging.every(lambda: due(session.caller), lambda _done: None, self._tell_once)
 
     def _not_opened(self, error: MemtuiError) -> None:
@@ -345,7 +345,7 @@ class StateController:
             self._enter(self.state, self._session_of(session.service, company))
 
         there = session.caller.model_copy(update={"company_id": scope.company_id})
-        self._opening.latest(lambda: session.service.company(there), enter, self._failed)
+        self._opening.latest(lambda: session.service.companies.get(there), enter, self._failed)
 
     def choose(self, *, filter_line: str | None = None, binding_key: str | None = None) -> None:
         """Use another filter line, binding, or both; an empty binding is the resolved one."""
@@ -394,7 +394,7 @@ class StateController:
             return
         key = resolution.binding_key
         self._checking.latest(
-            lambda: session.service.health(session.caller, key),
+            lambda: session.service.bindings.health(session.caller, key),
             self._checked,
             partial(self._not_checked, key),
         )
@@ -417,7 +417,7 @@ class StateController:
         if session is None or self._adding_up.busy:
             return
         self._adding_up.latest(
-            lambda: session.service.check_spending(session.caller, zone=zone),
+            lambda: session.service.limits.check(session.caller, zone=zone),
             self._added_up,
             self._tell_once,
         )
@@ -490,7 +490,7 @@ def _filter_of(line: str, state: AppState) -> Filter:
 
 
 async def _resolve(session: ServiceSession, wanted: AppState) -> AppState:
-    bindings = tuple(await session.service.bindings(session.caller))
+    bindings = tuple(await session.service.bindings.all(session.caller))
     key = wanted.filter.binding_key or wanted.binding_key
     if key not in {one.key for one in bindings}:
         key = None

@@ -22,7 +22,7 @@ from memtui.service.answers import (
     UndoCandidate,
     caller_of,
 )
-from memtui.service.hydration import ContextAnswer, ContextRequest
+from memtui.service.context import ContextAnswer, ContextRequest, PruneAnswer, PruneRequest
 from memtui.service.importing import ForeignOperation, ImportCount
 from memtui.service.limits import (
     LimitMeasure,
@@ -32,13 +32,12 @@ from memtui.service.limits import (
     SpendingLimit,
     SpendingStatus,
 )
-from memtui.service.membership import NewToken, TokenView
+from memtui.service.members import NewToken, TokenView
 from memtui.service.memory import MemoryService, open_service
 from memtui.service.metrics import FactDay, FactMetrics
 from memtui.service.namespaces import NamespaceDeleted
 from memtui.service.permissions import Membership, Role
 from memtui.service.plugin_ledger import KeptNamespace, MemoryName, PluginLedger
-from memtui.service.pruning import PruneAnswer, PruneRequest
 from memtui.service.purge import PurgeAnswer, PurgeRequest
 from memtui.service.stored_secrets import StoredSecret
 from memtui.store.operation import Operation, OperationHandle, OperationPage

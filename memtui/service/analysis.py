@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
+from memtui.config import Settings
 from memtui.contract import Denied, Filter, Invalid, OperationType, Unavailable
 from memtui.service.answers import Caller
-from memtui.service.configuring import configured
-from memtui.service.core import Core
+from memtui.service.core import Core, Group
 from memtui.service.permissions import person_of
 from memtui.store.database import Database
 from memtui.store.operation import Operation
@@ -91,7 +91,7 @@ class LogView:
         await asyncio.to_thread(self._view.close)
 
 
-class Analysis:
+class Analysis(Group):
     """Questions about a company's operations, hot and sealed alike. None of them is an operation.
 
     Answers and figures are of what the caller may see (`memtui.store.sight.Sight`). What tells of
@@ -101,32 +101,13 @@ class Analysis:
     DuckDB starts with the first question that needs it and stays until `close`.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        archive: Path,
-        *,
-        archive_url: str,
-        hot_days: int,
-        score_threshold: float,
-        score_thresholds: Mapping[str, float],
-    ) -> None:
-        """Set it up.
-
-        Args:
-            core: The service's parts.
-            archive: The folder of all companies' sealed operations.
-            archive_url: The object store that gets a copy of it; empty is none.
-            hot_days: How long operations stay in the database when the log is sealed.
-            score_threshold: From this score on a returned record counts as a hit.
-            score_thresholds: The same for single bindings, by key.
-        """
-        self._core = core
+    def __init__(self, core: Core, archive: Path, settings: Settings) -> None:
+        super().__init__(core)
         self._archive = archive
-        self._archive_url = archive_url
-        self._hot_days = hot_days
-        self._threshold = score_threshold
-        self._thresholds = score_thresholds
+        self._archive_url = settings.archive_url
+        self._hot_days = settings.hot_days
+        self._threshold = settings.score_threshold
+        self._thresholds = settings.score_thresholds
         self._logs: dict[tuple[str, Sight | None], OperationLog] = {}
         self._rollups: dict[tuple[str, Sight | None, str], Rollups] = {}
         self._consoles: dict[tuple[str, Sight | None, str], SqlConsole] = {}
@@ -304,7 +285,7 @@ class Analysis:
         hot_from = before or now - timedelta(days=self._hot_days)
         limit = None if everything else hot_from
         asked = {"seal": "everything" if limit is None else limit.isoformat()}
-        async with configured(self._core, caller, asked, in_read_only=True):
+        async with self._core.configured(caller, asked, in_read_only=True):
             done = await asyncio.to_thread(
                 lambda: seal.seal(
                     self._core.database,
@@ -330,7 +311,7 @@ class Analysis:
             Unavailable: the store cannot be reached, or a file in it is damaged.
         """
         asked = {"fetch": self._archive_url}
-        async with configured(self._core, caller, asked, in_read_only=True):
+        async with self._core.configured(caller, asked, in_read_only=True):
             return await asyncio.to_thread(self._store().fetch, self._folder(caller))
 
     async def prepare(self, caller: Caller, *, zone: str = "UTC") -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from memtui.config import Settings
 from memtui.contract import (
     Capabilities,
@@ -15,6 +17,7 @@ from memtui.contract import (
     RecordHandle,
     RecordVersion,
     Snippet,
+    SourceRef,
     Usage,
     UtcDatetime,
 )
@@ -24,6 +27,8 @@ from memtui.store.settings import SettingChange
 AGENT_PREFIX = "agent:"
 USER_PREFIX = "user:"
 """What the principals of agents, and of people, begin with."""
+
+_PLACE = re.compile(r"\{(\w+)\}")
 
 
 class Caller(Model):
@@ -218,6 +223,23 @@ class CompanyView(Model):
     read_only: bool = False
     link_templates: dict[str, str] = {}
     """Source kind to a URL with `{issue_id}`, `{comment_id}`, `{run_id}` … places."""
+
+    def link(self, source: SourceRef) -> str | None:
+        """Return the URL or path that a source opens at: the template's, else its reference.
+
+        None where the template's places cannot all be filled.
+        """
+        template = self.link_templates.get(source.kind)
+        if template is None:
+            return source.external_ref
+        values = source.model_dump()
+        if any(values.get(name) is None for name in _PLACE.findall(template)):
+            return source.external_ref
+        from urllib.parse import quote
+
+        return _PLACE.sub(
+            lambda match: quote(str(values[match[1]]), safe="", errors="replace"), template
+        )
 
 
 class BindingHealth(Model):

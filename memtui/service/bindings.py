@@ -1,8 +1,13 @@
-"""Bindings and whom they serve: what there is, and changing it."""
+"""Bindings and whom they serve. Companies share no store.
+
+A provider tells where its records lie (`Adapter.places`). Only bindings of one control plane can be
+compared; two homes that point at one folder know nothing of each other.
+"""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from memtui.contract import (
@@ -14,17 +19,16 @@ from memtui.contract import (
     MemtuiError,
     NotFound,
 )
-from memtui.service import companies
-from memtui.service.answers import (
-    BindingHealth,
-    BindingView,
-    Caller,
-    TargetView,
+from memtui.service.answers import BindingHealth, BindingView, Caller, TargetView
+from memtui.service.core import (
+    Core,
+    Group,
+    check_key,
+    check_target_id,
+    find_company,
+    to_its_end,
 )
-from memtui.service.configuring import check_key, configured, write
-from memtui.service.core import Core
 from memtui.service.redaction import redact_config
-from memtui.service.sharing import refuse_shared, shared
 from memtui.store import bindings as table
 from memtui.store.tables import BindingRow, TargetRow
 
@@ -32,228 +36,270 @@ _TARGET_TYPES = ("company", "project", "agent")
 _LATENCIES = 60
 
 
-async def bindings(core: Core, caller: Caller) -> list[BindingView]:
-    """Return the company's bindings, the oldest first, each with what it serves.
+class Bindings(Group):
+    """The bindings of companies: those there are, and changing them."""
 
-    Raises:
-        Denied: the company has members, and the caller is none.
-    """
+    def providers(self) -> list[str]:
+        """Return the installed providers' names."""
+        return self._core.providers.names()
 
-    def read() -> tuple[list[BindingRow], list[TargetRow]]:
-        core.sight(caller)
-        with core.database.read() as database:
-            rows = table.bindings(database, caller.company_id)
-            targets = table.targets(database, caller.company_id)
-        return rows, targets
+    async def provider_problems(self) -> list[str]:
+        """Say which installed providers of other packages are not used, and why."""
+        return await self._core.connections.provider_problems()
 
-    rows, targets = await asyncio.to_thread(read)
-    in_both = await shared(core, rows)
-    return [_binding_view(row, targets, shared=row.binding_id in in_both) for row in rows]
+    async def all(self, caller: Caller) -> list[BindingView]:
+        """Return the company's bindings, the oldest first, each with what it serves.
 
+        Raises:
+            Denied: the company has members, and the caller is none.
+        """
 
-async def add_binding(
-    core: Core,
-    caller: Caller,
-    key: str,
-    provider_key: str,
-    config: Json,
-    *,
-    read_only: bool,
-    enabled: bool,
-) -> BindingView:
-    """Add a binding; its adapter is opened once to learn what it can do.
+        def read() -> tuple[list[BindingRow], list[TargetRow]]:
+            self._core.sight(caller)
+            with self._core.database.read() as database:
+                rows = table.bindings(database, caller.company_id)
+                return rows, table.targets(database, caller.company_id)
 
-    Raises:
-        Invalid: the key is no slug, the config does not fit or holds a secret itself.
-        Unavailable: the provider cannot be opened.
-        Conflict: the key is taken, or another company's memories lie there.
-    """
-    asked = {"add_binding": key, "provider": provider_key, "read_only": read_only}
-    async with configured(core, caller, asked) as entry:
-        await companies.find(core, caller.company_id)
-        await _refuse_taken(core, caller, key)
-        row = BindingRow(
-            binding_id=f"{caller.company_id}/{key}",
-            company_id=caller.company_id,
-            key=check_key(key, "binding key"),
-            provider_key=provider_key,
-            config=await _check_config(core, provider_key, config),
-            capabilities={},
-            enabled=enabled,
-            read_only=read_only,
-            created_at=core.clock(),
-        )
-        await refuse_shared(core, row)
-        connection = await core.connections.to(row, read_only=read_only)
-        row.capabilities = connection.adapter.capabilities.model_dump()
-        entry.binding = row
-        await write(core, entry, lambda database: table.add_binding(database, row))
-    return _binding_view(row, [])
+        rows, targets = await asyncio.to_thread(read)
+        in_both = await _shared(self._core, rows)
+        return [_view(row, targets, shared=row.binding_id in in_both) for row in rows]
 
+    @to_its_end
+    async def add(
+        self,
+        caller: Caller,
+        key: str,
+        provider_key: str,
+        config: Json,
+        *,
+        read_only: bool = False,
+        enabled: bool = True,
+    ) -> BindingView:
+        """Add a binding; its adapter is opened once to learn what it can do.
 
-async def update_binding(
-    core: Core,
-    caller: Caller,
-    key: str,
-    *,
-    enabled: bool | None,
-    read_only: bool | None,
-    config: Json | None,
-) -> BindingView:
-    """Change a binding; what is None stays.
-
-    Raises:
-        NotFound: no such binding.
-        Invalid: the config does not fit.
-        Conflict: another company's memories lie there.
-    """
-    changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only}
-    changes = {name: value for name, value in changes.items() if value is not None}
-    asked = {"update_binding": key, **changes}
-    if config is not None:
-        asked["config"] = sorted(config)
-    async with configured(core, caller, asked) as entry:
-        row = entry.binding = await _find(core, caller, key)
-        if config is not None:
-            changes["config"] = await _check_config(core, row.provider_key, config)
-            await refuse_shared(core, row.model_copy(update={"config": changes["config"]}))
-        if changes:
-            await write(
-                core,
-                entry,
-                lambda database: table.update_binding(database, row.binding_id, changes),
+        Raises:
+            Invalid: the key is no slug, the config does not fit or holds a secret itself.
+            Unavailable: the provider cannot be opened.
+            Conflict: the key is taken, or another company's memories lie there.
+        """
+        core = self._core
+        asked = {"add_binding": key, "provider": provider_key, "read_only": read_only}
+        async with core.configured(caller, asked) as entry:
+            await asyncio.to_thread(find_company, core.database, caller.company_id)
+            if await asyncio.to_thread(self._row, caller, key) is not None:
+                raise Conflict(f"There is already a binding {key}; choose another key.")
+            row = BindingRow(
+                binding_id=f"{caller.company_id}/{key}",
+                company_id=caller.company_id,
+                key=check_key(key, "binding key"),
+                provider_key=provider_key,
+                config=await self._checked(provider_key, config),
+                capabilities={},
+                enabled=enabled,
+                read_only=read_only,
+                created_at=core.clock(),
             )
-        await core.connections.drop(row.binding_id)
-    return next(view for view in await bindings(core, caller) if view.key == key)
+            await refuse_shared(core, row)
+            connection = await core.connections.to(row, read_only=read_only)
+            row.capabilities = connection.adapter.capabilities.model_dump()
+            entry.binding = row
+            await core.configure(entry, lambda database: table.add_binding(database, row))
+        return _view(row, [])
 
+    @to_its_end
+    async def update(
+        self,
+        caller: Caller,
+        key: str,
+        *,
+        enabled: bool | None = None,
+        read_only: bool | None = None,
+        config: Json | None = None,
+    ) -> BindingView:
+        """Change a binding; what is None stays.
 
-async def remove_binding(core: Core, caller: Caller, key: str) -> None:
-    """Remove a binding and its targets; the memories stay where they are.
+        Raises:
+            NotFound: no such binding.
+            Invalid: the config does not fit.
+            Conflict: another company's memories lie there.
+        """
+        core = self._core
+        changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only}
+        changes = {name: value for name, value in changes.items() if value is not None}
+        asked = {"update_binding": key, **changes}
+        if config is not None:
+            asked["config"] = sorted(config)
+        async with core.configured(caller, asked) as entry:
+            row = entry.binding = await asyncio.to_thread(self._find, caller, key)
+            if config is not None:
+                changes["config"] = await self._checked(row.provider_key, config)
+                await refuse_shared(core, row.model_copy(update={"config": changes["config"]}))
+            if changes:
+                await core.configure(
+                    entry,
+                    lambda database: table.update_binding(database, row.binding_id, changes),
+                )
+            await core.connections.drop(row.binding_id)
+        return next(view for view in await self.all(caller) if view.key == key)
 
-    Raises:
-        NotFound: no such binding.
-    """
-    async with configured(core, caller, {"remove_binding": key}) as entry:
-        row = entry.binding = await _find(core, caller, key)
-        await write(core, entry, lambda database: table.remove_binding(database, row.binding_id))
-        await core.connections.drop(row.binding_id)
+    @to_its_end
+    async def remove(self, caller: Caller, key: str) -> None:
+        """Remove a binding and its targets; the memories stay where they are.
 
+        Raises:
+            NotFound: no such binding.
+        """
+        core = self._core
+        async with core.configured(caller, {"remove_binding": key}) as entry:
+            row = entry.binding = await asyncio.to_thread(self._find, caller, key)
+            await core.configure(
+                entry, lambda database: table.remove_binding(database, row.binding_id)
+            )
+            await core.connections.drop(row.binding_id)
 
-async def set_target(
-    core: Core, caller: Caller, target_type: str, target_id: str, key: str
-) -> None:
-    """Let a binding serve the company, a project or an agent.
+    @to_its_end
+    async def set_target(self, caller: Caller, target_type: str, target_id: str, key: str) -> None:
+        """Let a binding serve the `company`, a `project` or an `agent`.
 
-    Raises:
-        Invalid: no such target type.
-        NotFound: no such binding.
-    """
-    asked = {"set_target": target_type, "target_id": target_id, "key": key}
-    async with configured(core, caller, asked) as entry:
-        row = entry.binding = await _find(core, caller, key)
-        target = TargetRow(
-            company_id=caller.company_id,
-            target_type=_check_target(target_type),
-            target_id=_target_id(caller, target_type, target_id),
-            binding_id=row.binding_id,
+        Raises:
+            Invalid: no such target type.
+            NotFound: no such binding.
+        """
+        asked = {"set_target": target_type, "target_id": target_id, "key": key}
+        async with self._core.configured(caller, asked) as entry:
+            row = entry.binding = await asyncio.to_thread(self._find, caller, key)
+            kind, place = _target(caller, target_type, target_id)
+            target = TargetRow(
+                company_id=caller.company_id,
+                target_type=kind,
+                target_id=place,
+                binding_id=row.binding_id,
+            )
+            await self._core.configure(entry, lambda database: table.set_target(database, target))
+
+    @to_its_end
+    async def clear_target(self, caller: Caller, target_type: str, target_id: str) -> None:
+        """Let a project or an agent fall back to the next rule.
+
+        Raises:
+            NotFound: nothing serves that target by a rule of its own.
+        """
+        asked = {"clear_target": target_type, "target_id": target_id}
+        async with self._core.configured(caller, asked) as entry:
+            place = _target(caller, target_type, target_id)
+
+            def clear(database: Any) -> None:
+                if not table.clear_target(database, caller.company_id, *place):
+                    raise NotFound(f"No binding is set for the {target_type} {target_id}.")
+
+            await self._core.configure(entry, clear)
+
+    async def health(self, caller: Caller, key: str) -> BindingHealth:
+        """Ask a binding's provider how it is; one that is down says so instead of raising.
+
+        Not an operation.
+
+        Raises:
+            Denied: the company has members, and the caller is none.
+            NotFound: no such binding.
+        """
+        core = self._core
+        sight = await asyncio.to_thread(core.sight, caller)
+        row = await asyncio.to_thread(self._find, caller, key)
+        breaker = core.connections.breaker(row.binding_id)
+        if not row.enabled:
+            found = Health(status="down", message="disabled")
+        else:
+            try:
+                own = await asyncio.to_thread(find_company, core.database, caller.company_id)
+                connection = await core.open(row, company_read_only=own.read_only)
+                found = await connection.read(connection.adapter.health)
+            except MemtuiError as error:
+                found = Health(status="down", message=str(error))
+
+        latencies = await asyncio.to_thread(
+            core.log.latencies, row.company_id, key, _LATENCIES, sight
         )
-        await write(core, entry, lambda database: table.set_target(database, target))
+        return BindingHealth(
+            key=key,
+            health=found,
+            checked_at=core.clock(),
+            latencies_ms=tuple(latencies),
+            breaker_open=breaker.is_open,
+        )
 
+    def _row(self, caller: Caller, key: str) -> BindingRow | None:
+        with self._core.database.read() as database:
+            return table.binding(database, caller.company_id, key)
 
-async def clear_target(core: Core, caller: Caller, target_type: str, target_id: str) -> None:
-    """Let a project or an agent fall back to the next rule.
-
-    Raises:
-        NotFound: nothing serves that target by a rule of its own.
-    """
-    asked = {"clear_target": target_type, "target_id": target_id}
-    async with configured(core, caller, asked) as entry:
-        place = _check_target(target_type), _target_id(caller, target_type, target_id)
-
-        def clear(database: Any) -> None:
-            if not table.clear_target(database, caller.company_id, *place):
-                raise NotFound(f"No binding is set for the {target_type} {target_id}.")
-
-        await write(core, entry, clear)
-
-
-async def health(core: Core, caller: Caller, key: str) -> BindingHealth:
-    """Ask a binding's provider how it is; one that is down says so instead of raising.
-
-    Raises:
-        Denied: the company has members, and the caller is none.
-        NotFound: no such binding.
-    """
-    sight = await asyncio.to_thread(core.sight, caller)
-    row = await _find(core, caller, key)
-    breaker = core.connections.breaker(row.binding_id)
-    if not row.enabled:
-        found = Health(status="down", message="disabled")
-    else:
-        try:
-            own = await companies.find(core, caller.company_id)
-            connection = await core.open(row, company_read_only=own.read_only)
-            found = await connection.read(connection.adapter.health)
-        except MemtuiError as error:
-            found = Health(status="down", message=str(error))
-
-    latencies = await asyncio.to_thread(core.log.latencies, row.company_id, key, _LATENCIES, sight)
-    return BindingHealth(
-        key=key,
-        health=found,
-        checked_at=core.clock(),
-        latencies_ms=tuple(latencies),
-        breaker_open=breaker.is_open,
-    )
-
-
-async def _refuse_taken(core: Core, caller: Caller, key: str) -> None:
-    def read() -> bool:
-        with core.database.read() as database:
-            return table.binding(database, caller.company_id, key) is not None
-
-    if await asyncio.to_thread(read):
-        raise Conflict(f"There is already a binding {key}; choose another key.")
-
-
-async def _find(core: Core, caller: Caller, key: str) -> BindingRow:
-    def read() -> BindingRow:
-        with core.database.read() as database:
-            row = table.binding(database, caller.company_id, key)
-            if row is None:
-                known = ", ".join(r.key for r in table.bindings(database, caller.company_id))
-                raise NotFound(f"There is no binding {key}; there are: {known or 'none'}.")
+    def _find(self, caller: Caller, key: str) -> BindingRow:
+        if (row := self._row(caller, key)) is not None:
             return row
+        with self._core.database.read() as database:
+            known = ", ".join(row.key for row in table.bindings(database, caller.company_id))
+        raise NotFound(f"There is no binding {key}; there are: {known or 'none'}.")
 
-    return await asyncio.to_thread(read)
+    async def _checked(self, provider_key: str, config: Json) -> Json:
+        if redact_config(config)[1]:
+            raise Invalid(
+                "The config holds a secret; keep it in the system keyring or an environment "
+                "variable and give its name, in capitals, instead."
+            )
+        return await self._core.connections.check_config(provider_key, config)
 
 
-async def _check_config(core: Core, provider_key: str, config: Json) -> Json:
-    if redact_config(config)[1]:
-        raise Invalid(
-            "The config holds a secret; keep it in the system keyring or an environment variable "
-            "and give its name, in capitals, instead."
+async def refuse_shared(core: Core, row: BindingRow) -> None:
+    """Raise `Conflict` where a binding would lie in the store of another company's."""
+    if row.binding_id in await _shared(core, [row], load=True):
+        raise Conflict(
+            f"Where {row.key} would keep its memories, another company's already lie, in the same "
+            "place or inside it or around it; companies share no store, so choose another place."
         )
-    return await core.connections.check_config(provider_key, config)
 
 
-def _check_target(target_type: str) -> str:
+async def _shared(core: Core, rows: Iterable[BindingRow], *, load: bool = False) -> set[str]:
+    """Return the ids of those bindings, of one company, that share a store with another's.
+
+    Another package's provider that is not loaded is asked only where it is to be.
+    """
+    asked = list(rows)
+    own = {row.company_id for row in asked}
+
+    def read() -> list[BindingRow]:
+        with core.database.read() as database:
+            companies = [one.company_id for one in table.companies(database)]
+            return [
+                row
+                for company_id in companies
+                if company_id not in own
+                for row in table.bindings(database, company_id)
+            ]
+
+    others = await asyncio.to_thread(read)
+    if not others:
+        return set()
+    theirs = {place for row in others for place in await core.connections.places(row, load=load)}
+    mine = {row.binding_id: await core.connections.places(row, load=load) for row in asked}
+    return {
+        binding_id
+        for binding_id, places in mine.items()
+        if any(
+            one[: len(other)] == other or other[: len(one)] == one
+            for one in places
+            for other in theirs
+        )
+    }
+
+
+def _target(caller: Caller, target_type: str, target_id: str) -> tuple[str, str]:
     if target_type not in _TARGET_TYPES:
         raise Invalid(f"{target_type!r} is no target; it is one of {', '.join(_TARGET_TYPES)}.")
-    return target_type
-
-
-def _target_id(caller: Caller, target_type: str, target_id: str) -> str:
     if target_type == "company":
-        return caller.company_id
-    if not 0 < len(target_id) <= 200 or not target_id.isprintable():
-        raise Invalid(f"The id of the {target_type} must be 1 to 200 printable characters.")
-    return target_id
+        return target_type, caller.company_id
+    return target_type, check_target_id(target_type, target_id)
 
 
-def _binding_view(
-    row: BindingRow, targets: list[TargetRow], *, shared: bool = False
-) -> BindingView:
+def _view(row: BindingRow, targets: list[TargetRow], *, shared: bool = False) -> BindingView:
     return BindingView(
         binding_id=row.binding_id,
         key=row.key,

@@ -17,7 +17,15 @@ from typing import Any, TypeVar
 from pydantic import BaseModel
 
 from memtui.config import Paths, make_private
-from memtui.contract import Adapter, BindingContext, MemtuiError, Unavailable, place_of_path
+from memtui.contract import (
+    Adapter,
+    BindingContext,
+    BrowsePage,
+    BrowseRequest,
+    MemtuiError,
+    Unavailable,
+    place_of_path,
+)
 from memtui.service.foreign import open_foreign
 from memtui.service.providers import Providers
 from memtui.service.resilience import Breaker, guarded
@@ -27,6 +35,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
+_PAGE = 1_000
 _CLOSE_TIMEOUT_MS = 3_000
 """Quitting waits no longer for a provider."""
 _RECORDS_A_TIMEOUT = 200
@@ -81,6 +90,23 @@ class Connection:
     async def mutate(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
         """Make a call that must not be made twice."""
         return await self._guarded(call, records, idempotent=False)
+
+    async def pages(
+        self, request: BrowseRequest, *, whole: bool = False
+    ) -> AsyncIterator[BrowsePage]:
+        """Yield the pages of what a request lists, to its end; each of a thousand records.
+
+        `whole`: a provider that stops looking for want of time is asked to go on.
+        """
+        request = request.model_copy(update={"binding_key": self.binding.key, "limit": _PAGE})
+        while True:
+            page = await self.read(partial(self.adapter.browse, request))
+            while whole and page.unfinished and request.cursor is None:
+                page = await self.read(partial(self.adapter.browse, request))
+            yield page
+            if page.next_cursor is None:
+                return
+            request = request.model_copy(update={"cursor": page.next_cursor})
 
     async def _guarded(
         self, call: Callable[[], Awaitable[T]], records: int, *, idempotent: bool

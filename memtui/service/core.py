@@ -1,13 +1,28 @@
-"""What the service's parts share: the database, the connections, the recorder, and routing."""
+"""What the service's parts share: routing, authorisation, and the record of every operation."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import re
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from memtui.contract import Capabilities, Denied, Invalid, Json, NotFound, Scope, Unsupported
+from sqlalchemy import Connection as DatabaseConnection
+
+from memtui.contract import (
+    Denied,
+    Invalid,
+    Json,
+    NotFound,
+    OperationType,
+    Scope,
+    Unsupported,
+    owner_scope,
+)
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection, Connections
 from memtui.service.facts import FactLimits
@@ -22,11 +37,20 @@ from memtui.service.permissions import (
 from memtui.service.providers import Providers
 from memtui.service.recorder import Entry, Recorder
 from memtui.service.whole_log import WholeLog
-from memtui.store import bindings, members
+from memtui.store import bindings, log, members, settings
 from memtui.store.database import Database
 from memtui.store.routing import BY_KEY, Route, route
 from memtui.store.sight import Sight
-from memtui.store.tables import BindingRow, MemberRow
+from memtui.store.tables import BindingRow, CompanyRow, MemberRow
+
+P = ParamSpec("P")
+T = TypeVar("T")
+GroupT = TypeVar("GroupT", bound="Group")
+
+SETUP_DOOR = "setup"
+"""Through it comes what memtui sets up by itself."""
+
+_KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +64,7 @@ class Routed:
     """The roles of whom the caller is or acts for; None: the company has no members."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False, slots=True)
 class Core:
     """The parts that every operation needs."""
 
@@ -53,6 +77,29 @@ class Core:
     new_id: Callable[[], str]
     read_only: bool
     fact_limits: FactLimits
+    _changes: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    async def to_its_end(self, change: Coroutine[Any, Any, T]) -> T:
+        """Run a change to its end even where its caller is cancelled."""
+        task = asyncio.ensure_future(change)
+        self._changes.add(task)
+        task.add_done_callback(self._ended)
+        return await asyncio.shield(task)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._changes.discard(task)
+        if not task.cancelled():
+            task.exception()  # looked at, so that asyncio does not complain where nobody waits
+
+    async def close(self) -> None:
+        """Wait for the changes that still run, then close the adapters and the log."""
+        while self._changes:
+            await asyncio.wait(self._changes)
+        await self.connections.close()
+        await self.recorder.close()
+        await asyncio.to_thread(self.log.close)
+
+    # Routing and authorising
 
     async def resolve(self, caller: Caller, scope: Scope, binding_key: str | None) -> Routed:
         """Return the binding that serves a scope and why it does.
@@ -103,7 +150,7 @@ class Core:
         Raises:
             Denied: the caller's role does not allow it.
         """
-        rows = await asyncio.to_thread(self._roles, entry.caller)
+        rows = await asyncio.to_thread(self.roles, entry.caller)
         _hold(entry, rows, action)
 
     def sight(self, caller: Caller) -> Sight | None:
@@ -112,12 +159,30 @@ class Core:
         Raises:
             Denied: it has members, and the caller is none.
         """
-        rows = self._roles(caller)
+        rows = self.roles(caller)
         return None if rows is None else sight_of(held_by(rows, caller), caller)
 
-    def _roles(self, caller: Caller) -> list[MemberRow] | None:
+    def roles(self, caller: Caller) -> list[MemberRow] | None:
+        """Return the roles that count for a caller; None: its company has no members. Blocking."""
         with self.database.read() as connection:
             return members.roles_of(connection, caller.company_id, person_of(caller))
+
+    async def may_change(self, entry: Entry, scopes: Iterable[Scope]) -> None:
+        """Hold the change of records, each named by its own scope, against the roles.
+
+        The scope of a request is not enough: what it shows may belong to others, as a project's
+        shows the company's records too.
+
+        Raises:
+            Denied: the caller may not change one of them.
+        """
+        rows = await asyncio.to_thread(self.roles, entry.caller)
+        if rows is None:
+            return
+        held = held_by(rows, entry.caller)
+        for scope in dict.fromkeys(map(owner_scope, scopes)):
+            if (why := refusal(held, Action.DELETE, scope)) is not None:
+                raise Denied(why)
 
     async def connect(
         self,
@@ -138,14 +203,24 @@ class Core:
             raise Denied("The source names another company than yours; memories never cross it.")
         routed = await self.resolve(entry.caller, entry.scope, binding_key)
         _hold(entry, routed.held)
-        binding = routed.binding
-        entry.binding, entry.binding_reason = binding, routed.reason
+        binding = entry.binding = routed.binding
+        entry.binding_reason = routed.reason
         if entry.operation_type.mutates:
-            self._refuse_read_only(entry.caller.company_id, routed)
+            self.refuse_read_only(entry.caller.company_id if routed.company_read_only else None)
+            if binding.read_only:
+                raise Denied(
+                    f"The binding {binding.key} is read-only; "
+                    f"`memtui bindings read-only {binding.key} off` opens it for changes."
+                )
         connection = await self.open(binding, company_read_only=routed.company_read_only)
-        if entry.operation_type.mutates and not connection.adapter.capabilities.writable:
+        capabilities = connection.adapter.capabilities
+        if entry.operation_type.mutates and not capabilities.writable:
             raise Denied(f"The provider of {binding.key} only reads; choose another binding.")
-        _require(binding, connection.adapter.capabilities, needs)
+        if needs is not None and not getattr(capabilities, needs):
+            raise Unsupported(
+                f"The provider {binding.provider_key} of binding {binding.key} "
+                f"has no {needs.replace('_', ' ')}."
+            )
         return connection
 
     async def open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:
@@ -164,25 +239,139 @@ class Core:
         with self.database.write() as connection:
             bindings.update_binding(connection, binding_id, {"capabilities": able})
 
-    def _refuse_read_only(self, company_id: str, routed: Routed) -> None:
-        key = routed.binding.key
+    def refuse_read_only(self, closed: str | None = None) -> None:
+        """Raise `Denied` where memtui runs read-only, or for the read-only company `closed`."""
         if self.read_only:
             raise Denied("memtui runs read-only; start it without --read-only to change anything.")
-        if routed.company_read_only:
-            raise company_read_only(company_id)
-        if routed.binding.read_only:
+        if closed is not None:
             raise Denied(
-                f"The binding {key} is read-only; "
-                f"`memtui bindings read-only {key} off` opens it for changes."
+                f"The company {closed} is read-only; `memtui companies read-only {closed} off` "
+                "opens it, after a repair only a new owner."
             )
 
+    async def refuse_changes(self, company_id: str) -> None:
+        """Raise `Denied` where memtui runs read-only, or the company is read-only."""
 
-def company_read_only(company_id: str) -> Denied:
-    """Return the error for a change in a read-only company."""
-    return Denied(
-        f"The company {company_id} is read-only; "
-        f"`memtui companies read-only {company_id} off` opens it, after a repair only a new owner."
-    )
+        def is_closed() -> bool:
+            with self.database.read() as database:
+                row = bindings.company(database, company_id)
+                return row is not None and row.read_only
+
+        self.refuse_read_only()
+        self.refuse_read_only(company_id if await asyncio.to_thread(is_closed) else None)
+
+    # Changing the control plane's own settings, each time as an operation
+
+    @asynccontextmanager
+    async def configured(
+        self, caller: Caller, asked: Json, *, in_read_only: bool = False
+    ) -> AsyncIterator[Entry]:
+        """Record a change of the settings, and refuse it to who may not make it.
+
+        `in_read_only`: what is done changes nothing that a read-only company keeps as it is.
+        """
+        scope = Scope(company_id=caller.company_id)
+        async with self.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
+            await self.refuse_configuring(entry, in_read_only=in_read_only)
+            yield entry
+
+    async def refuse_configuring(self, entry: Entry, *, in_read_only: bool = False) -> None:
+        """Raise `Denied` where something is read-only or the caller may not configure."""
+        self.refuse_read_only()
+        await self.authorise(entry, Action.CONFIGURE)
+        if not in_read_only:
+            await self.refuse_changes(entry.caller.company_id)
+
+    async def may_configure(self, caller: Caller) -> None:
+        """Raise `Denied` where the caller may not change the settings of its company."""
+        scope = Scope(company_id=caller.company_id)
+        await self.authorise(self.recorder.entry(OperationType.CONFIGURE, caller, scope))
+
+    async def configure(
+        self,
+        entry: Entry,
+        change: Callable[[DatabaseConnection], T],
+        kinds: Collection[str] = settings.COMMON,
+    ) -> T:
+        """Change the company's settings and log the operation, in one transaction.
+
+        Each setting of these kinds is kept before and after, so that the change can be taken back.
+        What memtui itself sets up in a new home is no change that anybody made.
+        """
+        company_id = entry.caller.company_id
+
+        def run() -> T:
+            with self.database.write() as database:
+                log.hold(database, company_id)
+                before = settings.read(database, company_id, kinds)
+                result = change(database)
+                if entry.caller.door == SETUP_DOOR:
+                    entry.lasting = None
+                elif entry.lasting is None:
+                    entry.settings = settings.changes(
+                        before, settings.read(database, company_id, kinds)
+                    )
+                self.recorder.append_within(database, entry)
+            entry.logged = True
+            return result
+
+        return await asyncio.to_thread(run)
+
+
+class Group:
+    """A part of the service: the methods of one subject over what all of them share."""
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+
+def to_its_end(
+    method: Callable[Concatenate[GroupT, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[GroupT, P], Coroutine[Any, Any, T]]:
+    """Let a method that changes something run to its end even where its caller is cancelled."""
+
+    @wraps(method)
+    async def changing(self: GroupT, /, *args: P.args, **named: P.kwargs) -> T:
+        return await self._core.to_its_end(method(self, *args, **named))
+
+    return changing
+
+
+def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
+    """Let a blocking method run in a thread, as a coroutine."""
+
+    @wraps(method)
+    async def threaded(*args: P.args, **named: P.kwargs) -> T:
+        return await asyncio.to_thread(method, *args, **named)
+
+    return threaded
+
+
+def find_company(database: Database, company_id: str) -> CompanyRow:
+    """Return the row of a company; raises `NotFound`. Blocking."""
+    with database.read() as connection:
+        row = bindings.company(connection, company_id)
+        if row is None:
+            known = ", ".join(found.company_id for found in bindings.companies(connection))
+            raise NotFound(f"There is no company {company_id}; there are: {known or 'none'}.")
+        return row
+
+
+def check_key(key: str, what: str) -> str:
+    """Return the key of a company or binding; raises `Invalid` where it is no slug."""
+    if not _KEY.fullmatch(key):
+        raise Invalid(
+            f"{key!r} is no {what}; take 1 to 63 lower-case letters, digits, dots, dashes "
+            "or underscores."
+        )
+    return key
+
+
+def check_target_id(target_type: str, target_id: str) -> str:
+    """Return the id of a project, an agent or a user; raises `Invalid` where it cannot be one."""
+    if not 0 < len(target_id) <= 200 or not target_id.isprintable():
+        raise Invalid(f"The id of the {target_type} must be 1 to 200 printable characters.")
+    return target_id
 
 
 def _hold(entry: Entry, rows: Sequence[MemberRow] | None, action: Action | None = None) -> None:
@@ -214,14 +403,6 @@ def _nothing_serves(scope: Scope, binding_key: str | None) -> str:
         f"There is no binding {binding_key} in {scope.company_id}; "
         "`memtui bindings list` shows those there are."
     )
-
-
-def _require(binding: BindingRow, capabilities: Capabilities, needs: str | None) -> None:
-    if needs is not None and not getattr(capabilities, needs):
-        word = needs.replace("_", " ")
-        raise Unsupported(
-            f"The provider {binding.provider_key} of binding {binding.key} has no {word}."
-        )
 
 
 def _check_ids(scope: Scope) -> None:

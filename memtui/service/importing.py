@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -25,10 +25,7 @@ from memtui.contract import (
     SourceRef,
 )
 from memtui.service.answers import Caller
-from memtui.service.companies import find, new_company
-from memtui.service.configuring import configured
-from memtui.service.core import Core
-from memtui.service.recorder import Entry
+from memtui.service.core import Core, Group, check_key, find_company
 from memtui.service.redaction import may_hold_secret, redact, redact_json
 from memtui.store import bindings, log
 from memtui.store.digest import CONTROL
@@ -75,103 +72,163 @@ class ImportCount(Model):
     """Those that an earlier import has added."""
 
 
-async def import_operations(
-    core: Core,
-    caller: Caller,
-    company_id: str,
-    operations: Iterable[ForeignOperation],
-    *,
-    name: str,
-    asked: Json,
-    dry_run: bool = False,
-    report: Callable[[int], None] | None = None,
-) -> ImportCount:
-    """Append the operations, in the order given, that the company's log does not have yet.
+class Importing(Group):
+    """Logs of other systems."""
 
-    Several thousand at a time are one transaction: what was added before it is stopped stays, and
-    the next import goes on from there. A company that does not exist is created read-only. It is
-    recorded as a configuration of the caller's own company; a dry run is not, and writes nothing.
+    async def append(
+        self,
+        caller: Caller,
+        company_id: str,
+        operations: Iterable[ForeignOperation],
+        *,
+        name: str,
+        asked: Json,
+        dry_run: bool = False,
+        report: Callable[[int], None] | None = None,
+    ) -> ImportCount:
+        """Append the operations, in the order given, that the company's log does not have yet.
 
-    Args:
-        core: The service's parts.
-        caller: Who imports.
-        company_id: Whose log the operations become; never the caller's own.
-        operations: All of this company, by the moment they began at; those of one
-            `operation_id` are one operation and of one moment.
-        name: The name of a company that is new.
-        asked: What the record of it says, such as the file.
-        dry_run: Only count.
-        report: Is told how many were gone through.
+        Several thousand at a time are one transaction: what was added before it is stopped stays,
+        and the next import goes on from there. A company that does not exist is created read-only.
+        It is recorded as a configuration of the caller's own company; a dry run is not, and writes
+        nothing.
 
-    Raises:
-        Denied: memtui is read-only, or the caller may not change one of the companies.
-        Conflict: the company has operations of its own.
-        Invalid: the company is the caller's own, or its id is no slug.
-    """
-    if company_id == caller.company_id:
-        raise Invalid("A log is imported into a company of its own; name another than yours.")
-    if dry_run:
-        exists = await _check_target(core, caller, company_id)
-        return await _append(
-            core, company_id, operations, exists=exists, dry_run=True, report=report
+        Args:
+            caller: Who imports.
+            company_id: Whose log the operations become; never the caller's own.
+            operations: All of this company, by the moment they began at; those of one
+                `operation_id` are one operation and of one moment.
+            name: The name of a company that is new.
+            asked: What the record of it says, such as the file.
+            dry_run: Only count.
+            report: Is told how many were gone through.
+
+        Raises:
+            Denied: memtui is read-only, or the caller may not change one of the companies.
+            Conflict: the company has operations of its own.
+            Invalid: the company is the caller's own, or its id is no slug.
+        """
+        if company_id == caller.company_id:
+            raise Invalid("A log is imported into a company of its own; name another than yours.")
+        if dry_run:
+            exists = await self._check_target(caller, company_id)
+            return await self._append(
+                company_id, operations, exists=exists, dry_run=True, report=report
+            )
+        asked = {"import_into": company_id, **asked}
+        async with self._core.configured(caller, asked) as entry:
+            entry.lasting = f"`memtui companies remove {company_id}` removes what was imported."
+            exists = await self._check_target(caller, company_id)
+            if not exists:
+                row = CompanyRow(
+                    company_id=check_key(company_id, "company id"),
+                    name=name,
+                    read_only=True,
+                    link_templates={},
+                    created_at=self._core.clock(),
+                )
+                await asyncio.to_thread(_add_company, self._core, row)
+
+            def count(added: int) -> None:
+                entry.result_count = added
+
+            done = await self._append(
+                company_id,
+                operations,
+                exists=exists,
+                dry_run=False,
+                report=report,
+                count=count,
+            )
+            entry.request = {**asked, "added": done.added, "known": done.known}
+        return done
+
+    async def _check_target(self, caller: Caller, company_id: str) -> bool:
+        """Tell whether the company exists, and refuse one that is no imported log."""
+        try:
+            await asyncio.to_thread(find_company, self._core.database, company_id)
+        except NotFound:
+            if await asyncio.to_thread(self._core.log.oldest_sealed, company_id, 1):
+                raise Conflict(
+                    f"Sealed operations of a company {company_id} that is gone are still here; "
+                    f"`memtui companies remove {company_id}` removes those of an import."
+                ) from None
+            return False
+        await self._core.may_configure(caller.model_copy(update={"company_id": company_id}))
+        await refuse_lived_in(
+            self._core, company_id, "import into another, a new one is made for the log"
         )
-    asked = {"import_into": company_id, **asked}
-    async with configured(core, caller, asked) as entry:
-        entry.lasting = f"`memtui companies remove {company_id}` removes what was imported."
-        exists = await _check_target(core, caller, company_id)
-        if not exists:
-            row = new_company(core, company_id, name, link_templates={}, read_only=True)
-            await asyncio.to_thread(_add_company, core, row)
+        return True
 
-        def count(added: int) -> None:
-            entry.result_count = added
-
-        done = await _append(
-            core,
-            company_id,
-            operations,
-            exists=exists,
-            dry_run=False,
-            report=report,
-            count=count,
+    async def _append(
+        self,
+        company_id: str,
+        operations: Iterable[ForeignOperation],
+        *,
+        exists: bool,
+        dry_run: bool,
+        report: Callable[[int], None] | None,
+        count: Callable[[int], None] | None = None,
+    ) -> ImportCount:
+        added = gone_through = 0
+        waiting = iter(operations)
+        seen: set[str] = set()
+        while batch := await asyncio.to_thread(lambda: list(islice(waiting, _BATCH))):
+            if any(one.draft.scope.company_id != company_id for one in batch):
+                raise Denied("An operation names another company than the one that is imported.")
+            if any(one.draft.operation_type in CONTROL for one in batch):
+                raise Invalid(
+                    "Another log's sealing and erasing cannot be imported: they prove this."
+                )
+            work = self._read if dry_run else self._write
+            new = await asyncio.to_thread(work, company_id, batch)
+            if dry_run:
+                new = [one for one in new if one.own_id not in seen]
+                last = batch[-1].draft.started_at
+                if batch[0].draft.started_at < last:
+                    seen.clear()
+                seen.update(one.own_id for one in new if one.draft.started_at == last)
+            added += len(new)
+            gone_through += len(batch)
+            if count is not None:
+                count(added)
+            if report is not None:
+                report(gone_through)
+        return ImportCount(
+            company_id=company_id, created=not exists, added=added, known=gone_through - added
         )
-        entry.request = {**asked, "added": done.added, "known": done.known}
-    return done
+
+    def _write(self, company_id: str, batch: Sequence[ForeignOperation]) -> list[ForeignOperation]:
+        """Append what the log does not have, and return it."""
+        clean = [ForeignOperation(_clean(draft, own_id), own_id) for draft, own_id in batch]
+        with self._core.database.write() as connection:
+            log.hold(connection, company_id)
+            if bindings.company(connection, company_id) is None:
+                raise NotFound(f"The company {company_id} was removed while it was imported into.")
+            fresh, taken = self._unknown(connection, company_id, clean)
+            log.append_all(connection, _named(taken, fresh))
+        return fresh
+
+    def _read(self, company_id: str, batch: Sequence[ForeignOperation]) -> list[ForeignOperation]:
+        """Return what the log does not have now."""
+        with self._core.database.read() as connection:
+            return self._unknown(connection, company_id, batch)[0]
+
+    def _unknown(
+        self, connection: Connection, company_id: str, batch: Sequence[ForeignOperation]
+    ) -> tuple[list[ForeignOperation], set[str]]:
+        """Return what is neither hot nor sealed, each operation once, and the taken ids."""
+        ids = list({name for one in batch for name in (one.own_id, one.draft.operation_id)})
+        owners = log.owners(connection, ids)
+        sealed = self._core.log.sealed(company_id, ids)
+        begun = {one: at for one, (owner, at) in owners.items() if owner == company_id} | sealed
+        fresh = {one.own_id: one for one in batch if not _is_known(one, begun)}
+        return list(fresh.values()), {*owners, *sealed}
 
 
 def _add_company(core: Core, row: CompanyRow) -> None:
     with core.database.write() as database:
         bindings.add_company(database, row)
-
-
-async def _check_target(core: Core, caller: Caller, company_id: str) -> bool:
-    """Tell whether the company exists, and refuse one that is no imported log."""
-    try:
-        await find(core, company_id)
-    except NotFound:
-        if await asyncio.to_thread(core.log.oldest_sealed, company_id, 1):
-            raise Conflict(
-                f"Sealed operations of a company {company_id} that is gone are still here; "
-                f"`memtui companies remove {company_id}` removes those of an import."
-            ) from None
-        return False
-    await may_configure(core, caller.model_copy(update={"company_id": company_id}))
-    await refuse_lived_in(core, company_id, "import into another, a new one is made for the log")
-    return True
-
-
-async def may_configure(core: Core, caller: Caller) -> None:
-    """Raise `Denied` if the caller may not change the settings of its company."""
-    await core.authorise(
-        Entry(
-            operation_id="",
-            operation_type=OperationType.CONFIGURE,
-            caller=caller,
-            scope=Scope(company_id=caller.company_id),
-            started_at=core.clock(),
-            started=0.0,
-        )
-    )
 
 
 async def refuse_lived_in(core: Core, company_id: str, rule: str) -> None:
@@ -185,7 +242,7 @@ def _takes_imports(core: Core, company_id: str) -> bool:
     with core.database.read() as connection:
         if bindings.bindings(connection, company_id):
             return False
-    page = core.log.page(company_id, Filter(), limit=OLDEST, before=None, after=0, sight=None)
+    page = core.log.page(company_id, Filter(), limit=OLDEST, after=0)
     return was_imported(page.operations)
 
 
@@ -197,79 +254,6 @@ def was_imported(oldest: Sequence[Operation]) -> bool:
         if operation.operation_type not in {OperationType.CONFIGURE, *CONTROL}:
             return False
     return True
-
-
-async def _append(
-    core: Core,
-    company_id: str,
-    operations: Iterable[ForeignOperation],
-    *,
-    exists: bool,
-    dry_run: bool,
-    report: Callable[[int], None] | None,
-    count: Callable[[int], None] | None = None,
-) -> ImportCount:
-    added = gone_through = 0
-    waiting = iter(operations)
-    seen: set[str] = set()
-    while batch := await asyncio.to_thread(_next, waiting):
-        if any(one.draft.scope.company_id != company_id for one in batch):
-            raise Denied("An operation names another company than the one that is imported.")
-        if any(one.draft.operation_type in CONTROL for one in batch):
-            raise Invalid("Another log's sealing and erasing cannot be imported: they prove this.")
-        work = _read if dry_run else _write
-        new = await asyncio.to_thread(work, core, company_id, batch)
-        if dry_run:
-            new = [one for one in new if one.own_id not in seen]
-            last = batch[-1].draft.started_at
-            if batch[0].draft.started_at < last:
-                seen.clear()
-            seen.update(one.own_id for one in new if one.draft.started_at == last)
-        added += len(new)
-        gone_through += len(batch)
-        if count is not None:
-            count(added)
-        if report is not None:
-            report(gone_through)
-    return ImportCount(
-        company_id=company_id, created=not exists, added=added, known=gone_through - added
-    )
-
-
-def _next(waiting: Iterator[ForeignOperation]) -> list[ForeignOperation]:
-    return list(itertools.islice(waiting, _BATCH))
-
-
-def _write(
-    core: Core, company_id: str, batch: Sequence[ForeignOperation]
-) -> list[ForeignOperation]:
-    """Append what the log does not have, and return it."""
-    clean = [ForeignOperation(_clean(draft, own_id), own_id) for draft, own_id in batch]
-    with core.database.write() as connection:
-        log.hold(connection, company_id)
-        if bindings.company(connection, company_id) is None:
-            raise NotFound(f"The company {company_id} was removed while it was imported into.")
-        fresh, taken = _unknown(core, connection, company_id, clean)
-        log.append_all(connection, _named(taken, fresh))
-    return fresh
-
-
-def _read(core: Core, company_id: str, batch: Sequence[ForeignOperation]) -> list[ForeignOperation]:
-    """Return what the log does not have now."""
-    with core.database.read() as connection:
-        return _unknown(core, connection, company_id, batch)[0]
-
-
-def _unknown(
-    core: Core, connection: Connection, company_id: str, batch: Sequence[ForeignOperation]
-) -> tuple[list[ForeignOperation], set[str]]:
-    """Return what is neither in the database nor sealed, each operation once, and the taken ids."""
-    ids = list({name for one in batch for name in (one.own_id, one.draft.operation_id)})
-    owners = log.owners(connection, ids)
-    sealed = core.log.sealed(company_id, ids)
-    begun = {one: at for one, (owner, at) in owners.items() if owner == company_id} | sealed
-    fresh = {one.own_id: one for one in batch if not _is_known(one, begun)}
-    return list(fresh.values()), {*owners, *sealed}
 
 
 def _is_known(one: ForeignOperation, begun: Mapping[str, datetime]) -> bool:

@@ -6,23 +6,27 @@ A limit warns: no operation is refused because one is passed.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from memtui.contract import Invalid, Model, NotFound, UtcDatetime
+from memtui.contract import Filter, Invalid, Model, NotFound, UtcDatetime
 from memtui.service.answers import Caller
-from memtui.service.configuring import configured, write
-from memtui.service.core import Core
-from memtui.service.spending import Spending
+from memtui.service.core import Core, Group, check_target_id, in_thread, to_its_end
 from memtui.store import bindings
 from memtui.store import limits as table
 from memtui.store.limits import Spent
 from memtui.store.sight import Sight
 from memtui.store.tables import SpendingLimitRow
+
+if TYPE_CHECKING:
+    from memtui.analytics.layout import Manifest
+    from memtui.service.analysis import Analysis
 
 NEAR = Decimal("0.8")
 """From this share of a limit on it is near."""
@@ -30,6 +34,7 @@ NEAR = Decimal("0.8")
 _MOST_USD = 9_000_000
 _MOST_TOKENS = 2**63 - 1
 _PICO = Decimal("1e-12")
+_KEPT_SUMS = 16
 
 
 class LimitTarget(StrEnum):
@@ -90,121 +95,172 @@ class SpendingStatus(SpendingLimit):
     state: LimitState
 
 
-async def spending_limits(core: Core, caller: Caller) -> list[SpendingLimit]:
-    """Return the limits that the caller may see: the managers all, others their projects'.
+class Limits(Group):
+    """The spending limits of companies, and how far spending is."""
 
-    Raises:
-        Denied: the company has members, and the caller is none.
-    """
+    def __init__(self, core: Core, analysis: Analysis) -> None:
+        super().__init__(core)
+        self._analysis = analysis
+        self._sums: dict[tuple[str, datetime, datetime], tuple[int, tuple[Spent, ...]]] = {}
+        """What the hot operations of a stretch of time spent, up to a `seq`."""
 
-    def read() -> list[SpendingLimit]:
-        sight = core.sight(caller)
-        with core.database.read() as database:
+    @in_thread
+    def all(self, caller: Caller) -> list[SpendingLimit]:
+        """Return the limits that the caller may see: the managers all, others their projects'.
+
+        Raises:
+            Denied: the company has members, and the caller is none.
+        """
+        sight = self._core.sight(caller)
+        with self._core.database.read() as database:
             found = map(_limit, table.spending_limits(database, caller.company_id))
             return [one for one in found if sight is None or _is_seen(one, sight)]
 
-    return await asyncio.to_thread(read)
+    @to_its_end
+    async def set(self, caller: Caller, limit: SpendingLimit) -> SpendingLimit:
+        """Set a limit, in place of the one that has the same target, measure and period.
 
-
-async def set_spending_limit(core: Core, caller: Caller, limit: SpendingLimit) -> SpendingLimit:
-    """Set a limit, in place of the one that has the same target, measure and period.
-
-    Raises:
-        Invalid: the target has no id, or the amount does not fit its measure.
-        NotFound: there is no such binding.
-    """
-    asked = {"set_spending_limit": limit.model_dump(mode="json")}
-    async with configured(core, caller, asked) as entry:
-        row = SpendingLimitRow(
-            company_id=caller.company_id,
-            target_type=limit.target_type,
-            target_id=_target_id(caller, limit.target_type, limit.target_id),
-            measure=limit.measure,
-            period=limit.period,
-            amount=_amount(limit),
-        )
-
-        def change(database: Connection) -> None:
-            if limit.target_type is LimitTarget.BINDING:
-                _find_binding(database, caller, row.target_id)
-            table.set_spending_limit(database, row)
-
-        await write(core, entry, change)
-    return _limit(row)
-
-
-async def remove_spending_limits(
-    core: Core,
-    caller: Caller,
-    target_type: LimitTarget,
-    target_id: str,
-    *,
-    measure: LimitMeasure | None,
-    period: LimitPeriod | None,
-) -> list[SpendingLimit]:
-    """Remove a target's limits, of every measure and period where these are None; return them.
-
-    Raises:
-        NotFound: the target has no such limit.
-    """
-    asked = {
-        "remove_spending_limits": target_type,
-        "target_id": target_id,
-        "measure": measure,
-        "period": period,
-    }
-    async with configured(core, caller, asked) as entry:
-        place = target_type, _target_id(caller, target_type, target_id)
-
-        def remove(database: Connection) -> list[SpendingLimitRow]:
-            removed = table.remove_spending_limits(
-                database, caller.company_id, *place, measure=measure, period=period
+        Raises:
+            Invalid: the target has no id, or the amount does not fit its measure.
+            NotFound: there is no such binding.
+        """
+        asked = {"set_spending_limit": limit.model_dump(mode="json")}
+        async with self._core.configured(caller, asked) as entry:
+            row = SpendingLimitRow(
+                company_id=caller.company_id,
+                target_type=limit.target_type,
+                target_id=_target_id(caller, limit.target_type, limit.target_id),
+                measure=limit.measure,
+                period=limit.period,
+                amount=_amount(limit),
             )
-            if not removed:
-                raise NotFound(
-                    f"The {target_type} {place[1]} has no such limit; "
-                    "`memtui budget list` shows those there are."
+
+            def change(database: Connection) -> None:
+                if limit.target_type is LimitTarget.BINDING:
+                    _find_binding(database, caller, row.target_id)
+                table.set_spending_limit(database, row)
+
+            await self._core.configure(entry, change)
+        return _limit(row)
+
+    @to_its_end
+    async def remove(
+        self,
+        caller: Caller,
+        target_type: LimitTarget,
+        target_id: str,
+        *,
+        measure: LimitMeasure | None = None,
+        period: LimitPeriod | None = None,
+    ) -> list[SpendingLimit]:
+        """Remove a target's limits, of every measure and period where these are None; return them.
+
+        Raises:
+            NotFound: the target has no such limit.
+        """
+        asked = {
+            "remove_spending_limits": target_type,
+            "target_id": target_id,
+            "measure": measure,
+            "period": period,
+        }
+        async with self._core.configured(caller, asked) as entry:
+            place = target_type, _target_id(caller, target_type, target_id)
+
+            def remove(database: Connection) -> list[SpendingLimitRow]:
+                removed = table.remove_spending_limits(
+                    database, caller.company_id, *place, measure=measure, period=period
                 )
-            return removed
+                if not removed:
+                    raise NotFound(
+                        f"The {target_type} {place[1]} has no such limit; "
+                        "`memtui budget list` shows those there are."
+                    )
+                return removed
 
-        removed = await write(core, entry, remove)
-    return list(map(_limit, removed))
+            removed = await self._core.configure(entry, remove)
+        return list(map(_limit, removed))
 
+    async def check(
+        self,
+        caller: Caller,
+        *,
+        at: date | None = None,
+        zone: tzinfo | None = None,
+        near: Decimal = NEAR,
+    ) -> list[SpendingStatus]:
+        """Return each such limit with what was spent in its period of a day. Not an operation.
 
-async def check_spending(
-    core: Core,
-    spending: Spending,
-    caller: Caller,
-    *,
-    at: date | None,
-    zone: tzinfo | None,
-    near: Decimal,
-) -> list[SpendingStatus]:
-    """Return each limit with what was spent in its period that a local day is in.
+        All that was spent counts, whoever may see the operations: a limit is kept or it is not.
 
-    Args:
-        core: The service's parts.
-        spending: Who adds up.
-        caller: Whose company.
-        at: The day; None is today.
-        zone: Where days begin; None is the system's zone.
-        near: From this share of a limit on it is near.
+        Args:
+            caller: Whose company.
+            at: The day; None is today.
+            zone: Where days begin; None is the system's zone.
+            near: From this share of a limit on it is near.
 
-    Raises:
-        Invalid: the day is at an end of the calendar.
-        Unavailable: the log cannot be read.
-    """
-    limits = await spending_limits(core, caller)
-    day = at or core.clock().astimezone(zone).date()
-    spans = {limit.period: span(limit.period, day, zone) for limit in limits}
-    spent = {period: await spending.between(caller, *within) for period, within in spans.items()}
-    return [_status(limit, spans[limit.period], spent[limit.period], near) for limit in limits]
+        Raises:
+            Invalid: the day is at an end of the calendar.
+            Unavailable: the log cannot be read.
+        """
+        limits = await self.all(caller)
+        day = at or self._core.clock().astimezone(zone).date()
+        spans = {limit.period: span(limit.period, day, zone) for limit in limits}
+        spent = {
+            period: await asyncio.to_thread(self._spent, caller.company_id, *within)
+            for period, within in spans.items()
+        }
+        return [_status(limit, spans[limit.period], spent[limit.period], near) for limit in limits]
 
+    def _spent(self, company_id: str, since: datetime, until: datetime) -> Sequence[Spent]:
+        """Return what the operations spent that began at or after `since` and before `until`.
 
-def _is_seen(limit: SpendingLimit, sight: Sight) -> bool:
-    if limit.target_type is not LimitTarget.PROJECT:
-        return sight.manages
-    return sight.projects is None or limit.target_id in sight.projects
+        A stretch of time is added up once, and afterwards only what was appended since.
+        """
+        hot, manifest = self._hot(company_id, since, until)
+        if not any(
+            one.started_to >= since and one.started_from < until for one in manifest.segments
+        ):
+            return hot
+        from memtui.analytics.figures import HitSign
+
+        stats = self._analysis.figures(company_id, None).stats(
+            Filter(since=since, until=until),
+            by=("agent", "project", "binding"),
+            hit_sign=HitSign.SCORE,  # what is asked for needs none, and this one is the cheaper
+        )
+        return [
+            Spent(
+                agent_id=group.keys["agent"],
+                project_id=group.keys["project"],
+                binding_key=group.keys["binding"],
+                tokens=group.input_tokens + group.output_tokens + group.embedding_tokens,
+                cost_pico=int(group.cost_usd.scaleb(12)),
+                unpriced_count=group.unpriced_count,
+            )
+            for group in stats.groups
+        ]
+
+    def _hot(
+        self, company_id: str, since: datetime, until: datetime
+    ) -> tuple[tuple[Spent, ...], Manifest]:
+        """Return what hot rows spent, and what was sealed afterwards.
+
+        In this order: a seal names its rows in the manifest before it removes them, so rows that
+        went while they were read are in it.
+        """
+        from memtui.analytics.layout import Folder
+
+        place = (company_id, since, until)
+        through, known = self._sums.get(place, (0, ()))
+        with self._core.database.read() as database:
+            last = table.last_seq(database, company_id)
+            fresh = list(table.spent(database, company_id, since, until, after=through, last=last))
+        parts = _added((*known, *fresh))
+        if len(self._sums) >= _KEPT_SUMS:
+            self._sums.clear()
+        self._sums[place] = last, parts
+        return parts, Folder(self._analysis.archive_folder, company_id).read()
 
 
 def span(period: LimitPeriod, day: date, zone: tzinfo | None) -> tuple[datetime, datetime]:
@@ -232,6 +288,31 @@ def span(period: LimitPeriod, day: date, zone: tzinfo | None) -> tuple[datetime,
 def _begin(day: date, zone: tzinfo | None) -> datetime:
     """The first moment of a day; where midnight is skipped, the moment it is skipped at."""
     return datetime.combine(day, time(), tzinfo=zone).astimezone(UTC)
+
+
+def _added(parts: Iterable[Spent]) -> tuple[Spent, ...]:
+    """Return one part for each agent, project and binding."""
+    sums: dict[tuple[str | None, str | None, str | None], Spent] = {}
+    for part in parts:
+        key = (part.agent_id, part.project_id, part.binding_key)
+        before = sums.get(key)
+        sums[key] = (
+            part
+            if before is None
+            else replace(
+                part,
+                tokens=before.tokens + part.tokens,
+                cost_pico=before.cost_pico + part.cost_pico,
+                unpriced_count=before.unpriced_count + part.unpriced_count,
+            )
+        )
+    return tuple(sums.values())
+
+
+def _is_seen(limit: SpendingLimit, sight: Sight) -> bool:
+    if limit.target_type is not LimitTarget.PROJECT:
+        return sight.manages
+    return sight.projects is None or limit.target_id in sight.projects
 
 
 def _status(
@@ -305,13 +386,11 @@ def _amount(limit: SpendingLimit) -> int:
 
 
 def _target_id(caller: Caller, target_type: LimitTarget, target_id: str) -> str:
-    if target_type is LimitTarget.COMPANY:
-        if target_id not in ("", caller.company_id):
-            raise Invalid(f"The company's limits are those of {caller.company_id}; name no other.")
-        return caller.company_id
-    if not 0 < len(target_id) <= 200 or not target_id.isprintable():
-        raise Invalid(f"The id of the {target_type} must be 1 to 200 printable characters.")
-    return target_id
+    if target_type is not LimitTarget.COMPANY:
+        return check_target_id(target_type, target_id)
+    if target_id not in ("", caller.company_id):
+        raise Invalid(f"The company's limits are those of {caller.company_id}; name no other.")
+    return caller.company_id
 
 
 def _find_binding(database: Connection, caller: Caller, key: str) -> None:

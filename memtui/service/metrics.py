@@ -28,7 +28,7 @@ from typing import Any
 from memtui.context.cost import TARGET_SHARE, share_of_prompt
 from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime, owner_of
 from memtui.service.answers import AGENT_PREFIX, USER_PREFIX, Caller
-from memtui.service.core import Core
+from memtui.service.core import Group, in_thread
 from memtui.store import members
 from memtui.store import metrics as store
 
@@ -104,47 +104,56 @@ class FactMetrics(Model):
     days: tuple[FactDay, ...]
 
 
-def fact_metrics(
-    core: Core,
-    caller: Caller,
-    since: datetime | None,
-    until: datetime | None,
-    *,
-    scope: Scope | None = None,
-) -> FactMetrics:
-    """Measure a window; `scope` narrows to one project, user or agent. Blocking.
+class Metrics(Group):
+    """How well memories serve."""
 
-    Raises:
-        Denied: the company has members, and the caller is none.
-        Invalid: the window ends before it begins.
-    """
-    end = until or core.clock()
-    start = since or end - WINDOW
-    if start > end:
-        raise Invalid("The window ends before it begins; give --until a later time than --since.")
-    ids = scope.model_dump(include={"project_id", "subject_id", "agent_id"}) if scope else {}
-    wanted = {name: value for name, value in ids.items() if value is not None}
-    chosen = Filter.model_validate({**wanted, "since": start, "until": end})
-    company_id = caller.company_id
-    sight = core.sight(caller)
-    with core.database.read() as database:
-        counts = _Counts(start, end)
-        steps = _matching(store.fact_steps(database, company_id, end), wanted)
-        counts.take((s for s in steps if sight is None or sight.reads(s)), company_id)
-        held_members = members.members(database, company_id)
-    subjects = {row.principal: row.subject_id for row in held_members if row.subject_id}
-    users, drives = (
-        core.log.active(company_id, chosen, field, sight) for field in ("principal", "project_id")
-    )
-    contexts = core.log.contexts_by_day(company_id, chosen, sight)
-    return FactMetrics(
-        since=start,
-        until=end,
-        **_held(counts, _subjects(users, subjects), drives),
-        **counts.changes(),
-        **_context_figures(contexts),
-        days=_days(start, end, counts, contexts),
-    )
+    @in_thread
+    def facts(
+        self,
+        caller: Caller,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        *,
+        scope: Scope | None = None,
+    ) -> FactMetrics:
+        """Measure how facts are used, by default over the last 30 days. Not an operation.
+
+        `scope` narrows to one project, user or agent.
+
+        Raises:
+            Denied: the company has members, and the caller is none.
+            Invalid: the window ends before it begins.
+        """
+        core, company_id = self._core, caller.company_id
+        end = until or core.clock()
+        start = since or end - WINDOW
+        if start > end:
+            raise Invalid(
+                "The window ends before it begins; give --until a later time than --since."
+            )
+        ids = scope.model_dump(include={"project_id", "subject_id", "agent_id"}) if scope else {}
+        wanted = {name: value for name, value in ids.items() if value is not None}
+        chosen = Filter.model_validate({**wanted, "since": start, "until": end})
+        sight = core.sight(caller)
+        with core.database.read() as database:
+            counts = _Counts(start, end)
+            steps = _matching(store.fact_steps(database, company_id, end), wanted)
+            counts.take((s for s in steps if sight is None or sight.reads(s)), company_id)
+            held_members = members.members(database, company_id)
+        subjects = {row.principal: row.subject_id for row in held_members if row.subject_id}
+        users, drives = (
+            core.log.active(company_id, chosen, field, sight)
+            for field in ("principal", "project_id")
+        )
+        contexts = core.log.contexts_by_day(company_id, chosen, sight)
+        return FactMetrics(
+            since=start,
+            until=end,
+            **_held(counts, _subjects(users, subjects), drives),
+            **counts.changes(),
+            **_context_figures(contexts),
+            days=_days(start, end, counts, contexts),
+        )
 
 
 @dataclass(slots=True)

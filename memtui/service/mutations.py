@@ -28,10 +28,10 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.service import facts, membership
+from memtui.service import facts
 from memtui.service.answers import Caller, MutationAnswer
 from memtui.service.connections import Connection
-from memtui.service.core import Core
+from memtui.service.core import Group, to_its_end
 from memtui.service.perimeter import for_caller, is_org, log_text, note_owner, without_prefix
 from memtui.service.reads import answered, as_handle, find, moved, ranked
 from memtui.service.redaction import redact_json
@@ -41,180 +41,197 @@ from memtui.store.operation import OperationHandle
 _LOGGED_IDS = 1_000
 
 
-async def write(core: Core, caller: Caller, request: WriteRequest) -> MutationAnswer:
-    """Store a record."""
-    # In a thread: a megabyte takes a while, and others are served meanwhile.
-    clean, labels = await asyncio.to_thread(redact_write, _unwrapped(caller, request))
-    asked: Json = {
-        "mode": clean.mode,
-        "kind": clean.kind,
-        "topic": clean.topic,
-        "tags": list(clean.tags),
-        "record_id": clean.record_id,
-        "redacted": list(labels),
-    }
-    recording = core.recorder.recorded(
-        OperationType.WRITE, caller, request.scope, _set_only(asked), clean.source
-    )
-    async with recording as entry, AsyncExitStack() as gate:
-        log_text(entry, clean.content, withheld=is_org(request.scope))
-        connection = await core.connect(entry, request.binding_key)
-        routed = clean.model_copy(
-            update={
-                "binding_key": connection.binding.key,
-                "created_by": clean.created_by or caller.principal,
-            }
+class Mutations(Group):
+    """Operations that change records."""
+
+    @to_its_end
+    async def write(self, caller: Caller, request: WriteRequest) -> MutationAnswer:
+        """Store a record."""
+        # In a thread: a megabyte takes a while, and others are served meanwhile.
+        clean, labels = await asyncio.to_thread(redact_write, _unwrapped(caller, request))
+        asked: Json = {
+            "mode": clean.mode,
+            "kind": clean.kind,
+            "topic": clean.topic,
+            "tags": list(clean.tags),
+            "record_id": clean.record_id,
+            "redacted": list(labels),
+        }
+        recording = self._core.recorder.recorded(
+            OperationType.WRITE, caller, request.scope, _set_only(asked), clean.source
         )
-        _refuse_empty(routed.content)
-        if routed.kind == facts.FACT:
-            facts.check_text(routed.content, core.fact_limits)
-            await gate.enter_async_context(connection.adding_facts())
-            await facts.check_room(connection, routed, core.fact_limits)
-        known = [as_handle(connection, routed.record_id)] if routed.record_id else []
-        before = await take(connection, known, request.scope)
-        if routed.mode is WriteMode.UPSERT:
-            await membership.may_change(core, entry, [request.scope, *_scopes(before)])
-            note_owner(entry, _scopes(before))
-            if any(map(is_org, _scopes(before))):
-                log_text(entry, clean.content, withheld=True)
-        await core.recorder.begin(entry, before)
-        reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
-        entry.usage = reply.usage
-        entry.handles, entry.result_count = ranked(reply.records), len(reply.records)
-        replaced = aligned([*before, *reply.before], reply.records)
-        entry.steps = [(snapshot, None) for snapshot in replaced]
-        after = await take(connection, reply.records, request.scope)
-        entry.steps = _pair(replaced, after)
-    return MutationAnswer(
-        **answered(entry, connection),
-        handles=reply.records,
-        records=for_caller(caller, [step.record for step in after if step.record]),
-        redacted=labels,
-    )
-
-
-async def correct(core: Core, caller: Caller, request: CorrectRequest) -> MutationAnswer:
-    """Change one record, based on the revision the caller read."""
-    if caller.by_ai and request.text is not None:
-        request = request.model_copy(update={"text": without_prefix(request.text)})
-    clean, labels = await asyncio.to_thread(_redact_correct, request)
-    asked: Json = {
-        "record_id": clean.handle.provider_record_id,
-        "revision": clean.revision,
-        "pinned": clean.pinned,
-        "topic": clean.topic,
-        "tags": list(clean.tags) if clean.tags is not None else None,
-        "expires_at": clean.expires_at.isoformat() if clean.expires_at else None,
-        "never_expires": clean.never_expires or None,
-        "redacted": list(labels),
-    }
-    recording = core.recorder.recorded(
-        OperationType.CORRECT, caller, request.scope, _set_only(asked), request.source
-    )
-    async with recording as entry:
-        if clean.text is not None:  # whose memory it is shows only when it is found
-            log_text(entry, clean.text, withheld=True)
-        connection = await core.connect(entry, request.binding_key, needs="correction")
-        if clean.text is not None:
-            _refuse_empty(clean.text)
-        record = await find(core, connection, clean.handle, request.scope)
-        note_owner(entry, [record.scope])
-        if clean.text is not None:
-            log_text(entry, clean.text, withheld=is_org(record.scope))
-        if clean.text is not None and record.kind == facts.FACT:
-            facts.check_text(clean.text, core.fact_limits)
-        entry.source = entry.source or record.source
-        entry.handles, entry.result_count = ranked([record.handle]), 1
-        routed = clean.model_copy(
-            update={"binding_key": connection.binding.key, "handle": record.handle}
-        )
-        await membership.may_change(core, entry, [record.scope])
-        before = await take(connection, [record.handle], request.scope)
-        await core.recorder.begin(entry, before)
-        try:
-            reply = await entry.mutate(connection, lambda: connection.adapter.correct(routed))
-        except MemtuiError as error:
-            if error.moved is not None:
-                entry.links = {record.handle.provider_record_id: error.moved.provider_record_id}
-            raise
-        entry.usage = reply.usage
-        old, new = record.handle, reply.handle
-        touched = [old] if old == new else [old, new]
-        entry.handles, entry.result_count = ranked(touched), len(touched)
-        if old != new:
-            entry.links = {old.provider_record_id: new.provider_record_id}
-        replaced = aligned(before, touched)
-        entry.steps = [(snapshot, None) for snapshot in replaced]
-        after = await take(connection, touched, request.scope)
-        entry.steps = _pair(replaced, after)
-    return MutationAnswer(
-        **answered(entry, connection),
-        handles=(new,),
-        records=for_caller(
-            caller, [step.record for step in after if step.record and step.handle == new]
-        ),
-        ghosts=tuple(step.handle for step in after if step.record and step.handle != new),
-        redacted=labels,
-        linked=entry.links,
-    )
-
-
-async def forget(core: Core, caller: Caller, request: ForgetRequest) -> MutationAnswer:
-    """Remove records, and look whether they are gone."""
-    handles = tuple(dict.fromkeys(request.handles))
-    ids = [handle.provider_record_id for handle in handles]
-    asked: Json = {"record_ids": ids[:_LOGGED_IDS], "records": len(ids)}
-    recording = core.recorder.recorded(
-        OperationType.FORGET, caller, request.scope, asked, request.source
-    )
-    async with recording as entry:
-        connection = await core.connect(entry, request.binding_key)
-        if not ids:
-            raise Invalid("Nothing to forget; name at least one record.")
-        found = await _take_moved(core, connection, handles, request.scope)
-        there = list({s.handle: s for s in found.values() if s.record is not None}.values())
-        if not there:
-            raise NotFound(
-                f"There is no record {ids[0]} in {connection.binding.key} for this scope"
-                + (f", nor any of the {len(ids) - 1} others." if len(ids) > 1 else ".")
+        async with recording as entry, AsyncExitStack() as gate:
+            log_text(entry, clean.content, withheld=is_org(request.scope))
+            connection = await self._core.connect(entry, request.binding_key)
+            routed = clean.model_copy(
+                update={
+                    "binding_key": connection.binding.key,
+                    "created_by": clean.created_by or caller.principal,
+                }
             )
-        note_owner(entry, _scopes(there))
-        await membership.may_change(core, entry, _scopes(there))
-        entry.source = entry.source or _common_source(there)
-        entry.handles = ranked([snapshot.handle for snapshot in there])
-        entry.result_count = len(there)
-        routed = request.model_copy(
-            update={
-                "binding_key": connection.binding.key,
-                "handles": tuple(snapshot.handle for snapshot in there),
-            }
+            _refuse_empty(routed.content)
+            if routed.kind == facts.FACT:
+                facts.check_text(routed.content, self._core.fact_limits)
+                await gate.enter_async_context(connection.adding_facts())
+                await facts.check_room(connection, routed, self._core.fact_limits)
+            known = [as_handle(connection, routed.record_id)] if routed.record_id else []
+            before = await take(connection, known, request.scope)
+            if routed.mode is WriteMode.UPSERT:
+                await self._core.may_change(entry, [request.scope, *_scopes(before)])
+                note_owner(entry, _scopes(before))
+                if any(map(is_org, _scopes(before))):
+                    log_text(entry, clean.content, withheld=True)
+            await self._core.recorder.begin(entry, before)
+            reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
+            entry.usage = reply.usage
+            entry.handles, entry.result_count = ranked(reply.records), len(reply.records)
+            replaced = aligned([*before, *reply.before], reply.records)
+            entry.steps = [(snapshot, None) for snapshot in replaced]
+            after = await take(connection, reply.records, request.scope)
+            entry.steps = _pair(replaced, after)
+        return MutationAnswer(
+            **answered(entry, connection),
+            handles=reply.records,
+            records=for_caller(caller, [step.record for step in after if step.record]),
+            redacted=labels,
         )
-        await core.recorder.begin(entry, there)
-        reply = await entry.mutate(
-            connection, lambda: connection.adapter.forget(routed), records=len(there)
+
+    @to_its_end
+    async def correct(self, caller: Caller, request: CorrectRequest) -> MutationAnswer:
+        """Change one record, based on the revision the caller read."""
+        if caller.by_ai and request.text is not None:
+            request = request.model_copy(update={"text": without_prefix(request.text)})
+        clean, labels = await asyncio.to_thread(_redact_correct, request)
+        asked: Json = {
+            "record_id": clean.handle.provider_record_id,
+            "revision": clean.revision,
+            "pinned": clean.pinned,
+            "topic": clean.topic,
+            "tags": list(clean.tags) if clean.tags is not None else None,
+            "expires_at": clean.expires_at.isoformat() if clean.expires_at else None,
+            "never_expires": clean.never_expires or None,
+            "redacted": list(labels),
+        }
+        recording = self._core.recorder.recorded(
+            OperationType.CORRECT, caller, request.scope, _set_only(asked), request.source
         )
-        entry.usage = reply.usage
-        after = await take(connection, routed.handles, request.scope)
-        ghosts = tuple(step.handle for step in after if step.record is not None)
-        entry.handles = _marked(entry.handles, ghosts)
-        entry.steps = _pair(there, after)
-    return MutationAnswer(
-        **answered(entry, connection),
-        handles=routed.handles,
-        missing=tuple(handle for handle, snapshot in found.items() if snapshot.record is None),
-        ghosts=ghosts,
-    )
+        async with recording as entry:
+            if clean.text is not None:  # whose memory it is shows only when it is found
+                log_text(entry, clean.text, withheld=True)
+            connection = await self._core.connect(entry, request.binding_key, needs="correction")
+            if clean.text is not None:
+                _refuse_empty(clean.text)
+            record = await find(self._core, connection, clean.handle, request.scope)
+            note_owner(entry, [record.scope])
+            if clean.text is not None:
+                log_text(entry, clean.text, withheld=is_org(record.scope))
+            if clean.text is not None and record.kind == facts.FACT:
+                facts.check_text(clean.text, self._core.fact_limits)
+            entry.source = entry.source or record.source
+            entry.handles, entry.result_count = ranked([record.handle]), 1
+            routed = clean.model_copy(
+                update={"binding_key": connection.binding.key, "handle": record.handle}
+            )
+            await self._core.may_change(entry, [record.scope])
+            before = await take(connection, [record.handle], request.scope)
+            await self._core.recorder.begin(entry, before)
+            try:
+                reply = await entry.mutate(connection, lambda: connection.adapter.correct(routed))
+            except MemtuiError as error:
+                if error.moved is not None:
+                    entry.links = {record.handle.provider_record_id: error.moved.provider_record_id}
+                raise
+            entry.usage = reply.usage
+            old, new = record.handle, reply.handle
+            touched = [old] if old == new else [old, new]
+            entry.handles, entry.result_count = ranked(touched), len(touched)
+            if old != new:
+                entry.links = {old.provider_record_id: new.provider_record_id}
+            replaced = aligned(before, touched)
+            entry.steps = [(snapshot, None) for snapshot in replaced]
+            after = await take(connection, touched, request.scope)
+            entry.steps = _pair(replaced, after)
+        return MutationAnswer(
+            **answered(entry, connection),
+            handles=(new,),
+            records=for_caller(
+                caller, [step.record for step in after if step.record and step.handle == new]
+            ),
+            ghosts=tuple(step.handle for step in after if step.record and step.handle != new),
+            redacted=labels,
+            linked=entry.links,
+        )
 
+    @to_its_end
+    async def forget(self, caller: Caller, request: ForgetRequest) -> MutationAnswer:
+        """Remove records, and look whether they are gone."""
+        handles = tuple(dict.fromkeys(request.handles))
+        ids = [handle.provider_record_id for handle in handles]
+        asked: Json = {"record_ids": ids[:_LOGGED_IDS], "records": len(ids)}
+        recording = self._core.recorder.recorded(
+            OperationType.FORGET, caller, request.scope, asked, request.source
+        )
+        async with recording as entry:
+            connection = await self._core.connect(entry, request.binding_key)
+            if not ids:
+                raise Invalid("Nothing to forget; name at least one record.")
+            found = await self._take_moved(connection, handles, request.scope)
+            there = list({s.handle: s for s in found.values() if s.record is not None}.values())
+            if not there:
+                raise NotFound(
+                    f"There is no record {ids[0]} in {connection.binding.key} for this scope"
+                    + (f", nor any of the {len(ids) - 1} others." if len(ids) > 1 else ".")
+                )
+            note_owner(entry, _scopes(there))
+            await self._core.may_change(entry, _scopes(there))
+            entry.source = entry.source or _common_source(there)
+            entry.handles = ranked([snapshot.handle for snapshot in there])
+            entry.result_count = len(there)
+            routed = request.model_copy(
+                update={
+                    "binding_key": connection.binding.key,
+                    "handles": tuple(snapshot.handle for snapshot in there),
+                }
+            )
+            await self._core.recorder.begin(entry, there)
+            reply = await entry.mutate(
+                connection, lambda: connection.adapter.forget(routed), records=len(there)
+            )
+            entry.usage = reply.usage
+            after = await take(connection, routed.handles, request.scope)
+            ghosts = tuple(step.handle for step in after if step.record is not None)
+            entry.handles = _marked(entry.handles, ghosts)
+            entry.steps = _pair(there, after)
+        return MutationAnswer(
+            **answered(entry, connection),
+            handles=routed.handles,
+            missing=tuple(handle for handle, snapshot in found.items() if snapshot.record is None),
+            ghosts=ghosts,
+        )
 
-async def sync(core: Core, caller: Caller, binding_key: str | None) -> SyncReply:
-    """Let the provider read its outside source again, or rebuild what it derives."""
-    scope = Scope(company_id=caller.company_id)
-    async with core.recorder.recorded(OperationType.SYNC, caller, scope, {}) as entry:
-        connection = await core.connect(entry, binding_key, needs="sync")
-        await core.recorder.begin(entry, [])
-        reply = await entry.mutate(connection, connection.adapter.sync, records=_SYNC_RECORDS)
-        entry.usage, entry.result_count = reply.usage, reply.changed + reply.removed
-    return reply
+    @to_its_end
+    async def sync(self, caller: Caller, binding_key: str | None = None) -> SyncReply:
+        """Let the provider read its outside source again, or rebuild what it derives."""
+        scope = Scope(company_id=caller.company_id)
+        async with self._core.recorder.recorded(OperationType.SYNC, caller, scope, {}) as entry:
+            connection = await self._core.connect(entry, binding_key, needs="sync")
+            await self._core.recorder.begin(entry, [])
+            reply = await entry.mutate(connection, connection.adapter.sync, records=_SYNC_RECORDS)
+            entry.usage, entry.result_count = reply.usage, reply.changed + reply.removed
+        return reply
+
+    async def _take_moved(
+        self, connection: Connection, handles: Sequence[RecordHandle], scope: Scope
+    ) -> dict[RecordHandle, Snapshot]:
+        """Return each record as it is now, those under another id that came back under one."""
+        found = dict(zip(handles, await take(connection, handles, scope), strict=True))
+        gone = [handle for handle, snapshot in found.items() if snapshot.record is None]
+        new = await asyncio.to_thread(moved, self._core, connection, gone) if gone else {}
+        at = {
+            snapshot.handle: snapshot
+            for snapshot in await take(connection, list(dict.fromkeys(new.values())), scope)
+        }
+        return found | {handle: at[moved_to] for handle, moved_to in new.items()}
 
 
 _SYNC_RECORDS = 10_000
@@ -245,20 +262,6 @@ async def take(
         record = await connection.read(partial(adapter.get, handle, scope))
         taken.append(Snapshot(handle=handle, record=record))
     return taken
-
-
-async def _take_moved(
-    core: Core, connection: Connection, handles: Sequence[RecordHandle], scope: Scope
-) -> dict[RecordHandle, Snapshot]:
-    """Return each record as it is now, those under another id that came back under one."""
-    found = dict(zip(handles, await take(connection, handles, scope), strict=True))
-    gone = [handle for handle, snapshot in found.items() if snapshot.record is None]
-    new = await asyncio.to_thread(moved, core, connection, gone) if gone else {}
-    at = {
-        snapshot.handle: snapshot
-        for snapshot in await take(connection, list(dict.fromkeys(new.values())), scope)
-    }
-    return found | {handle: at[moved_to] for handle, moved_to in new.items()}
 
 
 def _unwrapped(caller: Caller, request: WriteRequest) -> WriteRequest:

@@ -14,8 +14,7 @@ from sqlalchemy import Connection
 
 from memtui.contract import Denied, Json, Model, NotFound, UtcDatetime
 from memtui.service.answers import Caller
-from memtui.service.configuring import configured, write
-from memtui.service.core import Core
+from memtui.service.core import Group
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact_json
 from memtui.store import bindings, plugins
@@ -49,15 +48,12 @@ _Make = Callable[[Connection, NamespaceRow | None], NamespaceRow]
 _NAMED = set(MemoryName.model_fields)
 
 
-class PluginLedger:
+class PluginLedger(Group):
     """Keeps the namespaces and the ids of a company's bindings, by the bindings' keys.
 
     Every method raises `NotFound` for a binding that is not there, and `Denied` where the company
     has members and the caller is none.
     """
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
 
     async def namespaces(self, caller: Caller, key: str) -> list[KeptNamespace]:
         """Return a binding's namespaces, by name. Not an operation."""
@@ -147,7 +143,7 @@ class PluginLedger:
                 raise no_namespace(name)
 
         async with self._changing(caller, key, asked) as entry:
-            await write(self._core, entry, change, (NAMESPACE,))
+            await self._core.configure(entry, change, (NAMESPACE,))
 
     async def names(
         self,
@@ -192,7 +188,7 @@ class PluginLedger:
 
     @asynccontextmanager
     async def _changing(self, caller: Caller, key: str, asked: Json) -> AsyncIterator[Entry]:
-        async with configured(self._core, caller, asked) as entry:
+        async with self._core.configured(caller, asked) as entry:
 
             def find() -> BindingRow:
                 with self._core.database.read() as database:
@@ -211,7 +207,7 @@ class PluginLedger:
             plugins.set_namespace(database, row)
             return row
 
-        return _kept(await write(self._core, entry, change, (NAMESPACE,)))
+        return _kept(await self._core.configure(entry, change, (NAMESPACE,)))
 
 
 def no_namespace(name: str) -> NotFound:

@@ -40,11 +40,11 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.service import companies, kept_files, mutations
+from memtui.service import kept_files
 from memtui.service.answers import Caller
-from memtui.service.configuring import configured, write
 from memtui.service.connections import Connection
-from memtui.service.core import Core, company_read_only
+from memtui.service.core import Core, Group, find_company, to_its_end
+from memtui.service.mutations import Mutations, take
 from memtui.service.recorder import Entry
 from memtui.store import bindings, intents, journal, log, purging
 from memtui.store.digest import CONTROL
@@ -178,12 +178,15 @@ class _Survey:
             self.copies.append(Copies(place=place, count=count, what=what))
 
 
-class Purging:
+class Purging(Group):
     """Purges of one service's companies."""
 
-    def __init__(self, core: Core, analysis: Analysis, paths: Paths, after_days: int) -> None:
+    def __init__(
+        self, core: Core, analysis: Analysis, memory: Mutations, paths: Paths, after_days: int
+    ) -> None:
         """Set it up; `after_days` is the setting `purge_after_days`."""
-        self._core = core
+        super().__init__(core)
+        self._memory = memory
         self._analysis = analysis
         self._paths = paths
         self._after_days = after_days
@@ -198,18 +201,13 @@ class Purging:
         survey = await self._survey(caller, request)
         if request.forget:
             survey.aim = _with_living(survey)
-        entry = Entry(
-            operation_id="",
-            operation_type=OperationType.PURGE,
-            caller=caller,
-            scope=Scope(company_id=caller.company_id),
-            started_at=self._core.clock(),
-            started=0,
-        )
+        scope = Scope(company_id=caller.company_id)
+        entry = self._core.recorder.entry(OperationType.PURGE, caller, scope)
         await self._authorise(entry, request, survey)
         await asyncio.to_thread(self._count, survey)
         return self._answer(request, survey)
 
+    @to_its_end
     async def apply(
         self, caller: Caller, request: PurgeRequest, *, step: StepHook = lambda _name: None
     ) -> PurgeAnswer:
@@ -226,7 +224,7 @@ class Purging:
         if request.before is not None:
             asked["before"] = request.before.isoformat()
         async with core.recorder.recorded(OperationType.PURGE, caller, scope, asked) as entry:
-            await self._refuse_read_only(caller)
+            await self._core.refuse_changes(caller.company_id)
             with self._alone():
                 survey = await self._survey(caller, request)
                 await self._authorise(entry, request, survey)
@@ -267,21 +265,22 @@ class Purging:
             }
         )
 
+    @to_its_end
     async def keep_doing(self, caller: Caller, days: int | None) -> None:
         """Allow the setting `purge_after_days` to take effect, from so many days on; None: not."""
         if days is not None and days < 1:
             raise Invalid("Texts are kept for a day at least; give an older moment.")
-        async with configured(self._core, caller, {"purge_after_days": days}) as entry:
-            await self._refuse_read_only(caller)
-            await write(
-                self._core,
+        async with self._core.configured(caller, {"purge_after_days": days}) as entry:
+            await self._core.refuse_changes(caller.company_id)
+            await self._core.configure(
                 entry,
                 lambda database: bindings.keep_purging(database, caller.company_id, days),
             )
 
+    @to_its_end
     async def due(self, caller: Caller) -> PurgeAnswer | None:
         """Purge by age where the setting says so, a person has allowed it, and not yet today."""
-        company = await companies.find(self._core, caller.company_id)
+        company = await asyncio.to_thread(find_company, self._core.database, caller.company_id)
         allowed, now = company.purge_after_days, self._core.clock()
         if (
             not self._after_days
@@ -308,12 +307,6 @@ class Purging:
             return None
         request = PurgeRequest(before=now - timedelta(days=self._after_days))
         return await self.apply(caller, request)
-
-    async def _refuse_read_only(self, caller: Caller) -> None:
-        if self._core.read_only:
-            raise Denied("memtui runs read-only; start it without --read-only to change anything.")
-        if (await companies.find(self._core, caller.company_id)).read_only:
-            raise company_read_only(caller.company_id)
 
     async def _authorise(self, entry: Entry, request: PurgeRequest, survey: _Survey) -> None:
         """Let owners and admins of the company, and a person whose own memories these are."""
@@ -437,7 +430,7 @@ class Purging:
             with self._core.database.read() as database:
                 return bindings.bindings(database, caller.company_id)
 
-        company = await companies.find(self._core, caller.company_id)
+        company = await asyncio.to_thread(find_company, self._core.database, caller.company_id)
         found: dict[str, Connection] = {}
         beyond = await asyncio.to_thread(self._running, caller)
         for row in await asyncio.to_thread(rows):
@@ -570,7 +563,7 @@ class Purging:
                     handles=tuple(record.handle for record in part),
                     binding_key=key,
                 )
-                answer = await mutations.forget(self._core, caller, request)
+                answer = await self._memory.forget(caller, request)
                 if answer.ghosts:
                     raise Conflict(
                         f"{answer.ghosts[0].provider_record_id} is still found in {key} after it "
@@ -795,7 +788,7 @@ async def _taken(
     connection: Connection, handles: Sequence[RecordHandle], scope: Scope
 ) -> list[Record | None]:
     try:
-        return [one.record for one in await mutations.take(connection, handles, scope)]
+        return [one.record for one in await take(connection, handles, scope)]
     except NotFound:
         # One that nobody can look up: the others are asked for one by one.
         if len(handles) == 1:
@@ -808,18 +801,15 @@ async def _stored(connection: Connection, aim: Aim) -> list[Record]:
         return []
     request = BrowseRequest(
         scope=Scope(company_id=aim.company_id),
-        binding_key=connection.binding.key,
         filter=Filter(subject_id=aim.subject_id, project_id=aim.project_id),
         expired=True,
-        limit=1000,
     )
-    found: list[Record] = []
-    while True:
-        page = await connection.read(partial(connection.adapter.browse, request))
-        found += [record for record in page.records if aim.is_of(record.scope)]
-        if page.next_cursor is None:
-            return found
-        request = request.model_copy(update={"cursor": page.next_cursor})
+    return [
+        record
+        async for page in connection.pages(request, whole=True)
+        for record in page.records
+        if aim.is_of(record.scope)
+    ]
 
 
 def _seen(survey: _Survey) -> frozenset[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from memtui.contract import (
@@ -35,7 +35,7 @@ from memtui.service.answers import (
     QueryAnswer,
 )
 from memtui.service.connections import Connection
-from memtui.service.core import Core
+from memtui.service.core import Core, Group
 from memtui.service.perimeter import for_caller, may_read, note_owner, readable
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact, redact_json
@@ -49,42 +49,184 @@ _PAGE = 1_000
 _TOLD_PROBLEMS = 20
 
 
-async def query(core: Core, caller: Caller, request: QueryRequest) -> QueryAnswer:
-    """Find what is relevant."""
-    clean = _redact_query(request)
-    asked = _query_json(clean)
-    recording = core.recorder.recorded(OperationType.QUERY, caller, request.scope, asked)
-    async with recording as entry:
-        connection = await core.connect(entry, request.binding_key)
-        routed = clean.model_copy(update={"binding_key": connection.binding.key})
-        bundle = await connection.read(lambda: connection.adapter.query(routed))
-        snippets = readable(bundle.snippets, request.scope, entry.sight)
-        entry.handles, entry.result_count = ranked(snippets), len(snippets)
-        note_owner(entry, [snippet.scope for snippet in snippets])
-        _note_withheld(entry, len(bundle.snippets) - len(snippets))
-        entry.usage, entry.capped = bundle.usage, bundle.capped
-        await note_problems(entry, connection)
-    return QueryAnswer(
-        **answered(entry, connection),
-        snippets=for_caller(caller, snippets),
-        profile_summary=bundle.profile_summary,
-        capped=bundle.capped,
-    )
+class Reads(Group):
+    """Operations that change nothing."""
 
+    async def query(self, caller: Caller, request: QueryRequest) -> QueryAnswer:
+        """Find what is relevant."""
+        clean = _redact_query(request)
+        asked = _query_json(clean)
+        recording = self._core.recorder.recorded(OperationType.QUERY, caller, request.scope, asked)
+        async with recording as entry:
+            connection = await self._core.connect(entry, request.binding_key)
+            routed = clean.model_copy(update={"binding_key": connection.binding.key})
+            bundle = await connection.read(lambda: connection.adapter.query(routed))
+            snippets = readable(bundle.snippets, request.scope, entry.sight)
+            entry.handles, entry.result_count = ranked(snippets), len(snippets)
+            note_owner(entry, [snippet.scope for snippet in snippets])
+            _note_withheld(entry, len(bundle.snippets) - len(snippets))
+            entry.usage, entry.capped = bundle.usage, bundle.capped
+            await note_problems(entry, connection)
+        return QueryAnswer(
+            **answered(entry, connection),
+            snippets=for_caller(caller, snippets),
+            profile_summary=bundle.profile_summary,
+            capped=bundle.capped,
+        )
 
-async def explain(core: Core, caller: Caller, request: QueryRequest) -> ExplainAnswer:
-    """Trace how a query is answered."""
-    clean = _redact_query(request)
-    asked = _query_json(clean)
-    recording = core.recorder.recorded(OperationType.EXPLAIN, caller, request.scope, asked)
-    async with recording as entry:
-        connection = await core.connect(entry, request.binding_key, needs="explain")
-        routed = clean.model_copy(update={"binding_key": connection.binding.key})
-        explanation = await connection.read(lambda: connection.adapter.explain(routed))
-        entry.usage = explanation.usage
-        explanation = await _readable_stages(entry, connection, explanation)
-        await note_problems(entry, connection)
-    return ExplainAnswer(**answered(entry, connection), explanation=explanation)
+    async def explain(self, caller: Caller, request: QueryRequest) -> ExplainAnswer:
+        """Trace how a query is answered."""
+        clean = _redact_query(request)
+        asked = _query_json(clean)
+        recording = self._core.recorder.recorded(
+            OperationType.EXPLAIN, caller, request.scope, asked
+        )
+        async with recording as entry:
+            connection = await self._core.connect(entry, request.binding_key, needs="explain")
+            routed = clean.model_copy(update={"binding_key": connection.binding.key})
+            explanation = await connection.read(lambda: connection.adapter.explain(routed))
+            entry.usage = explanation.usage
+            explanation = await _readable_stages(entry, connection, explanation)
+            await note_problems(entry, connection)
+        return ExplainAnswer(**answered(entry, connection), explanation=explanation)
+
+    async def get(
+        self,
+        caller: Caller,
+        asked: RecordHandle | str,
+        scope: Scope,
+        *,
+        binding_key: str | None = None,
+    ) -> GetAnswer:
+        """Return one record, under its new id if it came back under one."""
+        request = {"record_id": record_id(asked)}
+        async with self._core.recorder.recorded(OperationType.GET, caller, scope, request) as entry:
+            connection = await self._core.connect(entry, binding_key)
+            record = await find(self._core, connection, asked, scope)
+            if not readable([record], scope, entry.sight):
+                raise _not_there(connection, record.handle)
+            note_owner(entry, [record.scope])
+            entry.handles, entry.result_count, entry.source = ranked([record]), 1, record.source
+            await note_problems(entry, connection)
+        [received] = for_caller(caller, [record])
+        return GetAnswer(**answered(entry, connection), record=received)
+
+    async def browse(self, caller: Caller, request: BrowseRequest) -> BrowseAnswer:
+        """Return one page of what is stored."""
+        words, fuzzy = request.filter.text, request.filter.fuzzy
+        clean = {
+            "text": words and redact(words)[0],
+            "fuzzy": tuple(redact(word)[0] for word in fuzzy),
+        }
+        narrowed = request.filter.model_copy(update=clean)
+        asked: Json = {
+            "filter": request.filter.model_dump(mode="json", exclude_defaults=True),
+            "sort": request.sort,
+            "limit": request.limit,
+            "cursor": request.cursor,
+        }
+        if request.owners:
+            asked["owners"] = _owners_json(request.owners)
+        recording = self._core.recorder.recorded(OperationType.BROWSE, caller, request.scope, asked)
+        async with recording as entry:
+            needs = "browse" if request.namespace is None else "namespace_changes"
+            connection = await self._core.connect(entry, request.binding_key, needs=needs)
+            routed = request.model_copy(
+                update={"binding_key": connection.binding.key, "filter": narrowed}
+            )
+            page = await connection.read(lambda: connection.adapter.browse(routed))
+            records = readable(page.records, request.scope, entry.sight)
+            entry.result_count, entry.usage = len(records), page.usage
+            withheld = len(page.records) - len(records)
+            _note_withheld(entry, withheld)
+            entry.capped = page.at_least
+            await note_problems(entry, connection)
+        return BrowseAnswer(
+            **answered(entry, connection),
+            records=for_caller(caller, records),
+            next_cursor=page.next_cursor,
+            # Of a view of everybody's, the provider counts what the caller may not read too.
+            total=None
+            if withheld or (entry.sight and _is_everybodys(request.scope))
+            else page.total,
+            at_least=page.at_least,
+            unread=page.unread,
+            unfinished=page.unfinished,
+        )
+
+    async def pages(self, caller: Caller, request: BrowseRequest) -> AsyncIterator[BrowseAnswer]:
+        """Yield the pages of what a request lists, to its end; each of a thousand records."""
+        request = request.model_copy(update={"limit": _PAGE})
+        while True:
+            page = await self.browse(caller, request)
+            yield page
+            if page.next_cursor is None:
+                return
+            request = request.model_copy(update={"cursor": page.next_cursor})
+
+    async def history(
+        self,
+        caller: Caller,
+        asked: RecordHandle | str,
+        scope: Scope,
+        *,
+        binding_key: str | None = None,
+    ) -> HistoryAnswer:
+        """Return how a record came to be what it is, by our journal and the provider's own."""
+        request = {"record_id": record_id(asked)}
+        async with self._core.recorder.recorded(
+            OperationType.HISTORY, caller, scope, request
+        ) as entry:
+            connection = await self._core.connect(entry, binding_key)
+            ids, changes = await asyncio.to_thread(
+                self._changes, connection, as_handle(connection, asked), entry.sight
+            )
+            handle = as_handle(connection, asked).model_copy(update={"provider_record_id": ids[0]})
+            versions: tuple[RecordVersion, ...] = ()
+            if entry.sight is not None and not any(one.before or one.after for one in changes):
+                record = await find(self._core, connection, handle, scope)
+                if not readable([record], scope, entry.sight):
+                    raise _not_there(connection, record.handle)
+                note_owner(entry, [record.scope])
+            shown = [r.scope for one in changes for r in (one.before, one.after) if r]
+            note_owner(entry, shown)
+            if connection.adapter.capabilities.history:
+                found = await connection.read(lambda: connection.adapter.history(handle, scope))
+                versions = tuple(found)
+            if not changes and not versions:
+                entry.source = (await find(self._core, connection, handle, scope)).source
+            sources = [
+                *(change.operation.source for change in changes),
+                *(v.source for v in versions),
+            ]
+            entry.source = entry.source or next((source for source in sources if source), None)
+            entry.handles, entry.result_count = ranked([handle]), len(changes) + len(versions)
+            await note_problems(entry, connection)
+        return HistoryAnswer(
+            **answered(entry, connection),
+            handle=handle,
+            changes=tuple(_received(caller, change) for change in changes),
+            versions=versions,
+        )
+
+    def _changes(
+        self, connection: Connection, handle: RecordHandle, sight: Sight | None
+    ) -> tuple[list[str], tuple[Change, ...]]:
+        """Return a record's ids, the one it has now first, and what was done under any of them."""
+        company_id, key = connection.binding.company_id, connection.binding.key
+        steps: dict[str, journal.Step] = {}
+        with self._core.database.read() as database:
+            ids = journal.ids_of(database, company_id, key, handle.provider_record_id)
+            for record_id in reversed(ids):
+                for operation_id, step in journal.changes_of_record(
+                    database, company_id, key, record_id
+                ).items():
+                    known = steps.get(operation_id)
+                    steps[operation_id] = _moved_in(known, step) if known else step
+        operations = self._core.log.by_ids(company_id, list(steps), sight)
+        return ids, tuple(
+            change_of(operation, steps[operation.operation_id], sight) for operation in operations
+        )
 
 
 async def _readable_stages(
@@ -105,121 +247,19 @@ async def _readable_stages(
     return explanation.model_copy(update={"stages": tuple(stages)})
 
 
-async def get(
-    core: Core, caller: Caller, asked: RecordHandle | str, scope: Scope, binding_key: str | None
-) -> GetAnswer:
-    """Return one record, under its new id if it came back under one."""
-    request = {"record_id": record_id(asked)}
-    async with core.recorder.recorded(OperationType.GET, caller, scope, request) as entry:
-        connection = await core.connect(entry, binding_key)
-        record = await find(core, connection, asked, scope)
-        if not readable([record], scope, entry.sight):
-            raise _not_there(connection, record.handle)
-        note_owner(entry, [record.scope])
-        entry.handles, entry.result_count, entry.source = ranked([record]), 1, record.source
-        await note_problems(entry, connection)
-    [received] = for_caller(caller, [record])
-    return GetAnswer(**answered(entry, connection), record=received)
-
-
-async def browse(core: Core, caller: Caller, request: BrowseRequest) -> BrowseAnswer:
-    """Return one page of what is stored."""
-    words, fuzzy = request.filter.text, request.filter.fuzzy
-    clean = {"text": words and redact(words)[0], "fuzzy": tuple(redact(word)[0] for word in fuzzy)}
-    narrowed = request.filter.model_copy(update=clean)
-    asked: Json = {
-        "filter": request.filter.model_dump(mode="json", exclude_defaults=True),
-        "sort": request.sort,
-        "limit": request.limit,
-        "cursor": request.cursor,
-    }
-    if request.owners:
-        asked["owners"] = _owners_json(request.owners)
-    recording = core.recorder.recorded(OperationType.BROWSE, caller, request.scope, asked)
-    async with recording as entry:
-        needs = "browse" if request.namespace is None else "namespace_changes"
-        connection = await core.connect(entry, request.binding_key, needs=needs)
-        routed = request.model_copy(
-            update={"binding_key": connection.binding.key, "filter": narrowed}
-        )
-        page = await connection.read(lambda: connection.adapter.browse(routed))
-        records = readable(page.records, request.scope, entry.sight)
-        entry.result_count, entry.usage = len(records), page.usage
-        withheld = len(page.records) - len(records)
-        _note_withheld(entry, withheld)
-        entry.capped = page.at_least
-        await note_problems(entry, connection)
-    return BrowseAnswer(
-        **answered(entry, connection),
-        records=for_caller(caller, records),
-        next_cursor=page.next_cursor,
-        # Of a view of everybody's, the provider counts what the caller may not read too.
-        total=None if withheld or (entry.sight and _is_everybodys(request.scope)) else page.total,
-        at_least=page.at_least,
-        unread=page.unread,
-        unfinished=page.unfinished,
-    )
-
-
-async def history(
-    core: Core, caller: Caller, asked: RecordHandle | str, scope: Scope, binding_key: str | None
-) -> HistoryAnswer:
-    """Return how a record came to be what it is: our journal, and the provider's own history."""
-    request = {"record_id": record_id(asked)}
-    async with core.recorder.recorded(OperationType.HISTORY, caller, scope, request) as entry:
-        connection = await core.connect(entry, binding_key)
-        ids, changes = await asyncio.to_thread(
-            _changes, core, connection, as_handle(connection, asked), entry.sight
-        )
-        handle = as_handle(connection, asked).model_copy(update={"provider_record_id": ids[0]})
-        versions: tuple[RecordVersion, ...] = ()
-        if entry.sight is not None and not any(one.before or one.after for one in changes):
-            record = await find(core, connection, handle, scope)
-            if not readable([record], scope, entry.sight):
-                raise _not_there(connection, record.handle)
-            note_owner(entry, [record.scope])
-        shown = [r.scope for one in changes for r in (one.before, one.after) if r]
-        note_owner(entry, shown)
-        if connection.adapter.capabilities.history:
-            found = await connection.read(lambda: connection.adapter.history(handle, scope))
-            versions = tuple(found)
-        if not changes and not versions:
-            entry.source = (await find(core, connection, handle, scope)).source
-        sources = [*(change.operation.source for change in changes), *(v.source for v in versions)]
-        entry.source = entry.source or next((source for source in sources if source), None)
-        entry.handles, entry.result_count = ranked([handle]), len(changes) + len(versions)
-        await note_problems(entry, connection)
-    return HistoryAnswer(
-        **answered(entry, connection),
-        handle=handle,
-        changes=tuple(_received(caller, change) for change in changes),
-        versions=versions,
-    )
-
-
 async def everything(
     connection: Connection, scope: Scope, chosen: Filter, sight: Sight | None
 ) -> list[Record]:
     """Return all records of a scope that may be seen and that a filter lets through.
 
-    Page by page, the oldest first.
+    The oldest first.
     """
-    records: list[Record] = []
-    request = BrowseRequest(
-        scope=scope,
-        binding_key=connection.binding.key,
-        filter=chosen,
-        sort="created_at",
-        limit=_PAGE,
-    )
-    while True:
-        page = await connection.read(
-            lambda request=request: connection.adapter.browse(request)  # type: ignore[misc]
-        )
-        records += readable(page.records, scope, sight)
-        if page.next_cursor is None:
-            return records
-        request = request.model_copy(update={"cursor": page.next_cursor})
+    request = BrowseRequest(scope=scope, filter=chosen, sort="created_at")
+    return [
+        record
+        async for page in connection.pages(request)
+        for record in readable(page.records, scope, sight)
+    ]
 
 
 async def note_problems(entry: Entry, connection: Connection) -> None:
@@ -349,26 +389,6 @@ def _query_json(request: QueryRequest) -> Json:
     if request.metadata_filter:
         asked["metadata_filter"] = request.metadata_filter
     return asked
-
-
-def _changes(
-    core: Core, connection: Connection, handle: RecordHandle, sight: Sight | None
-) -> tuple[list[str], tuple[Change, ...]]:
-    """Return a record's ids, the one it has now first, and what was done under any of them."""
-    company_id, key = connection.binding.company_id, connection.binding.key
-    steps: dict[str, journal.Step] = {}
-    with core.database.read() as database:
-        ids = journal.ids_of(database, company_id, key, handle.provider_record_id)
-        for record_id in reversed(ids):
-            for operation_id, step in journal.changes_of_record(
-                database, company_id, key, record_id
-            ).items():
-                known = steps.get(operation_id)
-                steps[operation_id] = _moved_in(known, step) if known else step
-    operations = core.log.by_ids(company_id, list(steps), sight)
-    return ids, tuple(
-        change_of(operation, steps[operation.operation_id], sight) for operation in operations
-    )
 
 
 def _received(caller: Caller, change: Change) -> Change:

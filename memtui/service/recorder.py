@@ -236,16 +236,7 @@ class Recorder:
         source: SourceRef | None = None,
     ) -> AsyncIterator[Entry]:
         """Run an operation and log it, whatever becomes of it."""
-        entry = Entry(
-            operation_id=self._new_id(),
-            operation_type=operation_type,
-            caller=caller,
-            scope=scope,
-            started_at=self._clock(),
-            started=self._timer(),
-            request=request,
-            source=source,
-        )
+        entry = self.entry(operation_type, caller, scope, request, source)
         try:
             yield entry
         except BaseException as error:
@@ -255,6 +246,26 @@ class Recorder:
                 raise _unknown_outcome(entry, error) from error
             raise
         await self._finish(entry)
+
+    def entry(
+        self,
+        operation_type: OperationType,
+        caller: Caller,
+        scope: Scope,
+        request: Json | None = None,
+        source: SourceRef | None = None,
+    ) -> Entry:
+        """Return an operation that begins now; only `recorded` has it logged."""
+        return Entry(
+            operation_id=self._new_id(),
+            operation_type=operation_type,
+            caller=caller,
+            scope=scope,
+            started_at=self._clock(),
+            started=self._timer(),
+            request=request or {},
+            source=source,
+        )
 
     async def begin(self, entry: Entry, before: Sequence[Snapshot]) -> None:
         """Write a mutation's intent; from here on its end is logged or shows as unknown."""

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from memtui.contract import BrowseRequest, MemtuiError, Model, Scope
-from memtui.service import reads
 from memtui.service.answers import Caller
-from memtui.service.core import Core
-from memtui.service.importing import may_configure
+from memtui.service.core import Core, Group
+from memtui.service.reads import Reads
 from memtui.service.redaction import redact, redact_config, redact_json
 from memtui.store import bindings
-from memtui.store.tables import JournalRow
+from memtui.store.tables import BindingRow, JournalRow
 
 if TYPE_CHECKING:
     from memtui.service.analysis import Analysis
@@ -38,39 +37,66 @@ class StoredSecret(Model):
     """What sorts of secrets are there, once each."""
 
 
-async def stored_secrets(
-    core: Core, analysis: Analysis, caller: Caller, folders: tuple[Path, ...]
-) -> AsyncIterator[StoredSecret]:
-    """Yield where a company stores secrets: its log, its journal, its bindings' records, files.
+class Secrets(Group):
+    """Secrets that are stored where they should not be."""
 
-    Every page of records that is looked at is an operation, as any other look at them.
+    def __init__(self, core: Core, analysis: Analysis, memory: Reads) -> None:
+        super().__init__(core)
+        self._analysis = analysis
+        self._memory = memory
 
-    Args:
-        core: The service's parts.
-        analysis: What reads the whole log.
-        caller: Somebody who may change the company's settings.
-        folders: Where the app keeps files of its own.
+    async def stored(
+        self, caller: Caller, folders: tuple[Path, ...] = ()
+    ) -> AsyncIterator[StoredSecret]:
+        """Yield where a company stores secrets: its log, its journal, its bindings' records, files.
 
-    Raises:
-        Denied: the caller may not change the settings.
-        Unavailable: the log cannot be read.
-    """
-    await may_configure(core, caller)
-    log = await analysis.open_log(caller)
-    try:
-        for start in range(0, log.count, _WINDOW):
-            for one in await log.window(start, _WINDOW):
-                document = one.model_dump(mode="json", exclude={"digest", "previous_digest"})
-                if labels := redact_json(document)[1]:
-                    yield _found("operation log", str(one.seq), labels)
-    finally:
-        await log.close()
-    for found in await asyncio.to_thread(lambda: [*_in_journal(core, caller)]):
-        yield found
-    async for found in _in_bindings(core, caller):
-        yield found
-    for found in await asyncio.to_thread(lambda: [*_in_files(folders)]):
-        yield found
+        Every page of records that is looked at is an operation, as any other look at them.
+
+        Args:
+            caller: Somebody who may change the company's settings.
+            folders: Where the app keeps files of its own.
+
+        Raises:
+            Denied: the caller may not change the settings.
+            Unavailable: the log cannot be read.
+        """
+        await self._core.may_configure(caller)
+        log = await self._analysis.open_log(caller)
+        try:
+            for start in range(0, log.count, _WINDOW):
+                for one in await log.window(start, _WINDOW):
+                    document = one.model_dump(mode="json", exclude={"digest", "previous_digest"})
+                    if labels := redact_json(document)[1]:
+                        yield _found("operation log", str(one.seq), labels)
+        finally:
+            await log.close()
+        for found in await asyncio.to_thread(lambda: [*_in_journal(self._core, caller)]):
+            yield found
+        async for found in self._in_bindings(caller):
+            yield found
+        for found in await asyncio.to_thread(lambda: [*_in_files(folders)]):
+            yield found
+
+    async def _in_bindings(self, caller: Caller) -> AsyncIterator[StoredSecret]:
+        def read() -> list[BindingRow]:
+            with self._core.database.read() as database:
+                return bindings.bindings(database, caller.company_id)
+
+        for row in await asyncio.to_thread(read):
+            if labels := redact_config(row.config)[1]:
+                yield _found("configuration of binding", row.key, labels)
+            if not (row.enabled and row.capabilities["browse"] is True):
+                continue
+            place = f"binding {row.key}"
+            scope = Scope(company_id=caller.company_id)
+            request = BrowseRequest(scope=scope, binding_key=row.key)
+            try:
+                async for page in self._memory.pages(caller, request):
+                    for record in page.records:
+                        if labels := redact_json(record.model_dump(mode="json"))[1]:
+                            yield _found(place, record.handle.provider_record_id, labels)
+            except MemtuiError as error:
+                yield StoredSecret(place=place, where=f"not read: {error}", labels=())
 
 
 def _in_journal(core: Core, caller: Caller) -> Iterator[StoredSecret]:
@@ -91,42 +117,6 @@ def _scopes(row: Any) -> Iterator[Scope]:
     for state in (row.before, row.after):
         if state and state["record"]:
             yield Scope.model_validate(state["record"]["scope"])
-
-
-async def _in_bindings(core: Core, caller: Caller) -> AsyncIterator[StoredSecret]:
-    def read() -> list[tuple[str, bool, tuple[str, ...]]]:
-        with core.database.read() as database:
-            rows = bindings.bindings(database, caller.company_id)
-        return [
-            (
-                row.key,
-                row.enabled and row.capabilities["browse"] is True,
-                redact_config(row.config)[1],
-            )
-            for row in rows
-        ]
-
-    for key, can_browse, labels in await asyncio.to_thread(read):
-        if labels:
-            yield _found("configuration of binding", key, labels)
-        cursor, more = None, can_browse
-        while more:
-            request = BrowseRequest(
-                scope=Scope(company_id=caller.company_id),
-                binding_key=key,
-                cursor=cursor,
-                limit=_WINDOW,
-            )
-            try:
-                page = await reads.browse(core, caller, request)
-            except MemtuiError as error:
-                yield StoredSecret(place=f"binding {key}", where=f"not read: {error}", labels=())
-                break
-            for record in page.records:
-                if labels := redact_json(record.model_dump(mode="json"))[1]:
-                    yield _found(f"binding {key}", record.handle.provider_record_id, labels)
-            cursor = page.next_cursor
-            more = cursor is not None
 
 
 def _in_files(folders: tuple[Path, ...]) -> Iterator[StoredSecret]:

@@ -1,4 +1,7 @@
-"""Take a mutation back: put every record into the state that it had before."""
+"""Take a mutation back: put every record into the state that it had before.
+
+One whose outcome is unknown is looked into first, by asking the provider.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,10 @@ from itertools import islice
 from sqlalchemy import Connection as DatabaseConnection
 
 from memtui.contract import (
+    BrowseRequest,
     Conflict,
     CorrectRequest,
+    Filter,
     ForgetRequest,
     Invalid,
     NotFound,
@@ -26,94 +31,285 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import membership
 from memtui.service.answers import Caller, MutationAnswer, UndoCandidate
-from memtui.service.configuring import refuse_configuring, write
+from memtui.service.bindings import refuse_shared
 from memtui.service.connections import Connection
-from memtui.service.core import Core
-from memtui.service.membership import REVOKED
+from memtui.service.core import Group, in_thread, to_its_end
+from memtui.service.log import Log, one
+from memtui.service.members import REVOKED
 from memtui.service.mutations import aligned, take
+from memtui.service.perimeter import CONTENT
 from memtui.service.permissions import Role
 from memtui.service.reads import answered, ranked
 from memtui.service.recorder import Entry
-from memtui.service.sharing import refuse_shared
 from memtui.store import bindings, journal, members, settings
-from memtui.store.journal import Step, Undoable
+from memtui.store.digest import is_value_of
+from memtui.store.journal import Finding, Found, Step, Undoable
 from memtui.store.operation import Operation
 from memtui.store.purging import LASTING
 from memtui.store.settings import SettingChange
 from memtui.store.tables import BindingRow
 
-
-async def undo(core: Core, caller: Caller, operation_id: str | None) -> MutationAnswer:
-    """Take back an operation, the newest that can be when None; taking back an undo redoes."""
-    scope = Scope(company_id=caller.company_id)
-    asked = {"operation_id": operation_id} if operation_id else {}
-    async with core.recorder.recorded(OperationType.UNDO, caller, scope, asked) as entry:
-        operation, steps, changed = await asyncio.to_thread(_pick, core, caller, operation_id)
-        entry.scope, entry.source = operation.scope, operation.source
-        entry.undoes = operation.operation_id
-        entry.request = {"operation_id": operation.operation_id, "type": operation.operation_type}
-        if changed:
-            return await _settings_back(core, entry, operation, changed)
-        connection = await core.connect(entry, operation.binding_key)
-        records = [state.record for step in steps for state in step if state and state.record]
-        await membership.may_change(core, entry, [record.scope for record in records])
-        scope = reaching(operation.scope, records)
-        operation = operation.model_copy(update={"scope": scope})
-        handles = [before.handle for before, _ in steps]
-        entry.handles, entry.result_count = ranked(handles), len(handles)
-        now = await take(connection, handles, scope)
-        _refuse_changed(operation, steps, now)
-        await core.recorder.begin(entry, now)
-        befores = [before for before, _ in steps]
-        if connection.adapter.capabilities.restore:
-            reply = await entry.mutate(
-                connection,
-                lambda: connection.adapter.restore(befores, scope),
-                records=len(befores),
-            )
-            entry.usage = reply.usage
-        else:
-            await _rebuild(entry, connection, operation, befores, now)
-        moved = [_moved(handle, entry.links) for handle in handles]
-        touched = [*handles, *(handle for handle in moved if handle not in handles)]
-        after = await take(connection, touched, scope)
-        entry.steps = list(zip(aligned(now, touched), after, strict=True))
-        entry.handles, entry.result_count = ranked(touched), len(touched)
-    return MutationAnswer(
-        **answered(entry, connection),
-        handles=tuple(moved),
-        records=tuple(snapshot.record for snapshot in after if snapshot.record),
-        linked=entry.links,
-        undoes=operation.operation_id,
-    )
+_SEARCHED_WORDS = 8
 
 
-def candidates(core: Core, caller: Caller, limit: int) -> list[UndoCandidate]:
-    """Return the newest changes that the caller may see, and why some cannot be taken back.
+class Undo(Group):
+    """Taking mutations back, and finding out about those of unknown outcome."""
 
-    Blocking.
-    """
-    company_id, sight = caller.company_id, core.sight(caller)
-    found: list[UndoCandidate] = []
-    with (
-        core.database.read() as database,
-        closing(journal.undoable(database, company_id)) as undoable,
-    ):
-        while len(found) < limit and (some := {o.operation_id: o for o in islice(undoable, limit)}):
-            for operation in core.log.by_ids(company_id, list(some), sight):
-                change = some[operation.operation_id]
-                settings = journal.settings_changed(database, company_id, operation.operation_id)
-                found.append(
-                    UndoCandidate(
-                        operation=operation,
-                        records=0 if settings else change.changed,
-                        settings=tuple(settings),
-                        why_not=_why_not(operation, change),
-                    )
+    log: Log
+
+    @to_its_end
+    async def undo(self, caller: Caller, operation_id: str | None = None) -> MutationAnswer:
+        """Take back an operation, the newest that can be when None; taking back an undo redoes."""
+        scope = Scope(company_id=caller.company_id)
+        asked = {"operation_id": operation_id} if operation_id else {}
+        async with self._core.recorder.recorded(OperationType.UNDO, caller, scope, asked) as entry:
+            operation, steps, changed = await asyncio.to_thread(self._pick, caller, operation_id)
+            entry.scope, entry.source = operation.scope, operation.source
+            entry.undoes = operation.operation_id
+            entry.request = {
+                "operation_id": operation.operation_id,
+                "type": operation.operation_type,
+            }
+            if changed:
+                return await self._settings_back(entry, operation, changed)
+            connection = await self._core.connect(entry, operation.binding_key)
+            records = [state.record for step in steps for state in step if state and state.record]
+            await self._core.may_change(entry, [record.scope for record in records])
+            scope = reaching(operation.scope, records)
+            operation = operation.model_copy(update={"scope": scope})
+            handles = [before.handle for before, _ in steps]
+            entry.handles, entry.result_count = ranked(handles), len(handles)
+            now = await take(connection, handles, scope)
+            _refuse_changed(operation, steps, now)
+            await self._core.recorder.begin(entry, now)
+            befores = [before for before, _ in steps]
+            if connection.adapter.capabilities.restore:
+                reply = await entry.mutate(
+                    connection,
+                    lambda: connection.adapter.restore(befores, scope),
+                    records=len(befores),
                 )
-    return found[:limit]
+                entry.usage = reply.usage
+            else:
+                await _rebuild(entry, connection, operation, befores, now)
+            moved = [_moved(handle, entry.links) for handle in handles]
+            touched = [*handles, *(handle for handle in moved if handle not in handles)]
+            after = await take(connection, touched, scope)
+            entry.steps = list(zip(aligned(now, touched), after, strict=True))
+            entry.handles, entry.result_count = ranked(touched), len(touched)
+        return MutationAnswer(
+            **answered(entry, connection),
+            handles=tuple(moved),
+            records=tuple(snapshot.record for snapshot in after if snapshot.record),
+            linked=entry.links,
+            undoes=operation.operation_id,
+        )
+
+    @in_thread
+    def undoable(self, caller: Caller, limit: int = 20) -> list[UndoCandidate]:
+        """Return the newest changes that the caller may see, and why some cannot be taken back."""
+        return self._candidates(caller, limit)
+
+    def _candidates(self, caller: Caller, limit: int) -> list[UndoCandidate]:
+        company_id, sight = caller.company_id, self._core.sight(caller)
+        found: list[UndoCandidate] = []
+        with (
+            self._core.database.read() as database,
+            closing(journal.undoable(database, company_id)) as undoable,
+        ):
+            while len(found) < limit and (
+                some := {o.operation_id: o for o in islice(undoable, limit)}
+            ):
+                for operation in self._core.log.by_ids(company_id, list(some), sight):
+                    change = some[operation.operation_id]
+                    settings = journal.settings_changed(
+                        database, company_id, operation.operation_id
+                    )
+                    found.append(
+                        UndoCandidate(
+                            operation=operation,
+                            records=0 if settings else change.changed,
+                            settings=tuple(settings),
+                            why_not=_why_not(operation, change),
+                        )
+                    )
+        return found[:limit]
+
+    def _pick(
+        self, caller: Caller, operation_id: str | None
+    ) -> tuple[Operation, list[Step], list[SettingChange]]:
+        company_id = caller.company_id
+        if operation_id is None:
+            newest = self._candidates(caller, 1)
+            if not newest:
+                raise NotFound("There is nothing to undo.")
+            operation = newest[0].operation
+            which = f"The last change, {operation.operation_type} #{operation.seq},"
+        else:
+            operation = one(
+                self._core.log.by_id(company_id, operation_id, self._core.sight(caller)),
+                operation_id,
+            )
+            which = f"The {operation.operation_type} #{operation.seq}"
+        if operation.operation_type is OperationType.PURGE:
+            raise Invalid(f"{which} cannot be taken back. {LASTING}")
+        with self._core.database.read() as database:
+            kept = journal.kept(database, company_id, operation.operation_id)
+            steps = journal.steps(database, company_id, operation.operation_id)
+            changed = journal.settings_changed(database, company_id, operation.operation_id)
+            undone_by = journal.undone_by(database, company_id, operation.operation_id)
+        if kept is None or kept.status not in {OperationStatus.OK, OperationStatus.UNKNOWN}:
+            raise Invalid(
+                f"Operation {operation.operation_id} ({operation.operation_type}, "
+                f"{operation.status}) changed nothing, so there is nothing to undo."
+            )
+        if (why_not := _why_not(operation, kept)) is not None:
+            raise Invalid(f"{which} cannot be taken back. {why_not}")
+        if undone_by is not None:
+            raise Conflict(f"It was already undone by {undone_by}; undo that one to redo it.")
+        return operation, steps, changed
+
+    async def _settings_back(
+        self, entry: Entry, operation: Operation, changed: Sequence[SettingChange]
+    ) -> MutationAnswer:
+        """Put settings back, in one transaction that also keeps what they were until then.
+
+        Raises:
+            Denied: the caller may not change the settings.
+            Conflict: one of them has changed since, or another company's memories lie there by now.
+            Invalid: what they would be cannot be.
+        """
+        await self._core.refuse_configuring(entry)
+        company_id = entry.caller.company_id
+        kinds = {change.setting for change in changed}
+
+        def change(database: DatabaseConnection) -> None:
+            there = settings.read(database, company_id, kinds)
+            for one_change in reversed(changed):
+                now = there.get(settings.place_of(company_id, one_change))
+                if not settings.same(now, one_change.after):
+                    raise Conflict(
+                        f"The {one_change.name} has changed since operation "
+                        f"{operation.operation_id}; undo what came after it first, or set it by "
+                        "hand."
+                    )
+                if one_change.setting == "token" and one_change.before is not None:
+                    raise Invalid(REVOKED)
+                settings.put(database, company_id, one_change)
+            _refuse_impossible(database, company_id)
+
+        entry.result_count = len(changed)
+        for one_change in changed:
+            if one_change.setting == "binding" and one_change.before is not None:
+                await refuse_shared(self._core, BindingRow.model_construct(**one_change.before))
+        await self._core.configure(entry, change, kinds)
+        for one_change in changed:
+            if (row := one_change.before or one_change.after) and one_change.setting == "binding":
+                await self._core.connections.drop(row["binding_id"])
+        return MutationAnswer(
+            operation_id=entry.operation_id,
+            binding_key="",
+            binding_reason="",
+            latency_ms=entry.latency_ms,
+            undoes=operation.operation_id,
+            settings=tuple(entry.settings),
+        )
+
+    @to_its_end
+    async def check_outcome(self, caller: Caller, operation_id: str) -> Found:
+        """Find out whether an operation of unknown outcome happened.
+
+        What is found is logged as an operation of its own, and what happened can be undone from
+        then on.
+
+        Raises:
+            Invalid: its outcome is known, by itself or by an earlier check.
+        """
+        asked = await self.log.get(caller, operation_id)
+        if asked.status is not OperationStatus.UNKNOWN:
+            raise Invalid(f"The outcome of {asked.operation_id} is known: {asked.status}.")
+        known = await self.log.found_outcome(caller, asked.operation_id)
+        if known is not None and known.happened:
+            raise Invalid(f"The outcome is known since the check {known.check_id}: {known.told}")
+        request = {"checks": asked.operation_id}
+        async with self._core.recorder.recorded(
+            OperationType.CHECK, caller, asked.scope, request, asked.source
+        ) as entry:
+            connection = await self._core.connect(entry, asked.binding_key)
+            before = await asyncio.to_thread(self._before, asked)
+            if before:
+                handles = [snapshot.handle for snapshot in before]
+                scope = reaching(asked.scope, [one.record for one in before if one.record])
+                now = await take(connection, handles, scope)
+                finding = _compare(asked, before, now)
+            else:
+                finding = await self._look_for_written(connection, asked)
+            entry.finding = finding
+            entry.request = {**request, "happened": finding.happened, "found": finding.told}
+            entry.handles = ranked([before.handle for before, _ in finding.steps])
+            entry.result_count = len(finding.steps)
+        return Found(check_id=entry.operation_id, happened=finding.happened, told=finding.told)
+
+    def _before(self, asked: Operation) -> list[Snapshot]:
+        with self._core.database.read() as database:
+            steps = journal.steps(database, asked.scope.company_id, asked.operation_id)
+        return [before for before, _ in steps]
+
+    async def _look_for_written(self, connection: Connection, asked: Operation) -> Finding:
+        content = str(asked.request.get("content") or "")
+        known = content or CONTENT in asked.salts
+        if not known or not connection.adapter.capabilities.browse:
+            told = "The provider does not show it, so memtui cannot tell whether it happened."
+            return Finding(asked, happened=None, told=told, steps=())
+        words = " ".join(content.split()[:_SEARCHED_WORDS]) or None
+        request = BrowseRequest(scope=asked.scope, filter=Filter(text=words))
+        async for page in connection.pages(request):
+            for record in page.records:
+                same = (
+                    record.text.startswith(content)
+                    if content
+                    else is_value_of(asked, CONTENT, record.text)
+                )
+                if same and await self._is_new(asked, record.handle):
+                    told = "It happened: a record holds the text."
+                    [now] = await take(connection, [record.handle], asked.scope)
+                    step = Snapshot(handle=record.handle, record=None), now
+                    return Finding(asked, happened=True, told=told, steps=[step])
+        if page.at_least:
+            told = "The provider shows only a part of its records, and none there holds the text."
+            return Finding(asked, happened=None, told=told, steps=())
+        return Finding(
+            asked, happened=False, told="It did not happen: no record holds the text.", steps=()
+        )
+
+    async def _is_new(self, asked: Operation, handle: RecordHandle) -> bool:
+        """Tell whether no other operation has written or changed the record."""
+        found = await asyncio.to_thread(
+            self._core.log.mutations_of_record,
+            asked.scope.company_id,
+            asked.binding_key or "",
+            handle.provider_record_id,
+            None,
+        )
+        return not found
+
+
+def _compare(asked: Operation, before: Sequence[Snapshot], now: Sequence[Snapshot]) -> Finding:
+    steps = list(zip(before, now, strict=True))
+    changed = [(old, new) for old, new in steps if state_of(old.record) != state_of(new.record)]
+    if not changed:
+        told = f"It did not happen: {_records(len(before))} as before the {asked.operation_type}."
+        return Finding(asked, happened=False, told=told, steps=steps)
+    if len(changed) == len(before):
+        told = f"It happened: {_records(len(changed))} no longer as before the "
+        return Finding(asked, happened=True, told=f"{told}{asked.operation_type}.", steps=changed)
+    told = f"It happened in part: {len(changed)} of {_records(len(before))} no longer as before."
+    return Finding(asked, happened=True, told=told, steps=changed)
+
+
+def _records(count: int) -> str:
+    return "1 record is" if count == 1 else f"{count:,} records are"
 
 
 def _why_not(operation: Operation, found: Undoable) -> str | None:
@@ -123,84 +319,6 @@ def _why_not(operation: Operation, found: Undoable) -> str | None:
             f"`memtui ops check {operation.operation_id}` tells whether it happened."
         )
     return found.lasting
-
-
-def _pick(
-    core: Core, caller: Caller, operation_id: str | None
-) -> tuple[Operation, list[Step], list[SettingChange]]:
-    company_id = caller.company_id
-    if operation_id is None:
-        newest = candidates(core, caller, 1)
-        if not newest:
-            raise NotFound("There is nothing to undo.")
-        operation = newest[0].operation
-        which = f"The last change, {operation.operation_type} #{operation.seq},"
-    else:
-        operation = one(core.log.by_id(company_id, operation_id, core.sight(caller)), operation_id)
-        which = f"The {operation.operation_type} #{operation.seq}"
-    if operation.operation_type is OperationType.PURGE:
-        raise Invalid(f"{which} cannot be taken back. {LASTING}")
-    with core.database.read() as database:
-        kept = journal.kept(database, company_id, operation.operation_id)
-        steps = journal.steps(database, company_id, operation.operation_id)
-        changed = journal.settings_changed(database, company_id, operation.operation_id)
-        undone_by = journal.undone_by(database, company_id, operation.operation_id)
-    if kept is None or kept.status not in {OperationStatus.OK, OperationStatus.UNKNOWN}:
-        raise Invalid(
-            f"Operation {operation.operation_id} ({operation.operation_type}, {operation.status}) "
-            "changed nothing, so there is nothing to undo."
-        )
-    if (why_not := _why_not(operation, kept)) is not None:
-        raise Invalid(f"{which} cannot be taken back. {why_not}")
-    if undone_by is not None:
-        raise Conflict(f"It was already undone by {undone_by}; undo that one to redo it.")
-    return operation, steps, changed
-
-
-async def _settings_back(
-    core: Core, entry: Entry, operation: Operation, changed: Sequence[SettingChange]
-) -> MutationAnswer:
-    """Put settings back, in one transaction that also keeps what they were until then.
-
-    Raises:
-        Denied: the caller may not change the settings.
-        Conflict: one of them has changed since, or another company's memories lie there by now.
-        Invalid: what they would be cannot be.
-    """
-    await refuse_configuring(core, entry)
-    company_id = entry.caller.company_id
-    kinds = {change.setting for change in changed}
-
-    def change(database: DatabaseConnection) -> None:
-        there = settings.read(database, company_id, kinds)
-        for one_change in reversed(changed):
-            now = there.get(settings.place_of(company_id, one_change))
-            if not settings.same(now, one_change.after):
-                raise Conflict(
-                    f"The {one_change.name} has changed since operation {operation.operation_id}; "
-                    "undo what came after it first, or set it by hand."
-                )
-            if one_change.setting == "token" and one_change.before is not None:
-                raise Invalid(REVOKED)
-            settings.put(database, company_id, one_change)
-        _refuse_impossible(database, company_id)
-
-    entry.result_count = len(changed)
-    for one_change in changed:
-        if one_change.setting == "binding" and one_change.before is not None:
-            await refuse_shared(core, BindingRow.model_construct(**one_change.before))
-    await write(core, entry, change, kinds)
-    for one_change in changed:
-        if (row := one_change.before or one_change.after) and one_change.setting == "binding":
-            await core.connections.drop(row["binding_id"])
-    return MutationAnswer(
-        operation_id=entry.operation_id,
-        binding_key="",
-        binding_reason="",
-        latency_ms=entry.latency_ms,
-        undoes=operation.operation_id,
-        settings=tuple(entry.settings),
-    )
 
 
 def _refuse_impossible(database: DatabaseConnection, company_id: str) -> None:
@@ -216,20 +334,6 @@ def _refuse_impossible(database: DatabaseConnection, company_id: str) -> None:
                 f"The {target.target_type} {target.target_id} would be served by {key}, which "
                 "would not be there; undo what came after it first, or set another target."
             )
-
-
-def one(found: Sequence[Operation], asked: str) -> Operation:
-    """Return the only operation that a person's id, prefix or number names.
-
-    Raises:
-        NotFound: none does.
-        Invalid: several do.
-    """
-    if not found:
-        raise NotFound(f"There is no operation {asked}; `memtui ops list` shows those there are.")
-    if len(found) > 1:
-        raise Invalid(f"{asked} is the beginning of several operation ids; give more of it.")
-    return found[0]
 
 
 def _refuse_changed(operation: Operation, steps: Sequence[Step], now: Sequence[Snapshot]) -> None:

@@ -39,9 +39,9 @@ class WholeLog:
         chosen: Filter,
         *,
         limit: int,
-        before: int | None,
-        after: int | None,
-        sight: Sight | None,
+        before: int | None = None,
+        after: int | None = None,
+        sight: Sight | None = None,
     ) -> OperationPage:
         """Return one page, newest first: the newest below `before`, or the oldest above `after`."""
         hot, sealed = self._both(

@@ -34,7 +34,7 @@ async def _log(service: MemoryService, **chosen: object) -> Sequence[Operation]:
     found: list[Operation] = []
     before: int | None = None
     while True:
-        page = await service.operations(CALLER, narrowed, limit=1000, before=before)
+        page = await service.log.page(CALLER, narrowed, limit=1000, before=before)
         found.extend(page.operations)
         before = page.next_before
         if before is None:
@@ -68,7 +68,7 @@ async def test_two_homes_get_the_same_demo(tmp_path: Path) -> None:
         opened = await open_service(each.paths, Settings(), clock=lambda: END)
         # Each log's salts are its own, and so are the commitments and digests made with them.
         kept = {"digest", "previous_digest", "salt", "salts", "absent"}
-        page = await opened.operations(CALLER, limit=1_000)
+        page = await opened.log.page(CALLER, limit=1_000)
         newest.append([one.model_dump(exclude=kept) for one in page.operations])
         await opened.close()
     assert newest[0] == newest[1] != []
@@ -80,9 +80,9 @@ async def test_the_summary_says_what_is_there(built: Built, service: MemoryServi
     assert 350 <= summary.records <= 500
     assert summary.runs == 400
     assert summary.made_until == END
-    page = await service.operations(CALLER, limit=1)
+    page = await service.log.page(CALLER, limit=1)
     assert page.total >= summary.operations
-    assert [view.company_id for view in await service.companies()] == ["acme"]
+    assert [view.company_id for view in await service.companies.all()] == ["acme"]
 
 
 async def test_every_type_and_status_is_in_the_log(service: MemoryService) -> None:
@@ -186,17 +186,17 @@ async def test_records_are_of_every_sort(service: MemoryService) -> None:
     texts = Counter(record.text for record in records)
     assert max(texts.values()) > 1
     ids = [record.handle.provider_record_id for record in records]
-    read = await service.retrieval_stats(CALLER, "default", ids)
+    read = await service.log.retrieval_stats(CALLER, "default", ids)
     assert 10 < len(set(ids) - set(read)) < len(ids) / 2
 
 
 async def test_bindings_are_of_every_sort(service: MemoryService) -> None:
-    views = {view.key: view for view in await service.bindings(CALLER)}
+    views = {view.key: view for view in await service.bindings.all(CALLER)}
     assert set(views) == {"default", "research-kb", "handbook", "trial-kb"}
     assert views["handbook"].read_only
     assert not views["trial-kb"].enabled
     hosted = {(target.target_type, target.target_id) for target in views["research-kb"].targets}
     assert hosted == {("project", "docs-site"), ("agent", "scout")}
     for key in ("default", "research-kb", "handbook"):
-        health = (await service.health(CALLER, key)).health
+        health = (await service.bindings.health(CALLER, key)).health
         assert (health.status, health.problems) == ("ok", ())

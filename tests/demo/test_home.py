@@ -118,22 +118,22 @@ async def test_reset_makes_it_anew(paths: Paths) -> None:
     again = await build_demo(paths, Settings(), now=END, reset=True)
     assert again == first
     service = await open_service(paths, Settings())
-    assert (await service.operations(CALLER, limit=1)).total == first.operations
+    assert (await service.log.page(CALLER, limit=1)).total == first.operations
     await service.close()
 
 
 async def test_reset_refuses_what_a_person_added_to_the_demo(paths: Paths, caller: Caller) -> None:
     await build_demo(paths, Settings(), now=END)
     service = await open_service(paths, Settings())
-    await service.add_binding(CALLER, "mine", "vault", {})
+    await service.bindings.add(CALLER, "mine", "vault", {})
     await service.close()
     before = _files(paths.data / "bindings")
     with pytest.raises(Invalid, match="mine"):
         await build_demo(paths, Settings(), now=END, reset=True)
 
     service = await open_service(paths, Settings())
-    await service.remove_binding(CALLER, "mine")
-    await service.add_company(caller, "My own")
+    await service.bindings.remove(CALLER, "mine")
+    await service.companies.add(caller, "My own")
     await service.close()
     with pytest.raises(Invalid, match="My own"):
         await build_demo(paths, Settings(), now=END, reset=True)
@@ -164,7 +164,7 @@ async def test_an_interrupted_demo_is_made_anew(
     other = await build_demo(elsewhere, Settings(), now=END)
     assert other.operations == summary.operations
     service = await open_service(paths, Settings())
-    companies = await service.companies()
+    companies = await service.companies.all()
     await service.close()
     assert [view.company_id for view in companies] == ["acme"]
 

@@ -58,7 +58,7 @@ async def test_a_log_becomes_a_company(
     path = written(tmp_path, form)
     plan = await load(path, dry_run=True)
     assert (plan.created, plan.added, plan.known) == (True, 3, 0)
-    assert [one.company_id for one in await service.companies()] == ["local"]
+    assert [one.company_id for one in await service.companies.all()] == ["local"]
     report = await load(path)
     assert report == plan.model_copy(update={"dry_run": False})
     assert {one.column: one.field for one in report.columns} == {
@@ -83,7 +83,7 @@ async def test_a_log_becomes_a_company(
     assert add.usage[0].cost_usd is None  # unpriced is not zero
     assert (delete.principal, delete.usage[0].cost_usd) == ("import", Decimal("0.25"))
     assert (await service.analysis.verify_chain(THEIRS)).problem is None
-    [theirs] = [one for one in await service.companies() if one.company_id == "theirs"]
+    [theirs] = [one for one in await service.companies.all() if one.company_id == "theirs"]
     assert theirs.read_only
     done = (await log_of(service, "local"))[-1]
     assert (done.operation_type, done.result_count, done.principal) == (
@@ -159,7 +159,7 @@ async def test_what_was_sealed_is_not_added_again(
     await service.analysis.seal(
         Caller(company_id="theirs", principal="user:ana", door="test"), everything=True
     )
-    before = (await service.operations(THEIRS, limit=10)).total
+    before = (await service.log.page(THEIRS, limit=10)).total
     json_lines(path, rows)
     report = await load(path)
     assert (report.added, report.known) == (2, 2)
@@ -185,7 +185,7 @@ async def test_nothing_is_imported_if_a_row_is_bad(
     with pytest.raises(Invalid, match=r"11 rows do not fit, the first is a\.jsonl line 3: it is"):
         await work.run(service, caller)
     work.close()
-    assert [one.company_id for one in await service.companies()] == ["local"]
+    assert [one.company_id for one in await service.companies.all()] == ["local"]
     reasons = {bad.line: bad.reason for bad in work.bad}
     assert list(reasons) == [3, 4, 5, 6, 7, 8, 9, 10, 12, 13]
     assert reasons[5].startswith("no column tells started_at")
@@ -332,14 +332,14 @@ async def test_only_an_imported_log_is_imported_into(
     with pytest.raises(Invalid, match="is no company id"):
         await load(path, company="No Slug")
     empty = caller.model_copy(update={"company_id": "empty"})
-    await service.add_company(empty, "Empty")
+    await service.companies.add(empty, "Empty")
     assert not (report := await load(path, company="empty")).created
     assert report.added == 1
     json_lines(path, [row(), row(id=2)])
     assert (await load(path, company="empty")).added == 1
     lived_in = caller.model_copy(update={"company_id": "lived-in"})
-    await service.add_company(lived_in, "Lived in")
-    await service.add_binding(lived_in, "default", "vault", {})
+    await service.companies.add(lived_in, "Lived in")
+    await service.bindings.add(lived_in, "default", "vault", {})
     for how in ({}, {"dry_run": True}):
         with pytest.raises(Conflict, match="of its own; import into another"):
             await load(path, company="lived-in", **how)
@@ -353,8 +353,8 @@ async def test_who_may_not_configure_a_company_may_not_import_into_it(
     path = json_lines(tmp_path / "a.jsonl", [row()])
     await load(path)
     theirs = caller.model_copy(update={"company_id": "theirs"})
-    await service.set_company_read_only(theirs, read_only=False)
-    await service.set_member(theirs, Membership(principal="user:eve", role=Role.OWNER))
+    await service.companies.set_read_only(theirs, read_only=False)
+    await service.members.set(theirs, Membership(principal="user:eve", role=Role.OWNER))
     with pytest.raises(Denied):
         await load(path)
 
@@ -372,7 +372,7 @@ async def test_read_only_imports_nothing(
     work = Import([path], "theirs", map_of())
     assert (await work.run(service, caller, dry_run=True)).added == 1
     work.close()
-    assert [one.company_id for one in await service.companies()] == ["local"]
+    assert [one.company_id for one in await service.companies.all()] == ["local"]
     await service.close()
 
 
@@ -388,7 +388,7 @@ async def test_an_import_that_is_stopped_goes_on(
 
     with pytest.raises(KeyboardInterrupt):
         await load(path, report=stop)
-    assert (await service.operations(THEIRS, limit=1)).total == 20
+    assert (await service.log.page(THEIRS, limit=1)).total == 20
     stopped = (await log_of(service, "local"))[-1]
     assert (stopped.status, stopped.result_count) == ("cancelled", 20)
     assert ((rest := await load(path)).added, rest.known) == (5, 20)

@@ -28,16 +28,16 @@ async def test_nothing_is_left_but_what_was_imported(
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     kill(paths, file, temporary, when=f"read {ROWS}\n")
-    assert [one.company_id for one in await service.companies()] == ["local"]
+    assert [one.company_id for one in await service.companies.all()] == ["local"]
     assert not any("marmalade" in path.read_text("latin-1") for path in files_of(paths))
     kill(paths, file, temporary, when="gone through 2000\n")
-    held = (await service.operations(THEIRS, limit=1)).total
+    held = (await service.log.page(THEIRS, limit=1)).total
     assert held in {2000, 4000}  # whole batches, each of them one transaction
     last = start(paths, file, temporary)
     output, errors = last.communicate(timeout=120)
     assert last.returncode == 0, errors
     assert output.splitlines()[-1] == f"done {ROWS - held} {held}"
-    assert (await service.operations(THEIRS, limit=1)).total == ROWS
+    assert (await service.log.page(THEIRS, limit=1)).total == ROWS
     assert len({one.operation_id for one in await log_of(service)}) == 1000
     assert (await service.analysis.verify_chain(THEIRS)).problem is None
 

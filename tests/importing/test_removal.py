@@ -43,11 +43,11 @@ async def test_all_of_it_goes_and_it_can_be_imported_again(
     kept: MemoryService, caller: Caller, tmp_path: Path
 ) -> None:
     before = await log_of(kept, "local")
-    content = await kept.company_content(THEIRS)
+    content = await kept.companies.content(THEIRS)
     # Asking for the seal and the seal are operations of theirs too.
     assert (content.operations, content.sealed) == (10, 6)
-    assert await kept.remove_company(caller, "theirs") == content
-    assert [one.company_id for one in await kept.companies()] == ["local"]
+    assert await kept.companies.remove(caller, "theirs") == content
+    assert [one.company_id for one in await kept.companies.all()] == ["local"]
     assert list(kept.analysis.archive_folder.iterdir()) == []
     assert [path for path in (tmp_path / "store").rglob("*") if path.is_file()] == []
     with kept.analysis.database.read() as database:
@@ -69,24 +69,24 @@ async def test_all_of_it_goes_and_it_can_be_imported_again(
 
 async def test_only_what_an_import_made(kept: MemoryService, caller: Caller) -> None:
     with pytest.raises(Invalid, match="say --company with another one"):
-        await kept.remove_company(THEIRS, "theirs")
+        await kept.companies.remove(THEIRS, "theirs")
     with pytest.raises(NotFound):
-        await kept.remove_company(caller, "nobody")
+        await kept.companies.remove(caller, "nobody")
     third = caller.model_copy(update={"company_id": "third"})
-    await kept.add_company(third, "Third")
+    await kept.companies.add(third, "Third")
     with pytest.raises(Conflict, match="only one that an import made can be removed"):
-        await kept.remove_company(third, "local")
+        await kept.companies.remove(third, "local")
     refused = (await log_of(kept, "local"))[-1]
     assert (refused.status, refused.request) == ("error", {"remove_company": "nobody"})
-    assert (await kept.company_content(THEIRS)).operations > 8
+    assert (await kept.companies.content(THEIRS)).operations > 8
 
 
 async def test_read_only_removes_nothing(kept: MemoryService, paths: Paths, caller: Caller) -> None:
     service = await open_service(paths, load_settings(paths, read_only=True))
     with pytest.raises(Denied, match="read-only"):
-        await service.remove_company(caller, "theirs")
+        await service.companies.remove(caller, "theirs")
     await service.close()
-    assert (await kept.company_content(THEIRS)).operations == 10
+    assert (await kept.companies.content(THEIRS)).operations == 10
 
 
 async def test_a_removal_that_is_killed_before_the_files_went(
@@ -101,12 +101,12 @@ async def test_a_removal_that_is_killed_before_the_files_went(
 
     monkeypatch.setattr(shutil, "rmtree", die)
     with pytest.raises(Unavailable, match=r"\(Input/output error\); make that possible and ask"):
-        await kept.remove_company(caller, "theirs")
+        await kept.companies.remove(caller, "theirs")
     monkeypatch.undo()
-    assert [one.company_id for one in await kept.companies()] == ["local"]
+    assert [one.company_id for one in await kept.companies.all()] == ["local"]
     with pytest.raises(Conflict, match="memtui companies remove theirs"):
         await load(kept, tmp_path)
-    assert (await kept.remove_company(caller, "theirs")).operations == 6
+    assert (await kept.companies.remove(caller, "theirs")).operations == 6
     assert await load(kept, tmp_path) == 6
 
 
@@ -118,6 +118,6 @@ async def test_a_store_that_is_down_keeps_all_of_it(
     service = await open_service(paths, settings)
     await load(service, tmp_path)
     with pytest.raises(Unavailable, match="nothing was removed here"):
-        await service.remove_company(caller, "theirs")
-    assert (await service.company_content(THEIRS)).operations == 6
+        await service.companies.remove(caller, "theirs")
+    assert (await service.companies.content(THEIRS)).operations == 6
     await service.close()

@@ -50,7 +50,7 @@ async def test_our_own_log_there_and_back(
     # They are logged as they end, which is not the order that they began in.
     drafts[10], drafts[11] = drafts[11], drafts[10]
     owner = Caller(company_id="acme", principal="user:ana", door="test")
-    await service.add_company(owner, "Acme")
+    await service.companies.add(owner, "Acme")
     from memtui.store import log
 
     def append() -> None:

@@ -85,7 +85,7 @@ async def everything(service: MemoryService, caller: Caller) -> dict[str, str]:
 
 
 async def whole_log(service: MemoryService, caller: Caller) -> list[Operation]:
-    page = await service.operations(caller, limit=100_000)
+    page = await service.log.page(caller, limit=100_000)
     return list(page.operations)[::-1]
 
 
@@ -124,9 +124,9 @@ async def test_a_killed_writer_leaves_nothing_half_done(
         for operation in unknown:
             outcome = await service.check_outcome(caller, operation.operation_id)
             assert outcome.happened is not None
-        health = (await service.health(caller, "default")).health
+        health = (await service.bindings.health(caller, "default")).health
         assert health.problems == ()
-        assert await service.in_flight(caller) == 0
+        assert await service.log.in_flight(caller) == 0
     finally:
         await service.close()
     leftovers = [path for path in paths.data.rglob("projects/**/*") if path.name.startswith(".")]

@@ -49,10 +49,10 @@ def settings(paths: Paths) -> Settings:
 @pytest.fixture
 async def service(paths: Paths, settings: Settings, caller: Caller) -> AsyncIterator[MemoryService]:
     opened = await open_service(paths, settings, providers=PROVIDERS)
-    await opened.add_binding(caller, "second", "vault", {})
-    await opened.add_binding(caller, "memory", "memory", {})
-    await opened.add_binding(caller, "lossy", "lossy", {})
-    await opened.add_binding(caller, "bare", "bare", {})
+    await opened.bindings.add(caller, "second", "vault", {})
+    await opened.bindings.add(caller, "memory", "memory", {})
+    await opened.bindings.add(caller, "lossy", "lossy", {})
+    await opened.bindings.add(caller, "bare", "bare", {})
     yield opened
     await opened.close()
 
@@ -120,5 +120,5 @@ async def ends_of(
 
 async def mutations(service: MemoryService, caller: Caller) -> int:
     """Return how many operations of the log change something."""
-    page = await service.operations(caller, limit=100_000)
+    page = await service.log.page(caller, limit=100_000)
     return sum(OperationType(one.operation_type).mutates for one in page.operations)

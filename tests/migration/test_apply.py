@@ -50,7 +50,7 @@ async def test_there_and_back_is_the_same(
     service: MemoryService, caller: Caller, paths: Paths, middle: str
 ) -> None:
     await fill(service, caller, "default", 60)
-    await service.add_binding(caller, "third", "vault", {})
+    await service.bindings.add(caller, "third", "vault", {})
     before = await states(service, caller, "default")
     files = _files(paths, "default")
     assert await move(service, caller, paths, "default", middle) == (60, 0, 0, 0)
@@ -185,7 +185,7 @@ async def test_a_bad_record_does_not_keep_the_others(
     )  # fmt: skip
     await service.write(caller, long)
     await service.write(caller, long.model_copy(update={"content": "short", "record_id": "short"}))
-    await service.add_binding(caller, "facts", "facts", {})
+    await service.bindings.add(caller, "facts", "facts", {})
     ends = await ends_of(service, caller, "memory", "facts")
     report = await plan(ends, FactLimits())
     assert (report.records, report.refused) == (2, 2)
@@ -250,10 +250,10 @@ async def test_a_plan_changes_nothing_and_asks_for_pages_only(
     service: MemoryService, caller: Caller
 ) -> None:
     await fill(service, caller, "default", 40)
-    before = (await service.operations(caller, limit=1)).operations[0].seq
+    before = (await service.log.page(caller, limit=1)).operations[0].seq
     ends = await ends_of(service, caller, "default", "second")
     report = await plan(ends, FactLimits())
-    page = await service.operations(caller, limit=1000, after=before)
+    page = await service.log.page(caller, limit=1000, after=before)
     assert {one.operation_type for one in page.operations} == {"browse"}
     assert report.records == sum(one.records for one in report.scopes) == 40
     places = {one.scope: one.place for one in report.scopes}
@@ -283,10 +283,10 @@ async def test_the_ends_are_checked(
     with pytest.raises(Denied, match="another company"):
         await open_ends(service, caller, "default", "other/default")
     monkeypatch.setattr(InMemoryAdapter, "capabilities", Capabilities())
-    await service.add_binding(caller, "blind", "memory", {})
+    await service.bindings.add(caller, "blind", "memory", {})
     with pytest.raises(Unsupported, match="cannot list"):
         await open_ends(service, caller, "blind", "default")
-    await service.update_binding(caller, "second", read_only=True)
+    await service.bindings.update(caller, "second", read_only=True)
     count = await mutations(service, caller)
     with pytest.raises(Denied, match="read-only"):
         await apply(await ends_of(service, caller, "default", "second"), paths.data)
@@ -308,7 +308,7 @@ async def test_a_provider_that_stays_down_stops_the_run(
     service: MemoryService, caller: Caller, paths: Paths
 ) -> None:
     await fill(service, caller, "default", 40)
-    await service.add_binding(caller, "failing", "memory", {"failing": ["write"]})
+    await service.bindings.add(caller, "failing", "memory", {"failing": ["write"]})
     ends = await ends_of(service, caller, "default", "failing")
     with pytest.raises(Unavailable):
         await apply(ends, paths.data)

@@ -24,8 +24,8 @@ async def test_a_switch_waits_for_a_proof_and_goes_back(
     service: MemoryService, caller: Caller, paths: Paths
 ) -> None:
     await fill(service, caller, "default", 20)
-    await service.set_target(caller, "project", "p1", "default")
-    await service.set_target(caller, "agent", "x", "lossy")
+    await service.bindings.set_target(caller, "project", "p1", "default")
+    await service.bindings.set_target(caller, "agent", "x", "lossy")
     with pytest.raises(Conflict, match="--verify"):
         await switch(await ends_of(service, caller, "default", "memory"), paths.data)
     await apply(await ends_of(service, caller, "default", "memory"), paths.data)
@@ -44,7 +44,7 @@ async def test_a_switch_waits_for_a_proof_and_goes_back(
     assert len(await held(service, caller, "default")) == 20
     with pytest.raises(Conflict, match="serves nothing"):
         await switch(await ends_of(service, caller, "default", "memory"), paths.data)
-    await service.set_target(caller, "project", "p1", "second")
+    await service.bindings.set_target(caller, "project", "p1", "second")
     back = await switch(await ends_of(service, caller, "default", "memory"), paths.data, back=True)
     assert [one.target_type for one in back.targets] == ["company"]
     assert [one.target_type for one in back.left] == ["project"]
@@ -146,9 +146,9 @@ async def test_one_that_was_read_only_before_stays_so(
     service: MemoryService, caller: Caller, paths: Paths
 ) -> None:
     await fill(service, caller, "default", 2)
-    await service.update_binding(caller, "default", read_only=True)
+    await service.bindings.update(caller, "default", read_only=True)
     ends = await ends_of(service, caller, "default", "memory")
     assert not (await switch(ends, paths.data, force=True)).closed
     ends = await ends_of(service, caller, "default", "memory")
     assert not (await switch(ends, paths.data, back=True)).opened
-    assert (await service.bindings(caller))[0].read_only
+    assert (await service.bindings.all(caller))[0].read_only

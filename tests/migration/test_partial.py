@@ -74,7 +74,7 @@ async def server(
     capped = Capped(request.param)
     async with serve(talk(capped)) as url:
         config = {"url": url, "namespaces": [WEB]}
-        await service.add_binding(caller, "plugin", "plugin-v1", config)
+        await service.bindings.add(caller, "plugin", "plugin-v1", config)
         yield capped
 
 
@@ -145,8 +145,8 @@ async def test_a_list_that_takes_longer_than_one_call_goes_on(
     server: Capped, service: MemoryService, caller: Caller, paths: Paths
 ) -> None:
     server.fill()
-    config = {"url": service_url(await service.bindings(caller)), "max_searches": 1}
-    await service.add_binding(caller, "slow", "plugin-v1", {**config, "namespaces": [WEB]})
+    config = {"url": service_url(await service.bindings.all(caller)), "max_searches": 1}
+    await service.bindings.add(caller, "slow", "plugin-v1", {**config, "namespaces": [WEB]})
     told: list[int] = []
     ends = await ends_of(service, caller, "slow", "memory")
     found = await plan(ends, FactLimits(), told.append)
@@ -161,8 +161,8 @@ async def test_a_namespace_is_removed_after_everything_in_it_was_searched_for(
 ) -> None:
     server.fill()
     with pytest.raises(Conflict, match=f"more than the {FOUND} records that can be listed"):
-        await service.delete_namespace(caller, "plugin", WEB, unseen=False)
-    gone = await service.delete_namespace(caller, "plugin", WEB, unseen=True)
+        await service.namespaces.delete(caller, "plugin", WEB, unseen=False)
+    gone = await service.namespaces.delete(caller, "plugin", WEB, unseen=True)
     assert (gone.records, gone.at_least) == (FOUND, True)
 
 

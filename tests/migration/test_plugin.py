@@ -23,7 +23,7 @@ async def test_vault_to_plugin_to_vault_is_identical(
     await fill(service, caller, "default", 60)
     before = await states(service, caller, "default")
     async with serve(talk(Reference())) as url:
-        await service.add_binding(
+        await service.bindings.add(
             caller, "plugin", "plugin-v1", {"url": url, "namespaces": ["org:local"]}
         )
         there = await ends_of(service, caller, "default", "plugin")

@@ -300,7 +300,7 @@ async def test_a_log_that_cannot_be_read_says_so(log: Paths, settings: Settings)
 async def test_another_company_sees_nothing_of_this_one(
     log: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
-    await service.add_company(caller.model_copy(update={"company_id": "other"}), "Other")
+    await service.companies.add(caller.model_copy(update={"company_id": "other"}), "Other")
     async with charted(log, settings, (80, 24)) as (app, pilot):
         await pilot.press("t")
         await run(app, pilot, "SELECT agent_id FROM operations WHERE agent_id = 'coding'")

@@ -421,7 +421,7 @@ async def test_a_read_only_binding_says_why(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
     await remember(service, ANA, "Likes tea", "likes tea")
-    await service.update_binding(caller, "default", read_only=True)
+    await service.bindings.update(caller, "default", read_only=True)
     async with budget(paths, settings, ANA, 2) as (app, pilot):
         await pilot.press("d")
         await until(pilot, lambda: "The binding default is read-only." in toasts(app))

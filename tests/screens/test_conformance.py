@@ -62,7 +62,7 @@ async def test_a_run_shows_each_check_and_writes_the_report(
     server = Minimal()
     file = tmp_path / "report.json"
     async with serve(talk(server)) as url:
-        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
+        await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
         async with opened(paths, settings) as (app, pilot, screen):
             assert not server.rows
             assert " checks; r runs them" in screen_text(app)
@@ -111,7 +111,7 @@ async def test_a_run_is_stopped_and_cleans_up_and_leaving_stops_it_too(
         return await talk(slow)(request, writer)
 
     async with serve(answer) as url:
-        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
+        await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
         async with opened(paths, settings) as (app, pilot, screen):
             await run(app, pilot)
             await until(pilot, lambda: made)
@@ -141,7 +141,7 @@ async def test_it_is_refused_read_only_and_for_what_is_no_plugin_and_says_a_dead
 ) -> None:
     server = Reference()
     async with serve(talk(server)) as url:
-        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
+        await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
         locked = load_settings(paths, principal="user:ana", read_only=True)
         async with opened(paths, locked, (80, 24)) as (app, pilot, screen):
             await pilot.press("r")

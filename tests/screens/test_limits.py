@@ -30,7 +30,7 @@ ANA = Caller(company_id="local", principal="user:ana", door="test")
 
 
 async def limit(service: MemoryService, usd: str = "5", agent: str = "coding") -> None:
-    await service.set_spending_limit(
+    await service.limits.set(
         ANA,
         SpendingLimit(
             target_type=LimitTarget.AGENT,
@@ -88,7 +88,7 @@ async def test_the_badge_comes_with_the_spending(
         assert "$6.02 of $5 today (120%)" in screen_text(app)
         await pilot.press("escape", "dollar_sign")
         await until(pilot, lambda: isinstance(app.screen, Sheet))
-        await service.remove_spending_limits(ANA, LimitTarget.AGENT, "coding")
+        await service.limits.remove(ANA, LimitTarget.AGENT, "coding")
         await pilot.press("escape", "r")
         await until(pilot, lambda: "over limit" not in top(app))
 
@@ -113,7 +113,7 @@ async def test_another_companys_badge_does_not_stay(
 ) -> None:
     await limit(service)
     spend(service, "one", "6")
-    await service.add_company(ANA.model_copy(update={"company_id": "other"}), "Other")
+    await service.companies.add(ANA.model_copy(update={"company_id": "other"}), "Other")
     async with running(paths, settings, "operations") as (app, pilot):
         await until(pilot, lambda: "over limit" in top(app))
         app.controller.choose_scope(Scope(company_id="other"))
@@ -142,7 +142,7 @@ async def test_the_sheet_says_how_to_set_a_limit(service: MemoryService) -> None
     await limit(service, agent="x")
     await limit(service)
     spend(service, "one", "4")
-    text = limits_content(await service.check_spending(ANA), AppState(), 60).plain
+    text = limits_content(await service.limits.check(ANA), AppState(), 60).plain
     assert text.index("agent coding") < text.index("agent x")
     assert "`memtui budget set` sets one" in text
     assert max(map(len, text.splitlines()[:6])) <= 60

@@ -87,7 +87,7 @@ async def texts(service: MemoryService, caller: Caller, key: str) -> list[str]:
 
 
 async def serving(service: MemoryService, caller: Caller, key: str) -> bool:
-    views = {view.key: view for view in await service.bindings(caller)}
+    views = {view.key: view for view in await service.bindings.all(caller)}
     return bool(views[key].targets)
 
 
@@ -97,7 +97,7 @@ async def test_from_a_vault_to_a_plugin_step_by_step_and_back(
 ) -> None:
     await write_notes(service, caller, [f"Deploy number {one} from main" for one in range(12)])
     async with serve(talk(Reference())) as url:
-        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
+        await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
         async with opened(paths, settings, "plugin") as (app, pilot, screen):
             assert "project mech · note 12" in rows(screen)
             assert "→ workspace:mech" in screen_text(app)
@@ -147,7 +147,7 @@ async def test_a_stopped_run_keeps_what_it_did_and_goes_on(
         return await talk(server)(request, writer)
 
     async with serve(answer) as url:
-        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
+        await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
         async with opened(paths, settings, "plugin", (80, 24)) as (app, pilot, screen):
             await pilot.press("a")
             await until(pilot, lambda: isinstance(app.screen, Confirm))
@@ -172,9 +172,9 @@ async def test_what_was_not_listed_whole_is_cut_over_only_by_its_name(
 ) -> None:
     server = Reference()
     async with serve(talk(server)) as url:
-        await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
-        await service.set_target(caller, "project", "mech", "plugin")
-        await service.put_namespace(caller, "plugin", "workspace:mech")
+        await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
+        await service.bindings.set_target(caller, "project", "mech", "plugin")
+        await service.namespaces.put(caller, "plugin", "workspace:mech")
         for number in range(130):
             body = {"content": f"Row {number}", "kind": "summary", "source": "agent"}
             server._write("workspace:mech", body)
@@ -199,8 +199,8 @@ async def test_what_was_not_listed_whole_is_cut_over_only_by_its_name(
 async def test_refusals_are_sentences(
     service: MemoryService, caller: Caller, paths: Paths, settings: Settings
 ) -> None:
-    await service.add_binding(caller, "locked", "vault", {}, read_only=True)
-    await service.add_binding(caller, "dead", "plugin-v1", {"url": "http://127.0.0.1:1"})
+    await service.bindings.add(caller, "locked", "vault", {}, read_only=True)
+    await service.bindings.add(caller, "dead", "plugin-v1", {"url": "http://127.0.0.1:1"})
     async with opened(paths, settings, "locked") as (app, pilot, screen):
         await pilot.press("a")
         assert "The binding locked is read-only" in toasts(app)[-1]

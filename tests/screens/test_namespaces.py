@@ -32,8 +32,8 @@ NOW = datetime(2026, 3, 9, 12, tzinfo=UTC)
 
 async def prepared(service: MemoryService, caller: Caller, url: str, number: int = 3) -> None:
     """Bind a plugin, which serves the company, and write notes of the project `mech` into it."""
-    await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
-    await service.set_target(caller, "company", "local", "plugin")
+    await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
+    await service.bindings.set_target(caller, "company", "local", "plugin")
     await write_notes(service, caller, [f"Deploy number {one} from main" for one in range(number)])
 
 
@@ -130,8 +130,8 @@ async def test_what_cannot_be_listed_is_only_deleted_by_a_second_word(
     server = Reference()
     async with serve(talk(server)) as url:
         config = {"url": url, "max_searches": 1}
-        await service.add_binding(caller, "plugin", "plugin-v1", config)
-        await service.put_namespace(caller, "plugin", "workspace:mech")
+        await service.bindings.add(caller, "plugin", "plugin-v1", config)
+        await service.namespaces.put(caller, "plugin", "workspace:mech")
         for number in range(130):
             body = {"content": f"Row {number}", "kind": "fact", "source": "agent"}
             server._write("workspace:mech", body)

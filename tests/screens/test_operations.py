@@ -42,7 +42,7 @@ async def test_an_operation_is_read_and_leads_to_its_record(
 ) -> None:
     [record, _] = await write_notes(service, caller, ["deploy_branch: release", "other"])
     await service.query(caller, QueryRequest(scope=MECH, query="deploy branch"))
-    before = (await service.operations(caller)).total
+    before = (await service.log.page(caller)).total
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)
         assert current(app).operation_type is OperationType.QUERY
@@ -54,7 +54,7 @@ async def test_an_operation_is_read_and_leads_to_its_record(
 
         # Each read of a text is logged, so it waits for enter.
         assert "enter reads it" in shown
-        assert (await service.operations(caller)).total == before
+        assert (await service.log.page(caller)).total == before
         await pilot.press("enter")
         await until(pilot, lambda: "ISS-31 comment 1" in screen_text(app))
         assert isinstance(app.focused, OptionRows)
@@ -136,7 +136,7 @@ async def test_an_operation_is_undone_after_a_different_key(
         await pilot.press("u")
         await until(pilot, lambda: "Take back forget" in screen_text(app))
         await pilot.press("u", "enter")
-        assert (await service.operations(caller)).operations[0].operation_type == "forget"
+        assert (await service.log.page(caller)).operations[0].operation_type == "forget"
         await pilot.press("y")
         await until(pilot, lambda: current(app).operation_type is OperationType.UNDO)
     found = await service.get(caller, record.handle, MECH)

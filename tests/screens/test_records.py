@@ -120,7 +120,7 @@ async def test_the_last_change_is_taken_back_whatever_it_was(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
     await write_notes(service, caller, ["one"])
-    await service.add_binding(caller, "other", "vault", {})
+    await service.bindings.add(caller, "other", "vault", {})
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
         await pilot.press("u")
@@ -130,8 +130,8 @@ async def test_the_last_change_is_taken_back_whatever_it_was(
         assert texts(app) == ["one"]
         await until(pilot, lambda: [one.key for one in app.state.bindings] == ["default"])
 
-        await service.add_token(caller, "ci", "agent:ci")
-        await service.remove_token(caller, "ci")
+        await service.tokens.add(caller, "ci", "agent:ci")
+        await service.tokens.remove(caller, "ci")
         await pilot.press("u")
         await until(pilot, lambda: any("stays revoked" in one for one in toasts(app)))
         assert texts(app) == ["one"]
@@ -143,7 +143,7 @@ async def test_leaving_a_changed_text_asks_first_and_an_unchanged_one_writes_not
     await write_notes(service, caller, ["main"])
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
-        before = (await service.operations(caller)).total
+        before = (await service.log.page(caller)).total
         await pilot.press("e", "ctrl+s")
         await until(pilot, lambda: app.screen is app.frame)
         await pilot.press("e", "x", "escape")
@@ -152,7 +152,7 @@ async def test_leaving_a_changed_text_asks_first_and_an_unchanged_one_writes_not
         await until(pilot, lambda: isinstance(app.screen, EditText))
         await pilot.press("escape", "y")
         await until(pilot, lambda: app.screen is app.frame)
-        assert (await service.operations(caller)).total == before
+        assert (await service.log.page(caller)).total == before
 
 
 async def test_forgetting_names_the_count_needs_another_key_and_can_be_taken_back(
@@ -227,7 +227,7 @@ async def test_a_note_is_added_with_the_scope_it_stands_in(
         await until(pilot, lambda: isinstance(app.screen, WriteRecord))
         await pilot.press(*"hello", "tab", *"mech", "ctrl+s")
         await until(pilot, lambda: texts(app) == ["hello"])
-    page = (await service.operations(caller)).operations
+    page = (await service.log.page(caller)).operations
     written = next(one for one in page if one.operation_type == "write")
     assert written.scope.project_id == "mech"
     assert written.door == "tui"
@@ -324,7 +324,7 @@ async def test_a_read_only_binding_says_why_a_key_does_nothing(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
     await write_notes(service, caller, ["one"])
-    await service.update_binding(caller, "default", read_only=True)
+    await service.bindings.update(caller, "default", read_only=True)
     async with running(paths, settings, "records") as (app, pilot):
         await loaded(app, pilot)
         await pilot.press("d")
@@ -369,5 +369,5 @@ async def test_a_record_is_erased_for_good_once_it_was_shown_what_goes(
         await until(pilot, lambda: any("nothing is left" in one for one in toasts(app)))
         assert current.text not in texts(app)
         assert len(texts(app)) == 1
-    purged = await service.operations(caller, Filter(operation_type=OperationType.PURGE))
+    purged = await service.log.page(caller, Filter(operation_type=OperationType.PURGE))
     assert purged.operations[0].status == "ok"

@@ -13,7 +13,7 @@ import pytest
 from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.contract import QueryRequest, Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import Caller, MemoryService, open_service
-from memtui.service.configuring import SETUP_DOOR
+from memtui.service.core import SETUP_DOOR
 from tests.service.fake import FakeAdapter
 
 
@@ -43,11 +43,11 @@ async def start(
     opened = await open_service(
         paths, settings, providers={"fake": FakeAdapter}, first_company=False
     )
-    if not await opened.companies():
+    if not await opened.companies.all():
         setup = caller.model_copy(update={"door": SETUP_DOOR})
-        await opened.add_company(setup, "Acme")
-        await opened.add_binding(setup, "default", "fake", dict(config))
-        await opened.set_target(setup, "company", "acme", "default")
+        await opened.companies.add(setup, "Acme")
+        await opened.bindings.add(setup, "default", "fake", dict(config))
+        await opened.bindings.set_target(setup, "company", "acme", "default")
     return opened
 
 

@@ -46,34 +46,32 @@ async def pages(service: MemoryService, chosen: Filter) -> list[Any]:
     found: list[Any] = []
     before = None
     while True:
-        page = await service.operations(ANA, chosen, limit=3, before=before)
+        page = await service.log.page(ANA, chosen, limit=3, before=before)
         found.append(page)
         if (before := page.next_before) is None:
             break
-    found.extend(
-        [await service.operations(ANA, chosen, limit=3, after=seq) for seq in (0, 2, 5, 9)]
-    )
+    found.extend([await service.log.page(ANA, chosen, limit=3, after=seq) for seq in (0, 2, 5, 9)])
     return found
 
 
 async def told(service: MemoryService, kept: list[RecordHandle]) -> dict[str, Any]:
     """Everything that the log is asked for, without leaving anything in it."""
-    whole = await service.operations(ANA)
+    whole = await service.log.page(ANA)
     ids = [one.provider_record_id for one in kept]
     until = START + timedelta(days=30)
     return {
         "whole": await pages(service, Filter(until=until)),
         "queries": await pages(service, Filter(operation_type=OperationType.QUERY, until=until)),
         "text": await pages(service, Filter(text="{operations} 'quotes'", until=until)),
-        "provenance": [await service.provenance(ANA, "default", one) for one in kept],
-        "retrieval": await service.retrieval_stats(ANA, "default", ids),
+        "provenance": [await service.log.provenance(ANA, "default", one) for one in kept],
+        "retrieval": await service.log.retrieval_stats(ANA, "default", ids),
         "undoable": await service.undoable(ANA),
-        "metrics": await service.fact_metrics(ANA, START, until),
+        "metrics": await service.metrics.facts(ANA, START, until),
         "by id": [
-            await service.operation(ANA, one.operation_id[:20]) for one in whole.operations[-8:]
+            await service.log.get(ANA, one.operation_id[:20]) for one in whole.operations[-8:]
         ],
-        "by seq": [await service.operation(ANA, str(seq)) for seq in (1, 4, 9)],
+        "by seq": [await service.log.get(ANA, str(seq)) for seq in (1, 4, 9)],
         "changes": [
-            await service.changes_of(ANA, one.operation_id) for one in whole.operations[-12:]
+            await service.log.changes(ANA, one.operation_id) for one in whole.operations[-12:]
         ],
     }

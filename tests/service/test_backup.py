@@ -98,7 +98,7 @@ async def test_a_vault_elsewhere_goes_in_when_asked_for(lived: Lived, tmp_path: 
     (vault / "mine.md").write_text("# Mine\n\nOutside\n")
     (vault / "link.md").symlink_to(tmp_path / "elsewhere.md")
     service = await open_service(lived.paths, lived.settings)
-    await service.add_binding(CALLER, "notes", "vault", {"path": str(vault)})
+    await service.bindings.add(CALLER, "notes", "vault", {"path": str(vault)})
     await service.close()
     named = write(lived, tmp_path / "without.zip")
     assert [one for one in named.left_out if str(vault) in one and "--vaults" in one]

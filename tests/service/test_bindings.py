@@ -67,26 +67,26 @@ def broken() -> type[BrokenAdapter]:
 async def service(paths: Paths, settings: Settings, caller: Caller, fake, broken):
     providers: dict[str, type[Adapter]] = {"fake": FakeAdapter, "broken": BrokenAdapter}
     opened = await open_service(paths, settings, providers=providers, first_company=False)
-    await opened.add_company(caller, "Acme", link_templates={"issue": "https://t/{issue_id}"})
-    await opened.add_binding(caller, "default", "fake", {"label": "one"})
-    await opened.set_target(caller, "company", "acme", "default")
+    await opened.companies.add(caller, "Acme", link_templates={"issue": "https://t/{issue_id}"})
+    await opened.bindings.add(caller, "default", "fake", {"label": "one"})
+    await opened.bindings.set_target(caller, "company", "acme", "default")
     yield opened
     await opened.close()
 
 
 async def requests(service: MemoryService, caller: Caller) -> list[tuple[Json, str]]:
-    page = await service.operations(caller)
+    page = await service.log.page(caller)
     assert {operation.operation_type for operation in page.operations} == {"configure"}
     return [(operation.request, operation.status) for operation in page.operations]
 
 
 async def test_every_change_is_in_the_log(service: MemoryService, caller: Caller) -> None:
-    await service.add_binding(caller, "second", "fake", {}, read_only=True, enabled=False)
-    await service.update_binding(caller, "second", enabled=True, read_only=False)
-    await service.update_binding(caller, "second", config={"label": "two"})
-    await service.set_target(caller, "project", "p", "second")
-    await service.clear_target(caller, "project", "p")
-    await service.remove_binding(caller, "second")
+    await service.bindings.add(caller, "second", "fake", {}, read_only=True, enabled=False)
+    await service.bindings.update(caller, "second", enabled=True, read_only=False)
+    await service.bindings.update(caller, "second", config={"label": "two"})
+    await service.bindings.set_target(caller, "project", "p", "second")
+    await service.bindings.clear_target(caller, "project", "p")
+    await service.bindings.remove(caller, "second")
     assert await requests(service, caller) == [
         ({"remove_binding": "second"}, "ok"),
         ({"clear_target": "project", "target_id": "p"}, "ok"),
@@ -98,14 +98,14 @@ async def test_every_change_is_in_the_log(service: MemoryService, caller: Caller
         ({"add_binding": "default", "provider": "fake", "read_only": False}, "ok"),
         ({"add_company": "acme"}, "ok"),
     ]
-    assert {o.principal for o in (await service.operations(caller)).operations} == {"user:ana"}
+    assert {o.principal for o in (await service.log.page(caller)).operations} == {"user:ana"}
 
 
 async def test_a_binding_is_shown_with_all_of_it(service: MemoryService, caller: Caller) -> None:
-    await service.add_binding(caller, "second", "fake", {"restore": False}, read_only=True)
-    await service.set_target(caller, "agent", "coding", "second")
-    await service.set_target(caller, "project", "p", "second")
-    first, second = await service.bindings(caller)
+    await service.bindings.add(caller, "second", "fake", {"restore": False}, read_only=True)
+    await service.bindings.set_target(caller, "agent", "coding", "second")
+    await service.bindings.set_target(caller, "project", "p", "second")
+    first, second = await service.bindings.all(caller)
     assert (first.key, first.config, first.targets) == (
         "default",
         {"label": "one"},
@@ -118,30 +118,30 @@ async def test_a_binding_is_shown_with_all_of_it(service: MemoryService, caller:
         ("agent", "coding"),
         ("project", "p"),
     ]
-    company = await service.company(caller)
+    company = await service.companies.get(caller)
     assert company.link_templates == {"issue": "https://t/{issue_id}"}
-    assert [found.company_id for found in await service.companies()] == ["acme"]
+    assert [found.company_id for found in await service.companies.all()] == ["acme"]
 
 
 async def test_a_target_moves_to_the_binding_that_is_set_last(
     service: MemoryService, caller: Caller
 ) -> None:
-    await service.add_binding(caller, "second", "fake", {})
-    await service.set_target(caller, "company", "ignored", "second")
+    await service.bindings.add(caller, "second", "fake", {})
+    await service.bindings.set_target(caller, "company", "ignored", "second")
     resolved = await service.resolve(caller, Scope(company_id="acme"))
     assert resolved.binding_key == "second"
-    assert [len(view.targets) for view in await service.bindings(caller)] == [0, 1]
+    assert [len(view.targets) for view in await service.bindings.all(caller)] == [0, 1]
 
 
 async def test_a_removed_binding_takes_its_targets_and_leaves_the_memories(
     service: MemoryService, caller: Caller, note: WriteRequest
 ) -> None:
     await service.write(caller, note)
-    await service.remove_binding(caller, "default")
-    assert await service.bindings(caller) == []
+    await service.bindings.remove(caller, "default")
+    assert await service.bindings.all(caller) == []
     with pytest.raises(NotFound, match="No binding serves"):
         await service.resolve(caller, note.scope)
-    await service.add_binding(caller, "default", "fake", {})
+    await service.bindings.add(caller, "default", "fake", {})
     answer = await service.query(
         caller, QueryRequest(scope=note.scope, query="deploy", binding_key="default")
     )
@@ -151,34 +151,46 @@ async def test_a_removed_binding_takes_its_targets_and_leaves_the_memories(
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda s, c: s.add_binding(c, "UPPER", "fake", {}), Invalid, "no binding key"),
-        (lambda s, c: s.add_binding(c, "", "fake", {}), Invalid, "no binding key"),
-        (lambda s, c: s.add_binding(c, "../up", "fake", {}), Invalid, "no binding key"),
-        (lambda s, c: s.add_binding(c, "x" * 64, "fake", {}), Invalid, "no binding key"),
-        (lambda s, c: s.add_binding(c, "a\n", "fake", {}), Invalid, "no binding key"),
-        (lambda s, c: s.add_binding(c, "new", "nope", {}), Invalid, "no provider nope"),
-        (lambda s, c: s.add_binding(c, "new", "fake", {"lable": 1}), Invalid, "its keys are: lab"),
-        (lambda s, c: s.add_binding(c, "new", "fake", {"restore": "so"}), Invalid, "at restore"),
-        (lambda s, c: s.add_binding(c, "default", "fake", {}), Conflict, "already a binding"),
-        (lambda s, c: s.update_binding(c, "nope", enabled=False), NotFound, "there are: default"),
-        (lambda s, c: s.update_binding(c, "default", config={"x": 1}), Invalid, "does not fit"),
-        (lambda s, c: s.remove_binding(c, "nope"), NotFound, "no binding nope"),
-        (lambda s, c: s.set_target(c, "team", "t", "default"), Invalid, "'team' is no target"),
-        (lambda s, c: s.set_target(c, "project", "", "default"), Invalid, "printable characters"),
-        (lambda s, c: s.set_target(c, "agent", "a\x1b", "default"), Invalid, "printable"),
-        (lambda s, c: s.set_target(c, "project", "p", "nope"), NotFound, "no binding nope"),
-        (lambda s, c: s.clear_target(c, "project", "p"), NotFound, "No binding is set"),
-        (lambda s, c: s.add_company(c, "Again"), Conflict, "already a company"),
+        (lambda s, c: s.bindings.add(c, "UPPER", "fake", {}), Invalid, "no binding key"),
+        (lambda s, c: s.bindings.add(c, "", "fake", {}), Invalid, "no binding key"),
+        (lambda s, c: s.bindings.add(c, "../up", "fake", {}), Invalid, "no binding key"),
+        (lambda s, c: s.bindings.add(c, "x" * 64, "fake", {}), Invalid, "no binding key"),
+        (lambda s, c: s.bindings.add(c, "a\n", "fake", {}), Invalid, "no binding key"),
+        (lambda s, c: s.bindings.add(c, "new", "nope", {}), Invalid, "no provider nope"),
+        (lambda s, c: s.bindings.add(c, "new", "fake", {"lable": 1}), Invalid, "its keys are: lab"),
+        (lambda s, c: s.bindings.add(c, "new", "fake", {"restore": "so"}), Invalid, "at restore"),
+        (lambda s, c: s.bindings.add(c, "default", "fake", {}), Conflict, "already a binding"),
+        (lambda s, c: s.bindings.update(c, "nope", enabled=False), NotFound, "there are: default"),
+        (lambda s, c: s.bindings.update(c, "default", config={"x": 1}), Invalid, "does not fit"),
+        (lambda s, c: s.bindings.remove(c, "nope"), NotFound, "no binding nope"),
+        (
+            lambda s, c: s.bindings.set_target(c, "team", "t", "default"),
+            Invalid,
+            "'team' is no target",
+        ),
+        (
+            lambda s, c: s.bindings.set_target(c, "project", "", "default"),
+            Invalid,
+            "printable characters",
+        ),
+        (lambda s, c: s.bindings.set_target(c, "agent", "a\x1b", "default"), Invalid, "printable"),
+        (
+            lambda s, c: s.bindings.set_target(c, "project", "p", "nope"),
+            NotFound,
+            "no binding nope",
+        ),
+        (lambda s, c: s.bindings.clear_target(c, "project", "p"), NotFound, "No binding is set"),
+        (lambda s, c: s.companies.add(c, "Again"), Conflict, "already a company"),
     ],
 )
 async def test_a_change_that_cannot_be_is_refused_logged_and_changes_nothing(
     service: MemoryService, caller: Caller, change, error: type[MemtuiError], message: str
 ) -> None:
-    before = await service.bindings(caller)
+    before = await service.bindings.all(caller)
     with pytest.raises(error, match=message):
         await change(service, caller)
-    assert await service.bindings(caller) == before
-    [operation] = (await service.operations(caller, limit=1)).operations
+    assert await service.bindings.all(caller) == before
+    [operation] = (await service.log.page(caller, limit=1)).operations
     assert (operation.operation_type, operation.error_kind) == (
         "configure",
         error.__name__.lower(),
@@ -190,7 +202,7 @@ async def test_a_company_id_is_a_slug(service: MemoryService) -> None:
     for company_id in ("Acme", "a b", "../x", "é"):
         caller = Caller(company_id=company_id, principal="p", door="d")
         with pytest.raises(Invalid, match="no company id"):
-            await service.add_company(caller, "Name")
+            await service.companies.add(caller, "Name")
 
 
 @pytest.mark.parametrize(
@@ -200,10 +212,10 @@ async def test_a_config_that_holds_a_secret_is_refused(
     service: MemoryService, caller: Caller, config: dict[str, str]
 ) -> None:
     with pytest.raises(Invalid, match="holds a secret"):
-        await service.add_binding(caller, "new", "fake", config)
+        await service.bindings.add(caller, "new", "fake", config)
     with pytest.raises(Invalid, match="holds a secret"):
-        await service.update_binding(caller, "default", config=config)
-    for operation in (await service.operations(caller, limit=2)).operations:
+        await service.bindings.update(caller, "default", config=config)
+    for operation in (await service.log.page(caller, limit=2)).operations:
         assert config["label"] not in operation.model_dump_json()
 
 
@@ -214,18 +226,18 @@ async def test_a_secret_that_got_into_a_config_is_not_shown(
         row = table.binding(connection, "acme", "default")
         assert row is not None
         table.update_binding(connection, row.binding_id, {"config": {"password": "open sesame"}})
-    assert (await service.bindings(caller))[0].config == {"password": "[REDACTED:PASSWORD]"}
+    assert (await service.bindings.all(caller))[0].config == {"password": "[REDACTED:PASSWORD]"}
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        lambda s, c: s.add_company(c.model_copy(update={"company_id": "new"}), "New"),
-        lambda s, c: s.add_binding(c, "new", "fake", {}),
-        lambda s, c: s.update_binding(c, "default", enabled=False),
-        lambda s, c: s.remove_binding(c, "default"),
-        lambda s, c: s.set_target(c, "project", "p", "default"),
-        lambda s, c: s.clear_target(c, "company", "acme"),
+        lambda s, c: s.companies.add(c.model_copy(update={"company_id": "new"}), "New"),
+        lambda s, c: s.bindings.add(c, "new", "fake", {}),
+        lambda s, c: s.bindings.update(c, "default", enabled=False),
+        lambda s, c: s.bindings.remove(c, "default"),
+        lambda s, c: s.bindings.set_target(c, "project", "p", "default"),
+        lambda s, c: s.bindings.clear_target(c, "company", "acme"),
     ],
 )
 async def test_read_only_refuses_every_change_and_logs_it(
@@ -234,16 +246,16 @@ async def test_read_only_refuses_every_change_and_logs_it(
     await (await start(paths, settings, caller)).close()
     service = await start(paths, settings.model_copy(update={"read_only": True}), caller)
     try:
-        before = await service.bindings(caller)
+        before = await service.bindings.all(caller)
         with pytest.raises(Denied, match="runs read-only"):
             await change(service, caller)
-        assert await service.bindings(caller) == before
-        assert [view.company_id for view in await service.companies()] == ["acme"]
+        assert await service.bindings.all(caller) == before
+        assert [view.company_id for view in await service.companies.all()] == ["acme"]
         logged = [
             operation
             for company_id in ("acme", "new")
             for operation in (
-                await service.operations(caller.model_copy(update={"company_id": company_id}))
+                await service.log.page(caller.model_copy(update={"company_id": company_id}))
             ).operations
             if operation.status == "denied"
         ]
@@ -255,9 +267,9 @@ async def test_read_only_refuses_every_change_and_logs_it(
 async def test_a_taken_key_leaves_the_open_adapter_alone(
     service: MemoryService, caller: Caller, broken
 ) -> None:
-    await service.add_binding(caller, "b", "broken", {"label": "first"})
+    await service.bindings.add(caller, "b", "broken", {"label": "first"})
     with pytest.raises(Conflict):
-        await service.add_binding(caller, "b", "broken", {"label": "second"})
+        await service.bindings.add(caller, "b", "broken", {"label": "second"})
     assert (len(broken.opened), broken.closed) == (1, [])
 
 
@@ -266,8 +278,8 @@ async def test_a_provider_that_does_not_open_is_not_bound(
 ) -> None:
     broken.on_open = Unavailable("Nobody listens there.", sent=True)
     with pytest.raises(Unavailable, match="Nobody listens"):
-        await service.add_binding(caller, "b", "broken", {})
-    assert [view.key for view in await service.bindings(caller)] == ["default"]
+        await service.bindings.add(caller, "b", "broken", {})
+    assert [view.key for view in await service.bindings.all(caller)] == ["default"]
 
 
 @pytest.mark.parametrize("error", [Unavailable("It is down."), KeyError("bug"), OSError("disk")])
@@ -275,35 +287,35 @@ async def test_a_provider_that_does_not_open_is_not_bound(
 async def test_the_health_of_a_broken_provider_is_down_and_never_raises(
     service: MemoryService, caller: Caller, broken, error: Exception, where: str
 ) -> None:
-    await service.add_binding(caller, "b", "broken", {})
+    await service.bindings.add(caller, "b", "broken", {})
     setattr(broken, where, error)
     if where == "on_open":
-        await service.update_binding(caller, "b", config={"label": "opens again"})
+        await service.bindings.update(caller, "b", config={"label": "opens again"})
     for _ in range(4):
-        found = await service.health(caller, "b")
+        found = await service.bindings.health(caller, "b")
         assert found.health.status == "down"
     assert found.breaker_open
     assert "failed 3 times in a row" in found.health.message
-    assert (await service.health(caller, "default")).health.status == "ok"
+    assert (await service.bindings.health(caller, "default")).health.status == "ok"
 
 
 async def test_health_says_what_there_is_to_know(
     service: MemoryService, caller: Caller, broken, scope: Scope
 ) -> None:
-    await service.add_binding(caller, "b", "broken", {})
+    await service.bindings.add(caller, "b", "broken", {})
     for _ in range(3):
         await service.query(caller, QueryRequest(scope=scope, query="x", binding_key="b"))
-    found = await service.health(caller, "b")
+    found = await service.bindings.health(caller, "b")
     assert (found.key, found.health.version, found.breaker_open) == ("b", "1", False)
-    logged = (await service.operations(caller)).operations
+    logged = (await service.log.page(caller)).operations
     assert list(found.latencies_ms) == [
         operation.latency_ms for operation in reversed(logged) if operation.binding_key == "b"
     ]
     assert len(found.latencies_ms) == 4
-    await service.update_binding(caller, "b", enabled=False)
-    assert (await service.health(caller, "b")).health.message == "disabled"
+    await service.bindings.update(caller, "b", enabled=False)
+    assert (await service.bindings.health(caller, "b")).health.message == "disabled"
     with pytest.raises(NotFound):
-        await service.health(caller, "nope")
+        await service.bindings.health(caller, "nope")
 
 
 async def test_a_provider_that_fails_to_close_keeps_nothing_open(
@@ -312,12 +324,12 @@ async def test_a_provider_that_fails_to_close_keeps_nothing_open(
     service = await open_service(
         paths, settings, providers={"broken": BrokenAdapter}, first_company=False
     )
-    await service.add_company(caller, "Acme")
+    await service.companies.add(caller, "Acme")
     for key in ("a", "b", "c"):
-        await service.add_binding(caller, key, "broken", {})
+        await service.bindings.add(caller, key, "broken", {})
     broken.on_close = RuntimeError("stuck")
-    await service.update_binding(caller, "a", config={"label": "x"})
-    await service.remove_binding(caller, "b")
+    await service.bindings.update(caller, "a", config={"label": "x"})
+    await service.bindings.remove(caller, "b")
     await service.close()
     assert broken.closed == ["a", "b", "c"]
     assert "failed to close" in caplog.text
@@ -326,8 +338,8 @@ async def test_a_provider_that_fails_to_close_keeps_nothing_open(
 async def test_a_provider_that_is_slow_to_open_holds_up_no_other(
     service: MemoryService, caller: Caller, broken, scope: Scope, monkeypatch
 ) -> None:
-    await service.add_binding(caller, "b", "broken", {})
-    await service.update_binding(caller, "b", config={"label": "opens again"})
+    await service.bindings.add(caller, "b", "broken", {})
+    await service.bindings.update(caller, "b", config={"label": "opens again"})
     opening, release = asyncio.Event(), asyncio.Event()
     plain = FakeAdapter.__dict__["open"].__func__
 
@@ -340,7 +352,7 @@ async def test_a_provider_that_is_slow_to_open_holds_up_no_other(
     request = QueryRequest(scope=scope, query="x", binding_key="b")
     waiting = asyncio.ensure_future(service.query(caller, request))
     await opening.wait()
-    await service.update_binding(caller, "default", config={})
+    await service.bindings.update(caller, "default", config={})
     await service.query(caller, request.model_copy(update={"binding_key": "default"}))
     assert not waiting.done()
     release.set()
@@ -350,10 +362,10 @@ async def test_a_provider_that_is_slow_to_open_holds_up_no_other(
 async def test_what_a_provider_can_do_is_learnt_again_when_it_opens_with_another_config(
     service: MemoryService, caller: Caller, scope: Scope
 ) -> None:
-    [before] = await service.bindings(caller)
-    await service.update_binding(caller, "default", config={"restore": False})
+    [before] = await service.bindings.all(caller)
+    await service.bindings.update(caller, "default", config={"restore": False})
     await service.query(caller, QueryRequest(scope=scope, query="x"))
-    [after] = await service.bindings(caller)
+    [after] = await service.bindings.all(caller)
     assert (before.capabilities.restore, after.capabilities.restore) == (True, False)
     assert after == before.model_copy(
         update={
@@ -385,16 +397,16 @@ async def test_the_secrets_of_a_config_are_there_without_blocking_the_loop(
     monkeypatch.setattr(BrokenAdapter, "config_model", SecretConfig)
     monkeypatch.setattr(BrokenAdapter, "open", classmethod(open_plain))
     monkeypatch.setenv("IN_THE_ENVIRONMENT", "plain")
-    await service.add_binding(caller, "b", "broken", {"other_secret": "THEIRS"})
+    await service.bindings.add(caller, "b", "broken", {"other_secret": "THEIRS"})
     secret = broken.opened[-1].secret
     assert (secret("OURS"), secret("THEIRS")) == ("the keyring's OURS", "the keyring's THEIRS")
     assert set(threads) == {"OURS", "THEIRS"}
     assert threading.get_ident() not in threads.values()
     assert secret("IN_THE_ENVIRONMENT") == "plain"
-    assert (await service.bindings(caller))[-1].config == {"other_secret": "THEIRS"}
+    assert (await service.bindings.all(caller))[-1].config == {"other_secret": "THEIRS"}
     for value in ("hunter2222", "AKIA" + "Q" * 16):
         with pytest.raises(Invalid, match="holds a secret"):
-            await service.update_binding(caller, "b", config={"other_secret": value})
+            await service.bindings.update(caller, "b", config={"other_secret": value})
 
 
 async def test_a_read_only_company_opens_its_adapter_once(
@@ -404,13 +416,13 @@ async def test_a_read_only_company_opens_its_adapter_once(
         paths, settings, providers={"broken": BrokenAdapter}, first_company=False
     )
     try:
-        await service.add_company(caller, "Acme")
-        await service.add_binding(caller, "b", "broken", {})
-        await service.set_company_read_only(caller, read_only=True)
+        await service.companies.add(caller, "Acme")
+        await service.bindings.add(caller, "b", "broken", {})
+        await service.companies.set_read_only(caller, read_only=True)
         broken.opened.clear()
         for _ in range(2):
             await service.query(caller, QueryRequest(scope=scope, query="x", binding_key="b"))
-            assert (await service.health(caller, "b")).health.status == "ok"
+            assert (await service.bindings.health(caller, "b")).health.status == "ok"
         assert [context.read_only for context in broken.opened] == [True]
     finally:
         await service.close()

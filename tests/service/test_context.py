@@ -172,12 +172,12 @@ async def test_delivered_contexts_count_as_reads_and_previews_do_not(
 ) -> None:
     ids = [await write(service, f"Fact {number}", ANA) for number in range(3)]
     await service.context(CALLER, asked(ANA))
-    assert await service.retrieval_stats(CALLER, "default", ids) == {}
+    assert await service.log.retrieval_stats(CALLER, "default", ids) == {}
     for _ in range(2):
         answer = await service.context(CALLER, asked(ANA, delivered=True))
-    stats = await service.retrieval_stats(CALLER, "default", ids)
+    stats = await service.log.retrieval_stats(CALLER, "default", ids)
     assert [(stats[one].count, stats[one].last_rank) for one in ids] == [(2, 1), (2, 2), (2, 3)]
-    operation = await service.operation(CALLER, answer.operation_id)
+    operation = await service.log.get(CALLER, answer.operation_id)
     assert operation.operation_type is OperationType.CONTEXT
     assert operation.request["tokens"] == answer.tokens
     assert operation.request["sections"] == {"user": answer.tokens}
@@ -189,18 +189,18 @@ async def test_what_was_cut_was_not_read(service: MemoryService) -> None:
     answer = await service.context(CALLER, asked(ANA, delivered=True, max_characters=110))
     assert len(answer.text) <= 110
     assert [left.text for left in answer.left_out] == [f"Fact {n} " + "x" * 50 for n in (1, 2)]
-    assert set(await service.retrieval_stats(CALLER, "default", ids)) == {ids[0]}
+    assert set(await service.log.retrieval_stats(CALLER, "default", ids)) == {ids[0]}
 
 
 async def test_facts_are_read_from_the_binding_that_serves_each(service: MemoryService) -> None:
-    await service.add_binding(CALLER, "other", "facts", {})
-    await service.set_target(CALLER, "project", "apollo", "other")
+    await service.bindings.add(CALLER, "other", "facts", {})
+    await service.bindings.set_target(CALLER, "project", "apollo", "other")
     there = await write(service, "Uses SQLite", APOLLO)
     here = await write(service, "Likes tea", ANA)
     answer = await service.context(CALLER, asked(BOTH, delivered=True))
     assert answer.text == assemble_memory_context(["Likes tea"], ["Uses SQLite"])
-    assert set(await service.retrieval_stats(CALLER, "other", [there, here])) == {there}
-    assert set(await service.retrieval_stats(CALLER, "default", [there, here])) == {here}
+    assert set(await service.log.retrieval_stats(CALLER, "other", [there, here])) == {there}
+    assert set(await service.log.retrieval_stats(CALLER, "default", [there, here])) == {here}
 
 
 async def test_a_context_about_nobody_is_refused(service: MemoryService) -> None:
@@ -212,7 +212,7 @@ async def test_a_context_about_nobody_is_refused(service: MemoryService) -> None
             await service.context(CALLER, asked(scope))
     with pytest.raises(NotFound):
         await service.context(CALLER, asked(ANA, binding_key="none"))
-    page = await service.operations(CALLER, limit=3)
+    page = await service.log.page(CALLER, limit=3)
     assert [operation.operation_type for operation in page.operations] == ["context"] * 3
 
 

@@ -135,7 +135,7 @@ async def start(paths: Paths, timeout_ms: int) -> AsyncIterator[Start]:
 
 
 async def add(service: MemoryService) -> None:
-    await service.add_binding(CALLER, "acme", "acme", {})
+    await service.bindings.add(CALLER, "acme", "acme", {})
 
 
 async def the_rest_serves(service: MemoryService) -> None:
@@ -159,7 +159,7 @@ async def test_a_good_one_works(install: Install, start: Start) -> None:
     )
     assert not forgotten.missing
     assert not forgotten.ghosts
-    assert await service.provider_problems() == []
+    assert await service.bindings.provider_problems() == []
 
 
 LONG = 10_000
@@ -216,7 +216,7 @@ async def test_importing_breaks_its_own_binding_alone(
     service = await start()
     with pytest.raises(MemtuiError, match=f"remove the package acme-{timeout_ms}"):
         await add(service)
-    assert len(await service.provider_problems()) == 1
+    assert len(await service.bindings.provider_problems()) == 1
     await the_rest_serves(service)
 
 
@@ -267,7 +267,7 @@ async def test_a_write_whose_end_is_not_known_is_logged_as_unknown(
     await add(service)
     with pytest.raises(Unavailable, match="acme"):
         await service.write(CALLER, WRITE)
-    [operation] = (await service.operations(CALLER, limit=1)).operations
+    [operation] = (await service.log.page(CALLER, limit=1)).operations
     assert operation.status is OperationStatus.UNKNOWN
     await the_rest_serves(service)
 
@@ -292,7 +292,7 @@ async def test_two_packages_of_one_provider_are_both_refused(
     service = await start()
     with pytest.raises(Invalid, match="acme, by acme-memory and other-memory"):
         await add(service)
-    problems = await service.provider_problems()
+    problems = await service.bindings.provider_problems()
     assert [("acme-memory" in one, "other-memory" in one) for one in problems] == [(True, True)]
     checks = [check async for check in run_checks(Invocation(home=paths.data))]
     [broken] = [check for check in checks if check.name == "provider" and check.status != "ok"]
@@ -302,8 +302,8 @@ async def test_two_packages_of_one_provider_are_both_refused(
 async def test_a_package_that_takes_the_name_of_ours(install: Install, start: Start) -> None:
     install(name="vault")
     service = await start()
-    await service.add_binding(CALLER, "second", "vault", {})
-    [problem] = await service.provider_problems()
+    await service.bindings.add(CALLER, "second", "vault", {})
+    [problem] = await service.bindings.provider_problems()
     assert problem.startswith("The package acme-memory registers a provider vault too")
 
 
@@ -312,4 +312,4 @@ async def test_a_class_of_another_key_is_refused(install: Install, start: Start)
     service = await start()
     with pytest.raises(Invalid, match="acme of the package acme-memory calls itself 'other'"):
         await add(service)
-    assert len(await service.provider_problems()) == 1
+    assert len(await service.bindings.provider_problems()) == 1

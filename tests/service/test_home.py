@@ -114,7 +114,7 @@ async def test_a_home_with_nothing_of_worth_begins_anew(new_paths: Paths) -> Non
     (new_paths.data / "memtui.log").write_text("x")
     (new_paths.archive / "empty").mkdir(parents=True)
     service = await open_service(new_paths, load_settings(new_paths, principal="user:ana"))
-    assert [one.company_id for one in await service.companies()] == ["local"]
+    assert [one.company_id for one in await service.companies.all()] == ["local"]
     await service.close()
 
 

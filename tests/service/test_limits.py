@@ -99,7 +99,7 @@ def used(usd: str | None = "1", tokens: int = 0) -> Usage:
 
 
 async def checked(service: MemoryService, **options) -> list[SpendingStatus]:
-    return await service.check_spending(ANA, **({"zone": BERLIN} | options))
+    return await service.limits.check(ANA, **({"zone": BERLIN} | options))
 
 
 async def only(service: MemoryService, **options) -> SpendingStatus:
@@ -110,25 +110,25 @@ async def only(service: MemoryService, **options) -> SpendingStatus:
 async def test_a_limit_is_set_replaced_and_removed_each_as_an_operation(
     service: MemoryService,
 ) -> None:
-    made = await service.set_spending_limit(ANA, limit("agent coding", Decimal("5.50")))
+    made = await service.limits.set(ANA, limit("agent coding", Decimal("5.50")))
     assert (made.amount, str(made.amount)) == (Decimal("5.5"), "5.5")
-    await service.set_spending_limit(ANA, limit("agent coding", Decimal(6)))
-    await service.set_spending_limit(ANA, limit("agent coding", 1000))
-    await service.set_spending_limit(ANA, limit("company", 10**6, "month"))
-    found = await service.spending_limits(ANA)
+    await service.limits.set(ANA, limit("agent coding", Decimal(6)))
+    await service.limits.set(ANA, limit("agent coding", 1000))
+    await service.limits.set(ANA, limit("company", 10**6, "month"))
+    found = await service.limits.all(ANA)
     assert [(one.target_type, one.measure, one.amount) for one in found] == [
         ("agent", "tokens", 1000),
         ("agent", "usd", Decimal(6)),
         ("company", "tokens", 10**6),
     ]
-    removed = await service.remove_spending_limits(ANA, LimitTarget.AGENT, "coding")
+    removed = await service.limits.remove(ANA, LimitTarget.AGENT, "coding")
     assert len(removed) == 2
     with pytest.raises(NotFound, match="has no such limit"):
-        await service.remove_spending_limits(ANA, LimitTarget.AGENT, "coding")
+        await service.limits.remove(ANA, LimitTarget.AGENT, "coding")
     chosen = Filter(operation_type=OperationType.CONFIGURE)
-    newest, *_ = (await service.operations(ANA, chosen)).operations
+    newest, *_ = (await service.log.page(ANA, chosen)).operations
     assert newest.status == "error"
-    page = await service.operations(ANA, chosen, limit=3)
+    page = await service.log.page(ANA, chosen, limit=3)
     assert page.operations[2].request == {
         "set_spending_limit": {
             "target_type": "company", "target_id": "local", "measure": "tokens",
@@ -155,31 +155,31 @@ async def test_a_limit_is_set_replaced_and_removed_each_as_an_operation(
 )
 async def test_what_is_no_limit(service: MemoryService, wrong: SpendingLimit, words: str) -> None:
     with pytest.raises(Invalid, match=words):
-        await service.set_spending_limit(ANA, wrong)
-    assert await service.spending_limits(ANA) == []
+        await service.limits.set(ANA, wrong)
+    assert await service.limits.all(ANA) == []
 
 
 async def test_a_binding_that_is_not_there_has_no_limit(service: MemoryService) -> None:
     with pytest.raises(NotFound, match="there are: default"):
-        await service.set_spending_limit(ANA, limit("binding nope", 1))
+        await service.limits.set(ANA, limit("binding nope", 1))
 
 
 async def test_read_only_refuses_and_still_checks(service: MemoryService, paths: Paths) -> None:
-    await service.set_spending_limit(ANA, limit("company", 1000))
+    await service.limits.set(ANA, limit("company", 1000))
     frozen = await open_service(paths, load_settings(paths, read_only=True))
     with pytest.raises(Denied, match="read-only"):
-        await frozen.set_spending_limit(ANA, limit("company", 2000))
+        await frozen.limits.set(ANA, limit("company", 2000))
     with pytest.raises(Denied, match="read-only"):
-        await frozen.remove_spending_limits(ANA, LimitTarget.COMPANY, "local")
-    assert [one.amount for one in await frozen.check_spending(ANA)] == [1000]
+        await frozen.limits.remove(ANA, LimitTarget.COMPANY, "local")
+    assert [one.amount for one in await frozen.limits.check(ANA)] == [1000]
     await frozen.close()
 
 
 async def test_a_target_counts_what_is_its_own(service: MemoryService) -> None:
-    await service.add_company(ANA.model_copy(update={"company_id": "other"}), "Other")
+    await service.companies.add(ANA.model_copy(update={"company_id": "other"}), "Other")
     targets = ("company", "agent coding", "agent x", "project p", "project q", "binding default")
     for target in targets:
-        await service.set_spending_limit(ANA, limit(target, Decimal(100)))
+        await service.limits.set(ANA, limit(target, Decimal(100)))
     spend(service, used("1.5"), used("0.25"))
     spend(service, used("2"), agent="x", binding=None)
     spend(service, used("50"), company="other")
@@ -199,7 +199,7 @@ async def test_a_target_counts_what_is_its_own(service: MemoryService) -> None:
     [("3.99", "ok"), ("4", "near"), ("5", "near"), ("5.000000000001", "passed")],
 )
 async def test_near_and_passed(service: MemoryService, spent: str, state: str) -> None:
-    await service.set_spending_limit(ANA, limit("agent coding", Decimal(5)))
+    await service.limits.set(ANA, limit("agent coding", Decimal(5)))
     spend(service, used(spent))
     found = await only(service)
     assert (found.spent, found.state) == (Decimal(spent), LimitState(state))
@@ -209,8 +209,8 @@ async def test_near_and_passed(service: MemoryService, spent: str, state: str) -
 
 
 async def test_what_has_no_price_is_said_and_not_taken_for_nothing(service: MemoryService) -> None:
-    await service.set_spending_limit(ANA, limit("agent coding", Decimal(5)))
-    await service.set_spending_limit(ANA, limit("agent coding", 100))
+    await service.limits.set(ANA, limit("agent coding", Decimal(5)))
+    await service.limits.set(ANA, limit("agent coding", 100))
     spend(service, used("0.12", 10), used(None, 30), used(None))
     tokens, dollars = await checked(service)
     assert (dollars.spent, dollars.unpriced_count) == (Decimal("0.12"), 2)
@@ -222,7 +222,7 @@ async def test_what_has_no_price_is_said_and_not_taken_for_nothing(service: Memo
 async def test_a_period_ends_where_the_next_begins_on_days_of_clock_changes(
     service: MemoryService, period: str, day: date
 ) -> None:
-    await service.set_spending_limit(ANA, limit("company", 10, period))
+    await service.limits.set(ANA, limit("company", 10, period))
     begin, end = span(LimitPeriod(period), day, BERLIN)
     if period == "day":
         assert end - begin == timedelta(hours=23 if day.month == 3 else 25)
@@ -258,7 +258,7 @@ def _new_york(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("_new_york")
 async def test_without_a_zone_days_are_the_systems(service: MemoryService, clock: Clock) -> None:
     clock.now = datetime(2026, 3, 9, 3, tzinfo=UTC)
-    await service.set_spending_limit(ANA, limit("company", 10))
+    await service.limits.set(ANA, limit("company", 10))
     found = await only(service, zone=None)
     assert found.since == datetime(2026, 3, 8, 5, tzinfo=UTC)
     assert found.until == datetime(2026, 3, 9, 4, tzinfo=UTC)
@@ -266,7 +266,7 @@ async def test_without_a_zone_days_are_the_systems(service: MemoryService, clock
 
 @pytest.mark.parametrize("day", [date(1, 1, 1), date(9999, 12, 31)])
 async def test_a_day_at_an_end_of_the_calendar(service: MemoryService, day: date) -> None:
-    await service.set_spending_limit(ANA, limit("company", 10))
+    await service.limits.set(ANA, limit("company", 10))
     with pytest.raises(Invalid, match="end of the calendar"):
         await checked(service, at=day, zone=timezone(timedelta(hours=14 if day.year == 1 else -12)))
 
@@ -274,7 +274,7 @@ async def test_a_day_at_an_end_of_the_calendar(service: MemoryService, day: date
 async def test_a_later_check_counts_each_operation_once(
     service: MemoryService, clock: Clock
 ) -> None:
-    await service.set_spending_limit(ANA, limit("agent coding", 10))
+    await service.limits.set(ANA, limit("agent coding", 10))
     for number in range(1, 5):
         spend(service, used(tokens=number))
         spend(service, used(tokens=number), at=NOON - timedelta(days=2))
@@ -297,7 +297,7 @@ async def test_sealed_operations_count_like_hot_ones(
     agents = ("coding", "x", HOSTILE, None)
     for target, amount in (("company", 10**9), ("agent coding", Decimal(9)), ("agent x", 100)):
         for period in ("day", "month"):
-            await service.set_spending_limit(ANA, limit(target, amount, period))
+            await service.limits.set(ANA, limit(target, amount, period))
     for part in range(2):
         for _ in range(20):
             usage = [

@@ -57,7 +57,7 @@ async def forget(
 
 async def measured(service: MemoryService, clock: Clock, **window: Any) -> FactMetrics:
     clock.now += timedelta(seconds=1)
-    return await service.fact_metrics(USER, **window)
+    return await service.metrics.facts(USER, **window)
 
 
 async def test_nothing_happened(service: MemoryService, clock: Clock) -> None:
@@ -87,7 +87,7 @@ async def test_adoption_and_averages(service: MemoryService, clock: Clock) -> No
     assert (found.facts_of_users, found.average_facts_per_user) == (3, 3.0)
     assert (found.active_drives, found.facts_of_active_drives) == (2, 2)
     assert found.average_facts_per_active_drive == 1.0
-    later = await service.fact_metrics(USER, clock.now + DAY, clock.now + 2 * DAY)
+    later = await service.metrics.facts(USER, clock.now + DAY, clock.now + 2 * DAY)
     assert (later.active_users, later.facts_of_users, later.facts_added) == (0, 3, 0)
 
 
@@ -179,7 +179,7 @@ async def test_hostile_text_is_counted_like_any(service: MemoryService, clock: C
 
 async def test_a_window_that_ends_before_it_begins(service: MemoryService) -> None:
     with pytest.raises(Invalid, match="ends before it begins"):
-        await service.fact_metrics(USER, START + DAY, START)
+        await service.metrics.facts(USER, START + DAY, START)
 
 
 async def test_a_long_window_begins_with_the_first_day(

@@ -26,7 +26,7 @@ from tests.service.fake import FakeAdapter, down
 
 
 async def newest(service: MemoryService, caller: Caller):
-    page = await service.operations(caller, limit=1)
+    page = await service.log.page(caller, limit=1)
     return page.operations[0]
 
 
@@ -70,7 +70,7 @@ async def test_every_step_is_logged_with_its_source(
     await service.history(caller, handle, scope)
     await service.forget(caller, ForgetRequest(scope=scope, handles=(handle,)))
     await service.undo(caller)
-    page = await service.operations(caller, limit=6)
+    page = await service.log.page(caller, limit=6)
     assert [operation.operation_type for operation in page.operations] == [
         "undo", "forget", "history", "correct", "get", "write",
     ]  # fmt: skip
@@ -183,7 +183,7 @@ async def test_read_only_refuses_in_the_service_and_is_logged(
 ) -> None:
     service = await start(paths, settings, caller)
     if what == "binding":
-        await service.update_binding(caller, "default", read_only=True)
+        await service.bindings.update(caller, "default", read_only=True)
     else:
         await service.close()
         service = await start(paths, settings.model_copy(update={"read_only": True}), caller)
@@ -201,17 +201,17 @@ async def test_a_company_never_reaches_another(
     service: MemoryService, caller: Caller, note: WriteRequest
 ) -> None:
     other = Caller(company_id="other", principal="user:eve", door="test")
-    await service.add_company(other, "Other")
+    await service.companies.add(other, "Other")
     written = await service.write(caller, note)
     with pytest.raises(Denied):
         await service.write(other, note)
-    page = await service.operations(other)
+    page = await service.log.page(other)
     assert [(o.operation_type, o.status, o.scope.company_id) for o in page.operations] == [
         ("write", "denied", "other"),
         ("configure", "ok", "other"),
     ]
     with pytest.raises(NotFound):
-        await service.operation(other, written.operation_id)
+        await service.log.get(other, written.operation_id)
     with pytest.raises(NotFound):
         await service.undo(other, written.operation_id)
 
@@ -251,19 +251,19 @@ async def test_an_error_before_sending_is_an_error_and_after_it_unknown(
     fake.fault_after = None
     found = await service.check_outcome(caller, unknown.operation_id)
     assert found.told.startswith("It happened")
-    assert await service.found_outcome(caller, unknown.operation_id) == found
+    assert await service.log.found_outcome(caller, unknown.operation_id) == found
     check = await newest(service, caller)
     assert (check.operation_id, check.operation_type) == (found.check_id, "check")
     assert check.request["checks"] == unknown.operation_id
     with pytest.raises(Invalid, match=f"known since the check {found.check_id}"):
         await service.check_outcome(caller, unknown.operation_id)
-    [change] = await service.changes_of(caller, unknown.operation_id)
+    [change] = await service.log.changes(caller, unknown.operation_id)
     assert change.after is not None
     assert change.after.text == note.content
     assert (await service.undo(caller)).undoes == unknown.operation_id
     with pytest.raises(NotFound):
         await service.get(caller, change.after.handle, note.scope)
-    assert await service.in_flight(caller) == 0
+    assert await service.log.in_flight(caller) == 0
 
 
 async def test_a_slow_mutation_ends_as_unknown_and_says_so(
@@ -281,7 +281,7 @@ async def test_a_bug_in_a_provider_degrades_it_alone(
     fake.fault = KeyError("oops")
     with pytest.raises(Unavailable, match="failed unexpectedly"):
         await service.write(caller, note)
-    assert (await service.health(caller, "default")).health.status == "ok"
+    assert (await service.bindings.health(caller, "default")).health.status == "ok"
 
 
 @pytest.mark.parametrize("content", [" ", "\n\t"])
@@ -309,7 +309,7 @@ async def test_a_forget_whose_read_back_fails_is_unknown_and_keeps_what_was_ther
         await service.forget(caller, ForgetRequest(scope=scope, handles=(record.handle,)))
     operation = await newest(service, caller)
     assert (operation.operation_type, operation.status) == ("forget", "unknown")
-    [change] = await service.changes_of(caller, operation.operation_id)
+    [change] = await service.log.changes(caller, operation.operation_id)
     assert (change.before, change.after) == (record, None)
 
 
@@ -348,11 +348,11 @@ async def test_a_mutation_that_breaks_off_keeps_what_was_there(
         await mutation[kind]()
     operation = await newest(service, caller)
     assert operation.status == OperationStatus.UNKNOWN
-    [change] = await service.changes_of(caller, operation.operation_id)
+    [change] = await service.log.changes(caller, operation.operation_id)
     assert change.before == record
     said = await service.check_outcome(caller, operation.operation_id)
     assert said.told == f"It did not happen: 1 record is as before the {kind}."
-    [step] = await service.changes_of(caller, operation.operation_id)
+    [step] = await service.log.changes(caller, operation.operation_id)
     assert step.before == record
     assert operation.operation_id not in {
         one.operation.operation_id for one in await service.undoable(caller)
@@ -368,7 +368,7 @@ async def test_a_mutation_that_was_refused_leaves_no_step(
             caller, CorrectRequest(scope=scope, handle=record.handle, text="x", revision="0")
         )
     operation = await newest(service, caller)
-    assert await service.changes_of(caller, operation.operation_id) == ()
+    assert await service.log.changes(caller, operation.operation_id) == ()
     assert [c.operation.operation_type for c in await service.undoable(caller)] == ["write"]
 
 
@@ -427,7 +427,7 @@ async def test_a_record_named_twice_is_forgotten_once(
         caller, ForgetRequest(scope=scope, handles=(handle, gone, handle, gone))
     )
     assert (answer.handles, answer.missing) == ((handle,), (gone,))
-    assert len(await service.changes_of(caller, answer.operation_id)) == 1
+    assert len(await service.log.changes(caller, answer.operation_id)) == 1
     assert len((await service.undo(caller)).records) == 1
 
 
@@ -449,7 +449,7 @@ async def test_a_mutation_runs_to_its_end_even_where_its_caller_has_left(
     with pytest.raises(asyncio.CancelledError):
         await task
     release.set()
-    await asyncio.wait(service._mutating)
+    await asyncio.wait(service._core._changes)
     assert (await newest(service, caller)).status == OperationStatus.OK
     assert len(await service.undoable(caller)) == 1
 
@@ -473,7 +473,7 @@ async def test_the_log_of_a_change_holds_no_secret_of_its_source(
         caller, CorrectRequest(scope=scope, handle=handle, text="x", source=leaky)
     )
     await service.forget(caller, ForgetRequest(scope=scope, handles=(handle,), source=leaky))
-    for operation in (await service.operations(caller, limit=2)).operations:
+    for operation in (await service.log.page(caller, limit=2)).operations:
         assert operation.source is not None
         assert operation.source.external_ref == "[REDACTED:URL_PASSWORD]"
 

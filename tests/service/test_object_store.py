@@ -90,7 +90,7 @@ async def test_another_machine_answers_the_same_once_it_has_fetched(
     await play(here)
     await here.analysis.seal(ANA, everything=True)
     with pytest.raises(Unavailable, match="memtui archive fetch"):
-        await there.operations(ANA)
+        await there.log.page(ANA)
     fetched = await there.analysis.fetch(ANA)
     assert sum(one.count for one in fetched) > 10
     assert await told(there, []) == await told(here, [])

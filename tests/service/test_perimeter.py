@@ -94,7 +94,7 @@ async def test_an_org_write_is_audited_without_its_content(
     await service.correct(caller, CorrectRequest(scope=ORG, handle=handle, text=f"{TEXT}!"))
     await written(service, caller, scope, source)
     of_project, of_fix, of_org = (
-        await service.operations(caller, Filter(until=None), limit=3)
+        await service.log.page(caller, Filter(until=None), limit=3)
     ).operations
     for operation, text in ((of_org, TEXT), (of_fix, f"{TEXT}!")):
         assert operation.request["content_chars"] == len(text)
@@ -126,7 +126,7 @@ async def test_the_scope_of_the_record_decides_what_is_logged(
     gone = RecordHandle(provider_key="fake", provider_record_id="gone")
     with pytest.raises(NotFound):
         await service.correct(caller, CorrectRequest(scope=scope, handle=gone, text=f"{TEXT}."))
-    page = await service.operations(caller, Filter(until=None), limit=4)
+    page = await service.log.page(caller, Filter(until=None), limit=4)
     unknown, upsert, of_project, fix_of_org = page.operations
     assert of_project.request["content"] == f"{TEXT}!"
     for operation in (unknown, upsert, fix_of_org):
@@ -161,7 +161,7 @@ async def test_what_a_member_may_not_read_is_held_back(
         Membership(principal="user:ana", role="owner"),
         Membership(principal="user:eve", subject_id="eve", project_id="apollo", role="member"),
     ):
-        await service.set_member(caller, member)
+        await service.members.set(caller, member)
     eve = Caller(company_id="acme", principal="user:eve", door="test")
 
     answer = await service.query(eve, QueryRequest(scope=apollo, query="Releases"))
@@ -169,7 +169,7 @@ async def test_what_a_member_may_not_read_is_held_back(
     assert "Releases of mine" in texts
     assert not texts & {"Releases of bens", "Releases of others"}
     [operation] = (
-        await service.operations(caller, Filter(operation_type=OperationType.QUERY), limit=1)
+        await service.log.page(caller, Filter(operation_type=OperationType.QUERY), limit=1)
     ).operations
     assert operation.request["withheld"] >= 1
     assert operation.result_count == len(texts)

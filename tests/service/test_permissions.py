@@ -77,7 +77,7 @@ async def opened(paths: Paths, settings: Settings) -> AsyncIterator[MemoryServic
         Membership(principal="user:member", role=Role.MEMBER, project_id="apollo"),
         Membership(principal="user:ana", role=Role.MEMBER, project_id="zeus", subject_id="ana"),
     ):
-        await service.set_member(setup, member)
+        await service.members.set(setup, member)
         setup = person("boss")
     yield service
     await service.close()
@@ -93,9 +93,9 @@ async def held(service: MemoryService, scope: Scope, text: str = "Kept") -> Reco
     """Put a fact there, past the roles, as a hand in the vault would."""
     boss = person("boss")
     member = Membership(principal="user:boss", role=Role.OWNER, subject_id=scope.subject_id)
-    await service.set_member(boss, member)
+    await service.members.set(boss, member)
     handle = (await service.write(boss, fact(scope, text))).handles[0]
-    await service.set_member(boss, Membership(principal="user:boss", role=Role.OWNER))
+    await service.members.set(boss, Membership(principal="user:boss", role=Role.OWNER))
     return handle
 
 
@@ -167,13 +167,13 @@ async def test_the_companys_memory_is_its_managers(opened: MemoryService) -> Non
 
 async def test_a_role_in_the_company_holds_in_every_project(opened: MemoryService) -> None:
     boss = person("boss")
-    await opened.set_member(boss, Membership(principal="user:eve", role=Role.ADMIN))
+    await opened.members.set(boss, Membership(principal="user:eve", role=Role.ADMIN))
     assert await attempt(opened, person("eve"), "delete", APOLLO)
     assert not await attempt(opened, person("eve"), "view", ANA)
-    await opened.set_member(boss, Membership(principal="user:eve", role=Role.MEMBER))
+    await opened.members.set(boss, Membership(principal="user:eve", role=Role.MEMBER))
     assert not await attempt(opened, person("eve"), "delete", APOLLO)
     assert await attempt(opened, person("eve"), "view", APOLLO)
-    await opened.remove_member(boss, "user:eve")
+    await opened.members.remove(boss, "user:eve")
     assert not await attempt(opened, person("eve"), "view", APOLLO)
 
 
@@ -200,7 +200,7 @@ async def test_a_view_of_both_needs_both_rights(opened: MemoryService) -> None:
     joined = Membership(
         principal="user:ana", role=Role.MEMBER, project_id="apollo", subject_id="ana"
     )
-    await opened.set_member(person("boss"), joined)
+    await opened.members.set(person("boss"), joined)
     assert await attempt(opened, person("ana"), "view", both)
 
 
@@ -255,11 +255,11 @@ async def test_undo_is_held_to_the_roles_of_what_it_takes_back(opened: MemorySer
 
 async def test_roles_of_one_company_are_none_in_another(opened: MemoryService) -> None:
     other = Caller(company_id="acme", principal="user:boss", door="test")
-    await opened.add_company(other, "Acme")
-    await opened.add_binding(other, "default", "vault", {})
-    await opened.set_target(other, "company", "acme", "default")
+    await opened.companies.add(other, "Acme")
+    await opened.bindings.add(other, "default", "vault", {})
+    await opened.bindings.set_target(other, "company", "acme", "default")
     acme = Scope(company_id="acme", project_id="apollo")
-    await opened.set_member(other, Membership(principal="user:zoe", role=Role.OWNER))
+    await opened.members.set(other, Membership(principal="user:zoe", role=Role.OWNER))
     with pytest.raises(Denied):
         await opened.browse(other, BrowseRequest(scope=acme))
     with pytest.raises(Denied):

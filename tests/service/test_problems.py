@@ -46,8 +46,8 @@ def vault(tmp_path: Path) -> Path:
 @pytest.fixture
 async def service(paths: Paths, vault: Path) -> AsyncIterator[MemoryService]:
     opened = await open_service(paths, load_settings(paths, principal="user:ana"))
-    await opened.add_binding(ANA, "files", "vault", {"path": str(vault), "refresh_seconds": 0})
-    await opened.set_target(ANA, "company", "local", "files")
+    await opened.bindings.add(ANA, "files", "vault", {"path": str(vault), "refresh_seconds": 0})
+    await opened.bindings.set_target(ANA, "company", "local", "files")
     yield opened
     await opened.close()
 
@@ -67,7 +67,7 @@ async def test_every_read_tells(service: MemoryService, vault: Path) -> None:
     ):
         [problem] = answer.problems
         assert problem.sentence().startswith(f"{vault}/users/ana/facts.md:2: ")
-    log = await service.operations(ANA, limit=6)
+    log = await service.log.page(ANA, limit=6)
     assert all(one.request["problems"] == 1 for one in log.operations)
     elsewhere = Scope(company_id="local", project_id="web")
     assert (await service.browse(ANA, BrowseRequest(scope=elsewhere))).problems == ()
@@ -80,7 +80,7 @@ async def test_the_context_of_a_model_warns_first_of_what_it_lacks(
     assert len(answer.problems) == 1
     assert answer.warnings[0].kind is WarningKind.UNREAD
     assert f"{vault}/users/ana/facts.md:2" in answer.warnings[0].message
-    [logged, *_] = (await service.operations(ANA, limit=1)).operations
+    [logged, *_] = (await service.log.page(ANA, limit=1)).operations
     assert logged.operation_type is OperationType.CONTEXT
     assert logged.request["problems"] == 1
     (vault / "users/ana/facts.md").write_text("- likes tabs\n")
@@ -93,7 +93,7 @@ async def test_nobody_is_told_of_files_of_others(service: MemoryService) -> None
     company = Scope(company_id="local")
     assert len((await service.browse(ANA, BrowseRequest(scope=company))).problems) == 2
     member = Membership(principal="user:ana", subject_id="ana", role=Role.OWNER)
-    await service.set_member(ANA, member)
+    await service.members.set(ANA, member)
     page = await service.browse(ANA, BrowseRequest(scope=company))
     assert [one.scope and one.scope.subject_id for one in page.problems] == ["ana"]
     bob = Scope(company_id="local", subject_id="bob")

@@ -154,8 +154,8 @@ async def test_plan_apply_undo_leaves_no_byte_changed(
     service: MemoryService, paths: Paths, settings: Settings, provider: str
 ) -> None:
     if provider == "facts":
-        await service.add_binding(CALLER, "tables", "facts", {})
-        await service.set_target(CALLER, "company", "local", "tables")
+        await service.bindings.add(CALLER, "tables", "facts", {})
+        await service.bindings.set_target(CALLER, "company", "local", "tables")
     await some_facts(service, topic="Taste")
     await write(service, "Uses SQLite", APOLLO)
     tables_file = paths.data / "bindings" / "local" / "tables" / "facts.sqlite3"
@@ -190,7 +190,7 @@ async def test_applying_is_one_operation_that_carries_revisions(service: MemoryS
         await apply(service, answer)
     assert len(await texts(service)) == 5
     applied = await apply(service, await plan(service))
-    log = await service.operations(CALLER, Filter(operation_type=OperationType.FORGET))
+    log = await service.log.page(CALLER, Filter(operation_type=OperationType.FORGET))
     assert [operation.status for operation in log.operations] == ["ok", "conflict"]
     assert log.operations[0].operation_id == applied.operation_id
 
@@ -198,9 +198,9 @@ async def test_applying_is_one_operation_that_carries_revisions(service: MemoryS
 async def test_a_plan_is_an_operation_and_reads_nothing(service: MemoryService) -> None:
     handle = await write(service, "Uses SQLite")
     answer = await plan(service)
-    operation = await service.operation(CALLER, answer.operation_id)
+    operation = await service.log.get(CALLER, answer.operation_id)
     assert (operation.operation_type, operation.request["for"]) == (OperationType.BROWSE, "prune")
-    stats = await service.retrieval_stats(CALLER, "default", [handle.provider_record_id])
+    stats = await service.log.retrieval_stats(CALLER, "default", [handle.provider_record_id])
     assert stats == {}
 
 

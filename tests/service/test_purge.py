@@ -182,12 +182,12 @@ async def test_what_is_purged_is_nowhere_and_the_log_still_proves(
         "subject": [PurgeRequest(subject_id="bea-of-the-night-shift")],
         "project": [PurgeRequest(project_id="apollo")],
     }[what]
-    kept = await service.operations(ANA)
+    kept = await service.log.page(ANA)
     for request in requests:
         plan = await service.purging.plan(ANA, request)
         assert {"sealed log", "undo journal"} <= {one.place for one in plan.copies}
         assert not plan.living
-        done = await service.purge(ANA, request)
+        done = await service.purging.apply(ANA, request)
         assert done.found is not None
         assert (done.left, done.others, done.found.unread) == ((), (), ())
         assert done.found.texts > 0
@@ -200,7 +200,7 @@ async def test_what_is_purged_is_nowhere_and_the_log_still_proves(
     assert others(paths) == before
     again = await open_service(paths, settings)
     try:
-        found = {one.seq: one for one in (await again.operations(ANA)).operations}
+        found = {one.seq: one for one in (await again.log.page(ANA)).operations}
         assert [found[one.seq].digest for one in kept.operations] == [
             one.digest for one in kept.operations
         ]
@@ -208,8 +208,8 @@ async def test_what_is_purged_is_nowhere_and_the_log_still_proves(
             one for one in found.values() if one.request.get("content", "") and not one.absent
         ]
         assert other.handles[0].provider_record_id == told.other.provider_record_id
-        assert (await again.provenance(ANA, "default", told.other)).written == other
-        erasures = [await again.erasures(ANA, one) for one in found.values() if one.absent]
+        assert (await again.log.provenance(ANA, "default", told.other)).written == other
+        erasures = [await again.log.erasures(ANA, one) for one in found.values() if one.absent]
         assert erasures
         assert all(one and one[0].principal == "user:ana" for one in erasures)
         with pytest.raises(Invalid, match="was erased by"):
@@ -230,7 +230,7 @@ async def test_what_the_log_has_of_another_record_that_says_the_same_is_not_left
     request = WriteRequest(scope=OF_OTHERS, source=SOURCE, content=said)
     await service.write(ANA, request)
     record_id = told.fact.provider_record_id
-    done = await service.purge(ANA, PurgeRequest(record_id=record_id, forget=True))
+    done = await service.purging.apply(ANA, PurgeRequest(record_id=record_id, forget=True))
     assert done.left == ()
     assert any("memory_undo_journal" in one.place for one in done.others)
 
@@ -242,10 +242,10 @@ async def test_a_record_of_a_binding_that_was_removed_is_found(
     told = await tell(service, OF_PROJECT)
     record_id = told.note.provider_record_id
     await forget(service, OF_PROJECT, told.note)
-    await service.remove_binding(ANA, "default")
+    await service.bindings.remove(ANA, "default")
     with pytest.raises(NotFound, match="no binding defualt; known are: default"):
-        await service.purge(ANA, PurgeRequest(record_id=record_id, binding_key="defualt"))
-    done = await service.purge(ANA, PurgeRequest(record_id=record_id))
+        await service.purging.apply(ANA, PurgeRequest(record_id=record_id, binding_key="defualt"))
+    done = await service.purging.apply(ANA, PurgeRequest(record_id=record_id))
     assert "undo journal" in {one.place for one in done.copies}
     await service.close()
     found = places_of(("marmalade",), paths, "")
@@ -276,11 +276,11 @@ async def test_no_altered_segment_is_written_anew(
         )
     request = PurgeRequest(record_id=told.note.provider_record_id)
     with pytest.raises(Conflict, match="not as the log tells"):
-        await service.purge(ANA, request)
+        await service.purging.apply(ANA, request)
     assert (await service.analysis.verify_chain(ANA)).problem
     path.write_bytes(whole)
     folder.write(manifest)
-    assert (await service.purge(ANA, request)).left == ()
+    assert (await service.purging.apply(ANA, request)).left == ()
     assert (await service.analysis.verify_chain(ANA)).problem is None
 
 
@@ -319,10 +319,10 @@ async def test_a_purge_that_is_killed_is_ended_by_the_next(
     paths = find_paths(home)
     service = await open_service(paths, load_settings(paths, principal="user:ana"))
     try:
-        [unknown] = (await service.operations(ANA, Filter(status="unknown"))).operations
+        [unknown] = (await service.log.page(ANA, Filter(status="unknown"))).operations
         assert unknown.operation_type == "purge"
         assert (await service.analysis.verify_chain(ANA)).problem is None
-        done = await service.purge(ANA, PurgeRequest(record_id=record_id, forget=True))
+        done = await service.purging.apply(ANA, PurgeRequest(record_id=record_id, forget=True))
         assert done.left == ()
         assert (await service.analysis.verify_chain(ANA)).problem is None
         assert (await service.analysis.verify_archive(ANA)).problems == ()
@@ -346,15 +346,15 @@ async def test_what_lives_stays_with_its_history_unless_it_is_forgotten_first(
         told.note.provider_record_id,
         told.fact.provider_record_id,
     }
-    done = await service.purge(ANA, PurgeRequest(subject_id=OF_BEA.subject_id))
+    done = await service.purging.apply(ANA, PurgeRequest(subject_id=OF_BEA.subject_id))
     assert [one.record_id for one in done.living] == [one.record_id for one in plan.living]
     assert {path: path.read_bytes() for path in before} == before
-    found = (await service.provenance(ANA, "default", told.fact)).mutations
+    found = (await service.log.provenance(ANA, "default", told.fact)).mutations
     assert [one.operation_type for one in found] == ["correct", "write"]
     assert all(one.absent and one.request["content"] is None for one in found)
     request = PurgeRequest(subject_id=OF_BEA.subject_id, forget=True)
     assert len((await service.purging.plan(ANA, request)).living) == 2
-    assert (await service.purge(ANA, request)).forgotten == 2
+    assert (await service.purging.apply(ANA, request)).forgotten == 2
     assert (await service.analysis.verify_chain(ANA)).problem is None
     await service.close()
     assert places_of((*WORDS, str(OF_BEA.subject_id)), paths, database_url) == []
@@ -371,9 +371,9 @@ async def test_an_age_takes_texts_of_the_log_and_never_a_record(
     history = next((paths.data / "bindings").rglob("*.jsonl")).read_bytes()
     now = datetime(2026, 6, 1, tzinfo=UTC)
     await service.query(ANA, QueryRequest(scope=OF_PROJECT, query="a new search"))
-    done = await service.purge(ANA, PurgeRequest(before=datetime(2026, 5, 1, tzinfo=UTC)))
+    done = await service.purging.apply(ANA, PurgeRequest(before=datetime(2026, 5, 1, tzinfo=UTC)))
     assert done.left == ()
-    found = (await service.operations(ANA)).operations
+    found = (await service.log.page(ANA)).operations
     old = [one for one in found if one.started_at.month == 3 and one.operation_type != "configure"]
     assert not any(one.request.get("content") or one.request.get("query") for one in old)
     assert told.fact.provider_record_id not in {
@@ -399,17 +399,17 @@ async def test_an_age_is_purged_by_itself_only_once_it_was_allowed(
     service = await open_service(paths, settings, clock=lambda: now)
     await tell(service, OF_PROJECT)
     now = datetime(2026, 6, 1, tzinfo=UTC)
-    assert await service.purge_due(ANA) is None
+    assert await service.purging.due(ANA) is None
     await service.purging.keep_doing(ANA, 60)
-    assert await service.purge_due(ANA) is None  # the setting asks for more than was allowed
+    assert await service.purging.due(ANA) is None  # the setting asks for more than was allowed
     await service.purging.keep_doing(ANA, 30)
-    done = await service.purge_due(ANA)
+    done = await service.purging.due(ANA)
     assert done is not None
     assert done.copies
-    assert await service.purge_due(ANA) is None  # once a day
+    assert await service.purging.due(ANA) is None  # once a day
     await service.purging.keep_doing(ANA, None)
     now = datetime(2026, 6, 3, tzinfo=UTC)
-    assert await service.purge_due(ANA) is None
+    assert await service.purging.due(ANA) is None
     await service.close()
 
 
@@ -424,7 +424,7 @@ async def test_owners_and_the_person_alone_may_purge(
         ("user:cy", Role.MEMBER, None),
     ):
         member = Membership(principal=principal, role=role, subject_id=subject)
-        await service.set_member(ANA, member)
+        await service.members.set(ANA, member)
     bea, cy = (ANA.model_copy(update={"principal": f"user:{name}"}) for name in ("bea", "cy"))
     agent = ANA.model_copy(update={"principal": "agent:coding", "acts_for": "user:ana"})
     own = PurgeRequest(subject_id=OF_BEA.subject_id)
@@ -436,7 +436,7 @@ async def test_owners_and_the_person_alone_may_purge(
         (bea, PurgeRequest(project_id="gemini")),
         (bea, PurgeRequest(before=datetime(2026, 1, 1, tzinfo=UTC))),
     ):
-        for ask in (service.purging.plan, service.purge):
+        for ask in (service.purging.plan, service.purging.apply):
             with pytest.raises(Denied):
                 await ask(caller, request)
     assert (await service.purging.plan(bea, record)).living[0].text
@@ -444,16 +444,18 @@ async def test_owners_and_the_person_alone_may_purge(
     await service.forget(bea, ForgetRequest(scope=OF_BEA, handles=handles))
     said = 'The launch code is quince\non the "second" shelf'
     await service.write(ANA, WriteRequest(scope=OF_OTHERS, source=SOURCE, content=said))
-    told_owner = await service.purge(ANA, own)
+    told_owner = await service.purging.apply(ANA, own)
     assert [(one.record_id, one.text) for one in told_owner.living] == [("", "")]
     assert told_owner.others
     assert {(one.text, one.key) for one in told_owner.others} == {("", "")}
     assert not told_owner.left
-    assert (await service.purge(bea, own.model_copy(update={"forget": True}))).forgotten == 1
+    assert (
+        await service.purging.apply(bea, own.model_copy(update={"forget": True}))
+    ).forgotten == 1
     await service.close()
     read_only = await open_service(paths, settings.model_copy(update={"read_only": True}))
     with pytest.raises(Denied, match="read-only"):
-        await read_only.purge(ANA, own)
+        await read_only.purging.apply(ANA, own)
     assert (await read_only.purging.plan(ANA, own)).copies == ()
     await read_only.close()
 
@@ -473,7 +475,7 @@ async def test_the_copy_in_the_object_store_and_of_other_machines_is_renewed(
     )
     await other.analysis.fetch(ANA)
     assert places_of(WORDS, store, "")
-    done = await service.purge(ANA, PurgeRequest(project_id="apollo"))
+    done = await service.purging.apply(ANA, PurgeRequest(project_id="apollo"))
     assert "object store" in {one.place for one in done.copies}
     assert places_of(WORDS, store, "") == []
     assert (await other.analysis.verify_chain(ANA)).problem is not None
@@ -501,14 +503,14 @@ async def test_the_apps_own_files_lose_what_names_it(service: MemoryService, pat
     draft.mkdir()
     (draft / "memory.md").write_text(said)
     record = PurgeRequest(record_id=told.fact.provider_record_id)
-    done = await service.purge(ANA, record)
+    done = await service.purging.apply(ANA, record)
     assert done.left == ()
     assert json.loads(paths.session_file.read_text()) == {
         "companies": {"local": {"scope": scope, "filter_line": ""}}, "filters": ["x"]
     }  # fmt: skip
     assert paths.log_file.read_text() == "one\nthree\n"
     assert not draft.exists()
-    await service.purge(ANA, PurgeRequest(project_id="apollo"))
+    await service.purging.apply(ANA, PurgeRequest(project_id="apollo"))
     assert json.loads(paths.session_file.read_text())["companies"]["local"]["scope"] is None
 
 
@@ -519,7 +521,7 @@ async def test_filters_and_statements_that_name_a_subject_go_with_it(
     about = ["subject:zoë", 'type:write subject:"zoë"', "SELECT 1 WHERE subject_id = 'zoë'"]
     others = ["subject:zoëlle", "by:user:zoë", "zoë"]
     paths.queries_file.write_text(json.dumps([*about, *others]))
-    await service.purge(ANA, PurgeRequest(subject_id="zoë"))
+    await service.purging.apply(ANA, PurgeRequest(subject_id="zoë"))
     assert json.loads(paths.queries_file.read_text()) == others
 
 
@@ -530,7 +532,7 @@ async def test_what_other_providers_leave_in_the_home_goes_too(
 ) -> None:
     async with serve(talk(Reference())) as url:
         config = {"url": url} if provider == "plugin-v1" else {}
-        await service.add_binding(ANA, "beside", provider, config)
+        await service.bindings.add(ANA, "beside", provider, config)
         request = WriteRequest(
             scope=OF_PROJECT, source=SOURCE, content="Only marmalade opens the launch door",
             kind="fact", binding_key="beside",
@@ -541,7 +543,7 @@ async def test_what_other_providers_leave_in_the_home_goes_too(
         gone = ForgetRequest(scope=OF_PROJECT, handles=(handle,), binding_key="beside")
         await service.forget(ANA, gone)
         purge = PurgeRequest(record_id=handle.provider_record_id)
-        done = await service.purge(ANA, purge)
+        done = await service.purging.apply(ANA, purge)
         assert done.left == ()
         assert (provider == "plugin-v1") == any("plugin of beside" in one for one in done.beyond)
         await service.close()

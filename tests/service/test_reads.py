@@ -75,15 +75,15 @@ async def rich(
         providers={"rich": RichAdapter},
         first_company=False,
     )
-    await opened.add_company(caller, "Acme")
-    await opened.add_binding(caller, "default", "rich", {})
-    await opened.set_target(caller, "company", "acme", "default")
+    await opened.companies.add(caller, "Acme")
+    await opened.bindings.add(caller, "default", "rich", {})
+    await opened.bindings.set_target(caller, "company", "acme", "default")
     yield opened
     await opened.close()
 
 
 async def newest(service: MemoryService, caller: Caller) -> Operation:
-    return (await service.operations(caller, limit=1)).operations[0]
+    return (await service.log.page(caller, limit=1)).operations[0]
 
 
 async def test_a_query_is_recorded_with_all_of_it(
@@ -126,7 +126,7 @@ async def test_a_query_leaves_without_its_secrets(
     await service.browse(caller, BrowseRequest(scope=scope, filter=Filter(text=secret)))
     assert secret not in fake.received[-1].model_dump_json()
     assert fake.received[-1].metadata_filter == {"password": "[REDACTED:PASSWORD]"}
-    for operation in (await service.operations(caller, limit=2)).operations:
+    for operation in (await service.log.page(caller, limit=2)).operations:
         assert secret not in operation.model_dump_json()
 
 
@@ -160,8 +160,8 @@ async def test_get_browse_history_explain_and_namespaces_are_recorded(
     assert [version.text for version in history.versions] == ["older"]
     explained = await rich.explain(caller, QueryRequest(scope=scope, query="deploy"))
     assert explained.explanation.stages[0].name == "words"
-    assert [space.name for space in await rich.namespaces(caller)] == ["project:p"]
-    operations = (await rich.operations(caller, limit=5)).operations
+    assert [space.name for space in await rich.namespaces.all(caller)] == ["project:p"]
+    operations = (await rich.log.page(caller, limit=5)).operations
     assert [(o.operation_type, o.status, o.result_count) for o in operations] == [
         ("namespaces", "ok", 1),
         ("explain", "ok", 0),
@@ -193,18 +193,18 @@ async def test_a_read_that_fails_is_recorded_too(
         fake.fault = down()
     calls = {
         "explain": lambda: service.explain(caller, request),
-        "namespaces": lambda: service.namespaces(caller),
+        "namespaces": lambda: service.namespaces.all(caller),
         "get": lambda: service.get(caller, "nope", scope),
         "empty id": lambda: service.get(caller, "", scope),
         "history": lambda: service.history(caller, "nope", scope),
         "query": lambda: service.query(caller, request.model_copy(update={"binding_key": "none"})),
         "down": lambda: service.query(caller, request),
     }
-    before = (await service.operations(caller)).total
+    before = (await service.log.page(caller)).total
     with pytest.raises(error) as caught:
         await calls[kind]()
     operation = await newest(service, caller)
-    assert (await service.operations(caller)).total == before + 1
+    assert (await service.log.page(caller)).total == before + 1
     assert operation.status == OperationStatus.ERROR
     assert operation.error_kind == error.__name__.lower()
     assert operation.error_message == str(caught.value)
@@ -331,7 +331,7 @@ async def test_provenance_says_who_wrote_and_who_read(
         await service.query(reader, QueryRequest(scope=scope, query=query))
     await service.get(caller, handle, scope)
 
-    found = await service.provenance(caller, "default", handle)
+    found = await service.log.provenance(caller, "default", handle)
     assert found.written is not None
     assert found.written.operation_id == answer.operation_id
     assert [o.operation_type for o in found.mutations] == ["write"]
@@ -341,7 +341,7 @@ async def test_provenance_says_who_wrote_and_who_read(
         ("hours deploy", 1, "agent:coding"),
         ("deploy", 1, "agent:coding"),
     ]
-    stats = await service.retrieval_stats(
+    stats = await service.log.retrieval_stats(
         caller, "default", [handle.provider_record_id, other.provider_record_id, "never"]
     )
     assert {key: (s.count, s.last_rank) for key, s in stats.items()} == {
@@ -349,17 +349,17 @@ async def test_provenance_says_who_wrote_and_who_read(
         other.provider_record_id: (2, 2),
     }
     assert stats[handle.provider_record_id].last_at == found.retrievals[0].at
-    assert await service.retrieval_stats(caller, "default", []) == {}
-    assert await service.retrieval_stats(caller, "other", [handle.provider_record_id]) == {}
+    assert await service.log.retrieval_stats(caller, "default", []) == {}
+    assert await service.log.retrieval_stats(caller, "other", [handle.provider_record_id]) == {}
     many = [f"none{number}" for number in range(2000)]
-    assert len(await service.retrieval_stats(caller, "default", [*many, *stats])) == 2
+    assert len(await service.log.retrieval_stats(caller, "default", [*many, *stats])) == 2
 
 
 async def test_provenance_of_what_came_from_outside_names_no_write(
     service: MemoryService, caller: Caller
 ) -> None:
     handle = RecordHandle(provider_key="fake", provider_record_id="elsewhere")
-    found = await service.provenance(caller, "default", handle)
+    found = await service.log.provenance(caller, "default", handle)
     assert (found.written, found.mutations, found.retrieval_count) == (None, (), 0)
 
 
@@ -375,9 +375,9 @@ async def test_an_operation_is_named_by_id_beginning_or_number(
         new_id=lambda: next(ids),
     )
     try:
-        await service.add_company(caller, "Acme")
-        await service.add_binding(caller, "default", "fake", {})
-        await service.set_target(caller, "company", "acme", "default")
+        await service.companies.add(caller, "Acme")
+        await service.bindings.add(caller, "default", "fake", {})
+        await service.bindings.set_target(caller, "company", "acme", "default")
         for _ in range(5):
             await service.query(caller, QueryRequest(scope=scope, query="x"))
         for asked, expected in {
@@ -389,12 +389,12 @@ async def test_an_operation_is_named_by_id_beginning_or_number(
             "77": "77ff",
             "100%": "100%x",
         }.items():
-            assert (await service.operation(caller, asked)).operation_id == expected
+            assert (await service.log.get(caller, asked)).operation_id == expected
         with pytest.raises(Invalid, match="beginning of several"):
-            await service.operation(caller, "b7aa")
+            await service.log.get(caller, "b7aa")
         for asked in ("", "zz", "99", "9" * 30, "%", "_7aa01", "B7AA01"):
             with pytest.raises(NotFound):
-                await service.operation(caller, asked)
+                await service.log.get(caller, asked)
     finally:
         await service.close()
 
@@ -426,7 +426,7 @@ async def test_links(
     service: MemoryService, source: dict[str, str], templates: dict[str, str], url: str | None
 ) -> None:
     ref = SourceRef.model_validate({"company_id": "acme", **source})
-    assert service.link(ref, company(**templates)) == url
+    assert company(**templates).link(ref) == url
 
 
 async def test_the_log_is_filtered_and_followed(
@@ -435,13 +435,13 @@ async def test_the_log_is_filtered_and_followed(
     await service.write(caller, note)
     for number in range(3):
         await service.query(caller, QueryRequest(scope=scope, query=f"q{number}"))
-    page = await service.operations(caller, Filter(operation_type=OperationType.QUERY), limit=2)
+    page = await service.log.page(caller, Filter(operation_type=OperationType.QUERY), limit=2)
     assert ([o.request["query"] for o in page.operations], page.total) == (["q2", "q1"], 3)
-    followed = await service.operations(caller, after=page.operations[1].seq)
+    followed = await service.log.page(caller, after=page.operations[1].seq)
     assert [o.request["query"] for o in followed.operations] == ["q2"]
-    by_issue = await service.operations(caller, Filter(issue_id="ISS-1"))
+    by_issue = await service.log.page(caller, Filter(issue_id="ISS-1"))
     assert [o.operation_type for o in by_issue.operations] == ["write"]
-    by_source = await service.operations(caller, Filter(source_kind=SourceKind.ISSUE_COMMENT))
+    by_source = await service.log.page(caller, Filter(source_kind=SourceKind.ISSUE_COMMENT))
     assert by_source.operations == by_issue.operations
-    none = await service.operations(caller, Filter(run_id="none"))
+    none = await service.log.page(caller, Filter(run_id="none"))
     assert (none.operations, none.total) == ((), 0)

@@ -69,7 +69,7 @@ def die(child: subprocess.Popen[str]) -> None:
 
 
 async def unknown(service: MemoryService, caller: Caller) -> list[Operation]:
-    return list((await service.operations(caller, UNKNOWN)).operations)
+    return list((await service.log.page(caller, UNKNOWN)).operations)
 
 
 def held(*records: Record) -> None:
@@ -95,7 +95,7 @@ async def test_a_killed_mutation_shows_once_as_unknown_and_can_be_checked(
     for _ in range(2):
         service = await start(paths, settings, caller)
         [operation] = await unknown(service, caller)
-        assert await service.in_flight(caller) == 0
+        assert await service.log.in_flight(caller) == 0
         await service.close()
     assert (operation.operation_type, operation.error_kind) == (kind, "interrupted")
     assert (operation.principal, operation.door) == ("agent:coding", "mcp")
@@ -104,7 +104,7 @@ async def test_a_killed_mutation_shows_once_as_unknown_and_can_be_checked(
 
     service = await start(paths, settings, caller)
     try:
-        changes = await service.changes_of(caller, operation.operation_id)
+        changes = await service.log.changes(caller, operation.operation_id)
         assert [(change.before, change.after) for change in changes] == [
             (record, None) for record in before
         ]
@@ -120,7 +120,7 @@ async def test_a_killed_mutation_shows_once_as_unknown_and_can_be_checked(
         [candidate] = await service.undoable(caller)
         assert candidate.operation.operation_id == operation.operation_id
         assert candidate.why_not is None
-        log = await service.operations(caller)
+        log = await service.log.page(caller)
         assert [o.seq for o in log.operations] == list(range(log.total, 0, -1))
     finally:
         await service.close()
@@ -134,7 +134,7 @@ async def test_what_a_living_process_does_is_left_to_it(
     for _ in range(2):
         service = await start(paths, settings, caller)
         assert await unknown(service, caller) == []
-        assert await service.in_flight(caller) == 1
+        assert await service.log.in_flight(caller) == 1
         await service.close()
     die(child)
     service = await start(paths, settings, caller)
@@ -160,8 +160,8 @@ async def test_the_first_start_may_happen_twice_at_once(
         *(open_service(paths, settings, providers={"vault": FakeAdapter}) for _ in range(3))
     )
     local = Caller(company_id="local", principal="p", door="test")
-    assert [company.company_id for company in await services[0].companies()] == ["local"]
-    assert [binding.key for binding in await services[1].bindings(local)] == ["default"]
+    assert [company.company_id for company in await services[0].companies.all()] == ["local"]
+    assert [binding.key for binding in await services[1].bindings.all(local)] == ["default"]
     for service in services:
         await service.close()
 
@@ -181,7 +181,7 @@ async def test_a_service_that_closes_waits_for_its_mutations(
     monkeypatch.setattr(FakeAdapter, "write", write)
     task = asyncio.ensure_future(service.write(caller, note))
     await inside.wait()
-    assert await service.in_flight(caller) == 1
+    assert await service.log.in_flight(caller) == 1
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -191,7 +191,7 @@ async def test_a_service_that_closes_waits_for_its_mutations(
     release.set()
     await closing
     again = await start(paths, settings, caller)
-    [operation] = (await again.operations(caller, limit=1)).operations
+    [operation] = (await again.log.page(caller, limit=1)).operations
     assert (operation.operation_type, operation.status) == ("write", "ok")
     assert len(await again.undoable(caller)) == 1
     await again.close()
@@ -236,7 +236,7 @@ async def test_an_intent_of_another_machine_is_left_until_it_is_old(
     assert found == [0, 0, 1]
     [lost] = await unknown(elsewhere, caller)
     assert lost.operation_id != answer.operation_id
-    kept = await elsewhere.operation(caller, answer.operation_id)
+    kept = await elsewhere.log.get(caller, answer.operation_id)
     assert kept.status == "ok"
     for service in (elsewhere, *here):
         await service.close()
@@ -280,6 +280,6 @@ async def test_the_journal_and_the_intent_go_or_stay_together(
     await service.close()
     again = await start(paths, settings, caller)
     [operation] = await unknown(again, caller)
-    [change] = await again.changes_of(caller, operation.operation_id)
+    [change] = await again.log.changes(caller, operation.operation_id)
     assert change.before == record
     await again.close()

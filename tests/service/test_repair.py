@@ -69,7 +69,7 @@ async def test_what_is_sealed_and_the_vault_come_back(lived: Lived) -> None:
     try:
         found = await service.query(ANA, QueryRequest(scope=SCOPE, query="deploy"))
         assert [one.text for one in found.snippets] == ["We deploy"]
-        [binding] = await service.bindings(ANA)
+        [binding] = await service.bindings.all(ANA)
         assert (binding.key, binding.provider_key, binding.enabled) == ("default", "vault", True)
         assert [(one.target_type, one.target_id) for one in binding.targets] == [
             ("company", "local")
@@ -79,7 +79,7 @@ async def test_what_is_sealed_and_the_vault_come_back(lived: Lived) -> None:
         [gap] = checked.gaps
         assert (gap.seq, gap.lost_from) == (sealed.sealed_through + 1, sealed.sealed_through + 1)
         assert not (await service.analysis.verify_archive(ANA)).problems
-        first = await service.operations(ANA, Filter(operation_type=OperationType.REPAIR), limit=9)
+        first = await service.log.page(ANA, Filter(operation_type=OperationType.REPAIR), limit=9)
         assert [one.seq for one in first.operations] == [sealed.sealed_through + 1]
         assert first.operations[0].principal == "user:ana"
     finally:
@@ -95,8 +95,8 @@ async def test_it_is_read_only_until_it_has_an_owner(lived: Lived) -> None:
             await service.write(ANA, NOTE)
         member = Membership(principal="user:bob", role=Role.MEMBER)
         with pytest.raises(Invalid, match="must be an owner"):
-            await service.set_member(ANA, member)
-        await service.set_member(ANA, member.model_copy(update={"role": Role.OWNER}))
+            await service.members.set(ANA, member)
+        await service.members.set(ANA, member.model_copy(update={"role": Role.OWNER}))
         with pytest.raises(Denied):
             await service.write(ANA, NOTE)
         bob = ANA.model_copy(update={"principal": "user:bob"})
@@ -110,10 +110,10 @@ async def test_a_company_that_is_read_only_otherwise_stays_so(lived: Lived) -> N
     other = ANA.model_copy(update={"company_id": "past"})
     service = await opened(lived)
     try:
-        await service.add_company(other, "Past", read_only=True)
+        await service.companies.add(other, "Past", read_only=True)
         with pytest.raises(Denied, match="read-only"):
-            await service.set_member(other, Membership(principal="user:ana", role=Role.OWNER))
-        assert (await service.company(other)).read_only
+            await service.members.set(other, Membership(principal="user:ana", role=Role.OWNER))
+        assert (await service.companies.get(other)).read_only
     finally:
         await service.close()
 
@@ -122,12 +122,12 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
     service = await opened(lived)
     for key in ("web", "gone", "far"):
         config = {"path": str(lived.paths.data.parent / "far")} if key == "far" else {}
-        await service.add_binding(ANA, key, "vault", config, read_only=key == "web")
+        await service.bindings.add(ANA, key, "vault", config, read_only=key == "web")
     await service.write(ANA, NOTE.model_copy(update={"binding_key": "gone"}))
-    await service.set_target(ANA, "project", "site", "web")
-    await service.set_target(ANA, "agent", "coding", "web")
-    await service.clear_target(ANA, "agent", "coding")
-    await service.remove_binding(ANA, "gone")
+    await service.bindings.set_target(ANA, "project", "site", "web")
+    await service.bindings.set_target(ANA, "agent", "coding", "web")
+    await service.bindings.clear_target(ANA, "agent", "coding")
+    await service.bindings.remove(ANA, "gone")
     await service.analysis.seal(ANA, everything=True)
     await service.close()
     (lived.paths.binding_dir("local/web") / "vault").mkdir()

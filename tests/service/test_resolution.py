@@ -18,9 +18,9 @@ async def routed(
 ) -> AsyncIterator[MemoryService]:
     service = await start(paths, settings, caller)
     for key in ("by-key", "by-project", "by-agent"):
-        await service.add_binding(caller, key, "fake", {})
-    await service.set_target(caller, "project", "p", "by-project")
-    await service.set_target(caller, "agent", "coding", "by-agent")
+        await service.bindings.add(caller, key, "fake", {})
+    await service.bindings.set_target(caller, "project", "p", "by-project")
+    await service.bindings.set_target(caller, "agent", "coding", "by-agent")
     yield service
     await service.close()
 
@@ -45,7 +45,7 @@ async def test_the_narrowest_rule_wins_and_says_why(
     answer = await routed.query(caller, QueryRequest(scope=scope, query="x", binding_key=key))
     assert (answer.binding_key, answer.binding_reason) == expected
     assert (
-        answer.operation_id == (await routed.operations(caller, limit=1)).operations[0].operation_id
+        answer.operation_id == (await routed.log.page(caller, limit=1)).operations[0].operation_id
     )
 
 
@@ -61,8 +61,8 @@ async def test_a_cleared_rule_falls_back_to_the_next(routed: MemoryService, call
         assert (await routed.resolve(caller, EVERYTHING)).binding_key == expected
         if expected != "default":
             rules = {"by-project": ("project", "p"), "by-agent": ("agent", "coding")}
-            await routed.clear_target(caller, *rules[expected])
-    await routed.clear_target(caller, "company", "acme")
+            await routed.bindings.clear_target(caller, *rules[expected])
+    await routed.bindings.clear_target(caller, "company", "acme")
     with pytest.raises(NotFound, match="No binding serves acme"):
         await routed.resolve(caller, EVERYTHING)
 
@@ -70,12 +70,12 @@ async def test_a_cleared_rule_falls_back_to_the_next(routed: MemoryService, call
 async def test_a_disabled_binding_is_refused_rather_than_passed_over(
     routed: MemoryService, caller: Caller
 ) -> None:
-    await routed.update_binding(caller, "by-project", enabled=False)
+    await routed.bindings.update(caller, "by-project", enabled=False)
     with pytest.raises(Denied, match="by-project is disabled"):
         await routed.resolve(caller, EVERYTHING)
     with pytest.raises(Denied, match="by-project is disabled"):
         await routed.query(caller, QueryRequest(scope=EVERYTHING, query="x"))
-    assert (await routed.operations(caller, limit=1)).operations[0].status == "denied"
+    assert (await routed.log.page(caller, limit=1)).operations[0].status == "denied"
 
 
 async def test_what_does_not_exist_is_said(routed: MemoryService, caller: Caller) -> None:
@@ -96,6 +96,6 @@ async def test_an_id_that_cannot_be_shown_is_refused_and_the_refusal_logged(
     scope = Scope.model_validate({"company_id": "acme", field: value})
     with pytest.raises(Invalid, match=f"The {field} of the scope"):
         await routed.query(caller, QueryRequest(scope=scope, query="x"))
-    operation = (await routed.operations(caller, limit=1)).operations[0]
+    operation = (await routed.log.page(caller, limit=1)).operations[0]
     assert (operation.status, operation.error_kind) == ("error", "invalid")
     assert getattr(operation.scope, field) == value

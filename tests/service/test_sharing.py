@@ -16,7 +16,7 @@ OTHER = Caller(company_id="two", principal="user:ana", door="test")
 
 @pytest.fixture
 async def two(service: MemoryService) -> MemoryService:
-    await service.add_company(OTHER, "Two")
+    await service.companies.add(OTHER, "Two")
     return service
 
 
@@ -26,17 +26,17 @@ async def clashes(
     """Return of which pairs of configs, each of one provider, the second is refused elsewhere."""
     found = []
     for provider, mine, theirs in pairs:
-        await service.add_binding(caller, "mine", provider, mine)
+        await service.bindings.add(caller, "mine", provider, mine)
         try:
-            await service.add_binding(OTHER, "theirs", provider, theirs)
+            await service.bindings.add(OTHER, "theirs", provider, theirs)
         except Conflict as error:
             found.append("share no store" in str(error))
         else:
-            await service.remove_binding(OTHER, "theirs")
+            await service.bindings.remove(OTHER, "theirs")
             found.append(False)
-        await service.add_binding(caller, "again", provider, theirs)
-        await service.remove_binding(caller, "again")
-        await service.remove_binding(caller, "mine")
+        await service.bindings.add(caller, "again", provider, theirs)
+        await service.bindings.remove(caller, "again")
+        await service.bindings.remove(caller, "mine")
     return found
 
 
@@ -107,26 +107,26 @@ async def test_fact_servers_and_databases(
 async def test_a_binding_is_not_moved_into_anothers(
     two: MemoryService, caller: Caller, tmp_path: Path
 ) -> None:
-    await two.add_binding(caller, "mine", "vault", {"path": str(tmp_path / "a")})
-    await two.add_binding(OTHER, "theirs", "vault", {"path": str(tmp_path / "b")})
+    await two.bindings.add(caller, "mine", "vault", {"path": str(tmp_path / "a")})
+    await two.bindings.add(OTHER, "theirs", "vault", {"path": str(tmp_path / "b")})
     with pytest.raises(Conflict, match="share no store"):
-        await two.update_binding(OTHER, "theirs", config={"path": str(tmp_path / "a" / "x")})
-    await two.update_binding(OTHER, "theirs", config={"path": str(tmp_path / "c")})
-    await two.add_binding(caller, "late", "vault", {"path": str(tmp_path / "b")})
+        await two.bindings.update(OTHER, "theirs", config={"path": str(tmp_path / "a" / "x")})
+    await two.bindings.update(OTHER, "theirs", config={"path": str(tmp_path / "c")})
+    await two.bindings.add(caller, "late", "vault", {"path": str(tmp_path / "b")})
     with pytest.raises(Conflict, match="share no store"):
         await two.undo(OTHER)
-    assert not any(view.shared for view in await two.bindings(OTHER))
+    assert not any(view.shared for view in await two.bindings.all(OTHER))
 
 
 async def test_a_home_where_it_is_so_already_says_so(
     two: MemoryService, caller: Caller, tmp_path: Path
 ) -> None:
-    await two.add_binding(caller, "mine", "vault", {"path": str(tmp_path / "a")})
-    await two.add_binding(OTHER, "theirs", "vault", {"path": str(tmp_path / "b")})
+    await two.bindings.add(caller, "mine", "vault", {"path": str(tmp_path / "a")})
+    await two.bindings.add(OTHER, "theirs", "vault", {"path": str(tmp_path / "b")})
     with two.analysis.database.write() as connection:
         bindings.update_binding(connection, "two/theirs", {"config": {"path": str(tmp_path / "a")}})
-    assert {view.key: view.shared for view in await two.bindings(caller)} == {
+    assert {view.key: view.shared for view in await two.bindings.all(caller)} == {
         "default": False,
         "mine": True,
     }
-    assert [view.shared for view in await two.bindings(OTHER)] == [True]
+    assert [view.shared for view in await two.bindings.all(OTHER)] == [True]

@@ -35,15 +35,13 @@ from memtui.service import (
     Membership,
     MemoryName,
     MemoryService,
-    PluginLedger,
     PruneRequest,
     PurgeRequest,
     Role,
     SpendingLimit,
     open_service,
 )
-from memtui.service.analysis import Analysis
-from memtui.service.purge import Purging
+from memtui.service.core import Group
 from memtui.store.operation import Operation
 
 Call = Callable[["Home", Caller], Awaitable[Any]]
@@ -104,7 +102,7 @@ async def home(paths: Paths, tmp_path: Path, database_url: str) -> AsyncIterator
         Membership(principal="user:other", role=Role.MEMBER, project_id="zeus"),
         Membership(principal="user:ana", role=Role.MEMBER, project_id="zeus", subject_id="ana"),
     ):
-        await service.set_member(setup, member)
+        await service.members.set(setup, member)
         setup = BOSS
     writers = {"wcompany": BOSS, "wapollo": who("agent:y", "user:chief"), "wana": ANA_HERSELF,
                "wzeus": who("agent:y", "user:other")}  # fmt: skip
@@ -122,9 +120,9 @@ async def home(paths: Paths, tmp_path: Path, database_url: str) -> AsyncIterator
             await service.query(writers[word], QueryRequest(scope=scope, query=word + part))
         if part == "sealed":
             await service.analysis.seal(BOSS, everything=True)
-    await service.set_spending_limit(BOSS, limit("project", "apollo", 3))
-    await service.set_spending_limit(BOSS, limit("agent", "wcompany", 2))
-    await service.add_token(BOSS, "one", "agent:x", acts_for="user:member")
+    await service.limits.set(BOSS, limit("project", "apollo", 3))
+    await service.limits.set(BOSS, limit("agent", "wcompany", 2))
+    await service.tokens.add(BOSS, "one", "agent:x", acts_for="user:member")
     yield made
     await service.close()
 
@@ -170,7 +168,7 @@ async def each(home: Home, call: Callable[[str], Awaitable[Any]]) -> list[Any]:
 
 async def found(home: Home, caller: Caller, name: str) -> str:
     """Return the word of a write, whose operation does not hold it where it is the company's."""
-    operation = await home.service.operation(caller, home.written[name])
+    operation = await home.service.log.get(caller, home.written[name])
     return name + words_in(operation).pop() if words_in(operation) else name
 
 
@@ -189,14 +187,14 @@ def handle_of(home: Home, name: str) -> str:
 
 
 LOG: dict[str, list[Call]] = {
-    "operations": [
-        lambda h, c: h.service.operations(c, limit=1_000),
-        lambda h, c: h.service.operations(c, Filter(text="w"), limit=1_000, after=0),
+    "log.page": [
+        lambda h, c: h.service.log.page(c, limit=1_000),
+        lambda h, c: h.service.log.page(c, Filter(text="w"), limit=1_000, after=0),
     ],
-    "operation": [lambda h, c: each(h, lambda name: found(h, c, name))],
-    "changes_of": [lambda h, c: each(h, lambda name: h.service.changes_of(c, h.written[name]))],
-    "provenance": [
-        lambda h, c: each(h, lambda name: h.service.provenance(c, "default", h.records[name]))
+    "log.get": [lambda h, c: each(h, lambda name: found(h, c, name))],
+    "log.changes": [lambda h, c: each(h, lambda name: h.service.log.changes(c, h.written[name]))],
+    "log.provenance": [
+        lambda h, c: each(h, lambda name: h.service.log.provenance(c, "default", h.records[name]))
     ],
     "undoable": [undoable],
     "analysis.open_log": [
@@ -237,31 +235,31 @@ async def check_one(home: Home, caller: Caller) -> object:
 
 
 async def erasures(home: Home, caller: Caller) -> object:
-    shown = await home.service.operation(ANA_HERSELF, home.written["wanahot"])
-    return await home.service.erasures(caller, shown)
+    shown = await home.service.log.get(ANA_HERSELF, home.written["wanahot"])
+    return await home.service.log.erasures(caller, shown)
 
 
 MEMBERS: dict[str, list[Call]] = {
-    "company": [lambda h, c: h.service.company(c)],
-    "bindings": [lambda h, c: h.service.bindings(c)],
+    "companies.get": [lambda h, c: h.service.companies.get(c)],
+    "bindings.all": [lambda h, c: h.service.bindings.all(c)],
     "resolve": [lambda h, c: h.service.resolve(c, APOLLO)],
-    "health": [lambda h, c: h.service.health(c, "default")],
+    "bindings.health": [lambda h, c: h.service.bindings.health(c, "default")],
     "watch": [watched],
-    "members": [lambda h, c: h.service.members(c)],
-    "tokens": [lambda h, c: h.service.tokens(c)],
-    "in_flight": [lambda h, c: h.service.in_flight(c)],
-    "spending_limits": [lambda h, c: h.service.spending_limits(c)],
-    "check_spending": [lambda h, c: h.service.check_spending(c)],
-    "erasures": [erasures],
-    "fact_metrics": [lambda h, c: h.service.fact_metrics(c)],
-    "retrieval_stats": [
-        lambda h, c: h.service.retrieval_stats(
+    "members.all": [lambda h, c: h.service.members.all(c)],
+    "tokens.all": [lambda h, c: h.service.tokens.all(c)],
+    "log.in_flight": [lambda h, c: h.service.log.in_flight(c)],
+    "limits.all": [lambda h, c: h.service.limits.all(c)],
+    "limits.check": [lambda h, c: h.service.limits.check(c)],
+    "log.erasures": [erasures],
+    "metrics.facts": [lambda h, c: h.service.metrics.facts(c)],
+    "log.retrieval_stats": [
+        lambda h, c: h.service.log.retrieval_stats(
             c, "default", [handle_of(h, name) for name in h.records]
         )
     ],
-    "company_content": [lambda h, c: h.service.company_content(c)],
+    "companies.content": [lambda h, c: h.service.companies.content(c)],
     "check_outcome": [check_one],
-    "found_outcome": [lambda h, c: h.service.found_outcome(c, h.written["wapollohot"])],
+    "log.found_outcome": [lambda h, c: h.service.log.found_outcome(c, h.written["wapollohot"])],
     "plugin.namespaces": [lambda h, c: h.service.plugin.namespaces(c, "default")],
     "plugin.named": [lambda h, c: h.service.plugin.named(c, "default", ["a:b"])],
     "plugin.names": [lambda h, c: h.service.plugin.names(c, "default", memory_ids=["x"])],
@@ -317,32 +315,30 @@ MEMORIES: dict[str, list[Call]] = {
 """What answers with memories, in every scope: no word but of those that a member reads."""
 
 MANAGERS: dict[str, Call] = {
-    "namespaces": lambda h, c: h.service.namespaces(c, "default"),
-    "put_namespace": lambda h, c: h.service.put_namespace(c, "default", "custom:x"),
-    "delete_namespace": lambda h, c: h.service.delete_namespace(c, "default", "custom:x"),
-    "set_company_read_only": lambda h, c: h.service.set_company_read_only(c, read_only=True),
-    "add_company": lambda h, c: h.service.add_company(c, "Again"),
-    "remove_company": lambda h, c: h.service.remove_company(c, "other"),
-    "import_operations": lambda h, c: h.service.import_operations(
+    "namespaces.all": lambda h, c: h.service.namespaces.all(c, "default"),
+    "namespaces.put": lambda h, c: h.service.namespaces.put(c, "default", "custom:x"),
+    "namespaces.delete": lambda h, c: h.service.namespaces.delete(c, "default", "custom:x"),
+    "companies.set_read_only": lambda h, c: h.service.companies.set_read_only(c, read_only=True),
+    "companies.add": lambda h, c: h.service.companies.add(c, "Again"),
+    "companies.remove": lambda h, c: h.service.companies.remove(c, "other"),
+    "importing.append": lambda h, c: h.service.importing.append(
         c, "theirs", [], name="x", asked={}
     ),
-    "add_binding": lambda h, c: h.service.add_binding(c, "x", "vault", {}),
-    "update_binding": lambda h, c: h.service.update_binding(c, "default", enabled=False),
-    "remove_binding": lambda h, c: h.service.remove_binding(c, "default"),
-    "set_target": lambda h, c: h.service.set_target(c, "project", "x", "default"),
-    "clear_target": lambda h, c: h.service.clear_target(c, "company", "local"),
-    "set_member": lambda h, c: h.service.set_member(
+    "bindings.add": lambda h, c: h.service.bindings.add(c, "x", "vault", {}),
+    "bindings.update": lambda h, c: h.service.bindings.update(c, "default", enabled=False),
+    "bindings.remove": lambda h, c: h.service.bindings.remove(c, "default"),
+    "bindings.set_target": lambda h, c: h.service.bindings.set_target(c, "project", "x", "default"),
+    "bindings.clear_target": lambda h, c: h.service.bindings.clear_target(c, "company", "local"),
+    "members.set": lambda h, c: h.service.members.set(
         c, Membership(principal=c.principal, role=Role.OWNER)
     ),
-    "remove_member": lambda h, c: h.service.remove_member(c, "user:member", "apollo"),
-    "add_token": lambda h, c: h.service.add_token(c, "two", "user:boss"),
-    "remove_token": lambda h, c: h.service.remove_token(c, "one"),
-    "set_spending_limit": lambda h, c: h.service.set_spending_limit(c, limit("agent", "x", 1)),
-    "remove_spending_limits": lambda h, c: h.service.remove_spending_limits(
-        c, LimitTarget.AGENT, "wcompany"
-    ),
+    "members.remove": lambda h, c: h.service.members.remove(c, "user:member", "apollo"),
+    "tokens.add": lambda h, c: h.service.tokens.add(c, "two", "user:boss"),
+    "tokens.remove": lambda h, c: h.service.tokens.remove(c, "one"),
+    "limits.set": lambda h, c: h.service.limits.set(c, limit("agent", "x", 1)),
+    "limits.remove": lambda h, c: h.service.limits.remove(c, LimitTarget.AGENT, "wcompany"),
     "sync": lambda h, c: h.service.sync(c, "default"),
-    "stored_secrets": lambda h, c: anext(h.service.stored_secrets(c)),
+    "secrets.stored": lambda h, c: anext(h.service.secrets.stored(c)),
     "write": lambda h, c: h.service.write(
         c,
         WriteRequest(
@@ -357,7 +353,6 @@ MANAGERS: dict[str, Call] = {
     "forget": lambda h, c: h.service.forget(
         c, ForgetRequest(scope=COMPANY, handles=(h.records["wcompanyhot"],))
     ),
-    "purge": lambda h, c: h.service.purge(c, PurgeRequest(project_id="apollo")),
     "purging.plan": lambda h, c: h.service.purging.plan(c, PurgeRequest(project_id="apollo")),
     "purging.apply": lambda h, c: h.service.purging.apply(c, PurgeRequest(project_id="apollo")),
     "purging.keep_doing": lambda h, c: h.service.purging.keep_doing(c, 30),
@@ -371,22 +366,19 @@ MANAGERS: dict[str, Call] = {
 
 OTHERWISE = {
     "undo": "test_undo_finds_what_one_sees",
-    "companies": "test_a_stranger_finds_no_company",
-    "own_subject": "tells nobody anything but their own name",
-    "authenticate": "asks for a token",
+    "companies.all": "test_a_stranger_finds_no_company",
+    "members.own_subject": "tells nobody anything but their own name",
+    "tokens.authenticate": "asks for a token",
+    "pages": "is `browse` again and again",
     "close": "the process's own",
-    "providers": "the process's own",
+    "bindings.providers": "the process's own",
     "read_only": "the process's own",
-    "provider_problems": "the process's own",
+    "bindings.provider_problems": "the process's own",
     "records": "the process's own",
-    "link": "a pure function",
-    "analysis": "its methods are below",
-    "purge_due": "does what was allowed before, as purge does",
     "purging.due": "does what was allowed before, as purge does",
     "analysis.archive_url": "the service's own",
     "analysis.renew_store": "the service's own, behind purge",
     "analysis.forget_copies": "the service's own, behind purge",
-    "plugin": "its methods are below",
     "analysis.cancel_sql": "stops the caller's own statements",
     "analysis.database": "the service's own",
     "analysis.archive_folder": "the service's own",
@@ -397,21 +389,17 @@ OTHERWISE = {
 }
 
 
-def test_every_method_is_in_a_table() -> None:
-    owners = {
-        "": MemoryService,
-        "analysis.": Analysis,
-        "plugin.": PluginLedger,
-        "purging.": Purging,
-    }
+def test_every_method_is_in_a_table(home: Home) -> None:
+    service = home.service
+    parts = {name: part for name, part in vars(service).items() if isinstance(part, Group)}
     public = {
-        prefix + name
-        for prefix, owner in owners.items()
-        for name, _ in inspect.getmembers(owner)
-        if not name.startswith("_")
+        f"{name}.{method}" if name else method
+        for name, part in {"": service, **parts}.items()
+        for method, _ in inspect.getmembers(type(part))
+        if not method.startswith("_")
     }
     told = [*LOG, *MEMBERS, *MEMORIES, *MANAGERS, *OTHERWISE]
-    assert public | {"analysis", "plugin"} == set(told)
+    assert public == set(told)
     assert len(told) == len(set(told))
 
 
@@ -485,7 +473,7 @@ async def test_only_owners_and_admins_change_the_company(home: Home) -> None:
 async def test_figures_are_of_what_one_sees(home: Home) -> None:
     service = home.service
     for caller in SEES:
-        page = await service.operations(caller, limit=1_000)
+        page = await service.log.page(caller, limit=1_000)
         count = len(page.operations)
         assert page.total == count
         stats = await service.analysis.stats(caller)
@@ -499,13 +487,13 @@ async def test_figures_are_of_what_one_sees(home: Home) -> None:
         assert shown == sum(len(one.handles) for one in page.operations)
         proof = await streamed(home, caller)
         assert len(proof.splitlines()) == count
-        first = await service.operations(caller, limit=2)
+        first = await service.log.page(caller, limit=2)
         rest: list[Operation] = []
         while first.next_before is not None:
             rest += first.operations
-            first = await service.operations(caller, limit=2, before=first.next_before)
+            first = await service.log.page(caller, limit=2, before=first.next_before)
         assert [*rest, *first.operations] == list(page.operations)
-    facts = {c.principal: (await service.fact_metrics(c)).facts_added for c in SEES}
+    facts = {c.principal: (await service.metrics.facts(c)).facts_added for c in SEES}
     assert (facts["user:other"], facts["user:ana"]) == (4, 6)
 
 
@@ -526,11 +514,11 @@ async def test_a_failing_statement_shows_no_hidden_row(home: Home) -> None:
 
 async def test_limits_and_tokens_are_shown_to_whom_they_concern(home: Home) -> None:
     service = home.service
-    limits = {c.principal: len(await service.check_spending(c)) for c in SEES if not c.by_ai}
+    limits = {c.principal: len(await service.limits.check(c)) for c in SEES if not c.by_ai}
     assert limits == {
         "user:boss": 2, "user:chief": 1, "user:member": 1, "user:other": 0, "user:ana": 0,
     }  # fmt: skip
-    tokens = {c.principal: len(await service.tokens(c)) for c in SEES if not c.by_ai}
+    tokens = {c.principal: len(await service.tokens.all(c)) for c in SEES if not c.by_ai}
     assert tokens == {
         "user:boss": 1, "user:chief": 0, "user:member": 1, "user:other": 0, "user:ana": 0,
     }  # fmt: skip
@@ -554,7 +542,7 @@ async def test_undo_finds_what_one_sees(home: Home) -> None:
 
 async def test_ones_own_memory_stays_ones_own_whatever_the_scope_of_the_request(home: Home) -> None:
     service, admin = home.service, who("user:admin")
-    await service.set_member(BOSS, Membership(principal="user:admin", role=Role.ADMIN))
+    await service.members.set(BOSS, Membership(principal="user:admin", role=Role.ADMIN))
     written = await service.write(
         BOSS,
         WriteRequest(
@@ -573,12 +561,12 @@ async def test_ones_own_memory_stays_ones_own_whatever_the_scope_of_the_request(
     await service.history(BOSS, handle.provider_record_id, COMPANY)
     await service.forget(BOSS, ForgetRequest(scope=COMPANY, handles=(handle,)))
     await service.undo(BOSS, None)
-    assert "wprivate" in repr((await service.operations(BOSS, limit=1_000)).operations)
+    assert "wprivate" in repr((await service.log.page(BOSS, limit=1_000)).operations)
 
     explained = await service.explain(admin, QueryRequest(scope=COMPANY, query="cockatoo"))
     purging = await service.purging.plan(admin, PurgeRequest(subject_id="boss"))
     for told in (
-        await service.operations(admin, limit=1_000),
+        await service.log.page(admin, limit=1_000),
         await service.analysis.sql(admin, "SELECT * FROM operations"),
         await service.analysis.sql(admin, "SELECT * FROM handles"),
         await streamed(home, admin),
@@ -594,7 +582,7 @@ async def test_ones_own_memory_stays_ones_own_whatever_the_scope_of_the_request(
 
 async def test_a_view_ends_with_the_role_it_was_opened_under(home: Home) -> None:
     opened = await home.service.analysis.open_log(MEMBER)
-    await home.service.remove_member(BOSS, "user:member", "apollo")
+    await home.service.members.remove(BOSS, "user:member", "apollo")
     for reading in (opened.window(0, 10), opened.tail(0)):
         with pytest.raises(Denied):
             await reading
@@ -603,8 +591,10 @@ async def test_a_view_ends_with_the_role_it_was_opened_under(home: Home) -> None
 
 async def test_a_stranger_finds_no_company(home: Home) -> None:
     service = home.service
-    await service.add_company(who("user:outsider").model_copy(update={"company_id": "two"}), "Two")
-    assert [one.company_id for one in await service.companies("user:outsider")] == ["two"]
-    assert [one.company_id for one in await service.companies("agent:x")] == ["two"]
-    assert len(await service.companies("agent:x", "user:member")) == 2
-    assert len(await service.companies("user:boss")) == 2
+    await service.companies.add(
+        who("user:outsider").model_copy(update={"company_id": "two"}), "Two"
+    )
+    assert [one.company_id for one in await service.companies.all("user:outsider")] == ["two"]
+    assert [one.company_id for one in await service.companies.all("agent:x")] == ["two"]
+    assert len(await service.companies.all("agent:x", "user:member")) == 2
+    assert len(await service.companies.all("user:boss")) == 2

@@ -22,7 +22,7 @@ SCOPE = Scope(company_id="local")
 async def service(paths: Paths, tmp_path: Path) -> AsyncIterator[MemoryService]:
     settings = load_settings(paths, principal="user:ana", provider_timeout_ms=100)
     opened = await open_service(paths, settings)
-    await opened.add_binding(CALLER, "other", "vault", {"path": str(tmp_path / "other")})
+    await opened.bindings.add(CALLER, "other", "vault", {"path": str(tmp_path / "other")})
     yield opened
     await opened.close()
 

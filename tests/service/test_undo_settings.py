@@ -57,45 +57,45 @@ BOB = Membership(principal="user:bob", project_id="p", role=Role.MEMBER)
 
 async def settings_of(service: MemoryService, caller: Caller) -> Json:
     return {
-        "bindings": [one.model_dump() for one in await service.bindings(caller)],
-        "members": [one.model_dump() for one in await service.members(caller)],
-        "limits": [one.model_dump() for one in await service.spending_limits(caller)],
+        "bindings": [one.model_dump() for one in await service.bindings.all(caller)],
+        "members": [one.model_dump() for one in await service.members.all(caller)],
+        "limits": [one.model_dump() for one in await service.limits.all(caller)],
         "namespaces": [
             one.model_dump() for one in await service.plugin.namespaces(caller, "default")
         ],
-        "tokens": [one.model_dump() for one in await service.tokens(caller)],
+        "tokens": [one.model_dump() for one in await service.tokens.all(caller)],
     }
 
 
 async def prepare(service: MemoryService, caller: Caller) -> None:
-    await service.set_member(caller, OWNER)
-    await service.set_member(caller, BOB)
-    await service.add_binding(caller, "other", "fake", {"label": "x"}, read_only=True)
-    await service.set_target(caller, "project", "q", "other")
-    await service.set_target(caller, "agent", "coding", "other")
-    await service.set_spending_limit(caller, a_limit(5))
-    await service.set_spending_limit(caller, dollars("1.5"))
+    await service.members.set(caller, OWNER)
+    await service.members.set(caller, BOB)
+    await service.bindings.add(caller, "other", "fake", {"label": "x"}, read_only=True)
+    await service.bindings.set_target(caller, "project", "q", "other")
+    await service.bindings.set_target(caller, "agent", "coding", "other")
+    await service.limits.set(caller, a_limit(5))
+    await service.limits.set(caller, dollars("1.5"))
     await service.plugin.put(caller, "default", "workspace:p", "workspace", metadata={"a": 1})
 
 
 CHANGES: dict[str, Change] = {
-    "limit set": lambda s, c: s.set_spending_limit(c, a_limit(7)),
-    "limit added": lambda s, c: s.set_spending_limit(
+    "limit set": lambda s, c: s.limits.set(c, a_limit(7)),
+    "limit added": lambda s, c: s.limits.set(
         c, a_limit(7).model_copy(update={"target_id": "review"})
     ),
-    "limits removed": lambda s, c: s.remove_spending_limits(c, LimitTarget.COMPANY, "acme"),
-    "member added": lambda s, c: s.set_member(
+    "limits removed": lambda s, c: s.limits.remove(c, LimitTarget.COMPANY, "acme"),
+    "member added": lambda s, c: s.members.set(
         c, BOB.model_copy(update={"principal": "user:eve", "subject_id": "eve"})
     ),
-    "role changed": lambda s, c: s.set_member(c, BOB.model_copy(update={"role": Role.ADMIN})),
-    "member removed": lambda s, c: s.remove_member(c, "user:bob", "p"),
-    "binding added": lambda s, c: s.add_binding(c, "third", "fake", {}),
-    "binding disabled": lambda s, c: s.update_binding(c, "default", enabled=False),
-    "binding configured": lambda s, c: s.update_binding(c, "other", config={"label": "y"}),
-    "binding with targets removed": lambda s, c: s.remove_binding(c, "other"),
-    "target set": lambda s, c: s.set_target(c, "project", "q", "default"),
-    "target cleared": lambda s, c: s.clear_target(c, "agent", "coding"),
-    "token added": lambda s, c: s.add_token(c, "ci", "agent:ci", acts_for="user:ana"),
+    "role changed": lambda s, c: s.members.set(c, BOB.model_copy(update={"role": Role.ADMIN})),
+    "member removed": lambda s, c: s.members.remove(c, "user:bob", "p"),
+    "binding added": lambda s, c: s.bindings.add(c, "third", "fake", {}),
+    "binding disabled": lambda s, c: s.bindings.update(c, "default", enabled=False),
+    "binding configured": lambda s, c: s.bindings.update(c, "other", config={"label": "y"}),
+    "binding with targets removed": lambda s, c: s.bindings.remove(c, "other"),
+    "target set": lambda s, c: s.bindings.set_target(c, "project", "q", "default"),
+    "target cleared": lambda s, c: s.bindings.clear_target(c, "agent", "coding"),
+    "token added": lambda s, c: s.tokens.add(c, "ci", "agent:ci", acts_for="user:ana"),
     "namespace put": lambda s, c: s.plugin.put(c, "default", "team:x", "team"),
     "namespace patched": lambda s, c: s.plugin.patch(
         c, "default", "workspace:p", metadata={"b": 2}
@@ -135,8 +135,8 @@ async def test_the_setup_of_a_home_is_no_change_and_nothing_is_reached_past(
     with pytest.raises(NotFound, match="nothing to undo"):
         await service.undo(caller)
     written = await service.write(caller, note)
-    await service.add_token(caller, "ci", "agent:ci")
-    await service.remove_token(caller, "ci")
+    await service.tokens.add(caller, "ci", "agent:ci")
+    await service.tokens.remove(caller, "ci")
     with pytest.raises(Invalid, match=r"last change, configure #\d+, cannot .* stays revoked"):
         await service.undo(caller)
     assert (await service.get(caller, written.handles[0], scope)).record.text == note.content
@@ -150,62 +150,62 @@ async def test_the_setup_of_a_home_is_no_change_and_nothing_is_reached_past(
 
 
 async def test_a_revoked_token_does_not_come_back(service: MemoryService, caller: Caller) -> None:
-    made = await service.add_token(caller, "ci", "agent:ci")
+    made = await service.tokens.add(caller, "ci", "agent:ci")
     undone = await service.undo(caller)
     with pytest.raises(Denied):
-        await service.authenticate(made.token, "http")
+        await service.tokens.authenticate(made.token, "http")
     with pytest.raises(Invalid, match="stays revoked"):
         await service.undo(caller, undone.operation_id)
-    assert await service.tokens(caller) == []
+    assert await service.tokens.all(caller) == []
 
 
 async def test_a_setting_that_has_changed_since_is_a_conflict(
     service: MemoryService, caller: Caller
 ) -> None:
-    await service.set_spending_limit(caller, a_limit(5))
+    await service.limits.set(caller, a_limit(5))
     first = (await service.undoable(caller, 1))[0].operation
-    await service.set_spending_limit(caller, a_limit(6))
+    await service.limits.set(caller, a_limit(6))
     with pytest.raises(Conflict, match=r"limit agent coding tokens day has changed"):
         await service.undo(caller, first.operation_id)
-    [limit] = await service.spending_limits(caller)
+    [limit] = await service.limits.all(caller)
     assert limit.amount == 6
     await service.undo(caller)
     await service.undo(caller)
-    assert await service.spending_limits(caller) == []
+    assert await service.limits.all(caller) == []
 
 
 async def test_settings_that_do_not_go_together_are_not_put_back(
     service: MemoryService, caller: Caller
 ) -> None:
-    await service.add_binding(caller, "other", "fake", {})
+    await service.bindings.add(caller, "other", "fake", {})
     added = (await service.undoable(caller, 1))[0].operation
-    await service.set_target(caller, "project", "q", "other")
+    await service.bindings.set_target(caller, "project", "q", "other")
     with pytest.raises(Conflict, match="project q would be served by other"):
         await service.undo(caller, added.operation_id)
 
-    await service.set_member(caller, OWNER)
+    await service.members.set(caller, OWNER)
     first = (await service.undoable(caller, 1))[0].operation
-    await service.set_member(caller, BOB)
+    await service.members.set(caller, BOB)
     with pytest.raises(Conflict, match="without an owner"):
         await service.undo(caller, first.operation_id)
-    assert len(await service.members(caller)) == 2
+    assert len(await service.members.all(caller)) == 2
 
 
 async def test_only_who_may_configure_takes_a_configuration_back(
     service: MemoryService, caller: Caller
 ) -> None:
-    await service.set_spending_limit(caller, a_limit(5))
-    await service.set_member(caller, OWNER)
+    await service.limits.set(caller, a_limit(5))
+    await service.members.set(caller, OWNER)
     manager = Membership(principal="user:bob", project_id="p", role=Role.OWNER)
-    await service.set_member(caller, manager)
-    await service.set_spending_limit(caller, a_limit(6))
+    await service.members.set(caller, manager)
+    await service.limits.set(caller, a_limit(6))
     bob = caller.model_copy(update={"principal": "user:bob"})
-    page = await service.operations(caller, limit=1)
+    page = await service.log.page(caller, limit=1)
     with pytest.raises(NotFound, match="nothing to undo"):
         await service.undo(bob)
     with pytest.raises(NotFound, match="no operation"):
         await service.undo(bob, page.operations[0].operation_id)
-    [limit] = await service.spending_limits(caller)
+    [limit] = await service.limits.all(caller)
     assert limit.amount == 6
 
 
@@ -213,25 +213,25 @@ async def test_a_change_without_effect_is_none(
     service: MemoryService, caller: Caller, note: WriteRequest
 ) -> None:
     written = await service.write(caller, note)
-    await service.update_binding(caller, "default", enabled=True)
+    await service.bindings.update(caller, "default", enabled=True)
     assert (await service.undo(caller)).undoes == written.operation_id
 
 
 async def test_a_change_and_its_place_in_the_log_are_one_transaction(
     service: MemoryService, caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await service.set_spending_limit(caller, a_limit(5))
-    before = (await service.operations(caller)).total
+    await service.limits.set(caller, a_limit(5))
+    before = (await service.log.page(caller)).total
 
     def full(*_: object) -> None:
         raise OSError("disk full")
 
     monkeypatch.setattr(service._core.recorder, "append_within", full)
     with pytest.raises(OSError, match="disk full"):
-        await service.set_spending_limit(caller, a_limit(6))
-    [limit] = await service.spending_limits(caller)
+        await service.limits.set(caller, a_limit(6))
+    [limit] = await service.limits.all(caller)
     assert limit.amount == 5
-    page = await service.operations(caller)
+    page = await service.log.page(caller)
     assert page.total == before + 1
     assert page.operations[0].operation_type is OperationType.CONFIGURE
     assert page.operations[0].status is OperationStatus.ERROR

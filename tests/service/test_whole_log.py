@@ -42,7 +42,7 @@ async def test_every_answer_is_the_same_however_much_is_sealed(
     assert before["retrieval"]
     assert before["metrics"].contexts == 2
     for part in (3, 6, 9):
-        moment = (await service.operation(ANA, str(part + 1))).started_at
+        moment = (await service.log.get(ANA, str(part + 1))).started_at
         database = service.analysis.database
         report = seal(database, paths.archive, "local", before=moment)
         assert report.sealed_through == part
@@ -53,7 +53,7 @@ async def test_every_answer_is_the_same_however_much_is_sealed(
 
 async def test_what_is_sealed_can_be_taken_back(service: MemoryService) -> None:
     kept = await play(service)
-    forget = (await service.operations(ANA, Filter(operation_type=OperationType.FORGET))).operations
+    forget = (await service.log.page(ANA, Filter(operation_type=OperationType.FORGET))).operations
     await service.analysis.seal(ANA, everything=True)
     answer = await service.undo(ANA, forget[0].operation_id)
     assert answer.records[0].text == "A note of {operations} and 'quotes'"
@@ -71,4 +71,4 @@ async def test_what_nobody_logged_is_not_found_in_the_archive(service: MemorySer
     await service.analysis.seal(ANA, everything=True)
     for asked in ("nothing-like-this", "99999", "' OR true --"):
         with pytest.raises(NotFound):
-            await service.operation(ANA, asked)
+            await service.log.get(ANA, asked)

@@ -50,7 +50,7 @@ async def list_bindings(session: Session) -> None:
 
     With what each one serves and can do.
     """
-    views = await session.service.bindings(session.caller)
+    views = await session.service.bindings.all(session.caller)
     rows = [
         [
             view.key,
@@ -87,7 +87,7 @@ async def add_binding(
     disabled: Annotated[bool, typer.Option("--disabled", help="Add it switched off.")] = False,
 ) -> None:
     """Add a binding to a provider."""
-    view = await session.service.add_binding(
+    view = await session.service.bindings.add(
         session.caller,
         key,
         provider,
@@ -110,7 +110,7 @@ async def configure_binding(
     if setting is None and config is None:
         raise Invalid("Nothing to change; give --set NAME=VALUE or --config JSON.")
     kept = {} if config is not None else (await _view(session, key)).config
-    view = await session.service.update_binding(
+    view = await session.service.bindings.update(
         session.caller, key, config=kept | _config(setting, config)
     )
     _answer(session, view)
@@ -124,13 +124,13 @@ async def remove_binding(session: Session, key: BindingKey, *, yes: Yes = False)
     await _view(session, key)
     if not yes:
         confirm(f"Remove the binding {key}? Its memories stay where they are.")
-    await session.service.remove_binding(session.caller, key)
+    await session.service.bindings.remove(session.caller, key)
     session.out.answer({"removed": key}, lambda: [f"removed {key}"])
 
 
 async def enable_binding(session: Session, key: BindingKey) -> None:
     """Switch a binding on."""
-    _answer(session, await session.service.update_binding(session.caller, key, enabled=True))
+    _answer(session, await session.service.bindings.update(session.caller, key, enabled=True))
 
 
 async def disable_binding(session: Session, key: BindingKey) -> None:
@@ -138,12 +138,12 @@ async def disable_binding(session: Session, key: BindingKey) -> None:
 
     Nothing resolves to it then.
     """
-    _answer(session, await session.service.update_binding(session.caller, key, enabled=False))
+    _answer(session, await session.service.bindings.update(session.caller, key, enabled=False))
 
 
 async def set_read_only(session: Session, key: BindingKey, switch: Switch) -> None:
     """Refuse or allow changes through it."""
-    view = await session.service.update_binding(session.caller, key, read_only=switch == "on")
+    view = await session.service.bindings.update(session.caller, key, read_only=switch == "on")
     _answer(session, view)
 
 
@@ -155,7 +155,7 @@ async def set_target(
     A target is the whole company, a project or an agent.
     """
     named = _target_id(session, target_type, target_id)
-    await session.service.set_target(session.caller, target_type, named, key)
+    await session.service.bindings.set_target(session.caller, target_type, named, key)
     _answer(session, await _view(session, key))
 
 
@@ -167,7 +167,7 @@ async def clear_target(
     What it resolves to then is the next in line: the agent's binding, or the company's.
     """
     named = _target_id(session, target_type, target_id)
-    await session.service.clear_target(session.caller, target_type, named)
+    await session.service.bindings.clear_target(session.caller, target_type, named)
     session.out.answer(
         {"cleared": {"target_type": target_type, "target_id": named}},
         lambda: [f"cleared {target_type} {named}"],
@@ -178,7 +178,7 @@ async def _view(session: Session, key: str) -> BindingView:
     """Return the binding. Raises `NotFound`, with the keys there are."""
     from memtui.contract import NotFound
 
-    views = await session.service.bindings(session.caller)
+    views = await session.service.bindings.all(session.caller)
     for view in views:
         if view.key == key:
             return view

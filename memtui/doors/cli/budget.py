@@ -39,7 +39,7 @@ _SPENDING = (
 
 async def list_limits(session: Session) -> None:
     """List the company's spending limits."""
-    limits = await session.service.spending_limits(session.caller)
+    limits = await session.service.limits.all(session.caller)
     session.out.answer({"limits": limits}, lambda: _limits(limits))
     if not limits and not session.out.as_json:
         session.out.say(_NONE)
@@ -78,7 +78,7 @@ async def set_limit(
         amount=tokens if usd is None else _dollars(usd),
         period=LimitPeriod(per),
     )
-    made = await session.service.set_spending_limit(session.caller, limit)
+    made = await session.service.limits.set(session.caller, limit)
     session.out.answer(made, lambda: [_said(made)])
 
 
@@ -101,7 +101,7 @@ async def remove_limit(
 
     measure = LimitMeasure.USD if usd else LimitMeasure.TOKENS
     kind, name = _target(session, target_type, target_id)
-    removed = await session.service.remove_spending_limits(
+    removed = await session.service.limits.remove(
         session.caller,
         kind,
         name,
@@ -131,7 +131,7 @@ async def check_limits(
     """
     from decimal import Decimal
 
-    found = await session.service.check_spending(
+    found = await session.service.limits.check(
         session.caller,
         at=_day(session, at) if at else None,
         zone=session.zone,

@@ -242,22 +242,22 @@ async def _companies(
     from memtui.doors.cli.session import DOOR
     from memtui.service import caller_of
 
-    known = {company.company_id for company in await service.companies()}
+    known = {company.company_id for company in await service.companies.all()}
     for log in remains.sealed:
         if log.manifest is None or log.manifest.company_id not in known:
             name, advice = f"archive {log.folder.name}", "Find the database that it belongs to."
             yield Check(name, "broken", "it is of no company of this database", advice)
-    for company in await service.companies(settings.principal, settings.acts_for or None):
+    for company in await service.companies.all(settings.principal, settings.acts_for or None):
         company_id = company.company_id
         caller = caller_of(settings, company_id, DOOR)
         try:
-            for view in await service.bindings(caller):
+            for view in await service.bindings.all(caller):
                 if view.shared:
                     name = f"binding {company_id}/{view.key}"
                     advice = "Let one of the two lie elsewhere: each company reads the other's."
                     yield Check(name, "broken", "another company's memories lie there too", advice)
                 if view.enabled:
-                    yield _binding(company_id, await service.health(caller, view.key))
+                    yield _binding(company_id, await service.bindings.health(caller, view.key))
             yield await _archive(service, caller)
             async for check in _repaired(service, caller):
                 yield check
@@ -310,10 +310,10 @@ async def _repaired(service: MemoryService, caller: Caller) -> AsyncIterator[Che
     """Yield that a repair left the company read-only, where it did."""
     from memtui.contract import Filter, OperationType
 
-    if not (await service.company(caller)).read_only:
+    if not (await service.companies.get(caller)).read_only:
         return
     repairs = Filter(operation_type=OperationType.REPAIR)
-    if (await service.operations(caller, repairs, limit=1)).total:
+    if (await service.log.page(caller, repairs, limit=1)).total:
         yield Check(
             f"company {caller.company_id}",
             "warning",
@@ -331,8 +331,8 @@ async def _unknown_outcomes(service: MemoryService, caller: Caller) -> Check:
     from memtui.widgets.format import counted
 
     chosen = Filter(status=OperationStatus.UNKNOWN)
-    page = await service.operations(caller, chosen, limit=_UNKNOWN_LOOKED_AT)
-    found = [await service.found_outcome(caller, one.operation_id) for one in page.operations]
+    page = await service.log.page(caller, chosen, limit=_UNKNOWN_LOOKED_AT)
+    found = [await service.log.found_outcome(caller, one.operation_id) for one in page.operations]
     left = page.total - sum(one is not None and one.happened is not None for one in found)
     name = f"log {caller.company_id}"
     if left:
@@ -355,7 +355,7 @@ async def _limits(
 
     zone, name = zone_of(settings), f"limits {caller.company_id}"
     try:
-        found = await service.check_spending(caller, zone=zone)
+        found = await service.limits.check(caller, zone=zone)
     except MemtuiError as error:
         yield Check(name, "broken", str(error))
         return

@@ -17,7 +17,7 @@ _COLUMNS = (Column("id"), Column("name"), Column("access"))
 async def list_companies(session: Session) -> None:
     """List the companies of this home that you may enter."""
     own = session.caller.principal, session.caller.acts_for
-    companies = await session.service.companies(*own)
+    companies = await session.service.companies.all(*own)
     session.out.answer(
         {"companies": companies},
         lambda: table(
@@ -51,7 +51,7 @@ async def add_company(
 ) -> None:
     """Add a company."""
     caller = session.caller.model_copy(update={"company_id": company_id})
-    company = await session.service.add_company(
+    company = await session.service.companies.add(
         caller, name or company_id, link_templates=pairs(link, "--link"), read_only=read_only
     )
     session.out.answer(company, lambda: [company.company_id])
@@ -68,7 +68,7 @@ async def set_read_only(
     more of an imported log, and to remove it where an import made it.
     """
     caller = session.caller.model_copy(update={"company_id": company_id})
-    company = await session.service.set_company_read_only(caller, read_only=switch == "on")
+    company = await session.service.companies.set_read_only(caller, read_only=switch == "on")
     access = "read-only" if company.read_only else "open for changes"
     session.out.answer(company, lambda: [f"{company.company_id} is {access}"])
 
@@ -88,7 +88,7 @@ async def remove_company(
     from memtui.widgets.format import counted
 
     await _confirm(session, company_id, confirm)
-    gone = await session.service.remove_company(session.caller, company_id)
+    gone = await session.service.companies.remove(session.caller, company_id)
     what = counted(gone.operations, "operation")
     session.out.answer(gone, lambda: [f"removed {company_id} with {what}; its log is gone"])
 
@@ -98,14 +98,14 @@ async def _confirm(session: Session, company_id: str, given: str | None) -> None
 
     Raises:
         Invalid: another id was given, or nobody is there to type it.
-        Conflict, NotFound: as `MemoryService.company_content`.
+        Conflict, NotFound: as `MemoryService.companies.content`.
     """
     from memtui.contract import Invalid
     from memtui.visible import visible
     from memtui.widgets.format import counted
 
     if given is None:
-        there = await session.service.company_content(
+        there = await session.service.companies.content(
             session.caller.model_copy(update={"company_id": company_id})
         )
         if not sys.stdin.isatty():

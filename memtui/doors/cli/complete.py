@@ -47,7 +47,7 @@ def _bindings(ctx: typer.Context) -> list[BindingView]:
 
     async def read() -> list[BindingView]:
         async with invocation.session() as session:
-            return list(await session.service.bindings(session.caller))
+            return list(await session.service.bindings.all(session.caller))
 
     try:
         return asyncio.run(read())

@@ -34,12 +34,12 @@ async def discover(
     findings = await asyncio.to_thread(find)
     wanted = [_named(findings, key) for key in add or ()]
     added = [
-        await session.service.add_binding(
+        await session.service.bindings.add(
             session.caller, each.key, each.provider, each.config, read_only=True
         )
         for each in wanted
     ]
-    bound = _bound(findings, await session.service.bindings(session.caller))
+    bound = _bound(findings, await session.service.bindings.all(session.caller))
     document = {
         "findings": [
             jsonable(each) | {"usable": each.usable, "binding_key": bound.get(each.key)}

@@ -59,7 +59,7 @@ async def doctor(
 async def _look_for_secrets(invocation: Invocation) -> int:
     async with invocation.session() as session:
         folders = (session.paths.data, session.paths.config)
-        found = [one async for one in session.service.stored_secrets(session.caller, folders)]
+        found = [one async for one in session.service.secrets.stored(session.caller, folders)]
     invocation.out.answer(
         {"ok": not found, "secrets": [one.model_dump(mode="json") for one in found]},
         lambda: _secret_lines(found),

@@ -48,7 +48,7 @@ async def facts_stats(
     from memtui.filters import parse_when
 
     now, zone = session.now, session.zone
-    metrics = await session.service.fact_metrics(
+    metrics = await session.service.metrics.facts(
         session.caller,
         parse_when(since, now=now, zone=zone) if since else None,
         parse_when(until, now=now, zone=zone) if until else None,

@@ -29,7 +29,7 @@ async def list_members(session: Session) -> None:
 
     As long as there is none, everybody who can open the database may do everything.
     """
-    members = await session.service.members(session.caller)
+    members = await session.service.members.all(session.caller)
     session.out.answer(
         {"members": members},
         lambda: table(
@@ -62,11 +62,11 @@ async def add_member(
     member = build(
         Membership, principal=principal, role=role, project_id=project, subject_id=subject
     )
-    given = await session.service.set_member(session.caller, member)
+    given = await session.service.members.set(session.caller, member)
     session.out.answer(given, lambda: [principal])
 
 
 async def remove_member(session: Session, principal: Principal, *, project: Project = None) -> None:
     """Take a person's role away."""
-    await session.service.remove_member(session.caller, principal, project)
+    await session.service.members.remove(session.caller, principal, project)
     session.out.answer({"removed": principal, "project_id": project}, lambda: [principal])

@@ -43,7 +43,7 @@ async def put_namespace(
     moment = future(expires or None, now=now, zone=session.zone)
     if moment is not None and moment <= now:
         raise Invalid(f"{expires} is over already; give a time that is still to come.")
-    made = await session.service.put_namespace(session.caller, key, name, expires_at=moment)
+    made = await session.service.namespaces.put(session.caller, key, name, expires_at=moment)
     session.out.answer(made, lambda: _made(session, made))
 
 
@@ -71,7 +71,7 @@ async def delete_namespace(
 
     await _confirm(session, key, name, confirm)
     try:
-        gone = await session.service.delete_namespace(session.caller, key, name, unseen=unseen)
+        gone = await session.service.namespaces.delete(session.caller, key, name, unseen=unseen)
     except Conflict as error:
         if unseen:
             raise
@@ -94,7 +94,7 @@ async def _confirm(session: Session, key: str, name: str, given: str | None) -> 
     if given is None and not sys.stdin.isatty():
         raise Invalid(f"Nobody can type the name here, so say it once more: {again}")
     if given is None:
-        there = {one.name: one for one in await session.service.namespaces(session.caller, key)}
+        there = {one.name: one for one in await session.service.namespaces.all(session.caller, key)}
         if name not in there:
             raise NotFound(f"{key} has no namespace {name} that memtui knows of.")
         question = f"This removes {name} and {held_words(there[name])}. Type its name to do it"

@@ -25,10 +25,10 @@ async def say_unknown_of_operations(session: Session, chosen: Filter) -> None:
     from memtui.widgets.filter_words import known_values
 
     async def has(only: Filter) -> bool:
-        return bool((await session.service.operations(session.caller, only, limit=1)).total)
+        return bool((await session.service.log.page(session.caller, only, limit=1)).total)
 
     if names := _given(chosen):
-        page = await session.service.operations(session.caller, limit=_LOOKED_AT)
+        page = await session.service.log.page(session.caller, limit=_LOOKED_AT)
         await _say(session, names, known_values(page.operations), has)
 
 

@@ -66,7 +66,7 @@ async def list_operations(
     The scope options narrow the list. With --follow it goes on until ctrl+c.
     """
     chosen = which.filter(session, line, scope)
-    page = await session.service.operations(session.caller, chosen, limit=limit, before=before)
+    page = await session.service.log.page(session.caller, chosen, limit=limit, before=before)
     if follow:
         await _follow(session, chosen, page.operations)
         return
@@ -82,10 +82,10 @@ async def list_operations(
 
 async def show(session: Session, operation_id: OperationId) -> None:
     """Show one operation: what was asked, returned and changed."""
-    operation = await session.service.operation(session.caller, operation_id)
-    changes = await session.service.changes_of(session.caller, operation.operation_id)
-    found = await session.service.found_outcome(session.caller, operation.operation_id)
-    erasures = await session.service.erasures(session.caller, operation)
+    operation = await session.service.log.get(session.caller, operation_id)
+    changes = await session.service.log.changes(session.caller, operation.operation_id)
+    found = await session.service.log.found_outcome(session.caller, operation.operation_id)
+    erasures = await session.service.log.erasures(session.caller, operation)
     document = jsonable(operation) | {
         "changes": [{"before": change.before, "after": change.after} for change in changes],
         "found": found,
@@ -101,7 +101,7 @@ async def check(session: Session, operation_id: OperationId) -> None:
 
     What is found is logged as an operation of its own; what happened can be undone from then on.
     """
-    operation = await session.service.operation(session.caller, operation_id)
+    operation = await session.service.log.get(session.caller, operation_id)
     found = await session.service.check_outcome(session.caller, operation.operation_id)
     session.out.answer(
         {"operation_id": operation.operation_id, **dict(found)}, lambda: [found.told]
@@ -117,7 +117,7 @@ async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) 
     newest = max((operation.seq for operation in first), default=0)
     _print_each(session, first)
     while True:
-        page = await session.service.operations(session.caller, chosen, after=newest)
+        page = await session.service.log.page(session.caller, chosen, after=newest)
         _print_each(session, page.operations)
         newest = max((operation.seq for operation in page.operations), default=newest)
         if not page.operations:
@@ -186,7 +186,7 @@ def _detail(
     from memtui.widgets import format as shown
 
     outcome = shown.outcome(operation.status)
-    link = operation.source and session.service.link(operation.source, session.company)
+    link = operation.source and session.company.link(operation.source)
     scope = operation.scope.model_dump(exclude_none=True)
     yield f"{operation.operation_type} #{operation.seq}  {outcome.symbol} {outcome.word}"
     yield from facts(

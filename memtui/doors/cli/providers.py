@@ -41,18 +41,18 @@ async def health(
     Exit 3 if one is down.
     """
     if key is None:
-        views = await session.service.bindings(session.caller)
+        views = await session.service.bindings.all(session.caller)
         keys = [view.key for view in views if view.enabled]
     else:
         keys = [key]
-    answers = [await session.service.health(session.caller, each) for each in keys]
+    answers = [await session.service.bindings.health(session.caller, each) for each in keys]
     session.out.answer({"health": answers}, lambda: _health(answers))
     return 3 if any(answer.health.status == "down" for answer in answers) else 0
 
 
 async def providers(session: Session) -> None:
     """List the providers that are installed."""
-    names = session.service.providers()
+    names = session.service.bindings.providers()
     session.out.answer({"providers": names}, lambda: names)
 
 
@@ -70,7 +70,7 @@ async def namespaces(session: Session, key: BindingKey) -> None:
     """List the partitions of a provider."""
     from memtui.widgets.format import exact, held
 
-    found = await session.service.namespaces(session.caller, key)
+    found = await session.service.namespaces.all(session.caller, key)
     rows = [
         [
             each.kind,

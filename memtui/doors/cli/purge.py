@@ -97,7 +97,7 @@ async def purge(
         session.out.answer(jsonable(plan), lambda: _planned(plan, forget=forget))
         session.out.say("Nothing was changed; say --yes to erase this for good.")
         return 0
-    done = await session.service.purge(session.caller, request)
+    done = await session.service.purging.apply(session.caller, request)
     if keep_doing and before is not None:
         days = (session.now - before) // timedelta(days=1)
         await session.service.purging.keep_doing(session.caller, days)

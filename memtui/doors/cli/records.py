@@ -56,7 +56,7 @@ async def get(
     document = jsonable(answer)
     origin: Provenance | None = None
     if provenance:
-        origin = await session.service.provenance(
+        origin = await session.service.log.provenance(
             session.caller, answer.binding_key, answer.record.handle
         )
         document["provenance"] = jsonable(origin)
@@ -169,7 +169,7 @@ def _details(session: Session, record: Record) -> Iterator[str]:
     def moment(value: datetime | None) -> str:
         return shown.exact(value, session.zone) if value else ""
 
-    link = record.source and session.service.link(record.source, session.company)
+    link = record.source and session.company.link(record.source)
     place = record.location and f"{record.location.path}:{record.location.line}"
     for line in facts(
         [

@@ -79,7 +79,7 @@ async def serve(
             app = await _plugin(served, key, listener, principal)
         _warn(session, contract, host)
         _tell(session, contract, key, listener)
-        await session.service.purge_due(session.caller)
+        await session.service.purging.due(session.caller)
         await run(app, listener)
 
 
@@ -158,7 +158,7 @@ def _require_extra() -> None:
 async def _require_token(session: Session) -> None:
     from memtui.contract import Invalid
 
-    if not await session.service.tokens(session.caller):
+    if not await session.service.tokens.all(session.caller):
         raise Invalid(
             f"There is no token in {session.company.company_id}, so nobody could be answered; "
             "make one with `memtui tokens add`."

@@ -76,8 +76,8 @@ class Invocation:
                 self.out.say("This home cannot be written, so nothing of this is recorded.")
             try:
                 own = settings.principal, settings.acts_for or None
-                entered = await service.companies(*own)
-                company = choose_company(entered, await service.companies(), settings.company)
+                entered = await service.companies.all(*own)
+                company = choose_company(entered, await service.companies.all(), settings.company)
                 if company not in entered:
                     # Nothing is known of it here; whatever is asked is denied, and logged as that.
                     company = CompanyView(company_id=company.company_id, name=company.company_id)

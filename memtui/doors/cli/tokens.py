@@ -20,7 +20,7 @@ async def list_tokens(session: Session) -> None:
     """
     from memtui.widgets import format as shown
 
-    tokens = await session.service.tokens(session.caller)
+    tokens = await session.service.tokens.all(session.caller)
     session.out.answer(
         {"tokens": tokens},
         lambda: table(
@@ -48,7 +48,7 @@ async def add_token(
 
     It cannot be read again.
     """
-    token = await session.service.add_token(session.caller, label, holder, acts_for=acts_for)
+    token = await session.service.tokens.add(session.caller, label, holder, acts_for=acts_for)
     session.out.answer(token, lambda: [token.token])
     if not session.out.as_json:
         session.out.say("Keep it now; it cannot be shown again.")
@@ -56,5 +56,5 @@ async def add_token(
 
 async def remove_token(session: Session, label: Label) -> None:
     """Revoke a bearer token."""
-    await session.service.remove_token(session.caller, label)
+    await session.service.tokens.remove(session.caller, label)
     session.out.answer({"removed": label}, lambda: [label])

@@ -33,7 +33,7 @@ async def authenticated(
     served = served_by(request)
     challenge = 'Bearer realm="memtui", error="invalid_token"'
     try:
-        caller = await served.service.authenticate(given.credentials, DOOR)
+        caller = await served.service.tokens.authenticate(given.credentials, DOOR)
     except Denied as error:
         _log.warning("a request with an unknown token was refused")
         raise _refused(challenge, str(error)) from error

@@ -32,7 +32,7 @@ class FactCalls:
 
     async def user(self) -> Scope:
         """Return the scope of the caller's own memory; an agent's is that of the person."""
-        subject = await self.service.own_subject(self.caller)
+        subject = await self.service.members.own_subject(self.caller)
         return Scope(company_id=self.caller.company_id, subject_id=subject)
 
     def drive(self, drive_id: str) -> Scope:

@@ -220,7 +220,7 @@ async def plugin_app(
 async def _health(served: ServedPlugin) -> Health:
     """Ask the provider. Raises `Unavailable` where it is down."""
     shelf = served.shelf
-    found = (await served.service.health(shelf.caller, shelf.key)).health
+    found = (await served.service.bindings.health(shelf.caller, shelf.key)).health
     if found.status == "down":
         raise Unavailable(f"The memory behind the server is down: {found.message}")
     binding = await shelf.binding(now=True)

@@ -48,7 +48,7 @@ class Shelf:
         """
         if not now and monotonic() - self._seen_at < _FRESH_SECONDS:
             return self._binding
-        for view in await self.service.bindings(self.caller):
+        for view in await self.service.bindings.all(self.caller):
             if view.binding_id == self._binding.binding_id:
                 self._binding, self._seen_at = view, monotonic()
                 return view
@@ -154,7 +154,7 @@ async def open_shelf(served: Served, key: str, principal: str) -> Shelf:
     caller = Caller(company_id=served.company_id, principal=principal, door=DOOR)
     scope = Scope(company_id=served.company_id)
     resolved = await served.service.resolve(caller, scope, key)
-    views = await served.service.bindings(caller)
+    views = await served.service.bindings.all(caller)
     binding = next(view for view in views if view.key == resolved.binding_key)
     can = binding.capabilities
     if not can.browse or can.async_ingestion or can.provider_managed_extraction:

@@ -64,7 +64,7 @@ class BindingQuestions:
         def answered(yes: object) -> None:
             if yes:
                 self._change(
-                    lambda: session.service.add_binding(
+                    lambda: session.service.bindings.add(
                         session.caller,
                         finding.key,
                         finding.provider,
@@ -86,7 +86,7 @@ class BindingQuestions:
 
     def add_own(self) -> None:
         """Ask for provider, key and config of a new binding."""
-        names = self._screen.session.service.providers()
+        names = self._screen.session.service.bindings.providers()
 
         def provider(name: str | None) -> None:
             if name is not None:
@@ -110,7 +110,7 @@ class BindingQuestions:
         def config(text: str | None) -> None:
             if text is not None:
                 self._change(
-                    lambda: session.service.add_binding(
+                    lambda: session.service.bindings.add(
                         session.caller, key, provider, parse_config(text)
                     ),
                     f"Added {key}. t lets it serve someone.",
@@ -131,7 +131,7 @@ class BindingQuestions:
         session = self._screen.session
         if not binding.enabled:
             self._change(
-                lambda: session.service.update_binding(session.caller, binding.key, enabled=True),
+                lambda: session.service.bindings.update(session.caller, binding.key, enabled=True),
                 f"Enabled {binding.key}.",
             )
             return
@@ -139,7 +139,7 @@ class BindingQuestions:
         def answered(yes: object) -> None:
             if yes:
                 self._change(
-                    lambda: session.service.update_binding(
+                    lambda: session.service.bindings.update(
                         session.caller, binding.key, enabled=False
                     ),
                     f"Disabled {binding.key}. e enables it again.",
@@ -159,7 +159,9 @@ class BindingQuestions:
         session = self._screen.session
         if not binding.read_only:
             self._change(
-                lambda: session.service.update_binding(session.caller, binding.key, read_only=True),
+                lambda: session.service.bindings.update(
+                    session.caller, binding.key, read_only=True
+                ),
                 f"{binding.key} is read-only now.",
             )
             return
@@ -167,7 +169,7 @@ class BindingQuestions:
         def answered(yes: object) -> None:
             if yes:
                 self._change(
-                    lambda: session.service.update_binding(
+                    lambda: session.service.bindings.update(
                         session.caller, binding.key, read_only=False
                     ),
                     f"{binding.key} can be changed now.",
@@ -202,7 +204,9 @@ class BindingQuestions:
                 sort, name = target
                 served = "the whole company" if sort == "company" else f"{sort} {name}"
                 self._change(
-                    lambda: session.service.set_target(session.caller, sort, name, binding.key),
+                    lambda: session.service.bindings.set_target(
+                        session.caller, sort, name, binding.key
+                    ),
                     f"{binding.key} serves {served} now.",
                 )
 
@@ -235,7 +239,7 @@ class BindingQuestions:
             return
         session, chosen = self._screen.session, target
         self._change(
-            lambda: session.service.clear_target(
+            lambda: session.service.bindings.clear_target(
                 session.caller, chosen.target_type, chosen.target_id
             ),
             f"{binding.key} no longer serves {target_words(chosen)}.",
@@ -292,7 +296,7 @@ class BindingQuestions:
         def answered(yes: object) -> None:
             if yes:
                 self._change(
-                    lambda: session.service.remove_binding(session.caller, binding.key),
+                    lambda: session.service.bindings.remove(session.caller, binding.key),
                     f"Removed {binding.key}; its memories are where they were.",
                 )
 

@@ -72,11 +72,13 @@ class BindingsScreen(MemtuiScreen):
         """Read the bindings, then ask each for its health; look for memories once."""
         session = self.session
         self._reading.latest(
-            lambda: session.service.bindings(session.caller), self._show_bindings, self.fail
+            lambda: session.service.bindings.all(session.caller), self._show_bindings, self.fail
         )
         if self.view.findings is None:
             self._discover()
-            self._loading.latest(session.service.provider_problems, self._show_unusable, self.fail)
+            self._loading.latest(
+                session.service.bindings.provider_problems, self._show_unusable, self.fail
+            )
 
     def _show_unusable(self, problems: list[str]) -> None:
         unusable = tuple(Problem(message=one) for one in problems)
@@ -92,7 +94,9 @@ class BindingsScreen(MemtuiScreen):
         session = self.session
         work = self._health.setdefault(key, Background(self, f"health:{key}"))
         work.latest(
-            lambda: session.service.health(session.caller, key), self._show_health, self.fail
+            lambda: session.service.bindings.health(session.caller, key),
+            self._show_health,
+            self.fail,
         )
 
     def _show_health(self, health: BindingHealth) -> None:

@@ -52,7 +52,7 @@ from memtui.widgets.virtual_list import (
 
 if TYPE_CHECKING:
     from memtui.service.answers import BindingView
-    from memtui.service.hydration import ContextAnswer
+    from memtui.service.context import ContextAnswer
 
 
 class BudgetBody(MemtuiScreen):

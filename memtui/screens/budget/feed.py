@@ -27,7 +27,7 @@ from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.service.answers import RetrievalCount
-    from memtui.service.hydration import ContextAnswer
+    from memtui.service.context import ContextAnswer
 
 _PAGE = 1_000
 
@@ -91,7 +91,7 @@ class FactFeed:
         if by_others and self._reading.busy:
             self._again = True
             return
-        from memtui.service.hydration import ContextRequest
+        from memtui.service.context import ContextRequest
 
         state, session = self._screen.state, self._screen.session
         key = state.filter.binding_key or state.binding_key
@@ -195,7 +195,7 @@ class FactFeed:
             found: dict[RecordHandle, RetrievalCount] = {}
             for key, handles in groups.items():
                 ids = [handle.provider_record_id for handle in handles]
-                stats = await session.service.retrieval_stats(session.caller, key, ids)
+                stats = await session.service.log.retrieval_stats(session.caller, key, ids)
                 found |= {
                     handle: stats[handle.provider_record_id]
                     for handle in handles

@@ -36,12 +36,12 @@ async def find_offers(state: AppState) -> tuple[Offer, ...]:
     session = state.session
     if session is None:
         return ()
-    page = await session.service.operations(session.caller, Filter(), limit=_SEEN)
+    page = await session.service.log.page(session.caller, Filter(), limit=_SEEN)
     seen = [operation.scope for operation in page.operations]
     spaces: tuple[Namespace, ...] = ()
     if state.binding is not None and state.binding.capabilities.namespaces:
         try:
-            spaces = await session.service.namespaces(session.caller, state.binding.key)
+            spaces = await session.service.namespaces.all(session.caller, state.binding.key)
         except MemtuiError:
             spaces = ()  # the log still names those that were worked with
     return tuple(offers_of(seen, spaces))[:_SHOWN]

@@ -21,7 +21,7 @@ async def count_same(
     if not rows or len(rows) > _MOST:
         return {}
     from memtui.pruning.plan import Reason
-    from memtui.service.pruning import PruneRequest
+    from memtui.service.context import PruneRequest
 
     twice = (Reason.EXACT_DUPLICATE, Reason.NEAR_DUPLICATE)
     found = {}

@@ -43,7 +43,7 @@ async def read_timeline(
     since = now - timedelta(days=DAYS)
 
     async def measured(scope: Scope | None) -> FactMetrics:
-        return await session.service.fact_metrics(session.caller, since, scope=scope)
+        return await session.service.metrics.facts(session.caller, since, scope=scope)
 
     contexts, company, *facts = await asyncio.gather(
         measured(scope), measured(None), *(measured(place.scope) for place in places)

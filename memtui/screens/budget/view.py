@@ -18,7 +18,7 @@ from memtui.widgets.detail_lines import SEPARATOR, key_hint
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, line, lines
 
 if TYPE_CHECKING:
-    from memtui.service.hydration import ContextAnswer
+    from memtui.service.context import ContextAnswer
 
 _LABEL_CELLS = 10
 _BAR_CELLS = (8, 40)

@@ -72,9 +72,9 @@ class Arrivals:
 
         async def look() -> Sequence[Operation]:
             if after is None:
-                page = await session.service.operations(session.caller, Filter(), limit=1)
+                page = await session.service.log.page(session.caller, Filter(), limit=1)
             else:
-                page = await session.service.operations(
+                page = await session.service.log.page(
                     session.caller, Filter(), limit=_PAGE, after=after
                 )
             return page.operations

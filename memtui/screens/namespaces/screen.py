@@ -98,7 +98,7 @@ class Namespaces(ModalListScreen):
         self._list.notice = ("Reading the namespaces …",)
         session, key = self.session, self._binding.key
         self._reading.latest(
-            lambda: session.service.namespaces(session.caller, key), self._show, self._not_read
+            lambda: session.service.namespaces.all(session.caller, key), self._show, self._not_read
         )
 
     def _show(self, found: tuple[Namespace, ...]) -> None:
@@ -154,7 +154,9 @@ class Namespaces(ModalListScreen):
         session, key, moment = self.session, self._binding.key, self._moment(when)
 
         async def put() -> str:
-            made = await session.service.put_namespace(session.caller, key, name, expires_at=moment)
+            made = await session.service.namespaces.put(
+                session.caller, key, name, expires_at=moment
+            )
             self._written = made.name
             if made.expires_at is None:
                 return f"{made.name} never expires."
@@ -241,7 +243,7 @@ class Namespaces(ModalListScreen):
         session, key = self.session, self._binding.key
 
         async def delete() -> str:
-            gone = await session.service.delete_namespace(session.caller, key, name, unseen=unseen)
+            gone = await session.service.namespaces.delete(session.caller, key, name, unseen=unseen)
             self._gone = gone
             return _deleted_words(gone)
 

@@ -63,8 +63,8 @@ class DetailFeed:
         session = self._screen.session
 
         async def read() -> tuple[tuple[Change, ...], Found | None]:
-            changes = await session.service.changes_of(session.caller, wanted)
-            return changes, await session.service.found_outcome(session.caller, wanted)
+            changes = await session.service.log.changes(session.caller, wanted)
+            return changes, await session.service.log.found_outcome(session.caller, wanted)
 
         def show(read: tuple[tuple[Change, ...], Found | None]) -> None:
             changes, found = read

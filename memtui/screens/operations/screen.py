@@ -127,7 +127,7 @@ class OperationsScreen(MemtuiScreen, Marking):
                 self.load()
 
     async def _find(self, name: str) -> Operation:
-        return await self.session.service.operation(self.session.caller, name)
+        return await self.session.service.log.get(self.session.caller, name)
 
     def _point(self, operation: Operation) -> None:
         if self._list.go_to_key(operation.operation_id):

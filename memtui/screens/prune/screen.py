@@ -123,7 +123,7 @@ class PruneReview(ModalScreen[None]):
         self._list.notice = ("Looking for what could go …",)
         self._draw()
 
-        from memtui.service.pruning import PruneRequest
+        from memtui.service.context import PruneRequest
 
         async def plan() -> Review:
             parts = []

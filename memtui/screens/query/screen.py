@@ -131,7 +131,7 @@ class QueryScreen(MemtuiScreen):
             operation_type=OperationType.QUERY,
         )
         self._reading.latest(
-            lambda: session.service.operations(session.caller, asked, limit=_PAST),
+            lambda: session.service.log.page(session.caller, asked, limit=_PAST),
             self._show_past,
             self.fail,
         )

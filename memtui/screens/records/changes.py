@@ -141,7 +141,9 @@ class Changes:
             def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
                 if yes:
                     self.work.every(
-                        lambda: session.service.purge(session.caller, request), erased, self.failed
+                        lambda: session.service.purging.apply(session.caller, request),
+                        erased,
+                        self.failed,
                     )
 
             copies = [f"{one.place}: {fmt.count(one.count)} {one.what}" for one in plan.copies]

@@ -61,7 +61,7 @@ class RecordDetails:
             self._changed()
 
         self._stories.latest(
-            lambda: session.service.provenance(session.caller, key, record.handle), show, failed
+            lambda: session.service.log.provenance(session.caller, key, record.handle), show, failed
         )
 
     def turn_history(self, record: Record) -> None:

@@ -161,7 +161,7 @@ class RecordFeed:
             self._list.rows_changed()
 
         self._counting.every(
-            lambda: session.service.retrieval_stats(session.caller, key, ids),
+            lambda: session.service.log.retrieval_stats(session.caller, key, ids),
             show,
             self._screen.fail,
         )

@@ -28,7 +28,7 @@ APOLLO = Scope(company_id="local", project_id="apollo")
 async def _opened(paths: Paths, settings: Settings, caller: Caller, url: str) -> MemoryService:
     service = await open_service(paths, settings, providers={"facts": FactsAdapter})
     config: dict[str, Any] = {"url": url, "create": True} if url else {}
-    await service.add_binding(caller, "short", "facts", config)
+    await service.bindings.add(caller, "short", "facts", config)
     return service
 
 

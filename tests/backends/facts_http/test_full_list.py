@@ -103,8 +103,8 @@ async def test_history_and_undo_follow_the_fact(
     service = await open_service(paths, settings)
     config = {"url": server.url, "token_secret": "TOK", "subject_id": "ana"}
     try:
-        await service.add_binding(caller, "hosted", "facts-http", config)
-        await service.set_target(caller, "company", "local", "hosted")
+        await service.bindings.add(caller, "hosted", "facts-http", config)
+        await service.bindings.set_target(caller, "company", "local", "hosted")
         await _go_through(service, server, caller)
     finally:
         await service.close()

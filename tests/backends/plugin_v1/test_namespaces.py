@@ -39,7 +39,7 @@ async def service(
     paths: Paths, settings: Settings, caller: Caller, reference: Server
 ) -> AsyncIterator[MemoryService]:
     opened = await open_service(paths, settings, providers={PluginAdapter.key: PluginAdapter})
-    await opened.add_binding(caller, "plugin", PluginAdapter.key, {"url": reference[1]})
+    await opened.bindings.add(caller, "plugin", PluginAdapter.key, {"url": reference[1]})
     yield opened
     await opened.close()
 
@@ -52,23 +52,23 @@ async def write(service: MemoryService, caller: Caller, *texts: str) -> None:
 
 
 async def names(service: MemoryService, caller: Caller) -> dict[str, int | None]:
-    return {one.name: one.records for one in await service.namespaces(caller, "plugin")}
+    return {one.name: one.records for one in await service.namespaces.all(caller, "plugin")}
 
 
 async def test_it_is_made_given_an_expiry_and_freed_of_it(
     service: MemoryService, caller: Caller, reference: Server
 ) -> None:
     server: Reference = reference[0]
-    made = await service.put_namespace(caller, "plugin", "custom:notes")
+    made = await service.namespaces.put(caller, "plugin", "custom:notes")
     assert made.expires_at is None
     assert (await names(service, caller))["custom:notes"] == 0
     server.namespaces["custom:notes"]["metadata"] = {"owner": "ana"}
-    await service.put_namespace(caller, "plugin", "custom:notes")
-    await service.put_namespace(caller, "plugin", "custom:notes", expires_at=LATER)
+    await service.namespaces.put(caller, "plugin", "custom:notes")
+    await service.namespaces.put(caller, "plugin", "custom:notes", expires_at=LATER)
     assert server.namespaces["custom:notes"]["expires_at"] is not None
-    cleared = await service.put_namespace(caller, "plugin", "custom:notes")
+    cleared = await service.namespaces.put(caller, "plugin", "custom:notes")
     assert cleared.expires_at is None
-    done = await service.operations(caller, Filter(operation_type=OperationType.CONFIGURE), limit=4)
+    done = await service.log.page(caller, Filter(operation_type=OperationType.CONFIGURE), limit=4)
     assert {one.request.get("namespace") for one in done.operations} == {"custom:notes"}
 
 
@@ -77,7 +77,7 @@ async def test_removing_one_can_be_undone(
 ) -> None:
     await write(service, caller, "One.", "Two.")
     assert (await names(service, caller))["workspace:web"] == 2
-    gone = await service.delete_namespace(caller, "plugin", "workspace:web")
+    gone = await service.namespaces.delete(caller, "plugin", "workspace:web")
     assert (gone.records, gone.at_least) == (2, False)
     assert "workspace:web" not in reference[0].namespaces
     await service.undo(caller, gone.forget_operation_id)
@@ -96,7 +96,7 @@ async def test_only_its_own_records_go(
     [org] = [name for name in await names(service, caller) if name.startswith("org:")]
     asked = BrowseRequest(scope=COMPANY, binding_key="plugin", namespace=org)
     assert [one.text for one in (await service.browse(caller, asked)).records] == ["Goes."]
-    assert (await service.delete_namespace(caller, "plugin", org)).records == 1
+    assert (await service.namespaces.delete(caller, "plugin", org)).records == 1
     assert (await names(service, caller))["workspace:web"] == 1
 
 
@@ -109,9 +109,9 @@ async def test_what_cannot_be_listed_is_not_removed_unasked(
         row = {"content": f"Row {number}", "kind": "fact", "source": "user"}
         server._write("workspace:web", row)
     with pytest.raises(Conflict, match="nothing was removed"):
-        await service.delete_namespace(caller, "plugin", "workspace:web")
+        await service.namespaces.delete(caller, "plugin", "workspace:web")
     assert "workspace:web" in server.namespaces
-    gone = await service.delete_namespace(caller, "plugin", "workspace:web", unseen=True)
+    gone = await service.namespaces.delete(caller, "plugin", "workspace:web", unseen=True)
     assert gone.at_least
     assert "workspace:web" not in server.namespaces
 
@@ -120,11 +120,11 @@ async def test_what_does_not_fit_is_refused(
     service: MemoryService, caller: Caller, reference: Server
 ) -> None:
     with pytest.raises(Invalid, match="no namespace"):
-        await service.put_namespace(caller, "plugin", "No Namespace")
+        await service.namespaces.put(caller, "plugin", "No Namespace")
     with pytest.raises(NotFound, match="custom:none"):
-        await service.delete_namespace(caller, "plugin", "custom:none")
+        await service.namespaces.delete(caller, "plugin", "custom:none")
     with pytest.raises(Unsupported, match="namespace changes"):
-        await service.put_namespace(caller, "default", "custom:notes")
-    await service.update_binding(caller, "plugin", read_only=True)
+        await service.namespaces.put(caller, "default", "custom:notes")
+    await service.bindings.update(caller, "plugin", read_only=True)
     with pytest.raises((Denied, Unsupported)):
-        await service.put_namespace(caller, "plugin", "custom:notes")
+        await service.namespaces.put(caller, "plugin", "custom:notes")

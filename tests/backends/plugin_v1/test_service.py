@@ -43,8 +43,8 @@ async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryServi
 
 async def bind(service: MemoryService, caller: Caller, url: str, *, seconds: float = 10) -> None:
     config = {"url": url, "timeout_seconds": seconds}
-    await service.add_binding(caller, "plugin", PluginAdapter.key, config)
-    await service.set_target(caller, "company", "local", "plugin")
+    await service.bindings.add(caller, "plugin", PluginAdapter.key, config)
+    await service.bindings.set_target(caller, "company", "local", "plugin")
 
 
 def request(content: str, **fields: object) -> WriteRequest:
@@ -111,7 +111,7 @@ async def test_a_write_without_an_answer_can_be_checked(
     with pytest.raises(Unavailable):
         await service.write(caller, request("Nobody knows about the pangolin."))
     nasty.trick = None
-    operation = (await service.operations(caller, limit=1)).operations[0]
+    operation = (await service.log.page(caller, limit=1)).operations[0]
     assert operation.status is OperationStatus.UNKNOWN
     assert (await service.check_outcome(caller, operation.operation_id)).happened
 
@@ -127,7 +127,7 @@ async def test_a_plugin_that_is_down_is_left_alone_after_three_failures(
             await service.query(caller, query)
     with pytest.raises(Unavailable, match="tried again in"):
         await service.query(caller, query)
-    health = await service.health(caller, "plugin")
+    health = await service.bindings.health(caller, "plugin")
     assert health.breaker_open
 
 

@@ -21,7 +21,7 @@ from memtui import service
 from memtui.config import Paths, find_paths, load_settings
 from memtui.doors.cli.main import run
 from memtui.service import Caller, open_service
-from memtui.service.configuring import SETUP_DOOR
+from memtui.service.core import SETUP_DOOR
 from memtui.store import bindings
 from memtui.store.database import Database
 from memtui.store.tables import CompanyRow
@@ -102,9 +102,9 @@ async def _prepare(home: Path) -> None:
         paths, load_settings(paths), providers={"fake": FakeAdapter}, first_company=False
     )
     setup = caller.model_copy(update={"door": SETUP_DOOR})
-    await opened.add_company(setup, "Local", link_templates={"run": "https://x.test/r/{run_id}"})
-    await opened.add_binding(setup, "default", "fake", {})
-    await opened.set_target(setup, "company", "local", "default")
+    await opened.companies.add(setup, "Local", link_templates={"run": "https://x.test/r/{run_id}"})
+    await opened.bindings.add(setup, "default", "fake", {})
+    await opened.bindings.set_target(setup, "company", "local", "default")
     await opened.close()
 
 

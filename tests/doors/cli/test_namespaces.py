@@ -54,8 +54,8 @@ async def _prepare(home: Path, url: str) -> None:
     paths = find_paths(home)
     caller = Caller(company_id="local", principal="user:ana", door="test")
     service = await open_service(paths, load_settings(paths))
-    await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
-    await service.set_target(caller, "company", "local", "plugin")
+    await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
+    await service.bindings.set_target(caller, "company", "local", "plugin")
     await write_notes(service, caller, [f"Deploy number {one} from main" for one in range(3)])
     await service.close()
 

@@ -41,8 +41,8 @@ async def memories(
 ) -> MemoryService:
     """The service with each of the providers that keep facts behind the company."""
     if request.param == "facts":
-        await service.add_binding(caller, "tables", "facts", {})
-        await service.set_target(caller, "company", COMPANY, "tables")
+        await service.bindings.add(caller, "tables", "facts", {})
+        await service.bindings.set_target(caller, "company", COMPANY, "tables")
     return service
 
 
@@ -61,7 +61,7 @@ async def speak(
         numbers = iter(range(1000))
 
         async def client(principal: str, acts_for: str | None = None) -> httpx.AsyncClient:
-            made = await memories.add_token(
+            made = await memories.tokens.add(
                 caller, f"token {next(numbers)}", principal, acts_for=acts_for
             )
             return await clients.enter_async_context(client_of(url, made.token))
@@ -86,4 +86,4 @@ async def members(memories: MemoryService, caller: Caller) -> None:
         member = Membership(
             principal=principal, subject_id=subject_id, project_id=project_id, role=role
         )
-        await memories.set_member(caller, member)
+        await memories.members.set(caller, member)

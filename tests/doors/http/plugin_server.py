@@ -50,7 +50,7 @@ def plugin_over(
     """Serve a new binding of a provider until the block ends; gives the address."""
 
     async def app(service: MemoryService, names: frozenset[str] | None) -> FastAPI:
-        await service.add_binding(ANA, "served", provider, config)
+        await service.bindings.add(ANA, "served", provider, config)
         return await plugin_app(Served(service, "local"), "served", names=names)
 
     with _serving(home, app, database_url) as url:
@@ -62,9 +62,9 @@ def facts_over(home: Path, provider: str, config: dict[str, Any]) -> Iterator[tu
     """Serve the facts of a new binding of a provider; gives the address and Ana's token."""
 
     async def app(service: MemoryService, names: frozenset[str] | None) -> FastAPI:
-        await service.add_binding(ANA, "served", provider, config)
-        await service.set_target(ANA, "company", "local", "served")
-        tokens.append((await service.add_token(ANA, "ana", "user:ana")).token)
+        await service.bindings.add(ANA, "served", provider, config)
+        await service.bindings.set_target(ANA, "company", "local", "served")
+        tokens.append((await service.tokens.add(ANA, "ana", "user:ana")).token)
         return facts_app(Served(service, "local"), names=names)
 
     tokens: list[str] = []

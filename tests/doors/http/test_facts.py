@@ -134,7 +134,7 @@ async def test_the_source_of_a_fact_is_kept(
     added = await agent.post(DRIVE_PATH, json={"fact": "Uses Go.", "sourceRef": source})
     assert added.json()["source"] == "ai"
     written = Filter(operation_type=OperationType.WRITE, run_id="r-17")
-    (operation,) = (await memories.operations(caller, written)).operations
+    (operation,) = (await memories.log.page(caller, written)).operations
     assert operation.source == SourceRef(
         kind=SourceKind.RUN, company_id="local", run_id="r-17", issue_id="ISS-1"
     )
@@ -154,7 +154,7 @@ async def test_a_full_list_takes_no_more_however_many_come_at_once(
     assert sorted(found) == [201] * 50 + [422] * 10
     assert len(await texts(client, DRIVE_PATH)) == 50
     assert await add(61) == 422
-    writes = await memories.operations(caller, Filter(operation_type=OperationType.WRITE))
+    writes = await memories.log.page(caller, Filter(operation_type=OperationType.WRITE))
     assert writes.total == 61
 
 

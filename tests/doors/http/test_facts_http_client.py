@@ -96,13 +96,13 @@ async def client_service(
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[MemoryService]:
     """Another home, whose company is bound to the server."""
-    made = await memories.add_token(caller, "other machine", "user:ana")
+    made = await memories.tokens.add(caller, "other machine", "user:ana")
     monkeypatch.setenv("TOK", made.token)
     paths = find_paths(tmp_path / "other")
     service = await open_service(paths, load_settings(paths, principal="user:ana"))
     config = {"url": url, "token_secret": "TOK", "subject_id": "ana", "drives": [DRIVE]}
-    await service.add_binding(caller, "hosted", "facts-http", config)
-    await service.set_target(caller, "company", "local", "hosted")
+    await service.bindings.add(caller, "hosted", "facts-http", config)
+    await service.bindings.set_target(caller, "company", "local", "hosted")
     yield service
     await service.close()
 
@@ -148,7 +148,7 @@ async def test_each_call_is_an_operation_on_both_sides(
     await client_service.write(caller, fact("Once.", APOLLO))
     for service, door in ((client_service, "test"), (memories, "http")):
         chosen = Filter(operation_type=OperationType.WRITE)
-        (operation,) = (await service.operations(caller, chosen)).operations
+        (operation,) = (await service.log.page(caller, chosen)).operations
         assert (operation.principal, operation.door) == ("user:ana", door)
         assert operation.request["content"] == "Once."
 
@@ -169,6 +169,6 @@ async def test_refusals_come_through_as_they_were_meant(
         await client_service.write(
             caller.model_copy(update={"principal": "user:ana"}), fact("x" * 201, APOLLO)
         )
-    await memories.remove_token(caller, "other machine")
+    await memories.tokens.remove(caller, "other machine")
     with pytest.raises(Denied, match="token"):
         await texts(client_service, caller, ANA)

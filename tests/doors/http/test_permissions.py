@@ -186,12 +186,12 @@ async def test_a_member_is_the_user_of_their_own_name(
     from memtui.service.permissions import Membership, Role
 
     member = Membership(principal="user:sam", project_id=DRIVE, role=Role.ADMIN)
-    await memories.set_member(caller, member)
+    await memories.members.set(caller, member)
     sam = await speak("user:sam")
     assert (await sam.get(USER_PATH)).status_code == 200
     assert (await sam.get(DRIVE_PATH)).status_code == 200
-    await memories.set_member(
+    await memories.members.set(
         caller, Membership(principal="user:x", project_id=DRIVE, role=Role.MEMBER, subject_id="kim")
     )
     named = Membership(principal="user:kim", project_id=DRIVE, role=Role.MEMBER)
-    assert (await memories.set_member(caller, named)).subject_id is None
+    assert (await memories.members.set(caller, named)).subject_id is None

@@ -30,12 +30,12 @@ async def test_a_migration_through_our_plugin_loses_nothing(
     ]
     service = await open_service(paths, load_settings(paths, fact_max_count=0))
     try:
-        await service.add_binding(caller, "second", "vault", {})
+        await service.bindings.add(caller, "second", "vault", {})
         for request in (*requests(14), *notes):
             await service.write(caller, request.model_copy(update={"binding_key": "default"}))
         before = await states(service, caller, "default")
         with plugin_over(tmp_path_factory.mktemp("plugin"), *VAULT) as url:
-            await service.add_binding(caller, "plugin", "plugin-v1", {"url": url})
+            await service.bindings.add(caller, "plugin", "plugin-v1", {"url": url})
             there = await open_ends(service, caller, "default", "plugin")
             done = await apply(there, paths.data)
             assert (done.written, done.failures) == (len(before), ())

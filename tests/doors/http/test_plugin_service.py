@@ -96,11 +96,11 @@ async def test_every_call_is_an_operation(service: MemoryService, caller: Caller
                                         ("configure", "ok"), ("browse", "ok")]),
             ("DELETE", WEB, None, 404, [("configure", "error")]),
         ]  # fmt: skip
-        seq = (await service.operations(caller)).operations[0].seq
+        seq = (await service.log.page(caller)).operations[0].seq
         for method, path, body, status, expected in calls:
             more: dict[str, Any] = {} if body is None else {"json": body}
             assert (await client.request(method, path, **more)).status_code == status
-            page = await service.operations(caller, Filter(door="plugin"), after=seq)
+            page = await service.log.page(caller, Filter(door="plugin"), after=seq)
             made = sorted(page.operations, key=lambda one: one.seq)
             told = [(str(one.operation_type), str(one.status)) for one in made]
             assert told == expected, (method, path)
@@ -123,7 +123,7 @@ async def test_what_the_plugin_does_can_be_undone(service: MemoryService, caller
         assert await listed(client) == before
         await client.delete(WEB)
         chosen = Filter(operation_type=OperationType.FORGET)
-        newest = (await service.operations(caller, chosen)).operations[0]
+        newest = (await service.log.page(caller, chosen)).operations[0]
         await service.undo(caller, newest.operation_id)
         assert await listed(client) == before
         assert await forget(client, written) == 204
@@ -196,7 +196,7 @@ async def test_a_provider_without_metadata_loses_nothing(
 ) -> None:
     opened = await open_service(paths, load_settings(paths), providers={"bare": BareAdapter})
     try:
-        await opened.add_binding(caller, "bare", "bare", {})
+        await opened.bindings.add(caller, "bare", "bare", {})
         async with serving(opened, "bare") as client:
             await client.put(WEB, json={"kind": "workspace"})
             body = MEMORY | {"propagation": {"a": [None]}, "kind": "summary", "source": "user"}
@@ -239,7 +239,7 @@ async def test_namespaces_are_named_as_the_binding_says(
     service: MemoryService, caller: Caller
 ) -> None:
     named = {"project": "workspace:acme-{project_id}", "company": "custom:all"}
-    await service.add_binding(caller, "acme", "vault", {"templates": named})
+    await service.bindings.add(caller, "acme", "vault", {"templates": named})
     spaces = {
         "workspace:acme-web": {"project_id": "web"},
         "team:ops": {"agent_id": "ops"},
@@ -252,11 +252,11 @@ async def test_namespaces_are_named_as_the_binding_says(
             await client.put(f"/v1/namespaces/{name}", json={"kind": "custom"})
             memory = MEMORY | {"content": f"In {name}."}
             assert (await client.post(f"/v1/namespaces/{name}/memories", json=memory)).is_success
-            page = await service.operations(caller, Filter(operation_type=OperationType.WRITE))
+            page = await service.log.page(caller, Filter(operation_type=OperationType.WRITE))
             assert page.operations[0].scope == Scope(company_id="local", **ids)
         for name in spaces:
             assert [row["content"] for row in await listed(client, name)] == [f"In {name}."]
-    await service.add_binding(caller, "wrong", "vault", {"templates": {"project": "workspace:x"}})
+    await service.bindings.add(caller, "wrong", "vault", {"templates": {"project": "workspace:x"}})
     with pytest.raises(
         Invalid, match="The templates of the binding wrong do not fit: the template"
     ):
@@ -269,7 +269,7 @@ async def test_a_provider_that_takes_one_scope_a_call_is_asked_for_each(
     opened = await open_service(paths, load_settings(paths), providers={"memory": InMemoryAdapter})
     names = ["workspace:a", "user:b", "org:local"]
     try:
-        await opened.add_binding(caller, "memory", "memory", {})
+        await opened.bindings.add(caller, "memory", "memory", {})
         async with serving(opened, "memory") as client:
             for name in (*names, "workspace:outside"):
                 await client.put(f"/v1/namespaces/{name}", json={"kind": "custom"})
@@ -286,7 +286,7 @@ async def test_roles_and_read_only_are_forbidden(service: MemoryService, caller:
     async with serving(service) as client:
         await client.put(WEB, json={"kind": "workspace"})
         member = Membership(principal="user:ana", role=Role.OWNER)
-        await service.set_member(caller, member)
+        await service.members.set(caller, member)
         for reply in (
             await client.post("/v1/search", json=LIST),
             await client.post(f"{WEB}/memories", json=MEMORY),
@@ -295,7 +295,7 @@ async def test_roles_and_read_only_are_forbidden(service: MemoryService, caller:
             assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
     async with serving(service, principal="user:ana") as client:
         assert (await client.post(f"{WEB}/memories", json=MEMORY)).status_code == 201
-        await service.update_binding(caller, "default", read_only=True)
+        await service.bindings.update(caller, "default", read_only=True)
         reply = await client.post(f"{WEB}/memories", json=MEMORY)
         assert (reply.status_code, reply.json()["code"]) == (403, "forbidden")
         assert (await client.put(WEB, json={"kind": "team"})).status_code == 403
@@ -307,8 +307,8 @@ async def test_what_cannot_be_served(paths: Paths, caller: Caller) -> None:
     providers = {"later": Later, "down": Down}
     opened = await open_service(paths, load_settings(paths), providers=providers)
     try:
-        await opened.add_binding(caller, "later", "later", {})
-        await opened.add_binding(caller, "down", "down", {})
+        await opened.bindings.add(caller, "later", "later", {})
+        await opened.bindings.add(caller, "down", "down", {})
         with pytest.raises(Unsupported, match="at once"):
             await plugin_app(Served(opened, "local"), "later", names=None)
         with pytest.raises(NotFound):

@@ -38,8 +38,8 @@ async def memories(
     """The service over the provider in memory."""
     FakeAdapter.reset()
     service = await open_service(paths, settings, providers={"fake": FactsFake})
-    await service.add_binding(caller, "memory", "fake", {})
-    await service.set_target(caller, "company", "local", "memory")
+    await service.bindings.add(caller, "memory", "fake", {})
+    await service.bindings.set_target(caller, "company", "local", "memory")
     yield service
     await service.close()
     FakeAdapter.reset()
@@ -95,13 +95,13 @@ async def test_no_token_no_answer(url: str) -> None:
 async def test_a_revoked_token_and_one_of_another_company(
     memories: MemoryService, caller: Caller, url: str
 ) -> None:
-    mine = await memories.add_token(caller, "laptop", "user:ana")
+    mine = await memories.tokens.add(caller, "laptop", "user:ana")
     other = Caller(company_id="globex", principal="user:ana", door="test")
-    await memories.add_company(other, "Globex")
-    theirs = await memories.add_token(other, "laptop", "user:ana")
+    await memories.companies.add(other, "Globex")
+    theirs = await memories.tokens.add(other, "laptop", "user:ana")
     async with client_of(url, mine.token) as client:
         assert (await client.get(USER_PATH)).status_code == 200
-        await memories.remove_token(caller, "laptop")
+        await memories.tokens.remove(caller, "laptop")
         assert_refused(await client.get(USER_PATH), 401, "denied")
     async with client_of(url, theirs.token) as client:
         assert_refused(await client.get(USER_PATH), 401, "denied")
@@ -306,8 +306,8 @@ async def test_a_fault_of_our_own_tells_nothing_of_itself(
 
 async def test_a_company_that_nothing_serves(memories: MemoryService) -> None:
     globex = Caller(company_id="globex", principal="user:ana", door="test")
-    await memories.add_company(globex, "Globex")
-    made = await memories.add_token(globex, "laptop", "user:ana")
+    await memories.companies.add(globex, "Globex")
+    made = await memories.tokens.add(globex, "laptop", "user:ana")
     async with serving(memories, "globex") as address, client_of(address, made.token) as client:
         assert_refused(await client.get(USER_PATH), 404, "not_found")
 

@@ -40,7 +40,7 @@ def token(home: Path) -> str:
     async def make() -> str:
         paths = find_paths(home)
         service = await open_service(paths, load_settings(paths))
-        made = await service.add_token(ANA, "laptop", "user:ana")
+        made = await service.tokens.add(ANA, "laptop", "user:ana")
         await service.close()
         return made.token
 

@@ -1,0 +1,250 @@
+"""Members, roles and tokens: who there is, and changing it. Every change is an operation."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Sequence
+
+from sqlalchemy import Connection
+
+from memtui.contract import Denied, Invalid, Model, NotFound, UtcDatetime
+from memtui.service.answers import AGENT_PREFIX, USER_PREFIX, Caller
+from memtui.service.companies import awaits_owner
+from memtui.service.core import Group, in_thread, to_its_end
+from memtui.service.permissions import Membership, Role, membership, person_of
+from memtui.store import bindings
+from memtui.store import members as table
+from memtui.store.tables import MemberRow, TokenRow
+
+REVOKED = "A token that was revoked stays revoked; `memtui tokens add` makes another one."
+
+
+class TokenView(Model):
+    """A token as a person sees it; the token itself is not kept."""
+
+    label: str
+    principal: str
+    acts_for: str | None = None
+    created_at: UtcDatetime
+
+
+class NewToken(TokenView):
+    """A token at the only moment when it can be read."""
+
+    token: str
+
+
+class Members(Group):
+    """The members of companies and their roles."""
+
+    @in_thread
+    def all(self, caller: Caller) -> list[Membership]:
+        """Return the company's members; none means that everybody may see and do everything.
+
+        Raises:
+            Denied: there are some, and the caller is none.
+        """
+        self._core.sight(caller)
+        return self._known(caller.company_id)
+
+    def _known(self, company_id: str) -> list[Membership]:
+        with self._core.database.read() as database:
+            return [membership(row) for row in table.members(database, company_id)]
+
+    @in_thread
+    def own_subject(self, caller: Caller) -> str:
+        """Return whose memories are the caller's own, or of the person whom an agent acts for.
+
+        It is the user that the membership names, else the user of the person's own name. Strangers
+        are told too: what they then ask is refused, and logged as that.
+        """
+        person = person_of(caller) or caller.principal
+        with self._core.database.read() as database:
+            rows = table.roles_of(database, caller.company_id, person) or []
+        named = [row.subject_id for row in rows if row.subject_id]
+        return named[0] if named else person.removeprefix(USER_PREFIX)
+
+    @to_its_end
+    async def set(self, caller: Caller, member: Membership) -> Membership:
+        """Give a principal a role and return it; a company with members always has an owner.
+
+        Where no subject is named the person's memories are those of the user of their own name,
+        unless they are somebody else's already: `ana` for `user:ana`. The first owner opens a
+        company that a repair left read-only.
+
+        Raises:
+            Invalid: no owner of the whole company would be left, or the principal is an agent.
+            Denied: the caller may not change the settings.
+        """
+        core, company_id = self._core, caller.company_id
+        asked = {
+            "set_member": member.principal,
+            "role": member.role,
+            "project_id": member.project_id,
+        }
+        async with core.configured(caller, asked, in_read_only=True) as entry:
+            if member.principal.startswith(AGENT_PREFIX):
+                raise Invalid("An agent acts for a person and is no member; add the person.")
+            known = await asyncio.to_thread(self._known, company_id)
+            opens = await asyncio.to_thread(awaits_owner, core, company_id)
+            if not opens:
+                await core.refuse_changes(company_id)
+            member = _with_subject(member, known)
+            if not _owners([*_without(known, member.principal, member.project_id), member]):
+                raise Invalid(
+                    f"{member.principal} is the last owner; make somebody else one first."
+                    if known
+                    else "The first member must be an owner of the whole company; add one first."
+                )
+            row = MemberRow(
+                company_id=company_id,
+                principal=member.principal,
+                project_id=member.project_id or "",
+                role=member.role,
+                subject_id=member.subject_id,
+            )
+
+            def add(database: Connection) -> None:
+                table.set_member(database, row)
+                if opens:
+                    bindings.set_read_only(database, company_id, read_only=False)
+
+            await core.configure(entry, add)
+        return member
+
+    @to_its_end
+    async def remove(self, caller: Caller, principal: str, project_id: str | None = None) -> None:
+        """Take a role away; the last owner stays as long as there are other members.
+
+        Raises:
+            NotFound: the principal has no such role.
+            Invalid: it is the last owner.
+        """
+        core, company_id = self._core, caller.company_id
+        asked = {"remove_member": principal, "project_id": project_id}
+        async with core.configured(caller, asked) as entry:
+            known = await asyncio.to_thread(self._known, company_id)
+            left = _without(known, principal, project_id)
+            if len(left) == len(known):
+                raise NotFound(
+                    f"{principal} has no such role; `memtui members list` shows the roles."
+                )
+            if left and not _owners(left):
+                raise Invalid(f"{principal} is the last owner; make somebody else one first.")
+            place = company_id, principal, project_id or ""
+            await core.configure(entry, lambda database: table.remove_member(database, *place))
+
+
+class Tokens(Group):
+    """The bearer tokens of companies."""
+
+    @in_thread
+    def all(self, caller: Caller) -> list[TokenView]:
+        """Return the company's tokens, the oldest first: all to its managers, others their own.
+
+        Raises:
+            Denied: the caller is no member.
+        """
+        sight = self._core.sight(caller)
+        with self._core.database.read() as database:
+            rows = table.tokens(database, caller.company_id)
+        return [
+            _view(row)
+            for row in rows
+            if sight is None or sight.manages or sight.person in {row.principal, row.acts_for}
+        ]
+
+    @to_its_end
+    async def add(
+        self, caller: Caller, label: str, principal: str, *, acts_for: str | None = None
+    ) -> NewToken:
+        """Make a bearer token for a principal, which can be read only now.
+
+        `acts_for` names the person on whose behalf an agent acts.
+
+        Raises:
+            Conflict: the label is taken.
+        """
+        asked = {"add_token": label, "principal": principal, "acts_for": acts_for}
+        async with self._core.configured(caller, asked) as entry:
+            if not label.strip() or not principal.strip():
+                raise Invalid("A token needs a label and a principal.")
+            secret = f"memtui_{secrets.token_urlsafe(32)}"
+            row = TokenRow(
+                digest=_digest(secret),
+                company_id=caller.company_id,
+                label=label,
+                principal=principal,
+                acts_for=acts_for,
+                created_at=self._core.clock(),
+            )
+            await self._core.configure(entry, lambda database: table.add_token(database, row))
+        return NewToken(**dict(_view(row)), token=secret)
+
+    @to_its_end
+    async def remove(self, caller: Caller, label: str) -> None:
+        """Revoke a token.
+
+        Raises:
+            NotFound: there is none of this label.
+        """
+        async with self._core.configured(caller, {"remove_token": label}) as entry:
+            entry.lasting = REVOKED
+
+            def remove(database: Connection) -> None:
+                if not table.remove_token(database, caller.company_id, label):
+                    raise NotFound(f"There is no token {label}; `memtui tokens list` shows them.")
+
+            await self._core.configure(entry, remove)
+
+    @in_thread
+    def authenticate(self, secret: str, door: str) -> Caller:
+        """Return the caller that a bearer token stands for.
+
+        Raises:
+            Denied: it is no token of ours.
+        """
+        with self._core.database.read() as database:
+            row = table.token(database, _digest(secret))
+        if row is None:
+            raise Denied("The bearer token is not known here; make one with `memtui tokens add`.")
+        return Caller(
+            company_id=row.company_id, principal=row.principal, acts_for=row.acts_for, door=door
+        )
+
+
+def _with_subject(member: Membership, known: Sequence[Membership]) -> Membership:
+    if member.subject_id is not None:
+        return member
+    named = [one for one in known if one.subject_id]
+    own = next((one.subject_id for one in named if one.principal == member.principal), None)
+    subject = own or member.principal.removeprefix(USER_PREFIX)
+    taken = any(one.subject_id == subject and one.principal != member.principal for one in named)
+    return member if taken else member.model_copy(update={"subject_id": subject})
+
+
+def _without(
+    known: Sequence[Membership], principal: str, project_id: str | None
+) -> list[Membership]:
+    place = principal, project_id or None
+    return [member for member in known if (member.principal, member.project_id or None) != place]
+
+
+def _owners(known: Sequence[Membership]) -> list[Membership]:
+    """The owners of the whole company, without whom nobody could change its settings again."""
+    return [m for m in known if m.role is Role.OWNER and not m.project_id]
+
+
+def _view(row: TokenRow) -> TokenView:
+    return TokenView(
+        label=row.label,
+        principal=row.principal,
+        acts_for=row.acts_for,
+        created_at=row.created_at,
+    )
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
