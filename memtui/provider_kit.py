@@ -12,8 +12,10 @@ import base64
 import json
 import sqlite3
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import wraps
+from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -324,6 +326,109 @@ def _indexed(record: Record) -> Iterator[str]:
     labels = " ".join((record.topic or "", record.kind, record.summary or "", *record.tags))
     for text in (record.title or "", record.text, labels):
         yield text.encode("utf-8", "replace").decode()  # SQLite takes no lone surrogates
+
+
+# Servers
+
+_CONNECT_SHARE = 0.8
+"""Waiting for a connection may take that share of the time, so that a host that never answers is
+known as one that was not sent anything."""
+
+
+class NoReply(Exception):
+    """No whole reply came; `why` says what happened, the text names an error of the connection."""
+
+    def __init__(
+        self, why: Literal["unreachable", "late", "broken", "compressed", "long"], detail: str = ""
+    ) -> None:
+        super().__init__(detail)
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """What a server answered."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class HttpClient:
+    """Sends requests to one server over kept connections; bounded in time and size, no redirect."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        socket: Path | None,
+        seconds: float,
+        most_bytes: int,
+        headers: Mapping[str, str],
+        connections: int = 16,
+        trust_env: bool = False,
+    ) -> None:
+        import httpx
+
+        self._seconds, self._most_bytes = seconds, most_bytes
+        limits = httpx.Limits(max_connections=connections, max_keepalive_connections=16)
+        is_tls = url.startswith("https:")  # its certificates take a while to load
+        transport = httpx.AsyncHTTPTransport(
+            verify=is_tls, uds=str(socket) if socket else None, limits=limits
+        )
+        self._client = httpx.AsyncClient(
+            base_url=url.rstrip("/"),
+            transport=None if trust_env and socket is None else transport,
+            timeout=None,  # noqa: S113 — `send` bounds each request as a whole
+            headers={**headers, "accept-encoding": "identity"},
+            follow_redirects=False,
+            trust_env=trust_env,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def send(
+        self,
+        method: str,
+        path: str,
+        content: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        *,
+        seconds: float | None = None,
+    ) -> HttpReply:
+        """Send one request and return its reply, whatever the status. Raises `NoReply`."""
+        import httpx
+
+        longest = seconds or self._seconds
+        waiting = longest * _CONNECT_SHARE
+        try:
+            async with asyncio.timeout(longest):
+                return await self._exchange(
+                    method,
+                    path,
+                    content=content,
+                    headers=headers,
+                    timeout=httpx.Timeout(None, connect=waiting, pool=waiting),
+                )
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
+            raise NoReply("unreachable", type(error).__name__) from error
+        except (TimeoutError, httpx.TimeoutException) as error:
+            raise NoReply("late") from error
+        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError) as error:
+            raise NoReply("broken", type(error).__name__) from error
+
+    async def _exchange(self, method: str, path: str, **request: Any) -> HttpReply:
+        async with self._client.stream(method, path, **request) as response:
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise NoReply("compressed")
+            body = bytearray()
+            async for chunk in response.aiter_raw():
+                body += chunk
+                if len(body) > self._most_bytes:
+                    raise NoReply("long")
+            return HttpReply(response.status_code, response.headers, bytes(body))
 
 
 # A SQLite file that is derived, and may be begun anew

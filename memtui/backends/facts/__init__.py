@@ -2,7 +2,419 @@
 
 from __future__ import annotations
 
-from .adapter import FactsAdapter
-from .config import FactsConfig
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from decimal import Decimal
+from typing import ClassVar, Self
 
-__all__ = ["FactsAdapter", "FactsConfig"]
+from pydantic import Field, ValidationError
+
+from memtui.backends.fact_base import (
+    DRIVE_PREFIX,
+    OWNER_IDS,
+    FactProvider,
+    check_line,
+    check_revision,
+    fact_owner,
+    missing,
+)
+from memtui.backends.facts.database import FactsDatabase, has_password, place_of
+from memtui.backends.facts.rows import FactRows
+from memtui.backends.facts.tables import KEY, Details, Fact, written
+from memtui.contract import (
+    BindingContext,
+    BrowsePage,
+    BrowseRequest,
+    Capabilities,
+    Conflict,
+    CorrectReply,
+    CorrectRequest,
+    EraseReply,
+    EraseRequest,
+    ForgetReply,
+    ForgetRequest,
+    Health,
+    Invalid,
+    Json,
+    MemtuiError,
+    Model,
+    Namespace,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    SourceKind,
+    Unsupported,
+    Usage,
+    WriteMode,
+    WriteReply,
+    WriteRequest,
+)
+from memtui.provider_kit import blocking, read_config
+
+USAGE = Usage(provider=KEY, cost_usd=Decimal(0))
+"""What a call consumes: a local table costs nothing."""
+_ID_CHARS = 500
+_SHARED = (
+    "The PostgreSQL of {} keeps deleted rows until it vacuums, and its write-ahead log, replicas "
+    "and backups as long as they are kept; ask who runs it."
+)
+_HELD = (
+    "Another program reads the facts of {}, whose write-ahead log may keep deleted rows until it "
+    "is done; end it and purge again."
+)
+
+
+class FactsConfig(Model):
+    """Short facts about users and drives (seed 004 §6.1).
+
+    Without a URL the facts are in a SQLite file of the binding's own data folder. With one they
+    are in the tables `user_memories` and `drive_memories` of that PostgreSQL database.
+    """
+
+    url: str | None = None
+    """The database's URL, `postgresql://user@host/name`, where it holds no password."""
+    url_secret: str | None = None
+    """The name of the secret that holds the URL, password and all."""
+    create: bool = False
+    """Create what is missing of the two tables and of memtui's own `memtui_fact_details`, which
+    keeps what they have no column for: sources, tags, topics, pins, expiry, times of change. On
+    SQLite that is always done; in PostgreSQL nothing is created without it, and no table that
+    exists is ever changed."""
+    max_chars: int = Field(default=200, ge=1, le=10_000)
+    """The longest fact, in Unicode code points (what Python and PostgreSQL count as characters;
+    an emoji that JavaScript counts as two is one)."""
+    max_facts: int = Field(default=50, ge=1, le=1_000_000)
+    """How many facts one user or one drive may have."""
+    templates: Json = {}
+    """The namespaces of `memtui serve plugin` for project, agent, subject and company, such as
+    `{"project": "workspace:acme-{project_id}"}`; what is left out is as usual."""
+
+    @classmethod
+    def of(cls, context: BindingContext) -> Self:
+        """Return the config of a binding. Raises `Invalid` where it does not fit."""
+        config = read_config(cls, context)
+        if config.url and config.url_secret:
+            raise Invalid("Set either url or url_secret, not both.")
+        return config
+
+    def find_url(self, context: BindingContext) -> str | None:
+        """Return the database's URL, None for SQLite. Raises `Invalid` for an unset secret."""
+        if not self.url_secret:
+            return self.url
+        url = context.secret(self.url_secret)
+        if not url:
+            raise Invalid(
+                f"There is no secret {self.url_secret}; put the database's URL into the keyring "
+                "or the environment under that name."
+            )
+        return url
+
+
+class FactsAdapter(FactProvider):
+    """Facts of users and drives in the tables of seed 004 §6.1, each call in one transaction.
+
+    A write goes to the project's drive where the scope names a project, else to the subject's
+    user. A read sees the facts of both, and everybody's where the scope names neither; only a
+    prompt gets none then. A fact's handle is the id of its row; where another program put the same
+    id into both tables, the drive's is `drive:<id>`.
+    """
+
+    key: ClassVar[str] = KEY
+    config_model = FactsConfig
+    abilities = Capabilities(
+        browse=True, correction=True, namespaces=True, restore=True, keeps_ids=True,
+        chosen_owners=True, full_text=True,
+    )  # fmt: skip
+    usage = USAGE
+    capabilities = abilities
+
+    def __init__(
+        self, context: BindingContext, config: FactsConfig, database: FactsDatabase
+    ) -> None:
+        super().__init__(context)
+        self._config = config
+        self._database = database
+        has = database.has_details
+        self.capabilities = self.capabilities.model_copy(update={"pin": has, "expiry": has})
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Name the database, whose two tables know no company."""
+        url = FactsConfig.of(context).find_url(context)
+        return [place_of(url)] if url else ()
+
+    @classmethod
+    @blocking
+    def open(cls, context: BindingContext) -> Self:
+        """Open the tables.
+
+        Raises:
+            Invalid: the config does not fit, or the tables are missing or others.
+            Denied: the tables may not be created.
+            Unavailable: the database cannot be reached.
+        """
+        config = FactsConfig.of(context)
+        if config.url and has_password(config.url):
+            raise Invalid(
+                "The url holds a password; keep the whole URL as a secret and name that in "
+                "url_secret."
+            )
+        url = config.find_url(context)
+        database = FactsDatabase.open(
+            context.data_dir, url, create=config.create, read_only=context.read_only
+        )
+        return cls(context, config, database)
+
+    @blocking
+    def close(self) -> None:
+        """Close the connections."""
+        self._database.close()
+
+    @contextmanager
+    def _read(self) -> Iterator[FactRows]:
+        with self._database.read() as connection:
+            yield FactRows(connection, has_details=self._database.has_details)
+
+    @contextmanager
+    def _change(self) -> Iterator[FactRows]:
+        self.require_writable()
+        with self._database.write() as connection:
+            yield FactRows(connection, has_details=self._database.has_details)
+
+    @blocking
+    def write(self, request: WriteRequest) -> WriteReply:
+        """Store a fact, or replace the one of its id. Raises `Invalid` for one too long or many."""
+        self.require_writable()
+        check_text(request.content, self._config.max_chars)
+        kind, owner = fact_owner(request.scope)
+        self._refuse_unkept(pinned=request.pinned, expiring=request.expires_at is not None)
+        with self._change() as rows:
+            before = None
+            if request.record_id and request.mode is WriteMode.UPSERT:
+                own = Scope(company_id=self.context.company_id, **{OWNER_IDS[kind]: owner})
+                before = rows.by_handles([request.record_id], own).get(request.record_id)
+            new = self._new(request, before)
+            if before is not None:
+                rows.replace(before, new)
+            else:
+                rows.check_free(new.id)
+                rows.check_room(kind, owner, self._config.max_facts)
+                rows.add(new, _creators(request))
+        taken = self._taken(new.handle, before)
+        return WriteReply(records=(new.handle,), before=(taken,), usage=(USAGE,))
+
+    @blocking
+    def candidates(self, request: QueryRequest) -> Sequence[Record]:
+        """Return the facts that a query may answer with, the oldest first."""
+        with self._read() as rows:
+            return [self._record(fact) for fact in rows.all_of(request, self.context.now())]
+
+    @blocking
+    def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        """Return a fact that has not expired."""
+        with self._read() as rows:
+            fact = rows.by_handles(_names([handle]), scope).get(handle.provider_record_id)
+        record = self._record(fact) if fact else None
+        ends = record.expires_at if record else None
+        return None if ends is not None and ends <= self.context.now() else record
+
+    @blocking
+    def forget(self, request: ForgetRequest) -> ForgetReply:
+        """Delete facts, all or none."""
+        with self._change() as rows:
+            found = rows.by_handles(_names(request.handles), request.scope)
+            for record_id, fact in found.items():
+                check_revision(self._record(fact), request.revisions.get(record_id))
+            for fact in found.values():
+                rows.remove(fact)
+        gone = tuple(one for one in request.handles if one.provider_record_id not in found)
+        return ForgetReply(missing=gone, usage=(USAGE,))
+
+    @blocking
+    def browse(self, request: BrowseRequest) -> BrowsePage:
+        """Return one page with the exact total; a fact's title is its text."""
+        with self._read() as rows:
+            facts, total, cursor = rows.browse(request, self.context.now())
+        records = tuple(map(self._record, facts))
+        return BrowsePage(records=records, next_cursor=cursor, total=total, usage=(USAGE,))
+
+    @blocking
+    def correct(self, request: CorrectRequest) -> CorrectReply:
+        """Change a fact in its row; when it was made and by whom stays."""
+        self.require_writable()
+        if request.text is not None:
+            check_text(request.text, self._config.max_chars)
+        self._refuse_unkept(
+            pinned=request.pinned is not None,
+            expiring=request.expires_at is not None,
+            labelled=request.topic is not None or request.tags is not None,
+        )
+        with self._change() as rows:
+            found = rows.by_handles(_names([request.handle]), request.scope)
+            fact = found.get(request.handle.provider_record_id)
+            if fact is None:
+                raise missing(request.handle)
+            check_revision(self._record(fact), request.revision, request.text)
+            changes: Json = {} if request.text is None else {"text": request.text}
+            if self._database.has_details:
+                details = fact.details or Details()
+                changes["details"] = details.corrected(request, written(self.context.now()))
+            rows.replace(fact, fact.model_copy(update=changes))
+        return CorrectReply(handle=request.handle, usage=(USAGE,))
+
+    @blocking
+    def namespaces(self) -> Sequence[Namespace]:
+        """List the users and drives that have facts."""
+        with self._read() as rows:
+            return rows.namespaces(self.context.now())
+
+    @blocking
+    def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
+        """Return the exact rows, in order; an expired fact is there as well."""
+        with self._read() as rows:
+            found = rows.by_handles(_names(handles), scope)
+        return [self._taken(one, found.get(one.provider_record_id)) for one in handles]
+
+    @blocking
+    def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
+        """Put rows back digit for digit, or take them away; all or none.
+
+        A limit of facts does not hold here: what was there before may be there again.
+
+        Raises:
+            Conflict: another fact stands in one's place.
+            Invalid: a snapshot is not one of this provider and scope.
+        """
+        with self._change() as rows:
+            found = rows.by_handles(_names([one.handle for one in snapshots]), scope)
+            for snapshot in snapshots:
+                now = found.get(snapshot.handle.provider_record_id)
+                if snapshot.record is not None:
+                    self._put_back(rows, now, _held_by(snapshot, scope))
+                elif now is not None:
+                    rows.remove(now)
+        there = tuple(snapshot.handle for snapshot in snapshots if snapshot.record is not None)
+        return WriteReply(records=there, usage=(USAGE,))
+
+    def _put_back(self, rows: FactRows, now: Fact | None, wanted: Fact) -> None:
+        rows.check_details(wanted)
+        # A bare id is the user's before the drive's, so the other table's fact is in no way.
+        if now is None or now.scope != wanted.scope:
+            rows.add(wanted, [wanted.created_by, *([None] if wanted.created_by else [])])
+        elif (now.owner, now.created_at) != (wanted.owner, wanted.created_at):
+            raise Conflict(
+                f"Another fact stands in the place of {wanted.record_id}; look at it first.",
+                current=self._record(now),
+                proposed=wanted.text,
+            )
+        elif now != wanted:
+            rows.replace(now, wanted)
+
+    @blocking
+    def erase(self, request: EraseRequest) -> EraseReply:
+        """Clear deleted rows out of memtui's own file; a database of others is left to them."""
+        beyond: tuple[str, ...] = ()
+        if self._database.is_shared:
+            beyond = (_SHARED.format(self.context.binding_key),)
+        elif request.apply and not self._database.scrub():
+            beyond = (_HELD.format(self.context.binding_key),)
+        return EraseReply(beyond=beyond)
+
+    async def health(self) -> Health:
+        """Count the facts, and say where their details are not kept."""
+        try:
+            page = await self.browse(
+                BrowseRequest(scope=Scope(company_id=self.context.company_id), limit=1)
+            )
+        except MemtuiError as error:
+            return Health(status="down", message=str(error))
+        message = "" if self._database.has_details else (
+            "Sources, tags, topics, pins and expiry are not kept; set create to true to add a "
+            "table for them."
+        )  # fmt: skip
+        return Health(message=message, records=page.total)
+
+    def _record(self, fact: Fact) -> Record:
+        return fact.record(self.context.company_id)
+
+    def _taken(self, handle: RecordHandle, fact: Fact | None) -> Snapshot:
+        if fact is None:
+            return Snapshot(handle=handle, record=None)
+        state = fact.model_dump(mode="json")
+        return Snapshot(handle=handle, record=self._record(fact), state=state)
+
+    def _new(self, request: WriteRequest, before: Fact | None) -> Fact:
+        kind, owner = fact_owner(request.scope)
+        now = written(self.context.now())
+        given = written(request.created_at) if request.created_at else None
+        record_id = _checked_id(request.record_id) if request.record_id else uuid.uuid4().hex
+        fact = before or Fact(
+            scope=kind, owner=owner, id=record_id, text="", created_at=now, record_id=record_id
+        )
+        # The seed's `source`: `ai` for an agent's write or one out of a run, else `user`.
+        by_agent = (request.created_by or "").startswith("agent:")
+        changes = {
+            "text": request.content,
+            "created_at": given or fact.created_at,
+            "source": "ai" if by_agent or request.source.kind is SourceKind.RUN else "user",
+            "details": Details.of(request, now) if self._database.has_details else None,
+        }
+        return fact.model_copy(update=changes)
+
+    def _refuse_unkept(self, *, pinned: bool, expiring: bool, labelled: bool = False) -> None:
+        if not self._database.has_details and (pinned or expiring or labelled):
+            raise Unsupported(
+                "This database has no place for pins, expiry, topics and tags; set create to true "
+                "to have memtui add a table of its own for them."
+            )
+
+
+def check_text(text: str, max_chars: int) -> None:
+    """Raise `Invalid` for a text that is no line or longer than `max_chars`."""
+    if len(text) > max_chars:
+        raise Invalid(
+            f"A fact has {max_chars} characters at most, and this one has {len(text)}; shorten it "
+            "or split it."
+        )
+    check_line(text)
+
+
+def _checked_id(record_id: str) -> str:
+    if record_id.startswith(DRIVE_PREFIX) or not (
+        record_id.isprintable() and record_id.strip() and len(record_id) <= _ID_CHARS
+    ):
+        raise Invalid(
+            f"A fact's id is printable, has {_ID_CHARS} characters at most and does not begin "
+            f"with {DRIVE_PREFIX!r}; leave it out to get one."
+        )
+    return record_id
+
+
+def _creators(request: WriteRequest) -> list[str | None]:
+    """Return who may stand in `createdBy`, the best first; a foreign key may refuse some."""
+    if not request.scope.project_id:
+        return [None]
+    principal = request.created_by
+    known = [principal, principal and principal.removeprefix("user:"), request.scope.subject_id]
+    return [*dict.fromkeys(name for name in known if name), None]
+
+
+def _names(handles: Sequence[RecordHandle]) -> list[str]:
+    return [handle.provider_record_id for handle in handles if handle.provider_key == KEY]
+
+
+def _held_by(snapshot: Snapshot, scope: Scope) -> Fact:
+    try:
+        fact = Fact.model_validate(snapshot.state)
+    except ValidationError as error:
+        raise Invalid("The snapshot is not one of a fact; it cannot be put back.") from error
+    named = [
+        owner for owner in (("drive", scope.project_id), ("user", scope.subject_id)) if owner[1]
+    ]
+    is_outside = named and (fact.scope, fact.owner) not in named
+    if fact.record_id != snapshot.handle.provider_record_id or is_outside:
+        raise Invalid("The snapshot is of another scope; it cannot be put back here.")
+    return fact

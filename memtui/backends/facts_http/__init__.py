@@ -2,7 +2,449 @@
 
 from __future__ import annotations
 
-from .adapter import FactsHttpAdapter
-from .config import FactsHttpConfig
+import asyncio
+import ipaddress
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import ClassVar, Self
+from urllib.parse import urlsplit
 
-__all__ = ["FactsHttpAdapter", "FactsHttpConfig"]
+from pydantic import Field
+
+from memtui.backends.fact_base import (
+    MAKER,
+    OWNER_IDS,
+    FactProvider,
+    check_line,
+    check_revision,
+    fact_owner,
+    missing,
+    parsed,
+)
+from memtui.backends.facts_http.client import FactsClient, WireFact
+from memtui.backends.files.reading import digest
+from memtui.contract import (
+    BindingContext,
+    BrowsePage,
+    BrowseRequest,
+    Capabilities,
+    Conflict,
+    CorrectReply,
+    CorrectRequest,
+    Denied,
+    ForgetReply,
+    ForgetRequest,
+    Health,
+    Invalid,
+    MemtuiError,
+    Model,
+    Namespace,
+    NotFound,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    Scope,
+    Unavailable,
+    Unsupported,
+    Usage,
+    WriteReply,
+    WriteRequest,
+    place_of_path,
+    place_of_url,
+)
+from memtui.provider_kit import matcher, page, read_config
+
+KEY = "facts-http"
+USAGE = Usage(provider=KEY)
+"""What a call consumes; what the server spends on it, nobody says."""
+_LAST = datetime.max.replace(tzinfo=UTC)
+_PUT_BACKS = 3
+_PAUSE_SECONDS = 0.2
+
+
+class FactsHttpConfig(Model):
+    """Facts behind a server with the endpoints `/api/memory/user` and `/api/memory/drive`."""
+
+    url: str
+    """The server's address, `https://host` with the path before `/api`, if there is one."""
+    token_secret: str
+    """The name of the secret that holds the bearer token."""
+    subject_id: str = Field(min_length=1)
+    """The user whose token it is; the user's facts are this subject's."""
+    drives: tuple[str, ...] = ()
+    """The drives to show where no project is named; the server lists none."""
+    socket: Path | None = None
+    """A unix socket to reach the server through."""
+    allow_http: bool = False
+    """Send the token unencrypted to another machine."""
+    timeout_seconds: float = Field(default=10.0, gt=0)
+    """How long one request may take, in seconds, whole body included."""
+    max_body_mb: float = Field(default=5.0, gt=0)
+    """The largest reply that is read, in megabytes."""
+
+    @classmethod
+    def of(cls, context: BindingContext) -> Self:
+        """Return the config of a binding. Raises `Invalid` where it does not fit."""
+        config = read_config(cls, context)
+        config.check_url()
+        return config
+
+    def find_token(self, context: BindingContext) -> str:
+        """Return the bearer token. Raises `Invalid` where there is none, or it cannot be sent."""
+        token = context.secret(self.token_secret)
+        if not token:
+            raise Invalid(
+                f"There is no secret {self.token_secret}; put the server's token into the keyring "
+                "or the environment under that name."
+            )
+        if not (token.isascii() and token.isprintable()) or " " in token:
+            raise Invalid(f"The secret {self.token_secret} is no token; it has odd characters.")
+        return token
+
+    def check_url(self) -> None:
+        """Raise `Invalid` for no address, or one that the token cannot safely go to."""
+        try:
+            parts = urlsplit(self.url)
+            host, is_odd = parts.hostname or "", parts.username or parts.query or parts.fragment
+            _ = parts.port
+        except ValueError as error:
+            raise Invalid("The facts' url is no address; use https://host.") from error
+        if parts.scheme not in {"http", "https"} or not host or is_odd:
+            raise Invalid("The facts' url is an address such as https://host, and no more.")
+        is_safe = parts.scheme == "https" or self.socket is not None or _is_loopback(host)
+        if not (is_safe or self.allow_http):
+            raise Invalid(
+                f"The token would go to {host} unencrypted; use https, or set allow_http to true."
+            )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class FactsHttpAdapter(FactProvider):
+    """Facts that a server keeps; it makes their ids and times (the bodies are in `client`).
+
+    A write goes to the project's drive where the scope names a project, else to the token's user.
+    A fact's handle is `user:<id>` or `drive:<id>`. The wire has a text and nothing else: sources,
+    tags, topics and metadata stay behind, and a pin or an expiry is refused. It has no change
+    either: a correction stores the new text and deletes the old one, so that the fact gets another
+    handle and another time.
+    """
+
+    key: ClassVar[str] = KEY
+    config_model = FactsHttpConfig
+    abilities = Capabilities(browse=True, correction=True, namespaces=True, full_text=True)
+    usage = USAGE
+    capabilities = abilities
+
+    def __init__(
+        self, context: BindingContext, config: FactsHttpConfig, client: FactsClient
+    ) -> None:
+        super().__init__(context)
+        self._config = config
+        self._client = client
+        self._replacing: set[asyncio.Future[RecordHandle]] = set()
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Name the server, whose facts are one company's."""
+        config = FactsHttpConfig.of(context)
+        return [place_of_path(config.socket) if config.socket else place_of_url(config.url)]
+
+    @classmethod
+    async def open(cls, context: BindingContext) -> Self:
+        """Check the config; the server is first asked by a call. Raises `Invalid`."""
+        config = FactsHttpConfig.of(context)
+        client = FactsClient(
+            config.url,
+            config.find_token(context),
+            socket=config.socket,
+            seconds=config.timeout_seconds,
+            most_bytes=int(config.max_body_mb * 1_000_000),
+        )
+        return cls(context, config, client)
+
+    async def close(self) -> None:
+        """Close the connections, after a correction that is under way."""
+        if self._replacing:
+            await asyncio.wait(self._replacing)
+        await self._client.close()
+
+    async def write(self, request: WriteRequest) -> WriteReply:
+        """Store a fact."""
+        self.require_writable()
+        check_line(request.content)
+        if request.pinned or request.expires_at is not None:
+            raise Unsupported("The facts' server has no pins and no expiry; write it without.")
+        kind, owner = fact_owner(request.scope)
+        if kind == "user" and owner != self._config.subject_id:
+            raise Denied(
+                f"The token of this binding is {self._config.subject_id}'s, so it keeps no facts "
+                f"about {owner}; use a binding of theirs."
+            )
+        stored = await self._client.add(kind, owner, request.content)
+        return WriteReply(records=(_handle(kind, stored.id),), usage=(USAGE,))
+
+    async def candidates(self, request: QueryRequest) -> Sequence[Record]:
+        """Return the facts of the scope, the oldest first, those without a time last."""
+        found = (await self._records(request.scope)).values()
+        return sorted(found, key=lambda r: (r.created_at or _LAST, r.handle.provider_record_id))
+
+    async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        """Return a fact; the server is asked for the whole list, it has no other way."""
+        return (await self._there(scope)).get(handle)
+
+    async def forget(self, request: ForgetRequest) -> ForgetReply:
+        """Delete facts, one request each."""
+        self.require_writable()
+        there = await self._there(request.scope)
+        for handle in request.handles:
+            if handle in there:
+                check_revision(there[handle], request.revisions.get(handle.provider_record_id))
+        unknown, gone = [], 0
+        for handle in request.handles:
+            try:
+                if handle not in there:
+                    unknown.append(handle)
+                else:
+                    await self._client.delete(*_wire_id(handle))
+                    gone += 1
+            except NotFound:
+                unknown.append(handle)
+            except MemtuiError as error:
+                if not gone:
+                    raise
+                raise Unavailable(
+                    f"{gone} of {len(request.handles)} facts were forgotten, then it failed: "
+                    f"{error}",
+                    sent=True,
+                ) from error
+        return ForgetReply(missing=tuple(unknown), usage=(USAGE,))
+
+    async def browse(self, request: BrowseRequest) -> BrowsePage:
+        """Return one page with the exact total."""
+        records = (await self._records(request.scope)).values()
+        found = page(list(filter(matcher(request.filter), records)), request)
+        return found.model_copy(update={"usage": (USAGE,)})
+
+    async def correct(self, request: CorrectRequest) -> CorrectReply:
+        """Store the new text and delete the old."""
+        self.require_writable()
+        others = (request.pinned, request.topic, request.tags)
+        if request.text is None or request.sets_expiry or others != (None, None, None):
+            raise Unsupported("The facts' server can only change a fact's text.")
+        check_line(request.text)
+        record = (await self._there(request.scope)).get(request.handle)
+        if record is None:
+            raise missing(request.handle)
+        check_revision(record, request.revision, request.text)
+        handle = record.handle
+        if record.text != request.text:
+            handle = await self._replaced(_Replacement(self._client, record, request.text))
+        return CorrectReply(handle=handle, usage=(USAGE,))
+
+    async def _replaced(self, replacement: _Replacement) -> RecordHandle:
+        """Run to the end even if the caller no longer waits: in the middle a fact may be gone."""
+        running = asyncio.ensure_future(replacement.run())
+        self._replacing.add(running)
+        running.add_done_callback(self._replaced_or_not)
+        return await asyncio.shield(running)
+
+    def _replaced_or_not(self, running: asyncio.Future[RecordHandle]) -> None:
+        self._replacing.discard(running)
+        if not running.cancelled():
+            running.exception()  # looked at, so that nobody is told of it twice
+
+    async def namespaces(self) -> Sequence[Namespace]:
+        """List the token's user and the drives of the config."""
+        everything = Scope(company_id=self.context.company_id)
+        lists = [_list_of(record) for record in (await self._records(everything)).values()]
+        return [
+            Namespace(name=f"{kind}:{owner}", kind=kind, records=lists.count((kind, owner)))
+            for kind, owner in self._lists(everything)
+        ]
+
+    async def health(self) -> Health:
+        """Ask for the user's facts."""
+        try:
+            facts = await self._client.list_facts("user", self._config.subject_id)
+        except MemtuiError as error:
+            return Health(status="down", message=str(error))
+        return Health(records=len(facts))
+
+    async def _there(self, scope: Scope) -> Mapping[RecordHandle, Record]:
+        try:
+            return await self._records(scope)
+        except NotFound:
+            return {}
+
+    async def _records(self, scope: Scope) -> Mapping[RecordHandle, Record]:
+        records: dict[RecordHandle, Record] = {}
+        for kind, owner in self._lists(scope):
+            for fact in await self._client.list_facts(kind, owner):
+                record = _record(fact, kind, owner, self.context.company_id)
+                if record.handle in records:
+                    raise Unavailable(
+                        f"The facts' server lists two facts with the id {fact.id}; it has to be "
+                        "put right there."
+                    )
+                records[record.handle] = record
+        return records
+
+    def _lists(self, scope: Scope) -> list[tuple[str, str]]:
+        """Return the lists that a scope sees, each by its kind and whose it is."""
+        own = ("user", self._config.subject_id)
+        if not scope.project_id and not scope.subject_id:
+            return [own, *(("drive", drive) for drive in self._config.drives)]
+        lists = [own] if scope.subject_id == self._config.subject_id else []
+        return [*lists, *([("drive", scope.project_id)] if scope.project_id else [])]
+
+
+def _handle(kind: str, fact_id: str) -> RecordHandle:
+    return RecordHandle(provider_key=KEY, provider_record_id=f"{kind}:{fact_id}")
+
+
+def _wire_id(handle: RecordHandle) -> tuple[str, str]:
+    """Return the kind (`user` or `drive`) and the server's id of a handle."""
+    kind, _, fact_id = handle.provider_record_id.partition(":")
+    return kind, fact_id
+
+
+def _list_of(record: Record) -> tuple[str, str]:
+    """Return the list that a record is in."""
+    project_id = record.scope.project_id
+    return ("drive", project_id) if project_id else ("user", record.scope.subject_id or "")
+
+
+def _record(fact: WireFact, kind: str, owner: str, company_id: str) -> Record:
+    moment = parsed(fact.created_at)
+    told = (fact.id, fact.fact, fact.created_at, fact.source, fact.created_by)
+    return Record(
+        handle=_handle(kind, fact.id),
+        text=fact.fact,
+        scope=Scope(company_id=company_id, **{OWNER_IDS[kind]: owner}),
+        kind="fact",
+        created_at=moment,
+        updated_at=moment,
+        created_by=fact.created_by,
+        revision=digest(*(part or "" for part in told)),
+        metadata={MAKER: fact.source} if fact.source else {},
+    )
+
+
+class _Replacement:
+    """One fact that gets another text, under another handle: the wire can only add and delete.
+
+    The new text is stored first and the old fact deleted then, so that nothing is lost wherever it
+    breaks off. A full list takes no new fact first: there the old one is deleted before, and put
+    back where the new text is not taken.
+    """
+
+    def __init__(self, client: FactsClient, old: Record, text: str) -> None:
+        self._client = client
+        self._old = old
+        self._text = text
+
+    async def run(self) -> RecordHandle:
+        """Return the handle of the new text.
+
+        Raises:
+            MemtuiError: the text is not stored; `moved` is set where the old fact got a new handle.
+        """
+        try:
+            new = await self._add(self._text)
+        except (Invalid, Conflict) as error:
+            if not await self._is_full():
+                raise
+            return await self._run_in_full_list(error)
+        try:
+            await self._delete(self._old.handle)
+        except MemtuiError as error:
+            await self._take_back(new, error)
+        return new
+
+    async def _is_full(self) -> bool:
+        """Whether not even the old text, which was taken once, is taken now."""
+        try:
+            copy = await self._add(self._old.text)
+        except (Invalid, Conflict):
+            return True
+        await self._delete(copy)
+        return False
+
+    async def _run_in_full_list(self, full: MemtuiError) -> RecordHandle:
+        try:
+            await self._delete(self._old.handle)
+        except NotFound as error:
+            raise self._deleted_meanwhile() from error
+        except Unavailable as error:
+            held = await self._held() if error.sent else None
+            if held is None or self._old.handle in held:
+                raise
+        try:
+            return await self._add(self._text)
+        except MemtuiError as error:
+            held = await self._held() if isinstance(error, Unavailable) and error.sent else None
+            for handle, text in (held or {}).items():
+                if text == self._text:
+                    return handle
+            raise await self._put_back(error) from full
+
+    async def _held(self) -> dict[RecordHandle, str] | None:
+        """Return what the list holds now, None where the server does not say."""
+        kind, owner = _list_of(self._old)
+        try:
+            facts = await self._client.list_facts(kind, owner)
+        except MemtuiError:
+            return None
+        return {_handle(kind, fact.id): fact.fact for fact in facts}
+
+    async def _put_back(self, error: MemtuiError) -> MemtuiError:
+        """Store the old text again, and return the error with where it is now."""
+        for attempt in range(_PUT_BACKS):
+            await asyncio.sleep(attempt * _PAUSE_SECONDS)
+            try:
+                handle = await self._add(self._old.text)
+            except MemtuiError as second:
+                failed = second
+            else:
+                kept = type(error)(f"{error} The old text is kept, as {handle.provider_record_id}.")
+                kept.moved = handle
+                return kept
+        return Unavailable(
+            f"The list was full, so the fact was deleted first, and then neither the new text nor "
+            f"the old one was taken ({failed}) Write it anew: {self._old.text}",
+            sent=True,
+        )
+
+    async def _take_back(self, new: RecordHandle, error: MemtuiError) -> None:
+        """Delete what was stored, because the old fact could not be deleted."""
+        try:
+            await self._delete(new)
+        except MemtuiError as second:
+            raise Unavailable(
+                f"The new text is stored as {new.provider_record_id}, and the old one may still be "
+                f"there as {self._old.handle.provider_record_id}: {error}",
+                sent=True,
+            ) from second
+        if isinstance(error, NotFound):
+            raise self._deleted_meanwhile() from error
+        raise error
+
+    def _deleted_meanwhile(self) -> Conflict:
+        return Conflict(
+            "The fact was deleted while you changed it; write it anew if it still holds.",
+            proposed=self._text,
+        )
+
+    async def _add(self, text: str) -> RecordHandle:
+        kind, owner = _list_of(self._old)
+        return _handle(kind, (await self._client.add(kind, owner, text)).id)
+
+    async def _delete(self, handle: RecordHandle) -> None:
+        await self._client.delete(*_wire_id(handle))

@@ -1,4 +1,4 @@
-"""The bodies of the fact endpoints (seed 004 §6.4); `memtui.backends.facts_http.wire` reads them.
+"""The bodies of the fact endpoints (seed 004 §6.4); `memtui.backends.facts_http.client` reads them.
 
 An id on the wire is opaque: it holds the record's own id, and for a drive's fact the drive too,
 because `DELETE /api/memory/drive/{id}` names no drive.

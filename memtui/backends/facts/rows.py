@@ -1,4 +1,4 @@
-"""What is read of the fact tables, and under which conditions."""
+"""What is read and changed in the fact tables: a row only as it was read."""
 
 from __future__ import annotations
 
@@ -14,24 +14,49 @@ from sqlalchemy import (
     Text,
     and_,
     case,
+    delete,
     exists,
     false,
     func,
+    insert,
     literal,
     literal_column,
     null,
     or_,
     select,
     union_all,
+    update,
 )
+from sqlalchemy.exc import IntegrityError
 
-from memtui.contract import BrowseRequest, Filter, Invalid, Namespace, QueryRequest, Scope
+from memtui.backends.fact_base import DRIVE_PREFIX, parsed
+from memtui.backends.facts.database import is_missing_parent
+from memtui.backends.facts.tables import (
+    DETAILS,
+    DRIVES,
+    OWNERS,
+    TABLES,
+    USERS,
+    Fact,
+    as_moment,
+    as_text,
+    is_postgres,
+    tag_lines,
+    written,
+)
+from memtui.contract import (
+    BrowseRequest,
+    Conflict,
+    Filter,
+    Invalid,
+    Namespace,
+    NotFound,
+    QueryRequest,
+    Scope,
+    owner_of,
+)
 from memtui.fuzzy import pattern
 from memtui.provider_kit import Test, read_cursor, translated, write_cursor
-
-from .fact import Fact, row_ids, tag_lines
-from .rules import DRIVE_PREFIX
-from .tables import DETAILS, DRIVES, USERS, as_moment, as_text, is_postgres, parsed, written
 
 _CHUNK = 500
 _u, _d = USERS.c, DRIVES.c
@@ -59,21 +84,12 @@ _DETAIL_COLUMNS = (
     _e.pinned, _e.topic, _e.tags, _e.source_kind, _e.agent_id, _e.issue_id, _e.run_id, _e.extra,
 )  # fmt: skip
 _DETAIL_FIELDS = ("source_kind", "topic", "agent_id", "issue_id", "run_id", "tags")
+_MOMENTS = ("updated_at", "expires_at")
+_EVERYTHING = literal_column("1") == literal_column("1")
 
 
-class Page:
-    """One page of facts."""
-
-    __slots__ = ("facts", "next_cursor", "total")
-
-    def __init__(self, facts: Sequence[Fact], total: int, next_cursor: str | None) -> None:
-        self.facts = facts
-        self.total = total
-        self.next_cursor = next_cursor
-
-
-class Reader:
-    """Reads facts on one connection. Blocking."""
+class FactRows:
+    """Reads and changes facts in one transaction. Blocking."""
 
     def __init__(self, connection: Connection, *, has_details: bool) -> None:
         self._connection = connection
@@ -86,10 +102,10 @@ class Reader:
             Invalid: two rows go by the same name.
         """
         names = {name for name in record_ids if _storable(name)}
-        ids = sorted({row_id for name in names for row_id in row_ids(name)})
+        ids = sorted({row_id for name in names for row_id in _row_ids(name)})
         found: dict[str, Fact] = {}
         for start in range(0, len(ids), _CHUNK):
-            chosen = self._select().where(_r.id.in_(ids[start : start + _CHUNK]), seen_by(scope))
+            chosen = self._select().where(_r.id.in_(ids[start : start + _CHUNK]), _seen_by(scope))
             for fact in self._facts(chosen):
                 if fact.record_id not in names:
                     continue
@@ -103,7 +119,7 @@ class Reader:
     def all_of(self, request: QueryRequest, now: datetime) -> list[Fact]:
         """Return the facts that a query may answer with, the oldest first."""
         conditions = [
-            seen_by(request.scope), owned_by(request.owners), self._not_expired(now),
+            _seen_by(request.scope), _owned_by(request.owners), self._not_expired(now),
         ]  # fmt: skip
         if request.topic is not None and self._has_details:
             conditions.append(or_(_e.topic.is_(None), _e.topic == request.topic))
@@ -112,14 +128,14 @@ class Reader:
         chosen = self._select().where(*conditions).order_by(_r.created, _r.record_id)
         return list(self._facts(chosen))
 
-    def browse(self, request: BrowseRequest, now: datetime) -> Page:
-        """Return one page and the exact total; the cursor holds the last fact's place.
+    def browse(self, request: BrowseRequest, now: datetime) -> tuple[list[Fact], int, str | None]:
+        """Return a page, the exact total, and the cursor, which holds the last fact's place.
 
         Raises:
             Invalid: the sort field is not supported, or the cursor is not of this sort.
         """
         conditions = [
-            seen_by(request.scope), owned_by(request.owners), *self._matching(request.filter),
+            _seen_by(request.scope), _owned_by(request.owners), *self._matching(request.filter),
         ]  # fmt: skip
         if not request.expired:
             conditions.append(self._not_expired(now))
@@ -140,7 +156,7 @@ class Reader:
         more = len(rows) > request.limit
         last = shown[-1] if more else None
         cursor = write_cursor(request.sort, last["place"], last["record_id"]) if last else None
-        return Page([Fact.of_row(row) for row in shown], total, cursor)
+        return [Fact.of_row(row) for row in shown], total, cursor
 
     def namespaces(self, now: datetime) -> list[Namespace]:
         """Return every user and drive that has facts."""
@@ -170,7 +186,7 @@ class Reader:
 
     def _not_expired(self, now: datetime) -> ColumnElement[bool]:
         if not self._has_details:
-            return literal_column("1") == literal_column("1")
+            return _EVERYTHING
         return or_(_e.expires_at.is_(None), _e.expires_at > self._moment(written(now)))
 
     def _matching(self, wanted: Filter) -> Iterator[ColumnElement[bool]]:
@@ -222,32 +238,154 @@ class Reader:
             return or_(place < there, and_(place == there, _r.record_id < record_id))
         return or_(place > there, and_(place == there, _r.record_id > record_id))
 
+    def check_room(self, scope: str, owner: str, max_facts: int) -> None:
+        """Raise `Invalid` if the user or drive has no room for one more fact."""
+        table = TABLES[scope]
+        counted = select(func.count()).select_from(table).where(table.c[OWNERS[scope]] == owner)
+        held = self._connection.execute(counted).scalar_one()
+        if held >= max_facts:
+            raise Invalid(
+                f"The {scope} {owner} has {held} facts, and {max_facts} is the limit; forget one "
+                "that is no longer needed."
+            )
 
-def seen_by(scope: Scope) -> ColumnElement[bool]:
+    def check_free(self, record_id: str) -> None:
+        """Raise `Conflict` if either table holds the id."""
+        for table in TABLES.values():
+            taken = select(table.c.id).where(table.c.id == record_id)
+            if self._connection.execute(taken).first():
+                raise Conflict(
+                    f"There is already a fact {record_id}; write it with mode upsert in its own "
+                    "scope, or leave the id out."
+                )
+
+    def check_details(self, fact: Fact) -> None:
+        """Raise `Invalid` if there is no place for the details that the fact has."""
+        if fact.details is not None and not self._has_details:
+            raise Invalid(
+                "The fact had a pin, tags or a source, and the table that held them is gone; set "
+                "create to true to have it again."
+            )
+
+    def add(self, fact: Fact, creators: Sequence[str | None]) -> None:
+        """Insert a fact, made by the first of `creators` that the table takes.
+
+        Raises:
+            NotFound: there is no such user or drive.
+        """
+        for created_by in creators:
+            try:
+                with self._connection.begin_nested():
+                    self._insert(fact, created_by)
+            except IntegrityError as error:
+                if not is_missing_parent(error):
+                    raise
+                continue
+            self._put_details(fact)
+            return
+        raise NotFound(
+            f"There is no {fact.scope} {fact.owner} in this database, so it can have no facts; "
+            "check the id."
+        )
+
+    def replace(self, before: Fact, after: Fact) -> None:
+        """Change a fact's own row and details. Raises `Conflict` if it is no longer `before`."""
+        values: dict[str, Any] = {"fact": after.text, "source": after.source}
+        if after.created_at != before.created_at:
+            values["createdAt"] = as_moment(self._connection, after.created_at)
+        if after.created_by != before.created_by:
+            values["createdBy"] = after.created_by
+        changed = {"fact": before.text, "source": before.source}
+        if values != changed:
+            statement = update(TABLES[before.scope]).where(*_exactly(before)).values(values)
+            self._need_one(statement, before)
+        if after.details != before.details:
+            self._put_details(after)
+
+    def remove(self, fact: Fact) -> None:
+        """Delete a fact. Raises `Conflict` if it is no longer as it was read."""
+        self._need_one(delete(TABLES[fact.scope]).where(*_exactly(fact)), fact)
+        self._drop_details(fact)
+
+    def _insert(self, fact: Fact, created_by: str | None) -> None:
+        values = {
+            "id": fact.id,
+            OWNERS[fact.scope]: fact.owner,
+            "fact": fact.text,
+            "createdAt": as_moment(self._connection, fact.created_at),
+            "source": fact.source,
+            **({"createdBy": created_by} if fact.scope == "drive" else {}),
+        }
+        self._connection.execute(insert(TABLES[fact.scope]).values(values))
+
+    def _put_details(self, fact: Fact) -> None:
+        self._drop_details(fact)
+        if self._has_details and fact.details is not None:
+            values = fact.details.model_dump()
+            for name in _MOMENTS:
+                values[name] = as_moment(self._connection, values[name])
+            values |= {"scope": fact.scope, "id": fact.id}
+            self._connection.execute(insert(DETAILS).values(values))
+
+    def _drop_details(self, fact: Fact) -> None:
+        if self._has_details:
+            same = and_(DETAILS.c.scope == fact.scope, DETAILS.c.id == fact.id)
+            self._connection.execute(delete(DETAILS).where(same))
+
+    def _need_one(self, statement: Any, fact: Fact) -> None:
+        if self._connection.execute(statement).rowcount != 1:
+            raise Conflict(
+                f"Another program changed the fact {fact.record_id} at this moment; read it again."
+            )
+
+
+def _seen_by(scope: Scope) -> ColumnElement[bool]:
     """Return the condition for the facts of the scope's project and of its subject.
 
     A scope that names neither sees every user's and every drive's.
     """
     named = [("drive", scope.project_id), ("user", scope.subject_id)]
     owned = [and_(_r.scope == kind, _r.owner == owner) for kind, owner in named if owner]
-    return or_(*owned) if owned else literal_column("1") == literal_column("1")
+    return or_(*owned) if owned else _EVERYTHING
 
 
-def owned_by(owners: Sequence[Scope]) -> ColumnElement[bool]:
+def _owned_by(owners: Sequence[Scope]) -> ColumnElement[bool]:
     """Return the condition for the facts of some projects and subjects; no owners, no condition.
 
     There are no facts of an agent or of the company.
     """
     if not owners:
-        return literal_column("1") == literal_column("1")
-    drives = [scope.project_id for scope in owners if scope.project_id]
-    users = [scope.subject_id for scope in owners if scope.subject_id and not scope.project_id]
+        return _EVERYTHING
+    named = [owner_of(scope) for scope in owners]
+    drives = [value for field, value in named if field == "project_id"]
+    users = [value for field, value in named if field == "subject_id"]
     return or_(
         and_(_r.scope == "drive", _r.owner.in_(drives)),
         and_(_r.scope == "user", _r.owner.in_(users)),
     )
 
 
+def _row_ids(record_id: str) -> list[str]:
+    """Return the ids of the rows that a handle may name."""
+    if record_id.startswith(DRIVE_PREFIX):
+        return [record_id, record_id.removeprefix(DRIVE_PREFIX)]
+    return [record_id]
+
+
 def _storable(text: str) -> bool:
     """Whether a database could hold the text at all; some fail over it even in a condition."""
     return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
+
+
+def _exactly(fact: Fact) -> list[ColumnElement[bool]]:
+    column = TABLES[fact.scope].c
+    conditions = [
+        column.id == fact.id,
+        column[OWNERS[fact.scope]] == fact.owner,
+        column.fact == fact.text,
+        as_text(column.createdAt) == fact.created_at,
+        column.source.is_not_distinct_from(fact.source),
+    ]
+    if fact.scope == "drive":
+        conditions.append(column.createdBy.is_not_distinct_from(fact.created_by))
+    return conditions

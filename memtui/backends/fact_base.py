@@ -1,0 +1,147 @@
+"""What the providers of facts share (seed 004): what a fact may be, whose it is, who sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import unicodedata
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import ClassVar
+
+from memtui.contract import (
+    Adapter,
+    BindingContext,
+    Capabilities,
+    Conflict,
+    ContextBundle,
+    Invalid,
+    NotFound,
+    QueryIntent,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    Scope,
+    Snippet,
+    Usage,
+)
+from memtui.provider_kit import TextIndex, abilities_in, require_writable
+
+DRIVE_PREFIX = "drive:"
+"""Begins the handle of a drive's fact whose id a user's fact bears as well."""
+MAKER = "fact_source"
+"""The metadata key under which a record tells the seed's `source`: ai or user."""
+OWNER_IDS = {"user": "subject_id", "drive": "project_id"}
+
+_REFUSED = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_QUERY_CHARS = 1_000
+"""What is looked at of a query: a fact is far shorter."""
+
+
+class FactProvider(Adapter):
+    """Base of a provider of facts: a line each, of a user or of a drive, which is a project."""
+
+    abilities: ClassVar[Capabilities]
+    usage: ClassVar[Usage]
+    """What a call consumes."""
+
+    def __init__(self, context: BindingContext) -> None:
+        self.context = context
+        self.capabilities = abilities_in(context, self.abilities)
+
+    @abstractmethod
+    async def candidates(self, request: QueryRequest) -> Sequence[Record]:
+        """Return the facts of a query's scope, the oldest first."""
+
+    async def query(self, request: QueryRequest) -> ContextBundle:
+        """Return the facts that match, or for a prompt every fact of the user and the drive.
+
+        A preamble gets every fact in the order they were made (seed 004 §5.3): what the user sees
+        is what the model sees. So does a query without words. Else those with any of the query's
+        words come, ranked by BM25.
+        """
+        scope, is_prompt = request.scope, request.intent is QueryIntent.AGENT_PREAMBLE
+        if is_prompt and not (scope.project_id or scope.subject_id):
+            return ContextBundle(usage=(self.usage,))
+        records = await self.candidates(request)
+        found = await asyncio.to_thread(_chosen, records, request)
+        return ContextBundle(
+            snippets=tuple(found[: request.top_k]),
+            capped=len(found) > request.top_k,
+            usage=(self.usage,),
+        )
+
+    def require_writable(self) -> None:
+        """Raise `Unsupported` in a read-only binding."""
+        require_writable(self.context, "These facts are")
+
+
+def _chosen(records: Sequence[Record], request: QueryRequest) -> list[Snippet]:
+    wanted = request.metadata_filter.items()
+    fitting = [r for r in records if all(r.metadata.get(name) == value for name, value in wanted)]
+    if request.intent is QueryIntent.AGENT_PREAMBLE or not request.query.strip():
+        return [Snippet(**dict(record)) for record in fitting]
+    index = TextIndex(fitting)
+    try:
+        found = index.search(request.query[:_QUERY_CHARS])
+        return [Snippet(**dict(record), score=score) for record, score in found]
+    finally:
+        index.close()
+
+
+def fact_owner(scope: Scope) -> tuple[str, str]:
+    """Return whose memory a write goes to: the project's (drive), else the subject's (user).
+
+    Raises:
+        Invalid: the scope names neither.
+    """
+    if scope.project_id:
+        return "drive", scope.project_id
+    if scope.subject_id:
+        return "user", scope.subject_id
+    raise Invalid("A fact is about a user or a project; name one with --subject or --project.")
+
+
+def missing(handle: RecordHandle) -> NotFound:
+    """Return the error for a fact that is not there."""
+    return NotFound(
+        f"There is no fact {handle.provider_record_id} in this scope; list the facts again."
+    )
+
+
+def check_revision(record: Record, revision: str | None, proposed: str | None = None) -> None:
+    """Raise `Conflict` if a change is based on another revision than the record's."""
+    if revision is not None and revision != record.revision:
+        raise Conflict(
+            "The fact changed since you read it; look at both and decide.",
+            current=record,
+            proposed=proposed,
+        )
+
+
+def check_line(text: str) -> None:
+    """Raise `Invalid` unless the text is one line that any database can hold.
+
+    It is not if it is empty, has several lines, or holds control characters or lone surrogates.
+    """
+    if not text.strip():
+        raise Invalid("A fact needs some text; forget it instead of emptying it.")
+    for char in "" if text.isprintable() else text:
+        if char in "\n\r\x0b\x0c\x85\u2028\u2029":
+            raise Invalid("A fact is one line; split it into several facts, or write a note.")
+        if unicodedata.category(char) in _REFUSED:
+            raise Invalid(
+                f"A fact holds no control characters, and this one has U+{ord(char):04X}; "
+                "take it out."
+            )
+
+
+def parsed(text: str | None) -> datetime | None:
+    """Return the moment that a store wrote, UTC where it names no zone; None if it is none."""
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
