@@ -1,16 +1,25 @@
-"""The vault behind the adapter contract: every blocking call in a thread, nothing else."""
+"""The vault behind the adapter contract: records in files, changed one at a time under one lock.
+
+The files are the truth, the index is derived (seed 002 §3, §7).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
+import contextlib
+import json
 import os
-from collections.abc import AsyncIterator, Sequence
+import sqlite3
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Sequence
 from decimal import Decimal
-from pathlib import Path
+from pathlib import Path, PurePath
 from tempfile import TemporaryDirectory
 from typing import ClassVar, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from memtui.contract import (
     Adapter,
@@ -18,9 +27,11 @@ from memtui.contract import (
     BrowsePage,
     BrowseRequest,
     Capabilities,
+    Conflict,
     ContextBundle,
     CorrectReply,
     CorrectRequest,
+    Denied,
     EraseReply,
     EraseRequest,
     Explanation,
@@ -31,6 +42,7 @@ from memtui.contract import (
     Json,
     Model,
     Namespace,
+    NotFound,
     Problem,
     QueryRequest,
     Record,
@@ -42,22 +54,45 @@ from memtui.contract import (
     SourceRef,
     SyncReply,
     Unavailable,
-    Unsupported,
     Usage,
     WriteReply,
     WriteRequest,
     place_of_path,
 )
+from memtui.provider_kit import abilities_in, blocking, read_config, require_writable
 
-from . import browsing, search, survey
-from .entries import KEY, handle_of
+from . import changes, notes, search
+from .changes import NEW_FILE, FactState
 from .files import Folder
-from .index import Index
-from .search import Found
-from .vault import Vault
-from .watcher import watch
+from .history import FactsDocument, Version
+from .index import Index, unit_path
+from .layout import (
+    FACTS,
+    HISTORY,
+    KEY,
+    StoredRecord,
+    folder_for,
+    handle_of,
+    place_of,
+    sees,
+    source_of,
+    split_id,
+)
+from .notes import NoteState
 
 INDEX = "index/vault.sqlite3"
+_MAX_PROBLEMS = 1000
+_DEBOUNCE_MS, _STEP_MS = 200, 50
+_ABSENT_SECONDS = 1.0
+_SCOPES = """
+    SELECT area,
+           CASE area WHEN 'project' THEN project_id WHEN 'user' THEN subject_id
+                     WHEN 'agent' THEN agent_id END AS name,
+           count(*) AS records
+    FROM records WHERE is_current GROUP BY 1, 2 ORDER BY 1, 2
+"""
+_FREE = (Usage(provider=KEY, cost_usd=Decimal(0)),)
+"""Files on one's own disk cost nothing, which is known and not unpriced."""
 
 
 class VaultConfig(Model):
@@ -78,51 +113,41 @@ class VaultConfig(Model):
     `{"project": "workspace:acme-{project_id}"}`; what is left out is as usual."""
 
 
-_ABILITIES = Capabilities(
-    browse=True,
-    correction=True,
-    sync=True,
-    explain=True,
-    history=True,
-    namespaces=True,
-    restore=True,
-    chosen_owners=True,
-    expiry=True,
-    pin=True,
-    validity=True,
-    full_text=True,
-    watch=True,
-)
-
-
-_FREE = (Usage(provider=KEY, cost_usd=Decimal(0)),)
-"""Files on one's own disk cost nothing, which is known and not unpriced."""
-
-
 class VaultAdapter(Adapter):
-    """Markdown files as memory; the files are the truth, the index is derived (seed 002)."""
+    """Markdown files as memory."""
 
     key: ClassVar[str] = KEY
     config_model = VaultConfig
-    capabilities = _ABILITIES
+    capabilities = Capabilities(
+        browse=True,
+        correction=True,
+        sync=True,
+        explain=True,
+        history=True,
+        namespaces=True,
+        restore=True,
+        chosen_owners=True,
+        expiry=True,
+        pin=True,
+        validity=True,
+        full_text=True,
+        watch=True,
+    )
 
     def __init__(
         self,
         context: BindingContext,
-        vault: Vault,
+        folder: Folder,
         index: Index,
-        scratch: TemporaryDirectory[str] | None = None,
+        scratch: TemporaryDirectory[str] | None,
     ) -> None:
         """Put it together; `scratch` holds the index where the binding's folder cannot."""
-        self._scratch = scratch
         self._context = context
-        self._vault = vault
+        self._folder = folder
         self._index = index
+        self._scratch = scratch
         self._stopped = asyncio.Event()
-        if context.read_only:
-            self.capabilities = _ABILITIES.model_copy(
-                update={"writable": False, "correction": False, "restore": False}
-            )
+        self.capabilities = abilities_in(context, self.capabilities)
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
@@ -137,18 +162,15 @@ class VaultAdapter(Adapter):
 
     @classmethod
     def _open(cls, context: BindingContext) -> Self:
-        try:
-            config = VaultConfig.model_validate(context.config)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise Invalid(f"The vault's setting {where!r} is wrong: {first['msg']}.") from error
+        config = read_config(VaultConfig, context)
         path = config.path.expanduser() if config.path else context.data_dir / "vault"
         root = Path(os.path.realpath(path))
         if root.exists() and not root.is_dir():
             raise Invalid(f"{root} is not a folder; set the vault's path to one.")
         folder = Folder(
             root,
+            context.company_id,
+            context.now,
             exclude=frozenset(config.exclude),
             lock_seconds=config.lock_seconds,
             max_bytes=config.max_file_mb * 1_000_000,
@@ -162,7 +184,7 @@ class VaultAdapter(Adapter):
         index.refresh(force=True)
         if index.leftovers and not context.read_only:
             folder.clear_leftovers(index.leftovers)
-        return cls(context, Vault(folder, context.company_id, context.now), index, scratch)
+        return cls(context, folder, index, scratch)
 
     async def close(self) -> None:
         """Stop watching and close the index."""
@@ -172,153 +194,422 @@ class VaultAdapter(Adapter):
             await asyncio.to_thread(self._scratch.cleanup)
 
     def _check_writable(self) -> None:
-        if self._context.read_only:
-            raise Unsupported("This vault is open read-only; open it writable to change it.")
+        require_writable(self._context, "This vault is")
 
-    async def write(self, request: WriteRequest) -> WriteReply:
-        """Store a note or a fact; a fact in upsert mode replaces the value of its key."""
-        self._check_writable()
-        return await asyncio.to_thread(self._write, request)
+    def _check_company(self, scope: Scope) -> None:
+        if scope.company_id != self._folder.company_id:
+            raise Denied("This vault belongs to another company.")
 
-    def _write(self, request: WriteRequest) -> WriteReply:
-        record_id, before = self._vault.write(request)
-        self._index.follow([_path(record_id)])
-        return WriteReply(records=(handle_of(record_id),), before=before, usage=_FREE)
+    # Read
 
-    async def query(self, request: QueryRequest) -> ContextBundle:
+    @blocking
+    def query(self, request: QueryRequest) -> ContextBundle:
         """Search by words; keys of facts first, the nearest scope most."""
-        snippets = await asyncio.to_thread(self._snippets, request)
-        capped = len(snippets) > request.top_k
-        return ContextBundle(snippets=tuple(snippets[: request.top_k]), capped=capped, usage=_FREE)
+        found = self._search(request).records
+        snippets = tuple(
+            Snippet(**dict(record), score=score) for record, score in found[: request.top_k]
+        )
+        return ContextBundle(snippets=snippets, capped=len(found) > request.top_k, usage=_FREE)
 
-    def _snippets(self, request: QueryRequest) -> list[Snippet]:
+    @blocking
+    def explain(self, request: QueryRequest) -> Explanation:
+        """Say which words counted and what text, scope, pins and keys contributed."""
+        return search.explain(self._search(request))
+
+    def _search(self, request: QueryRequest) -> search.Search:
+        self._index.refresh()
+        folder, now = self._folder, self._context.now()
+        return self._index.read(lambda database: search.search(database, folder, request, now))
+
+    @blocking
+    def browse(self, request: BrowseRequest) -> BrowsePage:
+        """Return one page with the exact total."""
+        self._index.refresh()
+        folder, now = self._folder, self._context.now()
+        return self._index.read(lambda database: search.browse(database, folder, request, now))
+
+    @blocking
+    def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        """Read a record from its file; None if there is none in this scope."""
+        return self._find(handle, scope, {})
+
+    def _find(
+        self,
+        handle: RecordHandle,
+        scope: Scope,
+        loaded: dict[str, FactsDocument],
+        *,
+        expired: bool = False,
+    ) -> Record | None:
+        """Find a record, an `expired` one only if asked to.
+
+        `loaded` keeps the facts files that a bulk call has read already.
+        """
+        self._check_company(scope)
+        try:
+            stored = self._read(handle, loaded)
+        except Invalid:
+            return None
+        if stored is None or not sees(scope, stored.area, stored.record.scope):
+            return None
+        ends = stored.record.expires_at
+        is_past = ends is not None and ends <= self._context.now()
+        return None if is_past and not expired else stored.record
+
+    def _read(self, handle: RecordHandle, loaded: dict[str, FactsDocument]) -> StoredRecord | None:
+        path, name = split_id(handle.provider_record_id)
+        if handle.provider_key != KEY or not self._folder.is_path(path):
+            return None
+        if name is None:
+            note = notes.load(self._folder, path)
+            return note[1] if note else None
+        return self._facts(path, loaded).find(name)
+
+    def _facts(self, path: str, loaded: dict[str, FactsDocument]) -> FactsDocument:
+        if path not in loaded:
+            loaded[path] = changes.load(self._folder, path)
+        return loaded[path]
+
+    @blocking
+    def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
+        """Return a fact's versions, newest first; of a note only the one that holds."""
+        path, name = split_id(handle.provider_record_id)
+        if name is None:
+            note = self._find(handle, scope, {})
+            return (
+                []
+                if note is None
+                else [
+                    RecordVersion(
+                        text=note.text,
+                        valid_from=note.created_at,
+                        created_by=note.created_by,
+                        source=note.source,
+                    )
+                ]
+            )
+        self._check_company(scope)
+        if not self._folder.is_path(path):
+            return []
+        document = changes.load(self._folder, path)
+        known = (
+            one for one in document.records() if one.record.handle == handle_of(f"{path}#{name}")
+        )
+        first = next(known, None)
+        if first is None or not sees(scope, first.area, first.record.scope):
+            return []
+        return [self._version(version) for version in reversed(document.versions_of(name))]
+
+    def _version(self, version: Version) -> RecordVersion:
+        return RecordVersion(
+            text=version.text,
+            valid_from=version.valid_from,
+            valid_to=version.valid_to,
+            created_by=version.created_by,
+            source=source_of(version.source, self._folder.company_id),
+        )
+
+    @blocking
+    def namespaces(self) -> Sequence[Namespace]:
+        """List the scopes that hold records, such as `project:web`, with their numbers."""
+        self._index.refresh()
         return [
-            Snippet(**dict(self._vault.record(entry)), score=score)
-            for entry, score in self._search(request).entries
+            Namespace(
+                name=f"{row['area']}:{row['name']}" if row["name"] else row["area"],
+                kind=row["area"],
+                records=row["records"],
+            )
+            for row in self._index.read(lambda database: database.execute(_SCOPES).fetchall())
         ]
 
-    def _search(self, request: QueryRequest) -> Found:
-        self._index.refresh()
-        now = self._context.now()
-        return self._index.read(lambda connection: search.search(connection, request, now))
+    # Change
 
-    async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
-        """Read a record from its file."""
-        return await asyncio.to_thread(self._vault.get, handle, scope)
-
-    async def forget(self, request: ForgetRequest) -> ForgetReply:
-        """Remove notes' files and facts' lines."""
+    @blocking
+    def write(self, request: WriteRequest) -> WriteReply:
+        """Store a note or a fact; a fact in upsert mode replaces the value of its key."""
         self._check_writable()
-        return await asyncio.to_thread(self._forget, request)
+        self._check_company(request.scope)
+        folder = folder_for(request.scope)
+        before: tuple[Snapshot, ...] = ()
+        with self._folder.locked():
+            if request.kind != "fact":
+                record_id = notes.write(self._folder, request, folder)
+            else:
+                record_id, replaced = changes.write(self._folder, request, folder)
+                if replaced:
+                    record, state = replaced
+                    sealed = _seal(state.to_json())
+                    before = (Snapshot(handle=record.handle, record=record, state=sealed),)
+        self._index.follow([split_id(record_id)[0]])
+        return WriteReply(records=(handle_of(record_id),), before=before, usage=_FREE)
 
-    def _forget(self, request: ForgetRequest) -> ForgetReply:
-        missing, paths = self._vault.forget(request)
-        self._index.follow(paths)
-        return ForgetReply(missing=tuple(missing))
-
-    async def browse(self, request: BrowseRequest) -> BrowsePage:
-        """Return one page with the exact total."""
-        return await asyncio.to_thread(self._browse, request)
-
-    def _browse(self, request: BrowseRequest) -> BrowsePage:
-        self._index.refresh()
-        now = self._context.now()
-        page = self._index.read(lambda connection: browsing.browse(connection, request, now))
-        records = tuple(self._vault.record(entry) for entry in page.entries)
-        return BrowsePage(records=records, next_cursor=page.next_cursor, total=page.total)
-
-    async def correct(self, request: CorrectRequest) -> CorrectReply:
+    @blocking
+    def correct(self, request: CorrectRequest) -> CorrectReply:
         """Change a note's body or frontmatter lines, or a fact's line, and nothing around them."""
         self._check_writable()
-        await asyncio.to_thread(self._correct, request)
+        path, name = split_id(request.handle.provider_record_id)
+        with self._folder.locked():
+            record = self._find(request.handle, request.scope, {})
+            if record is None:
+                self._read(request.handle, {})  # says what is wrong with a file that is broken
+                if request.revision is None:
+                    raise NotFound(f"There is no record {path[:200]!r} in this scope.")
+                raise Conflict("The record was removed since you read it.", proposed=request.text)
+            if request.revision is not None and request.revision != record.revision:
+                raise Conflict(
+                    "The record was changed since you read it; compare both versions.",
+                    current=record,
+                    proposed=request.text,
+                )
+            if name is not None:
+                changes.correct(self._folder, request, path, name)
+            else:
+                notes.correct(self._folder, request, path)
+        self._index.follow([path])
         return CorrectReply(handle=request.handle)
 
-    def _correct(self, request: CorrectRequest) -> None:
-        self._index.follow([self._vault.correct(request)])
+    @blocking
+    def forget(self, request: ForgetRequest) -> ForgetReply:
+        """Remove notes' files and facts' lines, expired ones too."""
+        self._check_writable()
+        missing: list[RecordHandle] = []
+        named: dict[str, list[str]] = defaultdict(list)
+        paths: list[str] = []
+        loaded: dict[str, FactsDocument] = {}
+        with self._folder.locked():
+            for handle in dict.fromkeys(request.handles):
+                record = self._find(handle, request.scope, loaded, expired=True)
+                record_id = handle.provider_record_id
+                wanted = request.revisions.get(record_id)
+                if record is None:
+                    missing.append(handle)
+                    continue
+                if wanted is not None and wanted != record.revision:
+                    message = f"{record_id} was changed since you read it; nothing was removed."
+                    raise Conflict(message, current=record)
+                path, name = split_id(record_id)
+                named[path].append(name) if name else paths.append(path)
+            for path, names in named.items():
+                changes.forget(self._folder, path, names)
+            for path in paths:
+                self._folder.remove(path)
+        self._index.follow({*named, *paths})
+        return ForgetReply(missing=tuple(missing))
 
-    async def sync(self, source: SourceRef | None = None) -> SyncReply:  # noqa: ARG002
+    @blocking
+    def sync(self, source: SourceRef | None = None) -> SyncReply:  # noqa: ARG002
         """Read every file again, whatever the index holds."""
-        seen, changed, removed = await asyncio.to_thread(self._index.rebuild)
+        seen, changed, removed = self._index.rebuild()
         return SyncReply(seen=seen, changed=changed, removed=removed)
 
-    async def explain(self, request: QueryRequest) -> Explanation:
-        """Say which words counted and what text, scope, pins and keys contributed."""
-        return search.explain(await asyncio.to_thread(self._search, request))
+    # Put back, and erase
 
-    async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
-        """Return a fact's versions; of a note only the one that holds, files keep no more."""
-        return await asyncio.to_thread(self._history, handle, scope)
+    @blocking
+    def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
+        """Return each record's exact bytes and place, an expired one's too."""
+        loaded: dict[str, FactsDocument] = {}
+        return [self._snapshot(handle, scope, loaded) for handle in handles]
 
-    def _history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
-        return self._vault.history(handle, scope)
+    def _snapshot(
+        self, handle: RecordHandle, scope: Scope, loaded: dict[str, FactsDocument]
+    ) -> Snapshot:
+        path, name = split_id(handle.provider_record_id)
+        record = self._find(handle, scope, loaded, expired=True)
+        state: FactState | NoteState | None = None
+        if name is not None and self._folder.is_path(path):
+            state = FactState.take(self._facts(path, loaded), name)
+        elif name is None and record is not None:
+            state = NoteState.take(self._folder, path)
+        return Snapshot(handle=handle, record=record, state=_seal(state.to_json()) if state else {})
 
-    async def namespaces(self) -> Sequence[Namespace]:
-        """List the scopes that hold records."""
-        return await asyncio.to_thread(self._namespaces)
-
-    def _namespaces(self) -> Sequence[Namespace]:
-        self._index.refresh()
-        return self._index.read(survey.namespaces)
-
-    async def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
-        """Return each record's exact bytes and place."""
-        return await asyncio.to_thread(self._vault.snapshot, handles, scope)
-
-    async def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
+    @blocking
+    def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
         """Put records back to the byte."""
         self._check_writable()
-        return await asyncio.to_thread(self._restore, snapshots, scope)
+        self._check_company(scope)
+        facts: dict[str, dict[str, FactState]] = defaultdict(dict)
+        files: dict[str, NoteState | None] = {}
+        for snapshot in snapshots:
+            path, name = split_id(snapshot.handle.provider_record_id)
+            self._folder.check_path(path)
+            data = _unseal(snapshot.state)
+            if name is not None:
+                facts[path][name] = FactState.from_json(data)
+            else:
+                files[path] = NoteState.from_json(data) if snapshot.record else None
+        with self._folder.locked():
+            notes.check_restore(self._folder, files, self._index.written)
+            for path, states in facts.items():
+                changes.check_restore(self._folder, path, states)
+            for path, states in facts.items():
+                changes.restore(self._folder, path, states)
+            notes.restore(self._folder, files)
+        self._index.follow({*facts, *files})
+        back = [one.handle.provider_record_id for one in snapshots if one.record is not None]
+        return WriteReply(records=tuple(map(handle_of, back)))
 
-    def _restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
-        handles, paths = self._vault.restore(snapshots, scope, self._index.written)
-        self._index.follow(paths)
-        return WriteReply(records=tuple(handles))
+    @blocking
+    def erase(self, request: EraseRequest) -> EraseReply:
+        """Take what is gone out of the history beside the facts, and out of the index.
 
-    async def problems(self, scope: Scope) -> Sequence[Problem]:
-        """Return what could not be read in the folders that `scope` sees."""
-        return await asyncio.to_thread(self._problems, scope)
-
-    def _problems(self, scope: Scope) -> list[Problem]:
-        root, company = self._vault.folder.root, self._context.company_id
-        return survey.problems_of(self._index, root, scope, company)
-
-    async def erase(self, request: EraseRequest) -> EraseReply:
-        """Take what is gone out of the history beside the facts, and out of the index."""
+        Of a project or a subject, folders that hold nothing any more go too: their names say whose
+        they were.
+        """
         if request.apply:
             self._check_writable()
-        return await asyncio.to_thread(self._erase, request)
-
-    def _erase(self, request: EraseRequest) -> EraseReply:
-        if not self._vault.folder.root.is_dir():
+        root = self._folder.root
+        if not root.is_dir():
             return EraseReply()
-        reply = self._vault.erase(request)
-        if not request.apply or self._index.scrub():
-            return reply
-        held = (
-            f"Another program reads the index {self._context.data_dir / INDEX}, which may keep old "
-            "words until it is done; end it and purge again."
+        gone: dict[str, list[Version]] = {}
+        with self._folder.locked():
+            for history in sorted(self._folder.scan().signatures):
+                if history.rpartition("/")[2] == HISTORY:
+                    path = history.removesuffix(HISTORY) + FACTS
+                    if found := changes.erase(self._folder, path, request):
+                        gone[path] = found
+            if request.apply:
+                self._remove_empty(request.scope)
+        beyond = [
+            f"The vault {root} lies in the git repository {above}: its history and "
+            "its copies elsewhere keep what was committed; `git filter-repo` takes it out."
+            for above in (root, *root.parents)
+            if (above / ".git").exists()
+        ][:1]
+        if request.apply and not self._index.scrub():
+            beyond.append(
+                f"Another program reads the index {self._context.data_dir / INDEX}, which may keep "
+                "old words until it is done; end it and purge again."
+            )
+        return EraseReply(
+            kept={path.removesuffix(FACTS) + HISTORY: len(found) for path, found in gone.items()},
+            texts=tuple(version.text for found in gone.values() for version in found),
+            record_ids=tuple(
+                dict.fromkeys(f"{path}#{one.fact}" for path, found in gone.items() for one in found)
+            ),
+            folders=(root,),
+            beyond=tuple(beyond),
         )
-        return reply.model_copy(update={"beyond": (*reply.beyond, held)})
 
-    async def health(self) -> Health:
+    def _remove_empty(self, scope: Scope) -> None:
+        if not (scope.project_id or scope.subject_id):
+            return
+        root = self._folder.root / folder_for(scope)
+        facts = root / FACTS
+        if facts.is_file() and facts.read_bytes() == NEW_FILE.encode():
+            self._folder.remove(f"{folder_for(scope)}/{FACTS}")
+        for folder, _, _ in os.walk(root, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)  # noqa: PTH106  # refuses where anything is in it
+
+    # State
+
+    @blocking
+    def problems(self, scope: Scope) -> Sequence[Problem]:
+        """Return what could not be read in the folders that `scope` sees, each with whose it is."""
+        root, index = self._folder.root, self._index
+        found = [] if index.unusable is None else [index.unusable]
+        if index.trouble:
+            found.append(Problem(message=f"Search may be behind: {index.trouble}"))
+        for problem in index.problems(_MAX_PROBLEMS):
+            shown = problem.location.path if problem.location else str(root)
+            inside = shown.startswith(str(root))
+            path = Path(shown).relative_to(root).as_posix() if inside else shown
+            place = place_of(path if Path(path).suffix else f"{path}/")
+            owner = place.scope(self._folder.company_id)
+            if sees(scope, place.area, owner):
+                found.append(problem.model_copy(update={"scope": owner}))
+        return found
+
+    @blocking
+    def health(self) -> Health:
         """Count the records and list what cannot be read."""
         try:
-            return await asyncio.to_thread(self._health)
+            self._index.refresh()
+            return self._health()
         except Unavailable as error:
             return Health(status="down", message=str(error))
 
     def _health(self) -> Health:
-        self._index.refresh()
-        return survey.health(
-            self._index, self._vault.folder.root, read_only=self._context.read_only
+        index, root = self._index, self._folder.root
+        if self._context.read_only and not root.is_dir():
+            return Health(status="down", message=f"The vault's folder {root} does not exist.")
+        records = index.read(_count)
+        problems = index.problems(_MAX_PROBLEMS)
+        unusable = index.unusable
+        message = f"{len(problems)} files cannot be read whole." if problems else ""
+        if len(problems) == 1:
+            message = "1 file cannot be read whole."
+        if not root.is_dir():
+            message = f"The folder {root} will be made with the first memory."
+        if index.trouble:
+            message = f"Search may be behind: {index.trouble}"
+        if unusable:
+            message = unusable.message
+            problems.insert(0, unusable)
+        return Health(
+            status="degraded" if problems or index.trouble else "ok",
+            message=message,
+            records=records,
+            problems=tuple(problems),
         )
 
-    def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:
-        """Yield the records that hands or other programs change, as they change."""
-        return watch(self._vault.folder.root, self._index, self._stopped)
+    async def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:
+        """Yield the records that hands or other programs change, as they change.
+
+        Our own writes are in the index before their events arrive, so they are not among them.
+        """
+        import watchfiles
+
+        root, stopped = self._folder.root, self._stopped
+        while not stopped.is_set() and not await asyncio.to_thread(root.is_dir):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), _ABSENT_SECONDS)
+        if stopped.is_set():
+            return
+        batches = watchfiles.awatch(
+            root, watch_filter=None, debounce=_DEBOUNCE_MS, step=_STEP_MS, stop_event=stopped
+        )
+        self._index.is_watched = True
+        try:
+            async for batch in batches:
+                found = await asyncio.to_thread(self._follow, {path for _, path in batch})
+                if found:
+                    yield [handle_of(record_id) for record_id in found]
+        except OSError as error:
+            raise Unavailable(f"The folder {root} cannot be watched: {error}.") from error
+        finally:
+            self._index.is_watched = False
+
+    def _follow(self, changed: Iterable[str]) -> list[str]:
+        self._folder.check()
+        paths = set()
+        for absolute in changed:
+            relative = PurePath(absolute).relative_to(self._folder.root)
+            name = relative.as_posix()
+            is_hidden = any(part.startswith(".") for part in relative.parts)
+            if not is_hidden and (name.lower().endswith(".md") or name.endswith(".jsonl")):
+                paths.add(unit_path(name))
+        return self._index.update(path for path in paths if path) if any(paths) else []
 
 
-def _path(record_id: str) -> str:
-    from .layout import split_id
+def _count(database: sqlite3.Connection) -> int:
+    count = database.execute("SELECT count(*) FROM records WHERE is_current").fetchone()[0]
+    return int(count)
 
-    return split_id(record_id)[0]
+
+def _seal(data: Json) -> Json:
+    """Return a snapshot's state: exact text, safe from every store and redaction on its way."""
+    return {"vault": base64.b64encode(json.dumps(data).encode()).decode()}
+
+
+def _unseal(state: Json) -> Json:
+    """Return what was sealed; empty is empty. Raises `Invalid` for a foreign state."""
+    if not state:
+        return {}
+    try:
+        data = json.loads(base64.b64decode(state["vault"], validate=True))
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        data = None
+    if not isinstance(data, dict):
+        raise Invalid("This snapshot was not taken by the vault; it cannot be restored.")
+    return data

@@ -124,13 +124,14 @@ class _Parser:
         self._lines = lines
         self._body = body
         self._bullets: list[Bullet] = []
+        self._ends: list[int] = []
+        """Up to which line each bullet goes."""
         self._headings: list[tuple[int, str | None]] = []
         self._namespace: str | None = None
         self._fence = ""
         self._comment = False
-        self._open: tuple[int, int] | None = None
-        """Content column of the bullet that following lines may belong to, and its first line."""
-        self._end = 0
+        self._column = 0
+        """The content's column of the bullet that lines may still belong to; 0: there is none."""
 
     def run(self) -> FactsFile:
         blank = False
@@ -138,69 +139,67 @@ class _Parser:
             line = self._lines[index].rstrip("\r\n")
             if index == 0:
                 line = line.removeprefix("\ufeff")
-            if self._inside_block(line, index):
-                continue
-            if not line.strip():
+            if self._inside_block(line):
+                if self._column:
+                    self._ends[-1] = index + 1
+            elif line.strip():
+                self._read(line, index, after_blank=blank)
+                blank = False
+            else:
                 blank = True
-                continue
-            self._read(line, index, after_blank=blank)
-            blank = False
-        self._close()
-        return FactsFile(self._lines, tuple(self._bullets), tuple(self._headings), self._body)
+        bullets = tuple(map(self._with_details, self._bullets, self._ends))
+        return FactsFile(self._lines, bullets, tuple(self._headings), self._body)
 
-    def _inside_block(self, line: str, index: int) -> bool:
-        if self._fence and self._open and line.strip() and _column(line) < self._open[0]:
+    def _with_details(self, bullet: Bullet, end: int) -> Bullet:
+        details = readable("".join(self._lines[bullet.first + 1 : end]))
+        return replace(bullet, end=end, details=details)
+
+    def _inside_block(self, line: str) -> bool:
+        if self._fence and line.strip() and _column(line) < self._column:
             self._fence = ""
-            return False
         if self._fence:
             closing = _FENCE.match(line.lstrip())
             if closing and closing.group(1).startswith(self._fence):
                 self._fence = ""
-        elif self._comment:
+            return True
+        if self._comment:
             self._comment = "-->" not in line
-        else:
-            return False
-        if self._open:
-            self._end = index + 1
-        return True
+            return True
+        return False
 
     def _read(self, line: str, index: int, *, after_blank: bool) -> None:
-        column = _column(line)
-        if self._open and column >= self._open[0]:
-            self._note_fence(line.lstrip())
-            self._end = index + 1
+        if self._column and _column(line) >= self._column:
+            self._opens_fence(line.lstrip())
+            self._ends[-1] = index + 1
             return
-        bullet = None if _BREAK.fullmatch(line) else _BULLET.fullmatch(line)
-        if bullet:
-            self._close()
-            self._start(bullet, index)
-            return
+        is_break = _BREAK.fullmatch(line) is not None
+        bullet = None if is_break else _BULLET.fullmatch(line)
         heading = _HEADING.fullmatch(line)
-        if heading:
-            self._close()
+        if bullet:
+            self._column = 0
+            self._start(bullet, index)
+        elif heading:
+            self._column = 0
             name = readable(heading.group(2) or "").strip() or None
             self._namespace = name if len(heading.group(1)) > 1 else None
             self._headings.append((index, self._namespace))
-        elif self._opens_block(line) or _BREAK.fullmatch(line) or after_blank or not self._open:
-            self._close()
+        elif self._opens_block(line) or is_break or after_blank or not self._column:
+            self._column = 0
         else:
-            self._end = index + 1
+            self._ends[-1] = index + 1
 
     def _opens_block(self, line: str) -> bool:
-        if self._note_fence(line):
-            return True
         start = line.lstrip()
-        if start.startswith("<!--"):
-            self._comment = "-->" not in start
-            return True
-        return False
+        if self._opens_fence(line) or not start.startswith("<!--"):
+            return bool(self._fence)
+        self._comment = "-->" not in start
+        return True
 
-    def _note_fence(self, line: str) -> bool:
+    def _opens_fence(self, line: str) -> bool:
         match = _FENCE.match(line)
         if match and not (match.group(1)[0] == "`" and "`" in line[match.end() :]):
             self._fence = match.group(1)
-            return True
-        return False
+        return bool(self._fence)
 
     def _start(self, match: re.Match[str], index: int) -> None:
         raw = self._lines[index]
@@ -209,21 +208,11 @@ class _Parser:
             return
         start = raw.index(match.group("marker")) + 1 + len(match.group("space"))
         suffix = raw[start + len(text) :]
-        self._open = (_column(match.group("indent") + " " + match.group("space")), index)
-        self._end = index + 1
-        bullet = Bullet(index, index + 1, raw[:start], readable(text), suffix, self._namespace)
-        self._bullets.append(bullet)
-
-    def _close(self) -> None:
-        if self._open is None:
-            return
-        bullet = self._bullets[-1]
-        details = readable("".join(self._lines[bullet.first + 1 : self._end]))
-        self._bullets[-1] = Bullet(
-            bullet.first, self._end, bullet.prefix, bullet.text, bullet.suffix,
-            bullet.namespace, details,
-        )  # fmt: skip
-        self._open = None
+        self._column = _column(match.group("indent") + " " + match.group("space"))
+        self._ends.append(index + 1)
+        self._bullets.append(
+            Bullet(index, index + 1, raw[:start], readable(text), suffix, self._namespace)
+        )
 
 
 def _column(line: str) -> int:
@@ -256,21 +245,25 @@ def place_for(file: FactsFile, text: str, namespace: str | None) -> Insertion:
 
     Facts without a namespace stand before the first heading of level two.
     """
-    newline = file.newline
-    line = f"- {text}{newline}"
+    newline, index = file.newline, len(file.lines)
+    head, line, tail = "", f"- {text}{newline}", ""
     start, end = _section(file, namespace)
     inside = [bullet for bullet in file.bullets if start <= bullet.first < end]
     if inside:
+        index = inside[-1].end
         line = f"{inside[-1].prefix.removeprefix(chr(0xFEFF))}{text}{newline}"
-        return _joined_to_end(file, Insertion(inside[-1].end, "", line))
-    if start < 0:
-        return _under_new_heading(file, f"## {namespace}{newline}", line)
-    last = max((i for i in range(start, end) if file.lines[i].strip()), default=None)
-    if last is None:
+    elif start < 0:
+        gap = newline if file.lines and file.lines[-1].strip() else ""
+        head = f"{gap}## {namespace}{newline}"
+    elif filled := [number for number in range(start, end) if file.lines[number].strip()]:
+        index, head = filled[-1] + 1, newline if namespace is None else ""
+    else:
         tail = newline if end < len(file.lines) else ""
-        return _joined_to_end(file, Insertion(max(start, file.body), "", line, tail))
-    head = newline if namespace is None else ""
-    return _joined_to_end(file, Insertion(last + 1, head, line))
+        index = max(start, file.body)
+    if index == len(file.lines) and file.lines and not file.lines[-1].endswith("\n"):
+        # A missing final newline stays missing when the fact becomes the last line.
+        return Insertion(index, newline + head, line.removesuffix(newline))
+    return Insertion(index, head, line, tail)
 
 
 def _section(file: FactsFile, namespace: str | None) -> tuple[int, int]:
@@ -282,20 +275,6 @@ def _section(file: FactsFile, namespace: str | None) -> tuple[int, int]:
         if name == namespace:
             return start, end
     return -1, -1
-
-
-def _under_new_heading(file: FactsFile, heading: str, line: str) -> Insertion:
-    gap = file.newline if file.lines and file.lines[-1].strip() else ""
-    return _joined_to_end(file, Insertion(len(file.lines), gap + heading, line))
-
-
-def _joined_to_end(file: FactsFile, insertion: Insertion) -> Insertion:
-    """Keep a missing final newline missing when the fact becomes the last line."""
-    at_end = insertion.index == len(file.lines)
-    if not (at_end and file.lines and not file.lines[-1].endswith("\n")):
-        return insertion
-    line = insertion.line.removesuffix(file.newline)
-    return Insertion(insertion.index, file.newline + insertion.head, line, "")
 
 
 def inserted(file: FactsFile, insertion: Insertion) -> str:

@@ -7,7 +7,7 @@ import os
 import secrets
 import stat
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,9 +31,17 @@ class File:
     modified: datetime
     modified_ns: int
     mode: int = 0o600
-    """Its permissions."""
     problem: Problem | None = None
     """What of it is not text."""
+
+
+@dataclass(slots=True)
+class Scan:
+    """What a walk over the folder found: signatures by path, and what it could not enter."""
+
+    signatures: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+    leftovers: list[Path] = field(default_factory=list)
 
 
 def encoded(content: str) -> bytes:
@@ -51,27 +59,22 @@ def readable(content: str) -> str:
     return encoded(content).decode(errors="replace")
 
 
-@dataclass(slots=True)
-class Scan:
-    """What a walk over the folder found: signatures by path, and what it could not enter."""
-
-    signatures: dict[str, str] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
-    leftovers: list[Path] = field(default_factory=list)
-
-
-def signature_of(status: os.stat_result) -> str:
-    """Return what tells one state of a file from the next."""
-    return f"{status.st_mtime_ns}:{status.st_size}:{status.st_ino}"
-
-
 class Folder:
-    """The vault's files. Paths are relative to it, with POSIX separators."""
+    """The files of one company's vault. Paths are relative to it, with POSIX separators."""
 
     def __init__(
-        self, root: Path, *, exclude: frozenset[str], lock_seconds: float, max_bytes: int
+        self,
+        root: Path,
+        company_id: str,
+        now: Callable[[], datetime],
+        *,
+        exclude: frozenset[str],
+        lock_seconds: float,
+        max_bytes: int,
     ) -> None:
         self.root = root
+        self.company_id = company_id
+        self.now = now
         self._exclude = exclude
         self._lock_seconds = lock_seconds
         self._max_bytes = max_bytes
@@ -106,51 +109,42 @@ class Folder:
         """Return where a person opens `path`."""
         return Location(path=str(self.root / path), line=line)
 
+    def problem(self, path: str, message: str, line: int = 1) -> Problem:
+        """Return what is wrong with the file at `path`."""
+        return Problem(message=message, location=self.location(path, line))
+
     def read(self, path: str) -> File | Problem | None:
         """Read a file whole; None where there is none, a `Problem` where it cannot be read.
 
         Raises `Unavailable` if the whole vault is gone.
         """
-        target = self.root / path
         if self._is_link(path):
-            return self._problem(path, "It is reached over a symbolic link, which is not followed.")
+            return self.problem(path, "It is reached over a symbolic link, which is not followed.")
         try:
-            descriptor = os.open(target, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            descriptor = os.open(self.root / path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError):
             self.check()
             return None
         except OSError as error:
-            return self._problem(path, f"It cannot be opened: {error.strerror}.")
+            return self.problem(path, f"It cannot be opened: {error.strerror}.")
         try:
             status = os.fstat(descriptor)
-            reason = self._refusal(status)
-            if reason:
-                return self._problem(path, reason)
+            if reason := self._refusal(status):
+                return self.problem(path, reason)
             with open(descriptor, "rb", closefd=False) as stream:
                 raw = stream.read(self._max_bytes + 1)
         except OSError as error:
-            return self._problem(path, f"It cannot be read: {error.strerror}.")
+            return self.problem(path, f"It cannot be read: {error.strerror}.")
         finally:
             os.close(descriptor)
-        return self._decoded(path, raw, status)
-
-    def _decoded(self, path: str, raw: bytes, status: os.stat_result) -> File:
-        problem = None
-        try:
-            content = raw.decode()
-        except UnicodeDecodeError as error:
-            content = decoded(raw)
-            line = raw.count(b"\n", 0, error.start) + 1
-            lines = sum(map(_is_no_utf8, raw.split(b"\n")))
-            more = f", one of {lines} such lines" if lines > 1 else ""
-            message = (
-                f"The line holds bytes that are not UTF-8{more}; they are shown as "
-                "\N{REPLACEMENT CHARACTER}."
-            )
-            problem = self._problem(path, message, line)
-        modified = datetime.fromtimestamp(status.st_mtime_ns // 1000 / 1e6, UTC)
-        mode = stat.S_IMODE(status.st_mode)
-        return File(content, signature_of(status), modified, status.st_mtime_ns, mode, problem)
+        return File(
+            decoded(raw),
+            _signature_of(status),
+            datetime.fromtimestamp(status.st_mtime_ns // 1000 / 1e6, UTC),
+            status.st_mtime_ns,
+            stat.S_IMODE(status.st_mode),
+            self._no_text(path, raw),
+        )
 
     def _refusal(self, status: os.stat_result) -> str:
         """Why a file is not even read; empty if it is."""
@@ -162,15 +156,28 @@ class Folder:
             return f"It is larger than {self._max_bytes // 1_000_000} MB and is not read."
         return ""
 
+    def _no_text(self, path: str, raw: bytes) -> Problem | None:
+        """Say which lines are no UTF-8, if any."""
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+        else:
+            return None
+        odd = sum(not _is_utf8(text) for text in decoded(raw).split("\n"))
+        more = f", one of {odd} such lines" if odd > 1 else ""
+        message = (
+            f"The line holds bytes that are not UTF-8{more}; they are shown as "
+            "\N{REPLACEMENT CHARACTER}."
+        )
+        return self.problem(path, message, line)
+
     def signature(self, path: str) -> str:
         """Return a file's signature as a scan would; empty where there is none."""
         try:
-            return signature_of(os.lstat(self.root / path))
+            return _signature_of(os.lstat(self.root / path))
         except OSError:
             return ""
-
-    def _problem(self, path: str, message: str, line: int = 1) -> Problem:
-        return Problem(message=message, location=self.location(path, line))
 
     def _is_link(self, path: str) -> bool:
         step = str(self.root)
@@ -180,10 +187,10 @@ class Folder:
                 return True
         return False
 
-    def create(self, path: str, content: str, moment: datetime) -> bool:
+    def create(self, path: str, content: str) -> bool:
         """Write a new file; False if one is already there."""
         target = self._writable(path)
-        temporary = self._write_beside(target, content, nanoseconds(moment))
+        temporary = self._write_beside(target, content, self._now_ns())
         try:
             os.link(temporary, target)
         except FileExistsError:
@@ -199,14 +206,16 @@ class Folder:
         return True
 
     def replace(
-        self, path: str, content: str, modified_ns: int, *, mode: int | None = None
+        self, path: str, content: str, modified_ns: int | None = None, mode: int | None = None
     ) -> None:
         """Put `content` in the place of a file, whole or not at all.
 
-        A file keeps its permissions; one that is not there gets `mode`, 0600 for None.
+        `modified_ns` is the time that the file gets; None is now. A file keeps its permissions;
+        one that is not there gets `mode`, 0600 for None.
         """
         target = self._writable(path)
-        temporary = self._write_beside(target, content, modified_ns)
+        moment = self._now_ns() if modified_ns is None else modified_ns
+        temporary = self._write_beside(target, content, moment)
         try:
             if target.exists():
                 mode = stat.S_IMODE(target.stat().st_mode)
@@ -222,6 +231,11 @@ class Folder:
         target = self._writable(path)
         target.unlink(missing_ok=True)
         _sync_folder(target.parent)
+
+    def _now_ns(self) -> int:
+        moment = self.now()
+        whole = moment.replace(microsecond=0)
+        return int(whole.timestamp()) * 1_000_000_000 + moment.microsecond * 1000
 
     def _writable(self, path: str) -> Path:
         if self._is_link(path):
@@ -265,33 +279,29 @@ class Folder:
         """
         import filelock
 
+        busy = f"Another program has been writing to the vault {self.root} for too long; try again."
         if not self._threads.acquire(timeout=self._lock_seconds):
-            raise Unavailable(self._busy)
+            raise Unavailable(busy)
         try:
             self.check()
             self._make_folder(self.root)
             self.known = True
-            lock = filelock.FileLock(
+            with filelock.FileLock(
                 self.root / _LOCK,
                 timeout=self._lock_seconds,
                 poll_interval=0.005,
                 mode=0o600,
                 preserve_lock_file=True,
-            )
-            with lock:
+            ):
                 yield
         except filelock.Timeout:
-            raise Unavailable(self._busy) from None
+            raise Unavailable(busy) from None
         except OSError as error:
             raise Unavailable(
                 f"The vault {self.root} cannot be written: {error.strerror or error}.", sent=True
             ) from error
         finally:
             self._threads.release()
-
-    @property
-    def _busy(self) -> str:
-        return f"Another program has been writing to the vault {self.root} for too long; try again."
 
     def scan(self) -> Scan:
         """Walk over the folder and return every markdown and history file with its signature.
@@ -311,51 +321,32 @@ class Folder:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                where = prefix.rstrip("/")
-                found.problems.append(
-                    self._problem(where, f"The folder cannot be read: {error.strerror}.")
-                )
+                message = f"The folder cannot be read: {error.strerror}."
+                found.problems.append(self.problem(prefix.rstrip("/"), message))
         return found
 
     def _visit(self, entry: os.DirEntry[str], prefix: str, found: Scan, waiting: list[str]) -> None:
-        name = entry.name
+        name, path = entry.name, prefix + entry.name
         if name.startswith("."):
             if name.startswith(_TEMP_PREFIX) and name.endswith(_TEMP_SUFFIX):
                 found.leftovers.append(Path(entry.path))
             return
-        wanted = name.lower().endswith(".md") or name == HISTORY
+        is_ours = name.lower().endswith(".md") or name == HISTORY
         if entry.is_symlink():
-            self._visit_link(entry, prefix + name, found, is_file_name=wanted)
+            target = Path(os.path.realpath(entry.path))
+            leaves = not (target.is_relative_to(self.root) and target.exists())
+            if leaves and (is_ours or target.is_dir()):
+                message = "It is a symbolic link out of the vault, which is not followed."
+                found.problems.append(self.problem(path, message))
         elif entry.is_dir(follow_symlinks=False):
             if name not in self._exclude:
-                waiting.append(f"{prefix}{name}/")
-        elif wanted:
-            self._visit_file(entry, prefix + name, found)
-
-    def _visit_file(self, entry: os.DirEntry[str], path: str, found: Scan) -> None:
-        try:
-            path.encode()
-        except UnicodeEncodeError:
+                waiting.append(f"{path}/")
+        elif is_ours and not _is_utf8(path):
             shown = path.encode(errors="backslashreplace").decode()
-            found.problems.append(self._problem(shown, "Its name is not UTF-8; rename the file."))
-            return
-        try:
-            found.signatures[path] = signature_of(entry.stat(follow_symlinks=False))
-        except FileNotFoundError:
-            return
-
-    def _visit_link(
-        self, entry: os.DirEntry[str], path: str, found: Scan, *, is_file_name: bool
-    ) -> None:
-        target = Path(os.path.realpath(entry.path))
-        if target.is_relative_to(self.root) and target.exists():
-            return
-        if is_file_name or target.is_dir():
-            found.problems.append(
-                self._problem(
-                    path, "It is a symbolic link out of the vault, which is not followed."
-                )
-            )
+            found.problems.append(self.problem(shown, "Its name is not UTF-8; rename the file."))
+        elif is_ours:
+            with contextlib.suppress(FileNotFoundError):
+                found.signatures[path] = _signature_of(entry.stat(follow_symlinks=False))
 
     def clear_leftovers(self, leftovers: Sequence[Path]) -> None:
         """Remove temporary files of writers that were killed; under the lock nobody is writing."""
@@ -364,18 +355,16 @@ class Folder:
                 path.unlink(missing_ok=True)
 
 
-def _is_no_utf8(line: bytes) -> bool:
+def _is_utf8(text: str) -> bool:
     try:
-        line.decode()
-    except UnicodeDecodeError:
-        return True
-    return False
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
-def nanoseconds(moment: datetime) -> int:
-    """Return a moment in nanoseconds since 1970, as file times are kept."""
-    whole = moment.replace(microsecond=0)
-    return int(whole.timestamp()) * 1_000_000_000 + moment.microsecond * 1000
+def _signature_of(status: os.stat_result) -> str:
+    return f"{status.st_mtime_ns}:{status.st_size}:{status.st_ino}"
 
 
 def _private(path: str, flags: int) -> int:

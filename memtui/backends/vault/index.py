@@ -1,38 +1,273 @@
-"""The derived index: what files hold, kept in step with them, and rebuilt from them at will."""
+"""The derived index: what files hold, kept in step with them, and rebuilt from them at will.
+
+It is one SQLite file with full-text search. A damaged one is thrown away and built anew; where none
+can be kept, as on a full disk, one in memory takes its place.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from memtui.contract import Location, Problem, Unavailable
+from memtui.contract import Location, Problem, Record, Scope, Unavailable
+from memtui.provider_kit import is_damaged, is_unusable
 
-from . import units
-from .database import Broken, Damaged, Database, InMemory, Unusable
-from .entries import Entry
+from . import notes
 from .files import Folder
-from .layout import Area
+from .history import FactsDocument
+from .layout import (
+    FACTS,
+    HISTORY,
+    StoredRecord,
+    handle_of,
+    history_path,
+    place_of,
+    source_fields,
+    source_of,
+)
 
 T = TypeVar("T")
+VERSION = 1
 _BATCH = 1000
 _BEGINNINGS = 3
+_BUSY_SECONDS = 30.0
+_REPLACED_OFTEN = 5
 _RECENT_NS = 100_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_COLUMNS = (
-    "id", "path", "line", "area", "kind", "text", "revision", "project_id", "agent_id",
-    "subject_id", "issue_id", "run_id", "topic", "tags", "title", "created", "updated", "expires",
-    "pinned", "created_by", "source", "source_kind", "metadata", "valid_from", "valid_to",
-    "is_current", "names", "fact_key", "size",
-)  # fmt: skip
-_INSERT = f"INSERT INTO records ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
+
+_FOUND = "title, text, topic, tags, names"
+_NEW, _OLD = (", ".join(f"{row}.{name}" for name in _FOUND.split(", ")) for row in ("new", "old"))
+_SCHEMA = f"""
+CREATE TABLE files (
+  path TEXT PRIMARY KEY, signature TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE problems (
+  path TEXT NOT NULL, shown TEXT NOT NULL, line INTEGER NOT NULL, message TEXT NOT NULL
+);
+CREATE INDEX problems_path ON problems (path);
+CREATE TABLE written (
+  path TEXT PRIMARY KEY, digest TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE records (
+  rowid INTEGER PRIMARY KEY,
+  id TEXT NOT NULL, path TEXT NOT NULL, line INTEGER NOT NULL, area TEXT NOT NULL,
+  kind TEXT NOT NULL, text TEXT NOT NULL, revision TEXT NOT NULL,
+  project_id TEXT, agent_id TEXT, subject_id TEXT, issue_id TEXT, run_id TEXT,
+  topic TEXT, tags TEXT NOT NULL, title TEXT,
+  created INTEGER, updated INTEGER, expires INTEGER, pinned INTEGER NOT NULL,
+  created_by TEXT, source TEXT, source_kind TEXT, metadata TEXT NOT NULL,
+  valid_from INTEGER, valid_to INTEGER, is_current INTEGER NOT NULL,
+  names TEXT NOT NULL, fact_key TEXT, size INTEGER NOT NULL
+);
+CREATE INDEX records_path ON records (path);
+CREATE INDEX records_id ON records (id);
+CREATE INDEX records_updated ON records (updated, id);
+CREATE INDEX records_key ON records (fact_key) WHERE fact_key IS NOT NULL;
+CREATE VIRTUAL TABLE search USING fts5 (
+  {_FOUND}, content = 'records', content_rowid = 'rowid',
+  tokenize = "porter unicode61 remove_diacritics 2"
+);
+CREATE TRIGGER records_added AFTER INSERT ON records BEGIN
+  INSERT INTO search (rowid, {_FOUND}) VALUES (new.rowid, {_NEW});
+END;
+CREATE TRIGGER records_gone AFTER DELETE ON records BEGIN
+  INSERT INTO search (search, rowid, {_FOUND}) VALUES ('delete', old.rowid, {_OLD});
+END;
+"""  # noqa: S608  # put together from constants
+_SCOPE = ("project_id", "agent_id", "subject_id", "issue_id", "run_id")
+_SAME = ("kind", "text", "revision", "topic", "title", "created_by", "pinned")
+_MOMENTS = {
+    "created": "created_at", "updated": "updated_at", "expires": "expires_at",
+    "valid_from": "valid_from", "valid_to": "valid_to",
+}  # fmt: skip
+"""Columns and the fields of a record that they hold."""
+
+
+class _Broken(Exception):
+    """The index cannot go on as it is; its text says why."""
+
+
+class _Damaged(_Broken):
+    """What the file holds cannot be trusted: throw it away."""
+
+
+class _Unusable(_Broken):
+    """The file cannot be opened or written, as on a full disk; what it holds may be sound."""
+
+
+class _Database:
+    """A pool of connections to the index file, each used by one thread at a time.
+
+    Without a path it is in memory, for this process alone: one connection that threads take turns
+    with.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._where = path or "in memory"
+        self._idle: list[tuple[int, sqlite3.Connection]] = []
+        self._guard = threading.Lock()
+        self._is_closed = False
+        self._turn = threading.Lock() if path is None else contextlib.nullcontext()
+        if path is None:
+            self._idle.append((0, _created(_connected(":memory:"))))
+
+    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run `work` on a connection; once more where another process began the file anew.
+
+        Raises:
+            _Broken: the file is damaged, or cannot be used.
+            Unavailable: it is held by another process for too long.
+        """
+        for _ in range(_REPLACED_OFTEN):
+            with self._turn:
+                inode, connection = self._take()
+                try:
+                    return work(connection)
+                except sqlite3.DatabaseError as error:
+                    if inode == self._inode():
+                        raise self._fault(error) from error
+                finally:
+                    self._give_back(inode, connection)
+        raise Unavailable(f"The index {self._where} is replaced again and again; try again.")
+
+    def _take(self) -> tuple[int, sqlite3.Connection]:
+        current = self._inode()
+        with self._guard:
+            stale = [one for one in self._idle if one[0] != current]
+            self._idle = [one for one in self._idle if one[0] == current]
+            found = self._idle.pop() if self._idle else None
+        for _, connection in stale:
+            connection.close()
+        return found or self._open()
+
+    def _give_back(self, inode: int, connection: sqlite3.Connection) -> None:
+        is_sound = True
+        try:
+            connection.rollback()
+        except sqlite3.Error:
+            is_sound = False
+        with self._guard:
+            if is_sound and not self._is_closed and inode == self._inode():
+                self._idle.append((inode, connection))
+                return
+        connection.close()
+
+    def _open(self) -> tuple[int, sqlite3.Connection]:
+        if self._path is None:  # the one there was is closed, or could not even be rolled back
+            return 0, _created(_connected(":memory:"))
+        with self._locked(self._path):
+            _touch(self._path)
+            connection = self._ready(self._path)
+            return self._inode(), connection
+
+    @contextlib.contextmanager
+    def _locked(self, path: Path) -> Iterator[None]:
+        """Keep every other process from opening the file, or from throwing it away."""
+        import filelock
+
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with filelock.FileLock(
+                path.with_suffix(".lock"), timeout=_BUSY_SECONDS, mode=0o600,
+                poll_interval=0.01, preserve_lock_file=True,
+            ):  # fmt: skip
+                yield
+        except filelock.Timeout as error:
+            raise Unavailable(f"The index {path} is held by another program.") from error
+        except OSError as error:
+            raise _Unusable(f"{path}: {error.strerror or error}") from error
+        except sqlite3.Error as error:
+            raise self._fault(error) from error
+
+    def _ready(self, path: Path) -> sqlite3.Connection:
+        """Open the file, or throw it away and begin anew if it is not ours, or damaged."""
+        connection = _connected(path)
+        try:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version == VERSION:
+                connection.execute("SELECT count(*) FROM files").fetchone()
+                return connection
+            if version == 0 and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+                return _created(connection)
+        except sqlite3.DatabaseError as error:
+            if not isinstance(self._fault(error), _Damaged):
+                connection.close()
+                raise
+        connection.close()
+        _remove(path)
+        _touch(path)
+        return _created(_connected(path))
+
+    def discard(self) -> None:
+        """Throw the index away; the next connection begins an empty one.
+
+        Raises:
+            _Unusable: the file cannot be removed.
+        """
+        if self._path is None:
+            self.close()
+            self._is_closed = False
+            return
+        with self._locked(self._path):
+            _remove(self._path)
+
+    def close(self) -> None:
+        """Close every idle connection; those lent out close when they come back."""
+        with self._guard:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for _, connection in idle:
+            connection.close()
+
+    def _fault(self, error: sqlite3.Error) -> _Broken | Unavailable:
+        """Say what an error of SQLite means for the index."""
+        where = self._where
+        if is_damaged(error):
+            return _Damaged(f"{where}: {error}")
+        if is_unusable(error):
+            return _Unusable(f"{where}: {error}")
+        return Unavailable(f"The vault's index {where} cannot answer now ({error}); try again.")
+
+    def _inode(self) -> int:
+        try:
+            return self._path.stat().st_ino if self._path else 0
+        except OSError:
+            return 0
+
+
+def _connected(path: Path | str) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    connection.row_factory = sqlite3.Row
+    return connection
+
+
+def _created(connection: sqlite3.Connection) -> sqlite3.Connection:
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
+    return connection
+
+
+def _touch(path: Path) -> None:
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+
+
+def _remove(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
 
 
 class Index:
@@ -40,7 +275,7 @@ class Index:
 
     def __init__(self, path: Path, folder: Folder, refresh_seconds: float) -> None:
         self._path = path
-        self._database: Database | InMemory = Database(path)
+        self._database = _Database(path)
         self._beginnings = 0
         """How often the index was begun anew."""
         self._folder = folder
@@ -51,6 +286,8 @@ class Index:
         self.trouble = ""
         """Why the index could not follow the last change; empty when all is well."""
         self._unusable = ""
+        self.leftovers: Sequence[Path] = ()
+        """Temporary files of writers that were killed, as the last scan saw them."""
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """Run `work` on a connection.
@@ -65,7 +302,7 @@ class Index:
         beginning = self._beginnings
         try:
             return self._database.run(work)
-        except Broken as error:
+        except _Broken as error:
             with self._scanning:
                 # Another thread may have begun it anew while this one waited.
                 if beginning == self._beginnings:
@@ -73,21 +310,21 @@ class Index:
                     self._scan()
         try:
             return self._database.run(work)
-        except Broken as error:
+        except _Broken as error:
             raise Unavailable(f"The index of the vault cannot be used: {error}.") from error
 
-    def _begin_anew(self, error: Broken) -> None:
+    def _begin_anew(self, error: _Broken) -> None:
         self._beginnings += 1
         self._scanned = float("-inf")
-        if isinstance(error, Damaged):
+        if isinstance(error, _Damaged):
             try:
                 self._database.discard()
-            except Unusable as refusal:
+            except _Unusable as refusal:
                 error = refusal
             else:
                 return
         self._database.close()
-        self._database = InMemory()
+        self._database = _Database(None)
         self._unusable = str(error)
 
     def rebuild(self) -> tuple[int, int, int]:
@@ -95,7 +332,7 @@ class Index:
         with self._scanning:
             if self._unusable:  # it may be usable by now
                 self._database.close()
-                self._database, self._unusable = Database(self._path), ""
+                self._database, self._unusable = _Database(self._path), ""
                 self._beginnings += 1
         before = self.read(_revisions)
         self.read(lambda connection: connection.execute("UPDATE files SET signature = ''"))
@@ -110,21 +347,22 @@ class Index:
         Raises:
             Unavailable: the vault is gone; what the index knew of it stays.
         """
-        self.check()
+        self._folder.check()
+        if force or self._is_due():
+            with self._scanning:
+                if force or self._is_due():
+                    self._scan()
+
+    def _is_due(self) -> bool:
         pause = self._refresh_seconds * (15 if self.is_watched else 1)
-        if not force and time.monotonic() - self._scanned < pause and not self.trouble:
-            return
-        with self._scanning:
-            if not force and time.monotonic() - self._scanned < pause and not self.trouble:
-                return
-            self._scan()
+        return time.monotonic() - self._scanned >= pause or bool(self.trouble)
 
     def _scan(self) -> None:
         """Follow what changed on disk; whoever calls this holds the lock."""
         for _ in range(_BEGINNINGS):
             try:
                 self._follow_files()
-            except Broken as error:
+            except _Broken as error:
                 self._begin_anew(error)
             else:
                 self._scanned = time.monotonic()
@@ -134,7 +372,7 @@ class Index:
 
     def _follow_files(self) -> None:
         found = self._folder.scan()
-        now = units.signatures(found.signatures)
+        now = _signatures(found.signatures)
         known: dict[str, str] = self._database.run(
             lambda c: dict(map(tuple, c.execute("SELECT path, signature FROM files")))
         )
@@ -146,9 +384,6 @@ class Index:
         self._database.run(lambda connection: _put_problems(connection, "", found.problems))
         if found.leftovers:
             self.leftovers = found.leftovers
-
-    leftovers: Sequence[Path] = ()
-    """Temporary files of writers that were killed, as the last scan saw them."""
 
     def update(self, paths: Iterable[str], *, is_ours: bool = False) -> list[str]:
         """Read these files again and return the ids of the records that changed.
@@ -165,19 +400,13 @@ class Index:
         connection.execute("BEGIN IMMEDIATE")
         changed: list[str] = []
         for path in paths:
-            unit = units.load(self._folder, path)
+            unit = _load(self._folder, path)
             changed += _put_unit(connection, path, unit)
             if is_ours:
-                digest = unit.entries[0].revision if unit and unit.entries else ""
+                digest = unit.records[0].record.revision if unit and unit.records else ""
                 connection.execute("REPLACE INTO written VALUES (?, ?)", (path, digest))
         connection.execute("COMMIT")
         return changed
-
-    def written(self, path: str) -> str | None:
-        """Return the digest of what memtui last left at a note's path; None if not known."""
-        query = "SELECT digest FROM written WHERE path = ?"
-        row = self.read(lambda connection: connection.execute(query, (path,)).fetchone())
-        return None if row is None else str(row[0])
 
     def follow(self, paths: Iterable[str]) -> None:
         """Take in our own write. The files are safe already, so trouble here only delays search."""
@@ -185,6 +414,12 @@ class Index:
             self.update(paths, is_ours=True)
         except Unavailable as error:
             self.trouble = str(error)
+
+    def written(self, path: str) -> str | None:
+        """Return the digest of what memtui last left at a note's path; None if not known."""
+        query = "SELECT digest FROM written WHERE path = ?"
+        row = self.read(lambda connection: connection.execute(query, (path,)).fetchone())
+        return None if row is None else str(row[0])
 
     @property
     def unusable(self) -> Problem | None:
@@ -205,10 +440,6 @@ class Index:
             Problem(message=row["message"], location=Location(path=row["shown"], line=row["line"]))
             for row in rows
         ]
-
-    def check(self) -> None:
-        """Raise `Unavailable` if the vault is gone."""
-        self._folder.check()
 
     @property
     def is_empty(self) -> bool:
@@ -244,7 +475,74 @@ def _revisions(connection: sqlite3.Connection) -> dict[str, str]:
     return {row["id"]: row["revision"] for row in connection.execute(query)}
 
 
-def _put_unit(connection: sqlite3.Connection, path: str, unit: units.Unit | None) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """What one file holds; a facts file and its history are one unit."""
+
+    signature: str
+    records: Sequence[StoredRecord] = ()
+    problems: Sequence[Problem] = ()
+
+
+def _signatures(found: dict[str, str]) -> dict[str, str]:
+    """Return the signature of each unit from those of its files."""
+    units: dict[str, str] = {}
+    for path, signature in found.items():
+        if not path.endswith(HISTORY):
+            is_facts = path.endswith(FACTS) and place_of(path).is_facts
+            beside = found.get(history_path(path), "") if is_facts else ""
+            units[path] = f"{signature}|{beside}" if is_facts else signature
+        elif (facts_path := unit_path(path)) and facts_path not in found:
+            units[facts_path] = f"|{signature}"
+    return units
+
+
+def unit_path(path: str) -> str | None:
+    """Return the path under which the index keeps a file; None if it keeps none of it."""
+    if not path.endswith(HISTORY):
+        return path
+    facts_path = path.removesuffix(HISTORY) + FACTS
+    return facts_path if place_of(facts_path).is_facts else None
+
+
+def _load(folder: Folder, path: str) -> _Unit | None:
+    """Read a unit; None where there is none. What cannot be read is in its problems."""
+    return _load_facts(folder, path) if place_of(path).is_facts else _load_note(folder, path)
+
+
+def _load_note(folder: Folder, path: str) -> _Unit | None:
+    file = folder.read(path)
+    if file is None:
+        return None
+    if isinstance(file, Problem):
+        return _Unit(folder.signature(path), problems=[file])
+    note = notes.read(folder, path, file)
+    if isinstance(note, Problem):
+        return _Unit(file.signature, problems=[folder.problem(path, note.message)])
+    return _Unit(
+        file.signature, [note[1]] if note[1] else [], [file.problem] if file.problem else []
+    )
+
+
+def _load_facts(folder: Folder, path: str) -> _Unit | None:
+    beside = history_path(path)
+    loaded = FactsDocument.read(folder, path)
+    if isinstance(loaded, Problem):
+        signature = f"{folder.signature(path)}|{folder.signature(beside)}"
+        return _Unit(signature, problems=[loaded])
+    files = (loaded.file, loaded.history)
+    if files == (None, None):
+        return None
+    problems = [file.problem for file in files if file and file.problem]
+    if loaded.content.problem:
+        problems.append(folder.problem(path, loaded.content.problem.message))
+    problems += [folder.problem(beside, words, line) for line, words in loaded.ledger.problems]
+    signature = "|".join(file.signature if file else "" for file in files)
+    return _Unit(signature, loaded.records(), problems)
+
+
+def _put_unit(connection: sqlite3.Connection, path: str, unit: _Unit | None) -> list[str]:
+    """Put what a file holds in the place of what it held; return the ids of what changed."""
     query = "SELECT id, revision FROM records WHERE path = ? AND is_current"
     before = {row["id"]: row["revision"] for row in connection.execute(query, (path,))}
     connection.execute("DELETE FROM records WHERE path = ?", (path,))
@@ -252,10 +550,11 @@ def _put_unit(connection: sqlite3.Connection, path: str, unit: units.Unit | None
     if unit is None:
         connection.execute("DELETE FROM files WHERE path = ?", (path,))
         return list(before)
-    connection.executemany(_INSERT, map(_values, unit.entries))
+    rows = [_row(path, stored) for stored in unit.records]
+    connection.executemany(_INSERT, rows)
     signature = "" if _is_recent(unit.signature) else unit.signature
     connection.execute("REPLACE INTO files VALUES (?, ?)", (path, signature))
-    after = {entry.id: entry.revision for entry in unit.entries if entry.is_current}
+    after = {row["id"]: row["revision"] for row in rows if row["is_current"]}
     return [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
 
 
@@ -283,48 +582,48 @@ def _moment(value: int | None) -> datetime | None:
     return None if value is None else _EPOCH + value * _MICROSECOND
 
 
-def _values(entry: Entry) -> tuple[object, ...]:
-    return (
-        entry.id, entry.path, entry.line, entry.area.value, entry.kind, entry.text, entry.revision,
-        entry.project_id, entry.agent_id, entry.subject_id, entry.issue_id, entry.run_id,
-        entry.topic, json.dumps(entry.tags, ensure_ascii=False), entry.title,
-        microseconds(entry.created), microseconds(entry.updated), microseconds(entry.expires),
-        entry.pinned, entry.created_by, json.dumps(entry.source) if entry.source else None,
-        entry.source["kind"] if entry.source else None, json.dumps(entry.metadata),
-        microseconds(entry.valid_from), microseconds(entry.valid_to), entry.is_current,
-        entry.names, str(entry.metadata.get("key", "")).lower() or None
-        if entry.kind == "fact" else None,
-        len(entry.text),
-    )  # fmt: skip
+def _row(path: str, stored: StoredRecord) -> dict[str, Any]:
+    record = stored.record
+    key = record.metadata.get("key", "") if record.kind == "fact" else ""
+    return {
+        "id": record.handle.provider_record_id,
+        "path": path,
+        "line": record.location.line if record.location else 1,
+        "area": stored.area.value,
+        "is_current": stored.is_current,
+        "names": stored.names,
+        "tags": json.dumps(record.tags, ensure_ascii=False),
+        "source": json.dumps(source_fields(record.source)) if record.source else None,
+        "source_kind": record.source.kind.value if record.source else None,
+        "metadata": json.dumps(record.metadata),
+        "fact_key": str(key).lower() or None,
+        "size": len(record.text),
+        **{name: getattr(record, name) for name in _SAME},
+        **{name: getattr(record.scope, name) for name in _SCOPE},
+        **{name: microseconds(getattr(record, field)) for name, field in _MOMENTS.items()},
+    }
 
 
-def entry_of(row: sqlite3.Row) -> Entry:
-    """Return a row of `records` as an entry."""
-    return Entry(
-        id=row["id"],
-        path=row["path"],
-        line=row["line"],
-        area=Area(row["area"]),
-        kind=row["kind"],
-        text=row["text"],
-        revision=row["revision"],
-        project_id=row["project_id"],
-        agent_id=row["agent_id"],
-        subject_id=row["subject_id"],
-        issue_id=row["issue_id"],
-        run_id=row["run_id"],
-        topic=row["topic"],
-        tags=() if row["tags"] == "[]" else tuple(json.loads(row["tags"])),
-        title=row["title"],
-        created=_moment(row["created"]),
-        updated=_moment(row["updated"]),
-        expires=_moment(row["expires"]),
-        pinned=bool(row["pinned"]),
-        created_by=row["created_by"],
-        source=json.loads(row["source"]) if row["source"] else None,
-        metadata={} if row["metadata"] == "{}" else json.loads(row["metadata"]),
-        valid_from=_moment(row["valid_from"]),
-        valid_to=_moment(row["valid_to"]),
-        is_current=bool(row["is_current"]),
-        names=row["names"],
+_COLUMNS = (
+    "id", "path", "line", "area", "is_current", "names", "tags", "source", "source_kind",
+    "metadata", "fact_key", "size", *_SAME, *_SCOPE, *_MOMENTS,
+)  # fmt: skip
+_INSERT = (
+    f"INSERT INTO records ({', '.join(_COLUMNS)})"  # noqa: S608 — constants
+    f" VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
+)
+
+
+def record_of(row: sqlite3.Row, folder: Folder) -> Record:
+    """Return a row of `records` as a record."""
+    company_id = folder.company_id
+    return Record(
+        handle=handle_of(row["id"]),
+        scope=Scope(company_id=company_id, **{name: row[name] for name in _SCOPE}),
+        source=source_of(json.loads(row["source"]), company_id) if row["source"] else None,
+        tags=tuple(json.loads(row["tags"])),
+        location=folder.location(row["path"], row["line"]),
+        metadata=json.loads(row["metadata"]),
+        **{name: row[name] for name in _SAME},
+        **{field: _moment(row[name]) for name, field in _MOMENTS.items()},
     )

@@ -1,4 +1,7 @@
-"""Where in the vault a scope's records live, and whose records a path holds (seed 002 §7)."""
+"""Where in the vault a scope's records live, whose records a path holds, and who sees them.
+
+The folders and the weights are those of seed 002 §3 and §7.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from urllib.parse import unquote
 
-from memtui.contract import Invalid, Scope
+from memtui.contract import Invalid, Json, Record, RecordHandle, Scope, SourceRef
 
+KEY = "vault"
 FACTS = "facts.md"
 HISTORY = "facts.history.jsonl"
 ORCHESTRATOR = "orchestrator"
@@ -51,50 +55,48 @@ class Place:
     agent_id: str | None = None
     subject_id: str | None = None
 
+    def scope(self, company_id: str) -> Scope:
+        """Return whose place it is."""
+        return Scope(
+            company_id=company_id,
+            project_id=self.project_id,
+            agent_id=self.agent_id,
+            subject_id=self.subject_id,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    """A note, or one version of a fact, with what the index knows of it beside the record."""
+
+    record: Record
+    area: Area
+    is_current: bool = True
+    """False for a version that held once."""
+    names: str = ""
+    """Words to be found by that are not in the text: subject, file name."""
+
 
 def place_of(path: str) -> Place:
     """Say whose records the file at `path` (relative, POSIX separators) holds."""
-    parts = path.split("/")
-    scope = _scope_place(parts)
-    if scope is None:
-        return Place(Area.COMPANY, "")
-    inner = parts[scope.folder.count("/") + 1 :]
-    return Place(
-        scope.area,
-        scope.folder,
-        kind=_kind_of(inner),
-        is_facts=inner == [FACTS],
-        project_id=scope.project_id,
-        agent_id=scope.agent_id,
-        subject_id=scope.subject_id,
-    )
+    top, *rest = path.split("/")
+    if top == SYSTEM and rest:
+        return _place(Area.SYSTEM, top, rest)
+    if top == ORCHESTRATOR and rest:
+        return _place(Area.ORCHESTRATOR, top, rest, agent_id=ORCHESTRATOR)
+    if top in _NAMED and len(rest) > 1:
+        area, field = _NAMED[top]
+        return _place(area, f"{top}/{rest[0]}", rest[1:], **{field: decode_name(rest[0])})
+    return Place(Area.COMPANY, "")
 
 
-def _scope_place(parts: list[str]) -> Place | None:
-    top, depth = parts[0], len(parts)
-    if top == SYSTEM and depth > 1:
-        return Place(Area.SYSTEM, top)
-    if top == ORCHESTRATOR and depth > 1:
-        return Place(Area.ORCHESTRATOR, top, agent_id=ORCHESTRATOR)
-    if depth < 3 or top not in _NAMED:
-        return None
-    area, field = _NAMED[top]
-    ids = {field: decode_name(parts[1])}
-    return Place(
-        area,
-        f"{top}/{parts[1]}",
-        project_id=ids.get("project_id"),
-        agent_id=ids.get("agent_id"),
-        subject_id=ids.get("subject_id"),
-    )
-
-
-def _kind_of(inner: list[str]) -> str:
+def _place(area: Area, folder: str, inner: list[str], **owner: str) -> Place:
+    kind = _NOTE_FOLDERS.get(inner[0], "note") if len(inner) > 1 else "note"
     if inner == [FACTS]:
-        return "fact"
-    if inner[:2] == ["memory", "guidance"] and len(inner) > 2:
-        return "guidance"
-    return _NOTE_FOLDERS.get(inner[0], "note") if len(inner) > 1 else "note"
+        kind = "fact"
+    elif inner[:2] == ["memory", "guidance"] and len(inner) > 2:
+        kind = "guidance"
+    return Place(area, folder, kind, is_facts=inner == [FACTS], **owner)
 
 
 def folder_for(scope: Scope) -> str:
@@ -161,3 +163,61 @@ def split_id(record_id: str) -> tuple[str, str | None]:
 def history_path(facts_path: str) -> str:
     """Return the path of the history file beside a facts file."""
     return facts_path.removesuffix(FACTS) + HISTORY
+
+
+def handle_of(record_id: str) -> RecordHandle:
+    """Return the handle of a record id."""
+    return RecordHandle(provider_key=KEY, provider_record_id=record_id)
+
+
+def source_fields(source: SourceRef) -> Json:
+    """Return a source reference as the vault keeps it: the vault belongs to one company."""
+    return source.model_dump(mode="json", exclude={"company_id"}, exclude_none=True)
+
+
+def source_of(fields: Json | None, company_id: str) -> SourceRef | None:
+    """Return the source reference that the vault keeps as `fields`."""
+    return SourceRef(company_id=company_id, **fields) if fields else None
+
+
+def rules(scope: Scope) -> list[tuple[float, dict[str, str]]]:
+    """Return what `scope` sees: weights, and the values that a record's columns must have.
+
+    The heaviest come first. Issue and run say who asks; they do not narrow.
+    """
+    found: list[tuple[float, dict[str, str]]] = []
+    project, agent = scope.project_id, scope.agent_id
+    if project is not None:
+        found.append((1.0, {"area": Area.PROJECT, "project_id": project}))
+    for column, area, weight in (("subject_id", Area.USER, 1.0), ("agent_id", Area.AGENT, 0.7)):
+        value = getattr(scope, column)
+        if value is not None:
+            # Beside a project's records, only the owner's own folder counts.
+            within = {} if project is None else {"area": str(area)}
+            found.append((weight, {**within, column: value}))
+    if project is not None or agent is not None:
+        found.append((0.5, {"area": Area.ORCHESTRATOR}))
+        found += [(0.4, {"area": area}) for area in (Area.SYSTEM, Area.COMPANY)]
+    return found or [(1.0, {})]
+
+
+def sees(scope: Scope, area: Area, owner: Scope) -> bool:
+    """Whether a record of `owner`, kept in `area`, is in `scope`."""
+    return any(
+        all(
+            value == (area if column == "area" else getattr(owner, column))
+            for column, value in wanted.items()
+        )
+        for _, wanted in rules(scope)
+    )
+
+
+def weight_sql(scope: Scope) -> tuple[str, list[str]]:
+    """Return the weight of a row of `records` in SQL (0: not seen), and its values."""
+    cases: list[str] = []
+    values: list[str] = []
+    for weight, wanted in rules(scope):
+        test = " AND ".join(f"{column} = ?" for column in wanted) or "1"
+        cases.append(f"WHEN {test} THEN {weight}")
+        values += map(str, wanted.values())
+    return f"CASE {' '.join(cases)} ELSE 0 END", values

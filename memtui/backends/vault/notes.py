@@ -1,22 +1,48 @@
-"""A note: what a markdown file says as a record, and the file it becomes (seed 002 §3)."""
+"""A note, one markdown file: read as a record, written, corrected and put back (seed 002 §3)."""
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
+import secrets
 import unicodedata
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from memtui.contract import Invalid, Json, Problem, SourceKind, SourceRef, WriteRequest
+from memtui.contract import (
+    Conflict,
+    CorrectRequest,
+    Invalid,
+    Json,
+    Problem,
+    Record,
+    Scope,
+    SourceKind,
+    SourceRef,
+    WriteMode,
+    WriteRequest,
+)
 
 from . import frontmatter
-from .entries import Entry, source_fields
-from .files import File, encoded, readable
+from .files import File, Folder, decoded, encoded, readable
 from .frontmatter import Document
-from .layout import Place, note_folder, place_of
+from .layout import (
+    Place,
+    StoredRecord,
+    handle_of,
+    note_folder,
+    place_of,
+    source_fields,
+    source_of,
+)
+
+Written = Callable[[str], str | None]
+"""The digest of what memtui last put at a path: empty for a removal, None if it is not known."""
 
 _SCOPE_KEYS = ("agent_id", "subject_id", "issue_id", "run_id")
 _OWN_KEYS = frozenset(
@@ -28,9 +54,10 @@ _HEADING = re.compile(r"\s*#{1,6}[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*(?:\r?\n|\Z)")
 _DATED = re.compile(r"\d{4}-\d\d-\d\d-")
 _WORD = re.compile(r"[^\W_]+")
 _SLUG_WORDS, _SLUG_BYTES = 8, 60
+_NUMBERED = 9
 
 
-def read(path: str, file: File) -> tuple[Document, Entry | None] | Problem:
+def read(folder: Folder, path: str, file: File) -> tuple[Document, StoredRecord | None] | Problem:
     """Read a note. An empty file is no record; a broken one is a `Problem` with its message."""
     document = frontmatter.split(file.content)
     if isinstance(document, Problem):
@@ -40,37 +67,47 @@ def read(path: str, file: File) -> tuple[Document, Entry | None] | Problem:
         return fields
     if not document.text or (document.front is None and not document.text.strip()):
         return document, None
-    return document, _entry(path, place_of(path), document, fields, file)
+    return document, _record(folder, path, document, fields, file)
 
 
-def _entry(path: str, place: Place, document: Document, fields: Json, file: File) -> Entry:
-    stem, text = PurePosixPath(path).stem, readable(document.text)
+def _record(
+    folder: Folder, path: str, document: Document, fields: Json, file: File
+) -> StoredRecord:
+    stem, text, place = PurePosixPath(path).stem, readable(document.text), place_of(path)
+    heading = _HEADING.match(text)
+    plain_name = "" if _DATED.match(stem) else stem
     subject = _text(fields.get("subject_id")) or place.subject_id
-    return Entry(
-        id=path,
-        path=path,
-        line=document.first_text_line,
-        area=place.area,
-        kind=_text(fields.get("kind")) or place.kind,
+    record = Record(
+        handle=handle_of(path),
         text=text,
-        revision=hashlib.sha256(encoded(file.content)).hexdigest()[:16],
-        project_id=place.project_id,
-        agent_id=_text(fields.get("agent_id")) or place.agent_id,
-        subject_id=subject,
-        issue_id=_text(fields.get("issue_id")),
-        run_id=_text(fields.get("run_id")),
+        scope=Scope(
+            company_id=folder.company_id,
+            project_id=place.project_id,
+            agent_id=_text(fields.get("agent_id")) or place.agent_id,
+            subject_id=subject,
+            issue_id=_text(fields.get("issue_id")),
+            run_id=_text(fields.get("run_id")),
+        ),
+        source=source_of(_source(fields), folder.company_id),
+        title=_text(fields.get("title")) or (heading and heading.group(1)) or plain_name or None,
+        kind=_text(fields.get("kind")) or place.kind,
         topic=_text(fields.get("topic")),
         tags=_tags(fields.get("tags")),
-        title=_title(fields, text, stem),
-        created=_moment(fields.get("created")),
-        updated=file.modified,
-        expires=_moment(fields.get("expires")),
-        pinned=fields.get("pinned") is True,
+        created_at=_moment(fields.get("created")),
+        updated_at=file.modified,
         created_by=_text(fields.get("created_by")),
-        source=_source(fields),
+        expires_at=_moment(fields.get("expires")),
+        pinned=fields.get("pinned") is True,
+        revision=digest(file.content),
+        location=folder.location(path, document.first_text_line),
         metadata=_metadata(fields),
-        names=f"{subject or ''} {'' if _DATED.match(stem) else stem}".strip(),
     )
+    return StoredRecord(record, place.area, names=f"{subject or ''} {plain_name}".strip())
+
+
+def digest(content: str) -> str:
+    """Return the digest of a file's content."""
+    return hashlib.sha256(encoded(content)).hexdigest()[:16]
 
 
 def _text(value: Any) -> str | None:
@@ -83,16 +120,6 @@ def _tags(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(word for word in re.split(r"[,\s]+", value) if word)
     return tuple(str(tag) for tag in value if tag is not None) if isinstance(value, list) else ()
-
-
-def _title(fields: Json, text: str, stem: str) -> str | None:
-    title = _text(fields.get("title"))
-    if title:
-        return title
-    heading = _HEADING.match(text)
-    if heading:
-        return heading.group(1)
-    return None if _DATED.match(stem) else stem
 
 
 def _moment(value: Any) -> datetime | None:
@@ -129,26 +156,81 @@ def _metadata(fields: Json) -> Json:
     return others | own if isinstance(own, dict) else others
 
 
-def content_for(request: WriteRequest, place: Place, now: datetime) -> str:
+def load(folder: Folder, path: str) -> tuple[Document, StoredRecord | None] | None:
+    """Read a note; None where there is no file. Raises `Invalid` for a broken one."""
+    file = folder.read(path)
+    if file is None:
+        return None
+    note = file if isinstance(file, Problem) else read(folder, path, file)
+    if isinstance(note, Problem):
+        raise Invalid(f"{path} cannot be read: {note.message} Mend the file by hand first.")
+    return note
+
+
+def write(folder: Folder, request: WriteRequest, scope_folder: str) -> str:
+    """Store a note and return its id. The caller holds the vault's lock."""
+    wanted = request.record_id or ""
+    if wanted.endswith(".md") and place_of(wanted).folder == scope_folder:
+        folder.check_path(wanted)
+        return _write_to(folder, wanted, request)
+    stem = _path_stem(request, scope_folder, folder.now())
+    content = _content(request, place_of(f"{stem}.md"), folder.now())
+    for path in _candidates(stem):
+        if folder.create(path, content):
+            return path
+    raise Conflict(f"No free file name is left for {stem}.md; give the note another title.")
+
+
+def _write_to(folder: Folder, path: str, request: WriteRequest) -> str:
+    if folder.create(path, _content(request, place_of(path), folder.now())):
+        return path
+    document, stored = load(folder, path) or (None, None)
+    if document is None or stored is None or request.mode is not WriteMode.UPSERT:
+        raise Conflict(
+            f"{path} is already there; correct it, or write it with mode upsert.",
+            current=stored.record if stored else None,
+            proposed=request.content,
+        )
+    _save(folder, path, document, request.content, _fields(request, place_of(path)))
+    return path
+
+
+def _candidates(stem: str) -> Iterator[str]:
+    yield f"{stem}.md"
+    for number in range(2, _NUMBERED + 1):
+        yield f"{stem}-{number}.md"
+    for _ in range(_NUMBERED):
+        yield f"{stem}-{secrets.token_hex(4)}.md"
+
+
+def _path_stem(request: WriteRequest, folder: str, now: datetime) -> str:
+    """The path of a new note without suffix: date and the first words of title or text."""
+    day = (request.created_at or now).date().isoformat()
+    words = unicodedata.normalize("NFC", (request.title or request.content)[:1000]).lower()
+    slug = "-".join(_WORD.findall(words)[:_SLUG_WORDS])
+    short = slug.encode()[:_SLUG_BYTES].decode(errors="ignore").strip("-")
+    return f"{note_folder(folder, request.kind)}/{day}-{short or 'note'}"
+
+
+def _content(request: WriteRequest, place: Place, now: datetime) -> str:
     """Return the file that a write makes.
 
     Raises `Invalid` for text that UTF-8 cannot carry, and for metadata that is too large or deep.
     """
     check_utf8(request.content)
-    fields = {"created": request.created_at or now} | fields_for(request, place)
-    too_much = "The memory's metadata is too large, too deep or not UTF-8 for a note."
+    fields = {"created": request.created_at or now} | _fields(request, place)
+    too_much = Invalid("The memory's metadata is too large, too deep or not UTF-8 for a note.")
     yaml = {key: value for key, value in fields.items() if key != "metadata"}
     if len(json.dumps(yaml, ensure_ascii=False, default=str)) > 2 * frontmatter.MAX_FRONT_CHARS:
-        raise Invalid(too_much)  # writing YAML takes a second a megabyte
+        raise too_much  # writing YAML takes a second a megabyte
     content = frontmatter.compose(fields, request.content)
     document = frontmatter.split(content)
-    read = document if isinstance(document, Problem) else frontmatter.parse(document.front)
-    if isinstance(document, Problem) or isinstance(read, Problem):
-        raise Invalid(too_much)
+    if isinstance(document, Problem) or isinstance(frontmatter.parse(document.front), Problem):
+        raise too_much
     return content
 
 
-def fields_for(request: WriteRequest, place: Place) -> Json:
+def _fields(request: WriteRequest, place: Place) -> Json:
     """Return the frontmatter that a request sets, only what differs from what the path says."""
     fields: Json = {
         "created_by": request.created_by,
@@ -177,10 +259,95 @@ def check_utf8(text: str) -> None:
         ) from None
 
 
-def path_stem(request: WriteRequest, folder: str, now: datetime) -> str:
-    """Return the path of a new note without suffix: date and the first words of title or text."""
-    day = (request.created_at or now).date().isoformat()
-    words = unicodedata.normalize("NFC", (request.title or request.content)[:1000]).lower()
-    slug = "-".join(_WORD.findall(words)[:_SLUG_WORDS])
-    short = slug.encode()[:_SLUG_BYTES].decode(errors="ignore").strip("-")
-    return f"{note_folder(folder, request.kind)}/{day}-{short or 'note'}"
+def correct(folder: Folder, request: CorrectRequest, path: str) -> None:
+    """Change a note's text, or lines of its frontmatter, and nothing else."""
+    document, stored = load(folder, path) or (None, None)
+    if document is None or stored is None:
+        raise Conflict(f"{path} is gone.", proposed=request.text)
+    record = stored.record
+    fields: Json = {}
+    if request.pinned is not None and request.pinned != record.pinned:
+        fields["pinned"] = request.pinned
+    if request.topic is not None and (request.topic or None) != record.topic:
+        fields["topic"] = request.topic
+    if request.tags is not None and request.tags != record.tags:
+        fields["tags"] = list(request.tags)
+    if request.sets_expiry and request.expires_at != record.expires_at:
+        fields["expires"] = request.expires_at
+    _save(folder, path, document, request.text, fields)
+
+
+def _save(folder: Folder, path: str, document: Document, text: str | None, fields: Json) -> None:
+    text = None if text is None else frontmatter.with_line_ends_of(document, text)
+    changed = frontmatter.with_fields(document, fields)
+    if text is not None and text != document.text:
+        check_utf8(text)
+        if not text:
+            raise Invalid("A record needs text; forget it if it is no longer wanted.")
+        changed = frontmatter.with_text(changed, text)
+    if changed != document:
+        folder.replace(path, changed.joined())
+
+
+@dataclass(frozen=True, slots=True)
+class NoteState:
+    """A note's file as a snapshot holds it."""
+
+    content: str
+    modified_ns: int
+    created: str | None
+    mode: int | None = None
+
+    @classmethod
+    def take(cls, folder: Folder, path: str) -> NoteState | None:
+        """Return the file at `path` as it is now; None where there is no readable note."""
+        file = folder.read(path)
+        if file is None or isinstance(file, Problem):
+            return None
+        note = read(folder, path, file)
+        stored = None if isinstance(note, Problem) else note[1]
+        created = stored.record.created_at if stored else None
+        moment = created.isoformat() if created else None
+        return cls(file.content, file.modified_ns, moment, file.mode)
+
+    def to_json(self) -> Json:
+        """Return the state as JSON values."""
+        return asdict(self) | {"content": base64.b64encode(encoded(self.content)).decode()}
+
+    @classmethod
+    def from_json(cls, data: Json) -> NoteState:
+        """Read what `to_json` returned."""
+        return cls(**data | {"content": decoded(base64.b64decode(data["content"]))})
+
+
+def check_restore(folder: Folder, states: Mapping[str, NoteState | None], written: Written) -> None:
+    """Raise `Conflict` if any of the files is not what memtui itself left there."""
+    for path, state in states.items():
+        now, file = NoteState.take(folder, path), folder.read(path)
+        if file is None or (now and _is_ours(now, state, written(path))):
+            continue
+        note = file if isinstance(file, Problem) else read(folder, path, file)
+        stored = None if isinstance(note, Problem) else note[1]
+        raise Conflict(
+            f"{path} was changed since, or is another note by now; look before undoing.",
+            current=stored.record if stored else None,
+            proposed=readable(state.content) if state else None,
+        )
+
+
+def _is_ours(now: NoteState, state: NoteState | None, written: str | None) -> bool:
+    if state is not None and now.content == state.content:
+        return True
+    is_same = state is None or now.created == state.created
+    if written is None:
+        return is_same and state is not None and now.created is not None
+    return is_same and written == digest(now.content)
+
+
+def restore(folder: Folder, states: Mapping[str, NoteState | None]) -> None:
+    """Write each file back with the time it had, or remove it."""
+    for path, state in states.items():
+        if state is None:
+            folder.remove(path)
+        else:
+            folder.replace(path, state.content, state.modified_ns, state.mode)

@@ -1,29 +1,189 @@
-"""Find what is relevant: full text weighed by scope, keys of facts first (seed 002 §3, §6)."""
+"""Find what is relevant, and page over everything that is stored (seed 002 §3, §6).
+
+Full text is weighed by scope; a fact whose key the query names comes first. A page's cursor
+survives inserts.
+"""
 
 # ruff: noqa: S608  # the SQL is put together from constants, values are bound
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
-from memtui.contract import ExplainStage, Explanation, QueryRequest
+from memtui.contract import (
+    OWNER_FIELDS,
+    BrowsePage,
+    BrowseRequest,
+    ExplainStage,
+    Explanation,
+    Filter,
+    Invalid,
+    Json,
+    QueryRequest,
+    Record,
+    Scope,
+)
+from memtui.fuzzy import finds
+from memtui.provider_kit import Test, read_cursor, translated, write_cursor
 from memtui.words import Words, take_apart
 
-from .conditions import Where, add_functions, holding, match_metadata, owned_by
-from .entries import Entry
-from .index import entry_of
-from .scoping import weight_sql
+from .files import Folder
+from .index import microseconds, record_of
+from .layout import weight_sql
 
 PINNED = 1.1
 """What a pinned record's score is multiplied by."""
 _ENOUGH_OF_TOPIC = 3
 _BM25 = "bm25(search, 2.0, 1.0, 1.0, 1.0, 2.0)"
-_FOLDED = "memtui_folded(COALESCE(title, '') || char(10) || text)"
+_TEXT = "COALESCE(title, '') || char(10) || text"
+_FOLDED = f"memtui_folded({_TEXT})"
+_SCOPE = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
+_COLUMNS = {
+    **{name: name for name in (*_SCOPE, "source_kind", "topic", "kind", "tags")},
+    "created_at": "COALESCE(created, updated)",
+    "text": _TEXT,
+}
+"""What a filter's fields are in SQL."""
+_TESTS: dict[Test, Callable[[str, Any], tuple[str, Any]]] = {
+    "is": lambda column, value: (f"{column} = ?", str(value)),
+    "has": lambda column, tag: (
+        f"EXISTS (SELECT 1 FROM json_each({column}) WHERE value = ?)",
+        tag,
+    ),
+    "from": lambda column, moment: (f"{column} >= ?", microseconds(moment)),
+    "before": lambda column, moment: (f"{column} < ?", microseconds(moment)),
+    "holds": lambda column, word: (f"instr(memtui_folded({column}), ?)", word.casefold()),
+    "finds": lambda column, word: (f"memtui_finds(?, {column})", word),
+}
+_SORTS = {
+    "created_at": "COALESCE(created, updated, 0)",
+    "updated_at": "COALESCE(updated, 0)",
+    "title": "lower(substr(COALESCE(title, text), 1, 100))",
+    "size": "size",
+    "kind": "kind",
+    "topic": "COALESCE(topic, '')",
+}
+
+
+class _Where:
+    """Conditions on rows of `records` that must all hold, and their values."""
+
+    def __init__(self, now: datetime, as_of: datetime | None, *, expired: bool = False) -> None:
+        """Let through what holds now, or held at `as_of`; expired ones only where asked for."""
+        self.clauses: list[str] = []
+        self.values: list[Any] = []
+        if not expired:
+            self.add("expires IS NULL OR expires > ?", microseconds(now))
+        if as_of is None:
+            self.add("is_current")
+            return
+        moment = microseconds(as_of)
+        self.add("valid_from IS NULL OR valid_from <= ?", moment)
+        self.add("valid_to IS NULL OR valid_to > ?", moment)
+        self.add("kind = 'fact' OR created IS NULL OR created <= ?", moment)
+
+    def add(self, clause: str, *values: Any) -> None:
+        self.clauses.append(f"({clause})")
+        self.values += values
+
+    @property
+    def sql(self) -> str:
+        return " AND ".join(self.clauses)
+
+    def match(self, scope: Scope, wanted: Filter) -> None:
+        """Add the fields of a page's scope and filter; every one that is set narrows."""
+        for column in _SCOPE:
+            if (value := getattr(scope, column)) is not None:
+                self.add(f"{column} = ?", value)
+        for clause in translated(wanted, _COLUMNS, _TESTS):
+            if clause is not None:
+                self.add(*clause)
+
+    def match_metadata(self, wanted: Json) -> None:
+        """Add an exact metadata filter; kind, topic and tag name the record's own fields."""
+        for key, value in wanted.items():
+            if key in {"kind", "topic"}:
+                self.add(f"{key} IS ?", value if value is None else str(value))
+            elif key == "tag":
+                self.add(*_TESTS["has"]("tags", str(value)))
+            else:
+                self.add("memtui_has(metadata, ?, ?)", key, _canonical(value))
+
+    def match_owners(self, owners: Sequence[Scope]) -> None:
+        """Let through only what one of the scopes owns; no owners, no condition."""
+        values: dict[str | None, list[str]] = defaultdict(list)
+        for scope in owners:
+            column = next((name for name in OWNER_FIELDS if getattr(scope, name)), None)
+            values[column].append(getattr(scope, column or "company_id"))
+        clauses, chosen = [], []
+        for place, column in enumerate((*OWNER_FIELDS, None)):
+            if column in values:
+                wider = [f"{name} IS NULL" for name in OWNER_FIELDS[:place]]
+                if column is not None:
+                    wider.append(f"{column} IN (SELECT value FROM json_each(?))")
+                    chosen.append(json.dumps(values[column]))
+                clauses.append(" AND ".join(wider))
+        if clauses:
+            self.add(" OR ".join(clauses), *chosen)
+
+
+def _add_functions(connection: sqlite3.Connection) -> None:
+    """Teach a connection the functions that the conditions use."""
+    connection.create_function("memtui_folded", 1, str.casefold, deterministic=True)
+    connection.create_function("memtui_finds", 2, finds, deterministic=True)
+    connection.create_function("memtui_has", 3, _has, deterministic=True)
+
+
+def _has(metadata: str, key: str, wanted: str) -> bool:
+    fields = json.loads(metadata)
+    return key in fields and _canonical(fields[key]) == wanted
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
+
+
+def browse(
+    connection: sqlite3.Connection, folder: Folder, request: BrowseRequest, now: datetime
+) -> BrowsePage:
+    """Return one page with the exact total.
+
+    Raises `Invalid` for an unknown sort or a cursor that is not ours.
+    """
+    _add_functions(connection)
+    key, is_descending = request.sort.removeprefix("-"), request.sort.startswith("-")
+    if key not in _SORTS:
+        raise Invalid(f"The vault cannot sort by {key!r}; choose one of {', '.join(_SORTS)}.")
+    where = _Where(now, None, expired=request.expired)
+    where.match(request.scope, request.filter)
+    where.match_owners(request.owners)
+    total = connection.execute(
+        f"SELECT count(*) FROM records WHERE {where.sql}", where.values
+    ).fetchone()[0]
+    order, compare = ("DESC", "<") if is_descending else ("ASC", ">")
+    if request.cursor is not None:
+        place = read_cursor(request.cursor, request.sort, (int, str), str)
+        where.add(f"({_SORTS[key]}, id) {compare} (?, ?)", *place)
+    rows = connection.execute(
+        f"SELECT *, {_SORTS[key]} AS place FROM records WHERE {where.sql}"
+        f" ORDER BY place {order}, id {order} LIMIT ?",
+        [*where.values, request.limit + 1],
+    ).fetchall()
+    shown = rows[: request.limit]
+    cursor = None
+    if len(rows) > request.limit:
+        cursor = write_cursor(request.sort, shown[-1]["place"], shown[-1]["id"])
+    records = tuple(record_of(row, folder) for row in shown)
+    return BrowsePage(records=records, next_cursor=cursor, total=total)
 
 
 @dataclass(slots=True)
-class Hit:
+class _Hit:
     """One record that a query found, with what each stage said of it."""
 
     rowid: int
@@ -42,32 +202,34 @@ class Hit:
 
 
 @dataclass(slots=True)
-class Found:
+class Search:
     """A query's hits, best first, and how they came about."""
 
     words: Words
-    hits: list[Hit] = field(default_factory=list)
-    how: str = ""
+    hits: list[_Hit]
+    how: str
     topic_dropped: bool = False
-    entries: list[tuple[Entry, float]] = field(default_factory=list)
+    records: list[tuple[Record, float]] = field(default_factory=list)
+    """What was found, each with its score from 0 to 1."""
 
 
-def search(connection: sqlite3.Connection, request: QueryRequest, now: datetime) -> Found:
+def search(
+    connection: sqlite3.Connection, folder: Folder, request: QueryRequest, now: datetime
+) -> Search:
     """Answer a query with one hit more than asked for, if there are more."""
-    add_functions(connection)
-    found = _Search(connection, request, now, request.topic).run()
+    _add_functions(connection)
+    found = _Query(connection, request, now, request.topic).run()
     if request.topic is not None and len(found.hits) < min(_ENOUGH_OF_TOPIC, request.top_k):
-        found = _Search(connection, request, now, None).run()
+        found = _Query(connection, request, now, None).run()
         found.topic_dropped = True
-    scores = _scores(found.hits)
-    for hit, score in zip(found.hits, scores, strict=True):
+    for hit, score in zip(found.hits, _scores(found.hits), strict=True):
         row = connection.execute("SELECT * FROM records WHERE rowid = ?", (hit.rowid,)).fetchone()
         if row is not None:
-            found.entries.append((entry_of(row), score))
+            found.records.append((record_of(row, folder), score))
     return found
 
 
-def _scores(hits: list[Hit]) -> list[float]:
+def _scores(hits: list[_Hit]) -> list[float]:
     """Scores from 0 to 1, best first; the key of a fact stands above all other matches."""
     best = max((hit.base for hit in hits), default=0.0) or 1.0
     raw = [hit.base / best + (hit.weight if hit.is_key else 0.0) for hit in hits]
@@ -75,7 +237,7 @@ def _scores(hits: list[Hit]) -> list[float]:
     return [score / top for score in raw]
 
 
-class _Search:
+class _Query:
     def __init__(
         self,
         connection: sqlite3.Connection,
@@ -87,87 +249,73 @@ class _Search:
         self._words = take_apart(request.query)
         self._limit = request.top_k + 1
         self._weight, self._weight_values = weight_sql(request.scope)
-        self._where = holding(now, request.as_of)
-        owned_by(self._where, request.owners)
-        match_metadata(self._where, request.metadata_filter)
+        self._where = _Where(now, request.as_of)
+        self._where.match_owners(request.owners)
+        self._where.match_metadata(request.metadata_filter)
         if topic is not None:
             self._where.add("topic IS NULL OR topic = ?", topic)
-        self._hits: dict[int, Hit] = {}
+        self._hits: dict[int, _Hit] = {}
 
-    def run(self) -> Found:
+    def run(self) -> Search:
         words, how = self._words, "words"
         if words.kept:
             self._full_text(words.match())
         if words.pieces:
-            self._pieces()
+            score = " + ".join([f"(instr({_FOLDED}, ?) > 0)"] * len(words.pieces))
+            self._parts(f"({score}) * 10.0 / {len(words.pieces)}", words.pieces)
             how = "words and pairs of characters"
-        self._keys()
+        if words.keys:
+            marks = ", ".join("?" * len(words.keys))
+            sql = f"SELECT rowid AS n, 1e-6 AS score FROM records WHERE fact_key IN ({marks})"
+            for hit, _ in self._select(sql, words.keys):
+                hit.is_key = True
         if not self._hits and words.kept:
             self._full_text(words.match(prefix=True))
             how = "beginnings of words"
         if not self._hits and words.literal:
-            self._literal()
+            self._parts(
+                f"instr({_FOLDED}, ?) > 0", [words.literal.encode(errors="replace").decode()]
+            )
             how = "the query as it stands"
         order = sorted(
             self._hits.values(),
             key=lambda hit: (not hit.is_key, -hit.weight if hit.is_key else 0, -hit.base, hit.id),
         )
-        return Found(words, order[: self._limit], how)
+        return Search(words, order[: self._limit], how)
 
     def _full_text(self, expression: str) -> None:
-        rows = self._select(
-            f"SELECT rowid AS n, -{_BM25} AS score FROM search WHERE search MATCH ?",
-            [expression],
-        )
-        for row in rows:
-            self._hit(row).text_score = row["score"]
+        sql = f"SELECT rowid AS n, -{_BM25} AS score FROM search WHERE search MATCH ?"
+        for hit, score in self._select(sql, [expression]):
+            hit.text_score = score
 
-    def _pieces(self) -> None:
-        score = " + ".join([f"(instr({_FOLDED}, ?) > 0)"] * len(self._words.pieces))
-        count = len(self._words.pieces)
-        rows = self._select(
-            f"SELECT rowid AS n, ({score}) * 10.0 / {count} AS score FROM records",
-            list(self._words.pieces),
-        )
-        for row in rows:
-            self._hit(row).piece_score = row["score"]
+    def _parts(self, score: str, parts: Sequence[str]) -> None:
+        """Look for parts of words, in a text that no index holds."""
+        sql = f"SELECT rowid AS n, {score} AS score FROM records"
+        for hit, found in self._select(sql, parts):
+            hit.piece_score = found
 
-    def _literal(self) -> None:
-        literal = self._words.literal.encode(errors="replace").decode()
-        sql = f"SELECT rowid AS n, instr({_FOLDED}, ?) > 0 AS score FROM records"
-        for row in self._select(sql, [literal]):
-            self._hit(row).piece_score = row["score"]
-
-    def _keys(self) -> None:
-        keys = self._words.keys
-        if keys:
-            marks = ", ".join("?" * len(keys))
-            sql = f"SELECT rowid AS n, 1e-6 AS score FROM records WHERE fact_key IN ({marks})"
-            for row in self._select(sql, list(keys)):
-                self._hit(row).is_key = True
-
-    def _select(self, scored: str, values: list[str]) -> list[sqlite3.Row]:
+    def _select(self, scored: str, values: Sequence[str]) -> list[tuple[_Hit, float]]:
         """Run a selection of row numbers and scores under the query's scope and conditions."""
-        where: Where = self._where
         sql = f"""
             SELECT n, r.id, r.pinned, {self._weight} AS weight, score
             FROM ({scored}) JOIN records r ON r.rowid = n
-            WHERE score > 0 AND weight > 0 AND {where.sql}
+            WHERE score > 0 AND weight > 0 AND {self._where.sql}
             ORDER BY score * weight * CASE WHEN pinned THEN {PINNED} ELSE 1 END DESC,
                      r.updated DESC, r.id
             LIMIT ?
         """
         # The weight's values come first because its expression does.
-        all_values = [*self._weight_values, *values, *where.values, self._limit]
-        return self._connection.execute(sql, all_values).fetchall()
+        all_values = [*self._weight_values, *values, *self._where.values, self._limit]
+        return [
+            (
+                self._hits.setdefault(number, _Hit(number, name, weight, bool(is_pinned))),
+                score,
+            )
+            for number, name, is_pinned, weight, score in self._connection.execute(sql, all_values)
+        ]
 
-    def _hit(self, row: sqlite3.Row) -> Hit:
-        if row["n"] not in self._hits:
-            self._hits[row["n"]] = Hit(row["n"], row["id"], row["weight"], bool(row["pinned"]))
-        return self._hits[row["n"]]
 
-
-def explain(found: Found) -> Explanation:
+def explain(found: Search) -> Explanation:
     """Say what each stage of a search contributed."""
     words, hits = found.words, found.hits
     kept, dropped = ", ".join(words.kept) or "none", ", ".join(words.dropped) or "none"

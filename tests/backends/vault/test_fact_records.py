@@ -354,10 +354,10 @@ async def test_a_crash_while_a_fact_is_added_leaves_no_fact_of_unknown_origin(
 
     whole = Folder.replace
 
-    def cut(folder: Folder, path: str, content: str, modified_ns: int) -> None:
+    def cut(folder: Folder, path: str, content: str) -> None:
         if path == PATH:
             raise Crash
-        whole(folder, path, content, modified_ns)
+        whole(folder, path, content)
 
     if before:
         put(root, PATH, before)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memtui.backends.vault import VaultAdapter
-from memtui.backends.vault.database import VERSION
+from memtui.backends.vault.index import VERSION
 from memtui.contract import BrowseRequest, ForgetRequest, Record, RecordHandle
 
 from .conftest import COMPANY, SCOPE, Open, ask, contents, fact, note, put, upsert

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memtui.backends.vault import frontmatter
-from memtui.backends.vault.versions import Ledger
+from memtui.backends.vault.history import Ledger
 from memtui.contract import BrowseRequest, Problem
 
 from .conftest import SCOPE, Open, ask, contents
@@ -76,7 +76,7 @@ async def test_a_killed_writer_leaves_whole_files(
     for path, raw in contents(root).items():
         text = raw.decode()
         if path.endswith(".jsonl"):
-            assert Ledger.parse(text).problems == []
+            assert Ledger(text).problems == []
         elif path.endswith("facts.md"):
             assert text.endswith("\n")
         else:

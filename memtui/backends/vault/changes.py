@@ -1,0 +1,490 @@
+"""Changes of facts: each is one edit of the facts file and of the history beside it.
+
+Whoever calls holds the vault's lock.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from memtui.contract import (
+    Conflict,
+    CorrectRequest,
+    EraseRequest,
+    Invalid,
+    Json,
+    Problem,
+    Record,
+    Scope,
+    WriteMode,
+    WriteRequest,
+)
+
+from . import facts
+from .facts import FactsFile
+from .files import File, Folder, readable
+from .history import Fact, FactsDocument, Frame, Ledger, Version, natural_name
+from .layout import FACTS, Place, history_path, place_of, source_fields, split_id
+from .notes import check_utf8
+
+NEW_FILE = "# Facts\n\n"
+_NUMBER = re.compile(r"-\d+$")
+_CONTEXT = 3
+"""Lines around a fact by which its place is found again."""
+
+
+def load(folder: Folder, path: str) -> FactsDocument:
+    """Read a facts file. Raises `Invalid` if it cannot be read."""
+    loaded = FactsDocument.read(folder, path)
+    if isinstance(loaded, Problem):
+        raise Invalid(f"{path} cannot be read: {loaded.message} Mend the file by hand first.")
+    return loaded
+
+
+def _to_change(folder: Folder, path: str) -> FactsDocument:
+    document = load(folder, path)
+    if document.content.problem:
+        message = document.content.problem.message
+        raise Invalid(f"{path} cannot be changed: {message} Mend the file by hand first.")
+    return document
+
+
+def write(
+    folder: Folder, request: WriteRequest, scope_folder: str
+) -> tuple[str, tuple[Record, FactState] | None]:
+    """Store a fact; return its id, and what an upsert replaced as it was."""
+    check_utf8(request.content)
+    text = facts.clean(request.content)
+    document = _to_change(folder, f"{scope_folder}/{FACTS}")
+    namespace, moment = _namespace(request.topic), folder.now()
+    start = request.valid_from or request.created_at or moment
+    fields = _fields(request, place_of(document.path))
+    old = _same(document, request, text, namespace)
+    if old is not None:
+        before = document.record_of(old), FactState.take(document, old.name)
+        _replace(document, old, text, fields, start)
+        return f"{document.path}#{old.name}", before
+    document.note_hand_edits()
+    name = document.free_name(natural_name(text, namespace), document.facts)
+    content, frame = _with_new_fact(document, text, namespace)
+    document.ledger.append(
+        Version(
+            fact=name,
+            text=text,
+            topic=namespace,
+            valid_from=start,
+            created_at=request.created_at or moment,
+            updated_at=moment,
+            frame=frame,
+            **fields,
+        )
+    )
+    # A crash between the two leaves a version without its fact, not a fact without its origin.
+    _put_history(document)
+    _put(document, document.path, document.file, content)
+    return f"{document.path}#{name}", None
+
+
+def _same(
+    document: FactsDocument, request: WriteRequest, text: str, namespace: str | None
+) -> Fact | None:
+    """The fact that an upsert replaces."""
+    if request.mode is not WriteMode.UPSERT:
+        return None
+    path, name = split_id(request.record_id or "")
+    if path == document.path and name in document.facts:
+        return document.facts[name]
+    pair, found = facts.key_value(text), list(document.facts.values())
+    if pair is None:
+        same = [f for f in found if (f.bullet.namespace, f.bullet.text) == (namespace, text)]
+        return same[0] if same else None
+    same = [fact for fact in found if (fact.bullet.pair or ("",))[0] == pair[0]]
+    here = [fact for fact in same if fact.bullet.namespace == namespace]
+    if here or namespace is not None or len(same) != 1:
+        return here[0] if here else None
+    return same[0]
+
+
+def _namespace(topic: str | None) -> str | None:
+    if topic is None or not topic.strip():
+        return None
+    check_utf8(topic)
+    name = topic.strip()
+    heading = facts.parse(f"## {name}\n")
+    if [found for _, found in heading.headings] != [name]:
+        raise Invalid("A fact's topic is a heading: one line, without # at its ends.")
+    return name
+
+
+def _fields(request: WriteRequest, place: Place) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "created_by": request.created_by,
+        "source": source_fields(request.source),
+        "pinned": request.pinned,
+        "expires_at": request.expires_at,
+        "tags": request.tags,
+        "metadata": request.metadata,
+    }
+    for key in ("agent_id", "issue_id", "run_id", "subject_id"):
+        value = getattr(request.scope, key)
+        fields[key] = None if value == getattr(place, key, None) else value
+    return fields
+
+
+def _with_new_fact(
+    document: FactsDocument, text: str, namespace: str | None
+) -> tuple[str, Frame | None]:
+    if document.file is None or not document.file.content:
+        head = f"{NEW_FILE}## {namespace}\n" if namespace else NEW_FILE
+        content = f"{head}- {text}\n"
+        _check_edit(FactsFile((), (), (), 0), content, added=text)
+        return content, Frame(head=head, new_file=document.file is None)
+    place = facts.place_for(document.content, text, namespace)
+    content = facts.inserted(document.content, place)
+    _check_edit(document.content, content, added=text)
+    is_framed = place.head or place.tail
+    return content, Frame(head=place.head, tail=place.tail) if is_framed else None
+
+
+def _check_edit(
+    before: FactsFile, content: str, changed: Mapping[int, str] | None = None, added: str = ""
+) -> None:
+    """Raise `Invalid` unless the edit did to the facts what it was meant to do, and no more."""
+    wanted = [(changed or {}).get(bullet.first, bullet.text) for bullet in before.bullets]
+    found = [bullet.text for bullet in facts.parse(content).bullets]
+    if (sorted([*wanted, added]) != sorted(found)) if added else (wanted != found):
+        raise Invalid(
+            "This text cannot be kept as one bullet of the facts file; write it as a note."
+        )
+
+
+def correct(folder: Folder, request: CorrectRequest, path: str, name: str) -> None:
+    """Change a fact that holds; a new text opens a new version."""
+    document = _to_change(folder, path)
+    fact = document.facts[name]
+    check_utf8(request.text or "")
+    text = fact.bullet.text if request.text is None else facts.clean(request.text)
+    if request.topic is not None and _namespace(request.topic) != fact.bullet.namespace:
+        raise Invalid("A fact's topic is the heading it stands under; move it in the file.")
+    rival = _rival(document, fact, text)
+    if rival is not None:
+        raise Conflict(
+            "Another fact in this namespace says that, or has that key, already.",
+            current=document.record_of(rival),
+            proposed=text,
+        )
+    changes: dict[str, Any] = {"pinned": request.pinned, "tags": request.tags}
+    if text != fact.bullet.text and request.source:
+        changes["source"] = source_fields(request.source)
+    wanted = {key: value for key, value in changes.items() if value is not None}
+    if request.sets_expiry:
+        wanted["expires_at"] = request.expires_at
+    _replace(document, fact, text, wanted, folder.now())
+
+
+def _rival(document: FactsDocument, fact: Fact, text: str) -> Fact | None:
+    """The fact that has the key, or the very text, which a correction would give this one."""
+    pair = facts.key_value(text)
+    if text == fact.bullet.text or (pair and fact.bullet.pair and pair[0] == fact.bullet.pair[0]):
+        return None
+    for other in document.facts.values():
+        theirs = other.bullet.pair
+        is_same = theirs[0] == pair[0] if pair and theirs else other.bullet.text == text
+        if is_same and other is not fact and other.bullet.namespace == fact.bullet.namespace:
+            return other
+    return None
+
+
+def _replace(
+    document: FactsDocument,
+    fact: Fact,
+    text: str,
+    changes: dict[str, Any],
+    start: datetime,
+) -> None:
+    document.note_hand_edits()
+    current, moment, ledger = fact.current, document.folder.now(), document.ledger
+    content = document.content.joined()
+    if text != fact.bullet.text:
+        if current.valid_from is not None and start < current.valid_from:
+            raise Invalid(
+                "The new value would begin before the current one; give a later valid_from."
+            )
+        _close(document, fact, start)
+        update = {
+            "text": text, "valid_from": start, "valid_to": None, "updated_at": moment,
+            "created_by": None, "frame": None, **changes,
+        }  # fmt: skip
+        ledger.append(current.model_copy(update=update))
+        content = facts.replaced(document.content, fact.bullet, text)
+        _check_edit(document.content, content, {fact.bullet.first: text})
+    elif (changed := current.model_copy(update=changes)) != current:
+        if fact.recorded is None:
+            ledger.append(changed)
+        else:
+            ledger.put(fact.recorded, changed.model_copy(update={"updated_at": moment}))
+    _save(document, content)
+
+
+def forget(folder: Folder, path: str, names: Sequence[str]) -> None:
+    """Remove facts from the file; their versions stay, closed."""
+    document = _to_change(folder, path)
+    document.note_hand_edits()
+    gone = [document.facts[name] for name in names]
+    natural = Counter(fact.natural_name for fact in document.facts.values())
+    for fact in gone:
+        family = {fact.name, _NUMBER.sub("", fact.name), fact.natural_name}
+        others = sum(natural[name] for name in family) - 1
+        _close(document, fact, folder.now(), has_twin=others > 0)
+    _save(document, facts.removed(document.content, [fact.bullet for fact in gone]))
+
+
+def _close(
+    document: FactsDocument, fact: Fact, moment: datetime, *, has_twin: bool = False
+) -> None:
+    ended = fact.current.closed(moment).model_copy(update={"has_twin": has_twin})
+    if fact.recorded is None:
+        document.ledger.append(ended)
+    else:
+        document.ledger.put(fact.recorded, ended)
+
+
+def erase(folder: Folder, path: str, request: EraseRequest) -> list[Version]:
+    """Return the versions of facts that are gone, and erase them where that is to be applied.
+
+    A fact that holds keeps its history, whoever it is about.
+    """
+    document = load(folder, path)
+    place, wanted = place_of(path), set(request.record_ids)
+    found: list[Version] = []
+    for name in dict.fromkeys(version.fact for version in document.ledger.versions):
+        versions = document.ledger.of(name)
+        is_meant = f"{path}#{name}" in wanted or _is_of(request.scope, place, versions)
+        if is_meant and name not in document.facts:
+            found += versions
+            if request.apply:
+                document.ledger.set_lines(name, ())
+    if request.apply and found:
+        _put_history(document)
+    return found
+
+
+def _is_of(scope: Scope, place: Place, versions: Sequence[Version]) -> bool:
+    """Whether a fact is a project's, or about a subject, wherever it is kept."""
+    if scope.project_id is not None:
+        return place.project_id == scope.project_id
+    if scope.subject_id is None:
+        return False
+    return scope.subject_id in {place.subject_id, *(version.subject_id for version in versions)}
+
+
+def _save(document: FactsDocument, content: str, *, drop_empty: bool = False) -> None:
+    """Put the file and then its history on disk, each only if it changed."""
+    _put(document, document.path, document.file, content, drop_empty=drop_empty)
+    _put_history(document)
+
+
+def _put_history(document: FactsDocument) -> None:
+    content = document.ledger.joined()
+    _put(document, history_path(document.path), document.history, content, drop_empty=True)
+
+
+def _put(
+    document: FactsDocument,
+    path: str,
+    before: File | None,
+    content: str,
+    *,
+    drop_empty: bool = False,
+) -> None:
+    if content == (before.content if before else ""):
+        return
+    if not content and drop_empty:
+        document.folder.remove(path)
+    else:
+        document.folder.replace(path, content)
+
+
+@dataclass(frozen=True, slots=True)
+class FactState:
+    """What a snapshot of one fact holds."""
+
+    history: tuple[str, ...] | None = None
+    """The fact's exact history lines; None: unknown, nobody took a snapshot before it was made."""
+    lines: tuple[str, ...] = ()
+    """The bullet and its details; empty where there was no fact."""
+    first: int = 0
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    namespace: str | None = None
+    created: str | None = None
+
+    @classmethod
+    def take(cls, document: FactsDocument, name: str) -> FactState:
+        """Return the state of a fact as it stands in its file."""
+        history = tuple(document.ledger.lines_of(name))
+        fact = document.facts.get(name)
+        if fact is None:
+            return cls(history)
+        lines, bullet = document.content.lines, fact.bullet
+        return cls(
+            history,
+            lines[bullet.first : bullet.end],
+            bullet.first,
+            lines[max(0, bullet.first - _CONTEXT) : bullet.first],
+            lines[bullet.end : bullet.end + _CONTEXT],
+            bullet.namespace,
+            _created(fact),
+        )
+
+    def to_json(self) -> Json:
+        """Return the state as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Json) -> FactState:
+        """Read what `to_json` returned; an empty object is a fact that nobody had seen."""
+        lists = {name: tuple(value) for name, value in data.items() if isinstance(value, list)}
+        return cls(**data | lists)
+
+
+def _created(fact: Fact) -> str | None:
+    moment = fact.current.created_at
+    return moment.isoformat() if moment else None
+
+
+def check_restore(folder: Folder, path: str, states: Mapping[str, FactState]) -> None:
+    """Raise `Conflict` if any of the facts is not what memtui itself left there."""
+    document = load(folder, path)
+    for name, state in states.items():
+        fact = document.facts.get(name)
+        if fact is None:
+            continue
+        if document.content.lines[fact.bullet.first : fact.bullet.end] == state.lines:
+            continue
+        reason = ""
+        if fact.recorded is None or fact.recorded.text != fact.bullet.text:
+            reason = "The fact was changed by hand since; look at both before undoing."
+        elif state.lines and _created(fact) != state.created:
+            reason = "Another fact stands in its place by now."
+        if reason:
+            text = readable(state.lines[0]).strip() if state.lines else None
+            raise Conflict(reason, current=document.record_of(fact), proposed=text)
+
+
+def restore(folder: Folder, path: str, states: Mapping[str, FactState]) -> None:
+    """Put facts of one file back exactly: the lines' bytes, their places, their history."""
+    document = load(folder, path)
+    document.note_hand_edits()
+    slots = list(document.content.lines)
+    new = [
+        document.facts[name] for name in states if name in document.facts and not states[name].lines
+    ]
+    _take_out(document, slots, new)
+    for name, state in states.items():
+        if name in document.facts and state.lines:
+            slots[document.facts[name].bullet.first] = state.lines[0]
+    lines = facts.split_lines("".join(slots))
+    absent = [s for name, s in states.items() if s.lines and name not in document.facts]
+    for state in sorted(absent, key=lambda state: state.first):
+        _put_back(lines, state)
+    # Whether the file is older than every fact that is now taken out of it.
+    touched = [fact.recorded for name, fact in document.facts.items() if name in states]
+    was_there = not any(one and one.frame and one.frame.new_file for one in touched)
+    for name, state in states.items():
+        wanted = state.history
+        if wanted is None:
+            fact = document.facts.get(name)
+            wanted = tuple(document.ledger.lines_of(name, without=fact.recorded if fact else None))
+        document.ledger.set_lines(name, wanted)
+    _save(document, "".join(lines), drop_empty=not was_there)
+
+
+def _take_out(document: FactsDocument, slots: list[str], gone: Sequence[Fact]) -> None:
+    """Remove facts, and what adding each of them had put around it if nothing uses it since."""
+    going = {fact.bullet.first for fact in gone}
+    left = [bullet for bullet in document.content.bullets if bullet.first not in going]
+    order = {version.fact: place for place, version in enumerate(document.ledger.versions)}
+    for fact in sorted(gone, key=lambda fact: -order.get(fact.name, 0)):
+        bullet = fact.bullet
+        is_last = not "".join(slots[bullet.end :])
+        is_open_end = is_last and not "".join(slots[bullet.first : bullet.end]).endswith("\n")
+        slots[bullet.first : bullet.end] = [""] * (bullet.end - bullet.first)
+        frame = fact.recorded.frame if fact.recorded else None
+        is_alone = all(other.namespace != bullet.namespace for other in left) and all(
+            not slots[f.bullet.first] for f in gone if f.bullet.namespace == bullet.namespace
+        )
+        if frame and (is_alone or is_open_end):
+            _unframe(slots, bullet.first, frame)
+
+
+def _unframe(slots: list[str], index: int, frame: Frame) -> None:
+    before, after = "".join(slots[:index]), "".join(slots[index:])
+    if not (before.endswith(frame.head) and after.startswith(frame.tail)):
+        return
+    cut = len(frame.head)
+    for place in range(index - 1, -1, -1):
+        size = min(cut, len(slots[place]))
+        slots[place] = slots[place][: len(slots[place]) - size]
+        cut -= size
+    cut = len(frame.tail)
+    for place in range(index, len(slots)):
+        size = min(cut, len(slots[place]))
+        slots[place] = slots[place][size:]
+        cut -= size
+
+
+def _put_back(lines: list[str], state: FactState) -> None:
+    index = _old_place(lines, state)
+    head, tail = "", ""
+    if index is None:
+        index, head, tail = _new_place("".join(lines), state)
+    if index > 0 and not lines[index - 1].endswith("\n"):
+        lines[index - 1] += "\n"
+    body = "".join(state.lines)
+    if index < len(lines) and not body.endswith("\n"):
+        body += "\n"
+    lines[index:index] = facts.split_lines(f"{head}{body}{tail}")
+
+
+def _new_place(content: str, state: FactState) -> tuple[int, str, str]:
+    """Where a fact goes whose surroundings are gone, and what it needs around it."""
+    last = Ledger("".join(state.history or ())).versions[-1:]
+    if not content and last and last[0].frame:
+        return 0, last[0].frame.head, last[0].frame.tail
+    place = facts.place_for(facts.parse(content), state.lines[0].strip(), state.namespace)
+    return place.index, place.head.removeprefix("" if content.endswith("\n") else "\n"), place.tail
+
+
+def _old_place(lines: list[str], state: FactState) -> int | None:
+    """Where the lines stood: at the old number if a neighbour is there, else by neighbours."""
+
+    def ahead(index: int) -> int:
+        return _alike(reversed(state.before), reversed(lines[max(0, index - _CONTEXT) : index]))
+
+    def behind(index: int) -> int:
+        return _alike(state.after, lines[index : index + _CONTEXT])
+
+    first = state.first
+    if first <= len(lines) and (
+        ahead(first) == len(state.before) or (state.after and behind(first) == len(state.after))
+    ):
+        return first
+    scores = {index: ahead(index) + behind(index) for index in range(len(lines) + 1)}
+    best = max(scores.values())
+    if best == 0:
+        return None
+    return min((i for i, score in scores.items() if score == best), key=lambda i: abs(i - first))
+
+
+def _alike(old: Iterable[str], new: Iterable[str]) -> int:
+    """How many lines are the same, from the first on, whatever their line ends."""
+    pairs = zip(old, new, strict=False)
+    same = itertools.takewhile(lambda pair: pair[0].rstrip("\r\n") == pair[1].rstrip("\r\n"), pairs)
+    return sum(1 for _ in same)

@@ -1,0 +1,389 @@
+"""The facts of one scope: which bullet is which fact, since when it holds, and what held before.
+
+The facts file says what holds; the history file beside it says since when, who wrote it and from
+where, and what held before (seed 002 §6): one JSON line a version of a fact. Lines that cannot be
+read are kept as they are.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Annotated
+
+from pydantic import AfterValidator, ValidationError
+
+from memtui.contract import Invalid, Json, Model, Problem, Record, Scope, UtcDatetime
+
+from . import facts
+from .facts import Bullet
+from .files import File, Folder
+from .layout import StoredRecord, handle_of, history_path, place_of, source_of
+
+
+def _checked(fields: Json) -> Json:
+    source_of(fields, "any")
+    return fields
+
+
+class Frame(Model):
+    """What adding a fact put around its line, so that undoing it leaves no trace."""
+
+    head: str = ""
+    tail: str = ""
+    new_file: bool = False
+
+
+class Version(Model):
+    """One value of a fact and the window in which it held."""
+
+    fact: str
+    """The fact's name within its file."""
+    text: str
+    topic: str | None = None
+    valid_from: UtcDatetime | None = None
+    """None: nobody knows since when."""
+    valid_to: UtcDatetime | None = None
+    """None: it still holds."""
+    created_at: UtcDatetime | None = None
+    """When the fact, not this version of it, came to be."""
+    updated_at: UtcDatetime | None = None
+    created_by: str | None = None
+    source: Annotated[Json, AfterValidator(_checked)] | None = None
+    """The source reference without its company."""
+    pinned: bool = False
+    expires_at: UtcDatetime | None = None
+    tags: tuple[str, ...] = ()
+    agent_id: str | None = None
+    issue_id: str | None = None
+    run_id: str | None = None
+    subject_id: str | None = None
+    metadata: Json = {}
+    frame: Frame | None = None
+    has_twin: bool = False
+    """It was forgotten while another bullet had the same key or text, which keeps its own name."""
+
+    def line(self) -> str:
+        """Return it as a line of the history file. Raises `Invalid` if no file can hold it."""
+        fields = self.model_dump(mode="json", exclude_defaults=True)
+        line = f"{json.dumps(fields, ensure_ascii=False)}\n"
+        try:
+            line.encode()
+        except UnicodeEncodeError as error:
+            raise Invalid(
+                "The fact's metadata holds a character that UTF-8 cannot carry; remove it."
+            ) from error
+        return line
+
+    def closed(self, moment: datetime | None) -> Version:
+        """Return it with its window closed at `moment`, or at its start if that is later."""
+        known = [time for time in (moment, self.valid_from) if time is not None]
+        return self.model_copy(update={"valid_to": max(known, default=None)})
+
+
+class Ledger:
+    """A history file being read or changed."""
+
+    def __init__(self, content: str) -> None:
+        self.problems: list[tuple[int, str]] = []
+        """Line, counted from 1, and what is wrong with it."""
+        self._rows = [
+            (line, self._read(line, number))
+            for number, line in enumerate(facts.split_lines(content), start=1)
+        ]
+        """Each line and its version; None where the line cannot be read."""
+        self._index: dict[str, list[int]] | None = None
+        """The places of each fact's lines; None after a line was added or taken out."""
+
+    def _read(self, line: str, number: int) -> Version | None:
+        if not line.strip():
+            return None
+        try:
+            return Version.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"]) or "line"
+            message = f"The history line cannot be read: {where}: {first['msg']}."
+            self.problems.append((number, message))
+            return None
+
+    def joined(self) -> str:
+        """Return the file."""
+        return "".join(line for line, _ in self._rows)
+
+    @property
+    def versions(self) -> list[Version]:
+        """Every version, in the order of the file."""
+        return [version for _, version in self._rows if version is not None]
+
+    def of(self, fact: str) -> list[Version]:
+        """Return a fact's versions, oldest first."""
+        found = (self._rows[place][1] for place in self._places(fact))
+        return [version for version in found if version is not None]
+
+    def lines_of(self, fact: str, *, without: Version | None = None) -> list[str]:
+        """Return the exact lines of a fact, except that of one version."""
+        rows = [self._rows[place] for place in self._places(fact)]
+        return [line for line, version in rows if without is None or version is not without]
+
+    def _places(self, fact: str) -> list[int]:
+        if self._index is None:
+            self._index = {}
+            for place, (_, version) in enumerate(self._rows):
+                if version is not None:
+                    self._index.setdefault(version.fact, []).append(place)
+        return self._index.get(fact, [])
+
+    def append(self, version: Version) -> None:
+        """Add a version as the last line."""
+        self._append(version.line(), version)
+
+    def _append(self, line: str, version: Version | None) -> None:
+        if self._rows and not self._rows[-1][0].endswith("\n"):
+            last, known = self._rows[-1]
+            self._rows[-1] = f"{last}\n", known
+        if self._index is not None and version is not None:
+            self._index.setdefault(version.fact, []).append(len(self._rows))
+        self._rows.append((line, version))
+
+    def put(self, old: Version, new: Version) -> None:
+        """Put `new` on the line of `old`."""
+        place = next(i for i in self._places(old.fact) if self._rows[i][1] is old)
+        self._rows[place] = new.line(), new
+
+    def set_lines(self, fact: str, wanted: Sequence[str]) -> None:
+        """Make `wanted` a fact's lines: in the places of its lines now, further ones at the end."""
+        places = list(self._places(fact))
+        for place, line in zip(places, wanted, strict=False):
+            self._rows[place] = line, self._read(line, place + 1)
+        for place in reversed(places[len(wanted) :]):
+            del self._rows[place]
+            self._index = None
+        for line in wanted[len(places) :]:
+            self._append(line, self._read(line, len(self._rows) + 1))
+
+
+@dataclass(slots=True)
+class Fact:
+    """One fact that holds: its bullet, and its version if anybody wrote one down."""
+
+    name: str
+    bullet: Bullet
+    recorded: Version | None
+    """The open line of the history file."""
+    current: Version
+    """What holds: the recorded version, or what a hand edit made of it."""
+    past: tuple[Version, ...] = ()
+    """Oldest first."""
+
+    @property
+    def revision(self) -> str:
+        """A digest of the fact's lines and of its recorded version."""
+        line = self.recorded.line() if self.recorded else ""
+        body = f"{self.bullet.namespace}\0{self.bullet.text}\0{self.bullet.details}\0{line}"
+        return hashlib.sha256(body.encode()).hexdigest()[:16]
+
+    @property
+    def natural_name(self) -> str:
+        """The name that it has by itself."""
+        return natural_name(self.bullet.text, self.bullet.namespace)
+
+
+class FactsDocument:
+    """One scope's facts as they stand on disk."""
+
+    def __init__(self, folder: Folder, path: str, file: File | None, history: File | None) -> None:
+        self.path = path
+        self.file = file
+        self.history = history
+        self.content = facts.parse(file.content if file else "")
+        self.ledger = Ledger(history.content if history else "")
+        self.facts: dict[str, Fact] = {}
+        """By name, in the order of the file."""
+        known = file or history
+        self._modified = known.modified if known else None
+        self.folder = folder
+        self._place = place_of(path)
+        self._name_facts()
+
+    @classmethod
+    def read(cls, folder: Folder, path: str) -> FactsDocument | Problem:
+        """Read a facts file and its history; a `Problem` where either cannot be read."""
+        file = folder.read(path)
+        if isinstance(file, Problem):
+            return file
+        history = folder.read(history_path(path))
+        if isinstance(history, Problem):
+            return history
+        return cls(folder, path, file, history)
+
+    def _name_facts(self) -> None:
+        """Give each bullet its name: the recorded one of the same text, else key or digest."""
+        recorded = {v.fact: v for v in self.ledger.versions if v.valid_to is None}
+        by_text: dict[tuple[str | None, str], list[Bullet]] = {}
+        for bullet in self.content.bullets:
+            by_text.setdefault((bullet.namespace, bullet.text), []).append(bullet)
+        known: dict[tuple[str | None, str], list[str]] = {}
+        for name, version in recorded.items():
+            known.setdefault((version.topic, version.text), []).append(name)
+        names: dict[int, str] = {}
+        for key in by_text.keys() & known.keys():
+            names |= self._twins(by_text[key], known[key], recorded.keys())
+        taken = set(names.values())
+        for bullet in self.content.bullets:
+            if bullet.first not in names:
+                natural = natural_name(bullet.text, bullet.namespace)
+                names[bullet.first] = self.free_name(natural, taken)
+                taken.add(names[bullet.first])
+            name = names[bullet.first]
+            self.facts[name] = self._fact(name, bullet, recorded.get(name))
+
+    def _twins(
+        self, bullets: list[Bullet], known: list[str], recorded: Collection[str]
+    ) -> dict[int, str]:
+        """Name bullets of one text: the recorded names, then free numbers, in file order."""
+        natural = natural_name(bullets[0].text, bullets[0].namespace)
+        wanted = list(known)
+        while len(wanted) < len(bullets):
+            wanted.append(self.free_name(natural, {*wanted, *recorded}))
+        wanted.sort(key=lambda name: _number(natural, name))
+        return {bullet.first: name for bullet, name in zip(bullets, wanted, strict=False)}
+
+    def free_name(self, name: str, taken: Collection[str]) -> str:
+        """Return `name`, with -2, -3 … if it is taken.
+
+        One of a forgotten fact that had a twin is taken too: the twin must not inherit it.
+        """
+        number, candidate = 1, name
+        while candidate in taken or self._is_reserved(candidate):
+            number += 1
+            candidate = f"{name}-{number}"
+        return candidate
+
+    def _is_reserved(self, name: str) -> bool:
+        last = self.ledger.of(name)[-1:]
+        return any(version.valid_to is not None and version.has_twin for version in last)
+
+    def _fact(self, name: str, bullet: Bullet, recorded: Version | None) -> Fact:
+        past = tuple(v for v in self.ledger.of(name) if v.valid_to is not None)
+        if recorded is not None and recorded.text == bullet.text:
+            return Fact(name, bullet, recorded, recorded, past)
+        plain = Version(fact=name, text=bullet.text, topic=bullet.namespace)
+        if recorded is None:
+            since = self._modified if past else None
+            return Fact(name, bullet, None, plain.model_copy(update={"valid_from": since}), past)
+        update = {
+            "valid_from": self._modified,
+            "created_at": recorded.created_at,
+            "updated_at": self._modified,
+        }
+        past = (*past, recorded.closed(self._modified))
+        return Fact(name, bullet, recorded, plain.model_copy(update=update), past)
+
+    def note_hand_edits(self) -> None:
+        """Write down what hands changed: before memtui itself changes the file's time."""
+        for version in [v for v in self.ledger.versions if v.valid_to is None]:
+            fact = self.facts.get(version.fact)
+            if fact is not None and fact.current is version:
+                continue
+            self.ledger.put(version, version.closed(self._modified))
+            if fact is not None and fact.recorded is version:
+                self.ledger.append(fact.current)
+                fact.past = tuple(v for v in self.ledger.of(fact.name) if v.valid_to is not None)
+                fact.recorded = fact.current
+
+    def versions_of(self, name: str) -> list[Version]:
+        """Return a fact's versions, oldest first, hand edits included; also of one that is gone."""
+        fact = self.facts.get(name)
+        if fact is not None:
+            return [*fact.past, fact.current]
+        return [v if v.valid_to else v.closed(self._modified) for v in self.ledger.of(name)]
+
+    def records(self) -> list[StoredRecord]:
+        """Return the facts that hold and, for questions about the past, the versions that held."""
+        found = [
+            StoredRecord(self.record_of(fact), self._place.area, names=self._names(fact.current))
+            for fact in self.facts.values()
+        ]
+        for name in dict.fromkeys([*self.facts, *(v.fact for v in self.ledger.versions)]):
+            found += [
+                StoredRecord(
+                    self._record(version, 1, ""),
+                    self._place.area,
+                    is_current=False,
+                    names=self._names(version),
+                )
+                for version in self.versions_of(name)
+                if version.valid_to is not None
+            ]
+        return found
+
+    def _names(self, version: Version) -> str:
+        return version.subject_id or self._place.subject_id or ""
+
+    def find(self, name: str) -> StoredRecord | None:
+        """Return a fact that holds; None if it does not."""
+        fact = self.facts.get(name)
+        return StoredRecord(self.record_of(fact), self._place.area) if fact else None
+
+    def record_of(self, fact: Fact) -> Record:
+        """Return a fact that holds as a record."""
+        more: Json = {"details": fact.bullet.details} if fact.bullet.details else {}
+        since = fact.current.valid_from
+        has_key = fact.bullet.pair is not None or "key" in fact.current.metadata
+        if has_key and (fact.past or since not in {None, fact.current.created_at}):
+            more["entry_type"] = "temporal"
+        return self._record(fact.current, fact.bullet.first + 1, fact.revision, more)
+
+    def _record(
+        self, version: Version, line: int, revision: str, more: Json | None = None
+    ) -> Record:
+        place, pair = self._place, facts.key_value(version.text)
+        kind = {"entry_type": "fact"}
+        if pair:
+            kind = {"entry_type": "kv", "key": pair[0], "value": pair[1]}
+        first = next(iter(self.ledger.of(version.fact)), version)
+        return Record(
+            handle=handle_of(f"{self.path}#{version.fact}"),
+            text=version.text,
+            scope=Scope(
+                company_id=self.folder.company_id,
+                project_id=place.project_id,
+                agent_id=version.agent_id or place.agent_id,
+                subject_id=version.subject_id or place.subject_id,
+                issue_id=version.issue_id,
+                run_id=version.run_id,
+            ),
+            source=source_of(version.source or first.source, self.folder.company_id),
+            kind="fact",
+            topic=version.topic,
+            tags=version.tags,
+            created_at=version.created_at,
+            updated_at=version.updated_at or version.valid_from or self._modified,
+            created_by=version.created_by or first.created_by,
+            expires_at=version.expires_at,
+            pinned=version.pinned,
+            valid_from=version.valid_from,
+            valid_to=version.valid_to,
+            revision=revision,
+            location=self.folder.location(self.path, line),
+            metadata={**version.metadata, **kind, **(more or {})},
+        )
+
+
+def _number(natural: str, name: str) -> int:
+    """The place of a name among its twins; one that is not of their family comes last."""
+    if name == natural:
+        return 1
+    number = name.removeprefix(f"{natural}-")
+    return int(number) if number.isdecimal() and number != name else sys.maxsize
+
+
+def natural_name(text: str, namespace: str | None) -> str:
+    """Return the name that a fact has by itself: namespace and key, or a digest of its text."""
+    pair = facts.key_value(text)
+    return f"{namespace or ''}/{pair[0]}" if pair else facts.short_hash(text)
