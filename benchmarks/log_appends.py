@@ -14,7 +14,7 @@ from benchmarks.table import Line, reached
 from memtui.config import find_paths, load_settings
 from memtui.contract import QueryRequest, Scope, SourceRef, Usage, WriteRequest
 from memtui.service import Caller, open_service
-from memtui.store import log
+from memtui.store import appending
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft, OperationHandle
 
@@ -80,9 +80,9 @@ def _raw(path: Path, drafts: list[OperationDraft], size: int, *, durable: bool) 
     for start in range(0, len(drafts), size):
         with database.write(durable=durable) as connection:
             if size == 1:
-                log.append(connection, drafts[start])
+                appending.append(connection, drafts[start])
             else:
-                log.append_all(connection, drafts[start : start + size])
+                appending.append_all(connection, drafts[start : start + size])
     took = perf_counter() - began
     database.close()
     return took

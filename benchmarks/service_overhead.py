@@ -37,7 +37,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService, open_service
-from memtui.store import log
+from memtui.store import appending
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft
 
@@ -120,11 +120,11 @@ async def parts(service: MemoryService, database: Path, calls: int) -> tuple[flo
     def append() -> None:
         fresh = draft.model_copy(update={"operation_id": uuid.uuid4().hex})
         with opened_again.write(durable=False) as connection:
-            log.append(connection, fresh)
+            appending.append(connection, fresh)
 
-    appending = await timed(lambda: asyncio.to_thread(append), calls)
+    logging = await timed(lambda: asyncio.to_thread(append), calls)
     opened_again.close()
-    return resolving, appending
+    return resolving, logging
 
 
 def bare_inserts(database: Path, calls: int) -> float:
@@ -186,7 +186,7 @@ async def main(calls: int) -> None:
         alone = await timed(lambda: adapter.query(_REQUEST), calls)
         through = await timed(lambda: service.query(_CALLER, _REQUEST), calls)
         database = Path(folder) / "home" / "memtui.db"
-        resolving, appending = await parts(service, database, calls)
+        resolving, logging = await parts(service, database, calls)
         await service.close()
         bare = await asyncio.to_thread(bare_inserts, database, calls)
     print(f"query, {_SNIPPETS} snippets, median of {calls} calls")
@@ -194,7 +194,7 @@ async def main(calls: int) -> None:
     print(f"  through the service  {through:9.1f} µs")
     print(f"  the service adds     {through - alone:9.1f} µs")
     print(f"    resolving          {resolving:9.1f} µs")
-    print(f"    appending          {appending:9.1f} µs")
+    print(f"    appending          {logging:9.1f} µs")
     print(f"  bare sqlite3 insert  {bare:9.1f} µs")
 
 

@@ -18,7 +18,7 @@ from memtui.analytics.engine import quoted
 from memtui.analytics.layout import TABLES
 from memtui.analytics.operations import select_list
 from memtui.analytics.source import columns_of
-from memtui.store.columns import MARK
+from memtui.store.values import MARK
 
 _BEYOND_ASCII = re.compile(r"[\x7f-\U0010ffff]+")
 

@@ -9,8 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 from memtui.contract import Scope, SourceRef, Usage
-from memtui.store.columns import MARK, ForeignText, UtcMicroseconds
+from memtui.store.columns import ForeignText, UtcMicroseconds
 from memtui.store.operation import Operation, OperationHandle
+from memtui.store.values import MARK
 
 _SCOPE = tuple(Scope.model_fields)
 _SOURCE = {

@@ -24,7 +24,7 @@ from memtui.contract import (
     Scope,
     Unavailable,
 )
-from memtui.store import log
+from memtui.store import appending, log
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
@@ -178,7 +178,7 @@ def remove_hot(
         Conflict: there are not as many as the segment has.
     """
     with database.write() as connection:
-        log.append(connection, _sealing(company_id, segment, door))
+        appending.append(connection, _sealing(company_id, segment, door))
         for table, hot in _HOT.items():
             gone = connection.execute(
                 delete(hot).where(

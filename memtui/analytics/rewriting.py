@@ -18,10 +18,10 @@ from memtui.analytics.rows import fetch
 from memtui.analytics.seal import Made, write_files
 from memtui.analytics.source import columns_of, stored_text
 from memtui.contract import Conflict
-from memtui.store.columns import stored_json
 from memtui.store.digest import is_intact
 from memtui.store.erasing import erased, newly_absent, row_of
 from memtui.store.operation import Operation
+from memtui.store.values import stored_json
 
 _MEMORY_MB = 512
 _AT_ONCE = 4_096

@@ -15,12 +15,13 @@ from memtui.analytics.operations import text_of
 from memtui.analytics.rows import fetch, sealed_rows
 from memtui.analytics.source import stored_text
 from memtui.contract import Filter, OperationStatus, OperationType
-from memtui.store.columns import UtcMicroseconds, stored_json
+from memtui.store.columns import UtcMicroseconds
 from memtui.store.digest import CONTROL, canonical
 from memtui.store.metrics import ContextDay
 from memtui.store.operation import Operation
 from memtui.store.retrieval import READS
 from memtui.store.sight import Sight
+from memtui.store.values import stored_json
 
 if TYPE_CHECKING:
     import duckdb

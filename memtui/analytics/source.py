@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Connection, Double, LargeBinary, Table
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, LargeBinary, Table
 from sqlalchemy.types import TypeDecorator
 
 from memtui.analytics.engine import quoted
 from memtui.contract import Invalid, Unavailable
 from memtui.store.columns import ForeignText
+from memtui.store.connection import Connection
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
@@ -91,7 +92,7 @@ def open_source(database: Database) -> Iterator[Source]:
         if database.dialect == "sqlite":
             yield _SqliteSource(connection)
             return
-        url = connection.engine.url.set(drivername="postgresql")
+        url = connection.alchemy.engine.url.set(drivername="postgresql")
     with _open_postgres(url.render_as_string(hide_password=False)) as source:
         yield source
 
@@ -111,7 +112,7 @@ class _SqliteSource:
     ) -> None:
         """See `Source`."""
         sql = f"SELECT {', '.join(names)} {_from(table, where)}"
-        rows = self._connection.exec_driver_sql(sql).cursor
+        rows = self._connection.exec_driver_sql(sql)
         with duck.appender(target) as appender:
             while batch := rows.fetchmany(_BATCH):
                 appender.append_rows(batch)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from memtui.contract import (
@@ -30,7 +31,7 @@ from memtui.service.core import (
 )
 from memtui.service.redaction import redact_config
 from memtui.store import bindings as table
-from memtui.store.tables import BindingRow, TargetRow
+from memtui.store.compiled import BindingRow, TargetRow
 
 _TARGET_TYPES = ("company", "project", "agent")
 _LATENCIES = 60
@@ -133,7 +134,7 @@ class Bindings(Group):
             row = entry.binding = await asyncio.to_thread(self._find, caller, key)
             if config is not None:
                 changes["config"] = await self._checked(row.provider_key, config)
-                await refuse_shared(core, row.model_copy(update={"config": changes["config"]}))
+                await refuse_shared(core, replace(row, config=changes["config"]))
             if changes:
                 await core.configure(
                     entry,

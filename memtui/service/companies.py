@@ -22,8 +22,8 @@ from memtui.service.core import (
 from memtui.service.importing import OLDEST, refuse_lived_in, was_imported
 from memtui.store import bindings as table
 from memtui.store import members
+from memtui.store.compiled import CompanyRow
 from memtui.store.database import Database
-from memtui.store.tables import CompanyRow
 
 if TYPE_CHECKING:
     from memtui.service.analysis import Analysis

@@ -29,7 +29,7 @@ from memtui.contract import (
 from memtui.service.foreign import open_foreign
 from memtui.service.providers import Providers
 from memtui.service.resilience import Breaker, guarded
-from memtui.store.tables import BindingRow
+from memtui.store.compiled import BindingRow
 
 T = TypeVar("T")
 

@@ -11,8 +11,6 @@ from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection as DatabaseConnection
-
 from memtui.contract import (
     Denied,
     Invalid,
@@ -37,11 +35,12 @@ from memtui.service.permissions import (
 from memtui.service.providers import Providers
 from memtui.service.recorder import Entry, Recorder
 from memtui.service.whole_log import WholeLog
-from memtui.store import bindings, log, members, settings
+from memtui.store import appending, bindings, members, settings
+from memtui.store.compiled import BindingRow, CompanyRow, MemberRow
+from memtui.store.connection import Connection as DatabaseConnection
 from memtui.store.database import Database
 from memtui.store.routing import BY_KEY, Route, route
 from memtui.store.sight import Sight
-from memtui.store.tables import BindingRow, CompanyRow, MemberRow
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -302,7 +301,7 @@ class Core:
 
         def run() -> T:
             with self.database.write() as database:
-                log.hold(database, company_id)
+                appending.hold(database, company_id)
                 before = settings.read(database, company_id, kinds)
                 result = change(database)
                 if entry.caller.door == SETUP_DOOR:

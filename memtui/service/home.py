@@ -8,13 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import func, select
-
 from memtui.analytics.layout import Folder, Manifest
 from memtui.config import Paths, Settings
 from memtui.contract import NotFound, Unavailable
+from memtui.store import bindings
 from memtui.store.database import SEE_RECOVERY, Database
-from memtui.store.tables import CompanyRow, LogHeadRow
 
 _MAX_SESSION_BYTES = 10_000_000
 
@@ -180,7 +178,4 @@ def used_database(paths: Paths, settings: Settings) -> Database | None:
 
 def _is_used(database: Database) -> bool:
     with database.read() as connection:
-        return any(
-            connection.execute(select(func.count()).select_from(table)).scalar_one()
-            for table in (CompanyRow, LogHeadRow)
-        )
+        return bindings.is_used(connection)

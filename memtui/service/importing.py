@@ -10,8 +10,6 @@ from itertools import islice
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection
-
 from memtui.contract import (
     Conflict,
     Denied,
@@ -27,10 +25,11 @@ from memtui.contract import (
 from memtui.service.answers import Caller
 from memtui.service.core import Core, Group, check_key, find_company
 from memtui.service.redaction import may_hold_secret, redact, redact_json
-from memtui.store import bindings, log
+from memtui.store import appending, bindings, log
+from memtui.store.compiled import CompanyRow
+from memtui.store.connection import Connection
 from memtui.store.digest import CONTROL
 from memtui.store.operation import Operation, OperationDraft
-from memtui.store.tables import CompanyRow
 
 IMPORTED = "imported"
 """The member of an operation's request that says where it was imported from."""
@@ -202,11 +201,11 @@ class Importing(Group):
         """Append what the log does not have, and return it."""
         clean = [ForeignOperation(_clean(draft, own_id), own_id) for draft, own_id in batch]
         with self._core.database.write() as connection:
-            log.hold(connection, company_id)
+            appending.hold(connection, company_id)
             if bindings.company(connection, company_id) is None:
                 raise NotFound(f"The company {company_id} was removed while it was imported into.")
             fresh, taken = self._unknown(connection, company_id, clean)
-            log.append_all(connection, _named(taken, fresh))
+            appending.append_all(connection, _named(taken, fresh))
         return fresh
 
     def _read(self, company_id: str, batch: Sequence[ForeignOperation]) -> list[ForeignOperation]:

@@ -13,16 +13,15 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection
-
 from memtui.contract import Filter, Invalid, Model, NotFound, UtcDatetime
 from memtui.service.answers import Caller
 from memtui.service.core import Core, Group, check_target_id, in_thread, to_its_end
 from memtui.store import bindings
 from memtui.store import limits as table
+from memtui.store.compiled import SpendingLimitRow
+from memtui.store.connection import Connection
 from memtui.store.limits import Spent
 from memtui.store.sight import Sight
-from memtui.store.tables import SpendingLimitRow
 
 if TYPE_CHECKING:
     from memtui.analytics.layout import Manifest

@@ -16,7 +16,7 @@ from memtui.contract import (
 from memtui.service.answers import Caller, Change, Erasure, Provenance, Retrieval, RetrievalCount
 from memtui.service.core import Group, in_thread
 from memtui.service.reads import change_of
-from memtui.store import intents, journal
+from memtui.store import appending, journal
 from memtui.store.erasing import purged
 from memtui.store.journal import Found
 from memtui.store.operation import Operation, OperationDraft, OperationPage
@@ -177,7 +177,7 @@ class Log(Group):
         """Return how many of the company's mutations that the caller may see run now."""
         sight = self._core.sight(caller)
         with self._core.database.read() as database:
-            waiting = intents.pending(database, caller.company_id)
+            waiting = appending.pending(database, caller.company_id)
         drafts = (OperationDraft.model_validate(row.draft) for row in waiting)
         return sum(sight is None or sight.sees(draft) for draft in drafts)
 

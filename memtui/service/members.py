@@ -7,8 +7,6 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 
-from sqlalchemy import Connection
-
 from memtui.contract import Denied, Invalid, Model, NotFound, UtcDatetime
 from memtui.service.answers import AGENT_PREFIX, USER_PREFIX, Caller
 from memtui.service.companies import awaits_owner
@@ -16,7 +14,8 @@ from memtui.service.core import Group, in_thread, to_its_end
 from memtui.service.permissions import Membership, Role, membership, person_of
 from memtui.store import bindings
 from memtui.store import members as table
-from memtui.store.tables import MemberRow, TokenRow
+from memtui.store.compiled import MemberRow, TokenRow
+from memtui.store.connection import Connection
 
 REVOKED = "A token that was revoked stays revoked; `memtui tokens add` makes another one."
 

@@ -35,7 +35,7 @@ from memtui.service.core import Group, to_its_end
 from memtui.service.perimeter import for_caller, is_org, log_text, note_owner, without_prefix
 from memtui.service.reads import answered, as_handle, find, moved, ranked
 from memtui.service.redaction import redact_json
-from memtui.store.journal import Step
+from memtui.store.appending import Step
 from memtui.store.operation import OperationHandle
 
 _LOGGED_IDS = 1_000

@@ -23,8 +23,8 @@ from enum import StrEnum
 
 from memtui.contract import Denied, Model, OperationType, Scope
 from memtui.service.answers import Caller
+from memtui.store.compiled import MemberRow
 from memtui.store.sight import Sight
-from memtui.store.tables import MemberRow
 
 
 class Role(StrEnum):

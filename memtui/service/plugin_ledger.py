@@ -10,16 +10,16 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 
-from sqlalchemy import Connection
-
 from memtui.contract import Denied, Json, Model, NotFound, UtcDatetime
 from memtui.service.answers import Caller
 from memtui.service.core import Group
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact_json
 from memtui.store import bindings, plugins
+from memtui.store.compiled import BindingRow
+from memtui.store.connection import Connection
 from memtui.store.settings import NAMESPACE
-from memtui.store.tables import BindingRow, NamespaceRow, PluginIdRow
+from memtui.store.tables import NamespaceRow, PluginIdRow
 
 
 class KeptNamespace(Model):

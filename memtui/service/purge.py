@@ -46,13 +46,13 @@ from memtui.service.connections import Connection
 from memtui.service.core import Core, Group, find_company, to_its_end
 from memtui.service.mutations import Mutations, take
 from memtui.service.recorder import Entry
-from memtui.store import bindings, intents, journal, log, purging
+from memtui.store import appending, bindings, journal, log, purging
+from memtui.store.compiled import BindingRow
 from memtui.store.digest import CONTROL
 from memtui.store.erasing import erase_fields, purge_request
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.purging import Aim, Step
 from memtui.store.sight import Sight
-from memtui.store.tables import BindingRow
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -444,7 +444,7 @@ class Purging(Group):
 
     def _running(self, caller: Caller) -> list[str]:
         with self._core.database.read() as database:
-            waiting = intents.pending(database, caller.company_id)
+            waiting = appending.pending(database, caller.company_id)
         running = sum(one.draft["operation_type"] != OperationType.PURGE for one in waiting)
         if not running:
             return []
@@ -597,7 +597,7 @@ class Purging(Group):
                 with self._core.database.write() as database:
                     done = erase_fields(database, aim.company_id, batch)
                     if done:
-                        log.append(database, _proof(self._core, entry, done))
+                        appending.append(database, _proof(self._core, entry, done))
                 step("batch")
             step("log")
             with self._core.database.write() as database:
@@ -638,7 +638,7 @@ class Purging(Group):
             step("waiting")
             with self._core.database.write() as database:
                 proof = _proof(self._core, entry, fresh.erased, [fresh.segment.proof()])
-                log.append(database, proof)
+                appending.append(database, proof)
             step("proved")
             rewriting.replace(folder)
             step("replaced")

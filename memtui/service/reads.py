@@ -39,7 +39,7 @@ from memtui.service.core import Core, Group
 from memtui.service.perimeter import for_caller, may_read, note_owner, readable
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact, redact_json
-from memtui.store import journal
+from memtui.store import appending, journal
 from memtui.store.operation import Operation, OperationHandle
 from memtui.store.sight import Sight
 
@@ -214,7 +214,7 @@ class Reads(Group):
     ) -> tuple[list[str], tuple[Change, ...]]:
         """Return a record's ids, the one it has now first, and what was done under any of them."""
         company_id, key = connection.binding.company_id, connection.binding.key
-        steps: dict[str, journal.Step] = {}
+        steps: dict[str, appending.Step] = {}
         with self._core.database.read() as database:
             ids = journal.ids_of(database, company_id, key, handle.provider_record_id)
             for record_id in reversed(ids):
@@ -399,13 +399,13 @@ def _received(caller: Caller, change: Change) -> Change:
     return change.model_copy(update={"before": before, "after": after})
 
 
-def _moved_in(old: journal.Step, new: journal.Step) -> journal.Step:
+def _moved_in(old: appending.Step, new: appending.Step) -> appending.Step:
     """Join the two steps of an operation that gave a record another id."""
     before, after = old[0] if old[0].record else new[0], new[1]
     return before, after if after and after.record else old[1]
 
 
-def change_of(operation: Operation, step: journal.Step, sight: Sight | None) -> Change:
+def change_of(operation: Operation, step: appending.Step, sight: Sight | None) -> Change:
     """Return a journal step as a person reads it who has this sight."""
     before, after = (
         snapshot.record

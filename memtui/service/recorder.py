@@ -10,8 +10,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TypeVar
 
-from sqlalchemy import Connection as DatabaseConnection
-
 from memtui.contract import (
     Conflict,
     Denied,
@@ -30,13 +28,15 @@ from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.redaction import redact, redact_json
 from memtui.service.sessions import Sessions
-from memtui.store import intents, journal, log
+from memtui.store import appending, journal
+from memtui.store.appending import Step
+from memtui.store.compiled import BindingRow, IntentRow
+from memtui.store.connection import Connection as DatabaseConnection
 from memtui.store.database import Database
-from memtui.store.journal import Finding, Step
+from memtui.store.journal import Finding
 from memtui.store.operation import Absent, OperationDraft, OperationHandle
 from memtui.store.settings import SettingChange
 from memtui.store.sight import Sight
-from memtui.store.tables import BindingRow, IntentRow
 
 T = TypeVar("T")
 
@@ -189,8 +189,8 @@ def _kind(error: BaseException | None) -> str | None:
 
 def _log(connection: DatabaseConnection, entry: Entry) -> None:
     operation = entry.draft()
-    seq = log.append(connection, operation)
-    journal.record(connection, operation, seq, entry.steps)
+    seq = appending.append(connection, operation)
+    appending.record(connection, operation, seq, entry.steps)
     journal.record_settings(connection, operation, seq, entry.settings)
     if entry.finding is not None:
         journal.settle(connection, operation, seq, entry.finding)
@@ -282,7 +282,7 @@ class Recorder:
 
     def _begin(self, unseen: OperationDraft, before: Sequence[Snapshot]) -> None:
         with self._database.write() as connection:
-            intents.begin(
+            appending.begin(
                 connection,
                 unseen,
                 before,
@@ -305,7 +305,7 @@ class Recorder:
             return
         durable = entry.operation_type.mutates or entry.finding is not None
         with self._database.write(durable=durable) as connection:
-            if entry.begun and not intents.end(connection, entry.operation_id):
+            if entry.begun and not appending.end(connection, entry.operation_id):
                 # Another machine took this process for dead and has logged that id as unknown.
                 entry.operation_id = self._new_id()
             _log(connection, entry)
@@ -323,19 +323,19 @@ class Recorder:
         if self._database.read_only:
             return
         with self._database.read() as connection:
-            waiting = intents.pending(connection)
+            waiting = appending.pending(connection)
         orphans = [row for row in waiting if self._is_orphan(row)]
         if not orphans:
             return
         with self._database.write() as connection:
             for row in orphans:
-                if not intents.end(connection, row.operation_id):
+                if not appending.end(connection, row.operation_id):
                     continue
                 operation = OperationDraft.model_validate(row.draft)
-                seq = log.append(connection, operation)
+                seq = appending.append(connection, operation)
                 before = [Snapshot.model_validate(value) for value in row.before]
                 steps = [(snapshot, None) for snapshot in before]
-                journal.record(connection, operation, seq, steps)
+                appending.record(connection, operation, seq, steps)
                 if not steps and operation.operation_type is not OperationType.SYNC:
                     journal.record_lasting(connection, operation, seq, _UNSEEN)
 

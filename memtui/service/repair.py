@@ -15,7 +15,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, insert
+from sqlalchemy import insert
 
 from memtui.analytics.layout import Folder, Manifest, sync_folder
 from memtui.analytics.recovery import log_ends, segments_beyond
@@ -35,11 +35,13 @@ from memtui.contract import (
 )
 from memtui.service.home import BindingFolder, Remains, find_remains, used_database
 from memtui.service.providers import Providers
-from memtui.store import bindings, log
+from memtui.store import appending, bindings
+from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
+from memtui.store.connection import Connection
 from memtui.store.database import Database
 from memtui.store.erasing import purge_request
 from memtui.store.operation import Operation, OperationDraft
-from memtui.store.tables import BindingRow, CompanyRow, LogHeadRow, TargetRow
+from memtui.store.tables import LogHeadRow
 
 _HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
 _DATABASE_ENDS = ("", "-wal", "-shm")
@@ -390,7 +392,7 @@ def _fill_company(
     if manifest.sealed_through != company.sealed_through:
         raise Unavailable(f"The archive of {company_id} changed meanwhile; look again.")
     _begin_log(connection, manifest)
-    log.append(connection, _gap(company, manifest, principal, now))
+    appending.append(connection, _gap(company, manifest, principal, now))
     bindings.add_company(
         connection,
         CompanyRow(

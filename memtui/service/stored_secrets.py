@@ -15,7 +15,8 @@ from memtui.service.core import Core, Group
 from memtui.service.reads import Reads
 from memtui.service.redaction import redact, redact_config, redact_json
 from memtui.store import bindings
-from memtui.store.tables import BindingRow, JournalRow
+from memtui.store.compiled import BindingRow
+from memtui.store.tables import JournalRow
 
 if TYPE_CHECKING:
     from memtui.service.analysis import Analysis

@@ -11,8 +11,6 @@ from contextlib import closing
 from functools import partial
 from itertools import islice
 
-from sqlalchemy import Connection as DatabaseConnection
-
 from memtui.contract import (
     BrowseRequest,
     Conflict,
@@ -43,12 +41,14 @@ from memtui.service.permissions import Role
 from memtui.service.reads import answered, ranked
 from memtui.service.recorder import Entry
 from memtui.store import bindings, journal, members, settings
+from memtui.store.appending import Step
+from memtui.store.compiled import BindingRow
+from memtui.store.connection import Connection as DatabaseConnection
 from memtui.store.digest import is_value_of
-from memtui.store.journal import Finding, Found, Step, Undoable
+from memtui.store.journal import Finding, Found, Undoable
 from memtui.store.operation import Operation
 from memtui.store.purging import LASTING
 from memtui.store.settings import SettingChange
-from memtui.store.tables import BindingRow
 
 _SEARCHED_WORDS = 8
 
@@ -202,7 +202,7 @@ class Undo(Group):
         entry.result_count = len(changed)
         for one_change in changed:
             if one_change.setting == "binding" and one_change.before is not None:
-                await refuse_shared(self._core, BindingRow.model_construct(**one_change.before))
+                await refuse_shared(self._core, BindingRow(**one_change.before))
         await self._core.configure(entry, change, kinds)
         for one_change in changed:
             if (row := one_change.before or one_change.after) and one_change.setting == "binding":

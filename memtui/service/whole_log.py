@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection
-
 from memtui.analytics.recovery import log_ends, refuse_gap
 from memtui.contract import Filter
 from memtui.store import log, metrics, retrieval
+from memtui.store.connection import Connection
 from memtui.store.database import Database
 from memtui.store.metrics import ContextDay
 from memtui.store.operation import Operation, OperationPage

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
-from sqlalchemy.exc import IntegrityError
-
 from memtui.contract import Conflict
-from memtui.store.tables import BindingRow, CompanyRow, TargetRow
-
-_COMPANIES = CompanyRow.__table__  # type: ignore[attr-defined]
-_BINDINGS = BindingRow.__table__  # type: ignore[attr-defined]
-_TARGETS = TargetRow.__table__  # type: ignore[attr-defined]
+from memtui.store import compiled
+from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
+from memtui.store.connection import Connection, Taken
 
 
 def companies(connection: Connection) -> list[CompanyRow]:
     """Return every company, the oldest first."""
-    order = (_COMPANIES.c.created_at, _COMPANIES.c.company_id)
-    rows = connection.execute(select(_COMPANIES).order_by(*order))
-    return [CompanyRow(**row._mapping) for row in rows]  # noqa: SLF001 — SQLAlchemy's public name
+    return compiled.COMPANIES.found(connection, CompanyRow)
 
 
 def company(connection: Connection, company_id: str) -> CompanyRow | None:
     """Return one company."""
-    row = connection.execute(
-        select(_COMPANIES).where(_COMPANIES.c.company_id == company_id)
-    ).first()
-    return None if row is None else CompanyRow(**row._mapping)  # noqa: SLF001
+    found = compiled.COMPANY.found(connection, CompanyRow, company_id=company_id)
+    return found[0] if found else None
+
+
+def is_used(connection: Connection) -> bool:
+    """Whether there is a company, or a log of one that was removed."""
+    [(used,)] = compiled.IS_USED.rows(connection)
+    return bool(used)
 
 
 def add_company(connection: Connection, row: CompanyRow) -> None:
@@ -37,39 +35,30 @@ def add_company(connection: Connection, row: CompanyRow) -> None:
         Conflict: there is one of this id.
     """
     try:
-        connection.execute(insert(_COMPANIES), row.model_dump())
-    except IntegrityError as error:
+        compiled.ADD_COMPANY.run(connection, **asdict(row))
+    except Taken as error:
         raise Conflict(f"There is already a company {row.company_id}.") from error
 
 
 def set_read_only(connection: Connection, company_id: str, *, read_only: bool) -> None:
     """Say whether a company may be changed."""
-    own = _COMPANIES.c.company_id == company_id
-    connection.execute(update(_COMPANIES).where(own).values(read_only=read_only))
+    compiled.SET_READ_ONLY.run(connection, company=company_id, value=read_only)
 
 
 def keep_purging(connection: Connection, company_id: str, days: int | None) -> None:
     """Note from how many days on texts may be purged by their age; None: not."""
-    own = _COMPANIES.c.company_id == company_id
-    connection.execute(update(_COMPANIES).where(own).values(purge_after_days=days))
+    compiled.KEEP_PURGING.run(connection, company=company_id, value=days)
 
 
 def bindings(connection: Connection, company_id: str) -> list[BindingRow]:
     """Return a company's bindings, the oldest first."""
-    rows = connection.execute(
-        select(_BINDINGS)
-        .where(_BINDINGS.c.company_id == company_id)
-        .order_by(_BINDINGS.c.created_at, _BINDINGS.c.key)
-    )
-    return [BindingRow(**row._mapping) for row in rows]  # noqa: SLF001
+    return compiled.BINDINGS.found(connection, BindingRow, company_id=company_id)
 
 
 def binding(connection: Connection, company_id: str, key: str) -> BindingRow | None:
     """Return the binding under a key."""
-    row = connection.execute(
-        select(_BINDINGS).where(_BINDINGS.c.company_id == company_id, _BINDINGS.c.key == key)
-    ).first()
-    return None if row is None else BindingRow(**row._mapping)  # noqa: SLF001
+    found = compiled.BINDING.found(connection, BindingRow, company_id=company_id, key=key)
+    return found[0] if found else None
 
 
 def add_binding(connection: Connection, row: BindingRow) -> None:
@@ -79,45 +68,39 @@ def add_binding(connection: Connection, row: BindingRow) -> None:
         Conflict: the company has one under this key.
     """
     try:
-        connection.execute(insert(_BINDINGS), row.model_dump())
-    except IntegrityError as error:
+        compiled.ADD_BINDING.run(connection, **asdict(row))
+    except Taken as error:
         raise Conflict(f"There is already a binding {row.key}; choose another key.") from error
 
 
 def update_binding(connection: Connection, binding_id: str, values: dict[str, Any]) -> None:
     """Change columns of a binding."""
-    connection.execute(update(_BINDINGS).where(_BINDINGS.c.binding_id == binding_id).values(values))
+    from sqlalchemy import update
+
+    from memtui.store.tables import BindingTable
+
+    table = BindingTable.__table__  # type: ignore[attr-defined]
+    connection.execute(update(table).where(table.c.binding_id == binding_id).values(values))
 
 
 def remove_binding(connection: Connection, binding_id: str) -> None:
     """Remove a binding and its targets; the provider's memories are not touched."""
-    connection.execute(delete(_TARGETS).where(_TARGETS.c.binding_id == binding_id))
-    connection.execute(delete(_BINDINGS).where(_BINDINGS.c.binding_id == binding_id))
+    compiled.REMOVE_TARGETS.run(connection, binding_id=binding_id)
+    compiled.REMOVE_BINDING.run(connection, binding_id=binding_id)
 
 
 def targets(connection: Connection, company_id: str) -> list[TargetRow]:
     """Return what the company's bindings serve."""
-    rows = connection.execute(
-        select(_TARGETS)
-        .where(_TARGETS.c.company_id == company_id)
-        .order_by(_TARGETS.c.target_type, _TARGETS.c.target_id)
-    )
-    return [TargetRow(**row._mapping) for row in rows]  # noqa: SLF001
+    return compiled.TARGETS.found(connection, TargetRow, company_id=company_id)
 
 
 def set_target(connection: Connection, row: TargetRow) -> None:
     """Let a binding serve a target, in place of the one that did."""
     clear_target(connection, row.company_id, row.target_type, row.target_id)
-    connection.execute(insert(_TARGETS), row.model_dump())
+    compiled.ADD_TARGET.run(connection, **asdict(row))
 
 
 def clear_target(connection: Connection, company_id: str, target_type: str, target_id: str) -> bool:
     """Remove a target; returns whether there was one."""
-    removed = connection.execute(
-        delete(_TARGETS).where(
-            _TARGETS.c.company_id == company_id,
-            _TARGETS.c.target_type == target_type,
-            _TARGETS.c.target_id == target_id,
-        )
-    )
-    return removed.rowcount > 0
+    place = {"company_id": company_id, "target_type": target_type, "target_id": target_id}
+    return compiled.REMOVE_TARGET.run(connection, **place) > 0

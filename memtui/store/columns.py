@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, TypeVar
 
 from sqlalchemy import BigInteger, Dialect, Text
 from sqlalchemy.types import TypeDecorator
 
-T = TypeVar("T")
+from memtui.store import values
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_PICO = Decimal(10) ** 12
-MARK = "\ue000"
-_UNSTORABLE = re.compile(f"[\x00\ud800-\udfff{MARK}]")
-_MARKED = re.compile(f"{MARK}([0-9a-f]{{4}})")
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
-_ASCII_JSON = json.JSONEncoder(separators=(",", ":"))
+T = TypeVar("T")
 
 
 class Portable(TypeDecorator[T]):
@@ -52,16 +43,8 @@ class UtcMicroseconds(Portable[datetime]):
 
     impl = BigInteger
     cache_ok = True
-
-    @staticmethod
-    def stored(value: datetime | None) -> int | None:
-        """Return the integer to store."""
-        return None if value is None else (value - _EPOCH) // _MICROSECOND
-
-    @staticmethod
-    def loaded(value: Any) -> datetime | None:
-        """Return the moment that was stored."""
-        return None if value is None else _EPOCH + value * _MICROSECOND
+    stored = staticmethod(values.stored_moment)
+    loaded = staticmethod(values.loaded_moment)
 
 
 class PicoDollars(Portable[Decimal]):
@@ -69,16 +52,8 @@ class PicoDollars(Portable[Decimal]):
 
     impl = BigInteger
     cache_ok = True
-
-    @staticmethod
-    def stored(value: Decimal | None) -> int | None:
-        """Return the integer to store."""
-        return None if value is None else int(value * _PICO)
-
-    @staticmethod
-    def loaded(value: Any) -> Decimal | None:
-        """Return the dollars that were stored."""
-        return None if value is None else Decimal(value).scaleb(-12)
+    stored = staticmethod(values.stored_dollars)
+    loaded = staticmethod(values.loaded_dollars)
 
 
 class ForeignText(Portable[str]):
@@ -86,35 +61,5 @@ class ForeignText(Portable[str]):
 
     impl = Text
     cache_ok = True
-
-    @staticmethod
-    def stored(value: str | None) -> str | None:
-        """Return the text to store."""
-        if value is None:
-            return None
-        plain = value if type(value) is str else str(value)
-        if plain.isascii() and "\x00" not in plain:
-            return plain
-        return _UNSTORABLE.sub(lambda match: f"{MARK}{ord(match[0]):04x}", plain)
-
-    @staticmethod
-    def loaded(value: Any) -> str | None:
-        """Return the text that was stored."""
-        if value is None or MARK not in value:
-            return None if value is None else str(value)
-        return _MARKED.sub(lambda match: chr(int(match[1], 16)), value)
-
-
-def unsigned_zero(value: float | None) -> float | None:
-    """Return a number as every database keeps it: SQLite knows no -0.0."""
-    return None if value is None else value + 0.0
-
-
-def stored_json(value: object) -> str:
-    """Return the text of a JSON column."""
-    text = _JSON.encode(value)
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return _ASCII_JSON.encode(value)
-    return text
+    stored = staticmethod(values.stored_text)
+    loaded = staticmethod(values.loaded_text)

@@ -1,27 +1,33 @@
-"""The connection to the control plane's database, SQLite or PostgreSQL."""
+"""The control plane's database, SQLite or PostgreSQL: connections, transactions and its schema."""
 
 from __future__ import annotations
 
 import sqlite3
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-from urllib.parse import unquote, urlsplit
-
-from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
-from sqlmodel import SQLModel
+from typing import TYPE_CHECKING, Any
 
 from memtui.contract import Denied, Invalid, NotFound, Unavailable
-from memtui.store.columns import stored_json
-from memtui.store.schema import current_revision, ensure_schema, require_newest
+from memtui.store.connection import Connection, Driver
+from memtui.store.values import stored_json
+
+if TYPE_CHECKING:
+    import sqlalchemy
+
+HEAD = "0001"
+"""The newest revision under `migrations/versions`."""
+
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 SEE_RECOVERY = "`memtui doctor` says what can be got back, and docs/recovery.md how"
 """The end of a sentence about a database that is damaged or gone."""
 
-_BUSY_TIMEOUT_MS = 30_000
+_SCHEMA_LOCK = 0x6D656D747569
+"""PostgreSQL advisory lock: several machines may start at once."""
+_BUSY_TIMEOUT_S = 30
 _MAGIC = b"SQLite format 3\x00"
 _DAMAGED = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
 
@@ -33,19 +39,12 @@ class Database:
     is what it builds on; on PostgreSQL the rows that matter are locked by their statements.
     """
 
-    def __init__(self, engine: Engine, *, read_only: bool = False) -> None:
-        self._engine = engine
-        self.read_only = read_only
-        """Whether it lies where nothing can be written, so that no operation can be recorded."""
-        self._sqlite = engine.dialect.name == "sqlite"
-        self._errors: tuple[type[Exception], ...] = (
-            SQLAlchemyError,
-            engine.dialect.loaded_dbapi.Error,
-        )
+    def __init__(self, place: _SqliteFile | sqlalchemy.Engine) -> None:
+        self._sqlite = place if isinstance(place, _SqliteFile) else None
+        self._postgres = None if isinstance(place, _SqliteFile) else place
         self._write_lock = threading.Lock()
-        self._writer: Connection | None = None
-        self._path = _path_of(engine) if self._sqlite else None
-        self._file = self._path and _identity(self._path)
+        self.read_only = bool(self._sqlite and self._sqlite.read_only)
+        """Whether it lies where nothing can be written, so that no operation can be recorded."""
 
     @classmethod
     def open(
@@ -60,36 +59,47 @@ class Database:
             NotFound: it has no tables yet, and `create` is False; nothing was written.
             Unavailable: the database cannot be reached, is damaged, or is no database.
         """
-        if read_only and not url:
-            database = cls(_make_reading_engine(path), read_only=True)
+        if url:
+            database = cls(_open_url(url, create=create))
         else:
-            engine = _make_engine(url, create=create) if url else _make_sqlite_engine(path, create)
-            database = cls(engine)
+            database = cls(_SqliteFile(path, create=create, read_only=read_only))
         try:
-            with database.read() as connection:
-                connection.exec_driver_sql("SELECT 1")
-                if not create or database.read_only:
-                    _require_tables(connection)
-                if database.read_only:
-                    require_newest(connection)
-            if not database.read_only:
-                with database.write() as connection:
-                    ensure_schema(connection)
+            database._prepare(create=create)
         except BaseException:
             database.close()
             raise
         return database
 
+    def _prepare(self, *, create: bool) -> None:
+        with self.read() as connection:
+            revision = current_revision(connection)
+        if revision is None and (not create or self.read_only):
+            raise NotFound("The control plane's database has no tables yet.")
+        if revision == HEAD:
+            return
+        if self.read_only:
+            raise Invalid(
+                f"The database is at schema {revision} and this memtui reads {HEAD}; use the "
+                "memtui that made it, or open it once where it can be written."
+            )
+        with self.write() as connection:
+            ensure_schema(connection)
+
     @property
     def dialect(self) -> str:
         """`sqlite` or `postgresql`."""
-        return self._engine.dialect.name
+        return "sqlite" if self._sqlite else "postgresql"
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """One consistent read."""
-        with self._guard(), self._engine.connect() as connection:
-            yield connection
+        with self._guard():
+            if self._sqlite is not None:
+                with self._sqlite.reading() as connection:
+                    yield connection
+            elif self._postgres is not None:
+                with self._postgres.connect() as alchemy:
+                    yield _of_postgres(alchemy)
 
     @contextmanager
     def write(self, *, durable: bool = True) -> Iterator[Connection]:
@@ -100,28 +110,23 @@ class Database:
         """
         if self.read_only:
             raise Denied("This home cannot be written where it lies, so nothing can be changed.")
-        if not self._sqlite:
-            with self._guard(), self._engine.begin() as connection:
+        if self._sqlite is not None:
+            with self._guard(), self._write_lock, self._sqlite.writing(durable) as connection:
                 yield connection
-            return
-        with self._guard(), self._write_lock:
-            # Kept, because getting a connection takes longer than a small transaction.
-            if self._writer is None:
-                self._writer = self._engine.connect().execution_options(immediate=True)
-            _set_synchronous(self._writer, "FULL" if durable else "NORMAL")
-            with self._writer.begin():
-                yield self._writer
+        elif self._postgres is not None:
+            with self._guard(), self._postgres.begin() as alchemy:
+                yield _of_postgres(alchemy)
 
     def problems(self) -> list[str]:
         """Return what is wrong with the pages of a SQLite file, at most five sentences.
 
         It reads the whole file. Of PostgreSQL it knows nothing.
         """
-        if not self._sqlite:
+        if self._sqlite is None:
             return []
         with self.read() as connection:
-            found = connection.exec_driver_sql("PRAGMA quick_check(5)").scalars().all()
-        return [str(one) for one in found if one != "ok"]
+            found = connection.exec_driver_sql("PRAGMA quick_check(5)").fetchall()
+        return [str(one) for (one,) in found if one != "ok"]
 
     def scrub(self) -> bool:
         """Keep nothing of what was deleted or overwritten in the database's own files.
@@ -131,68 +136,196 @@ class Database:
         another process still holds SQLite's log.
         """
         with self._guard(), self._write_lock:
-            connection = self._engine.raw_connection()
-            try:
-                if not self._sqlite:
-                    connection.driver_connection.autocommit = True  # type: ignore[union-attr]
-                    cursor = connection.cursor()
-                    for table in SQLModel.metadata.sorted_tables:
-                        cursor.execute(f'VACUUM (FULL, ANALYZE) "{table.name}"')
-                    connection.invalidate()
-                    return True
-                cursor = connection.cursor()
-                cursor.execute("VACUUM")
-                [busy, *_] = cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-                return not busy
-            finally:
-                connection.close()
+            if self._sqlite is not None:
+                return self._sqlite.scrub()
+            if self._postgres is not None:
+                _scrub_postgres(self._postgres)
+            return True
 
     def close(self) -> None:
         """Close every pooled connection."""
         with self._write_lock:
-            if self._writer is not None:
-                self._writer.close()
-                self._writer = None
-        self._engine.dispose()
+            if self._sqlite is not None:
+                self._sqlite.close()
+            elif self._postgres is not None:
+                self._postgres.dispose()
 
     @contextmanager
     def _guard(self) -> Iterator[None]:
-        if self._path is not None and _identity(self._path) != self._file:
+        path = self._sqlite.path if self._sqlite else None
+        if self._sqlite is not None and self._sqlite.was_replaced():
             # SQLite would go on in a file without a name, or begin an empty one.
             raise Unavailable(
-                f"The control plane's database {self._path} is gone or was replaced; "
+                f"The control plane's database {path} is gone or was replaced; "
                 "end memtui, put the file back, and start again."
             )
         try:
             yield
-        except self._errors as error:
+        except _database_errors() as error:
             cause = getattr(error, "orig", error)
             reason = (str(cause).strip().splitlines() or [""])[0]
             if getattr(cause, "sqlite_errorcode", 0) & 0xFF in _DAMAGED:
-                raise _damaged(self._path, reason) from error
+                raise _damaged(path, reason) from error
             raise Unavailable(
                 f"The control plane's database failed ({reason}); "
                 "check its disk, permissions or server and try again."
             ) from error
 
 
-def _path_of(engine: Engine) -> Path:
-    name = engine.url.database or ""
-    return Path(unquote(urlsplit(name).path) if name.startswith("file:") else name)
+class _SqliteFile:
+    """A SQLite file: connections that read, kept for the next reader, and one that writes."""
+
+    def __init__(self, path: Path, *, create: bool = True, read_only: bool = False) -> None:
+        self.path = path
+        self.read_only = read_only
+        self._uri = _reading_uri(path) if read_only else _writable_uri(path, create=create)
+        self._identity = _identity(path)
+        self._idle: list[Connection] = []
+        self._writer: Connection | None = None
+        self._synchronous = ""
+        self._engine: sqlalchemy.Engine | None = None
+        self._engine_lock = threading.Lock()
+        self._handed_over: Driver | None = None
+
+    def was_replaced(self) -> bool:
+        """Whether another file, or none, has its name now."""
+        return _identity(self.path) != self._identity
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        # The last one's page cache is the warmest.
+        connection = self._idle.pop() if self._idle else self._connect()
+        try:
+            with _transaction(connection, "BEGIN", "ROLLBACK"):
+                yield connection
+        finally:
+            self._idle.append(connection)
+
+    @contextmanager
+    def writing(self, durable: bool) -> Iterator[Connection]:  # noqa: FBT001
+        # Kept, because getting a connection takes longer than a small transaction.
+        if self._writer is None:
+            self._writer = self._connect()
+        level = "FULL" if durable else "NORMAL"
+        if self._synchronous != level:
+            self._writer.driver.execute(f"PRAGMA synchronous = {level}")
+            self._synchronous = level
+        with _transaction(self._writer, "BEGIN IMMEDIATE", "COMMIT"):
+            yield self._writer
+
+    def scrub(self) -> bool:
+        driver = self._connect().driver
+        try:
+            driver.execute("VACUUM")
+            [busy, *_] = driver.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            return not busy
+        finally:
+            driver.end()
+
+    def close(self) -> None:
+        connections = [*self._idle, *([self._writer] if self._writer else [])]
+        self._idle, self._writer = [], None
+        for connection in connections:
+            connection.driver.end()
+
+    def _connect(self) -> Connection:
+        driver = sqlite3.connect(
+            self._uri,
+            uri=True,
+            timeout=_BUSY_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+            factory=Driver,
+        )
+        # SQLite's own lower() knows ASCII only, and a filter's words come in any script.
+        driver.create_function("lower", 1, _lower, deterministic=True)
+        try:
+            if not self.read_only:
+                driver.execute("PRAGMA journal_mode = WAL")
+                driver.execute("PRAGMA foreign_keys = ON")
+        except BaseException:
+            # Closed, SQLite takes the files away that it made beside a damaged one.
+            driver.end()
+            raise
+        return Connection("sqlite", driver, lambda: self._share(driver))
+
+    def _share(self, driver: Driver) -> sqlalchemy.Connection:
+        """Return SQLAlchemy's connection over the driver's; one engine keeps what it compiles."""
+        from sqlalchemy import create_engine
+        from sqlalchemy.pool import NullPool
+
+        with self._engine_lock:
+            if self._engine is None:
+                self._engine = create_engine(
+                    "sqlite://",
+                    creator=lambda: self._handed_over,
+                    poolclass=NullPool,
+                    json_serializer=stored_json,
+                )
+            self._handed_over = driver
+            return self._engine.connect()
 
 
-def _require_tables(connection: Connection) -> None:
-    if current_revision(connection) is None:
-        raise NotFound("The control plane's database has no tables yet.")
+@contextmanager
+def _transaction(connection: Connection, begin: str, end: str) -> Iterator[None]:
+    driver = connection.driver
+    driver.execute(begin)
+    try:
+        yield
+        # Where SQLite has rolled back by itself, this fails rather than commit nothing.
+        driver.execute(end)
+    finally:
+        connection.forget_transaction()
+        if driver.in_transaction:
+            driver.execute("ROLLBACK")
 
 
-def _make_engine(url: str, *, create: bool) -> Engine:
+def current_revision(connection: Connection) -> str | None:
+    """Return the schema's revision that the database is at; None for an empty one."""
+    if connection.dialect == "sqlite":
+        has_table = "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"
+    else:
+        has_table = "SELECT 1 WHERE to_regclass('alembic_version') IS NOT NULL"
+    if connection.exec_driver_sql(has_table).fetchone() is None:
+        return None
+    row = connection.exec_driver_sql("SELECT version_num FROM alembic_version").fetchone()
+    return None if row is None else str(row[0])
+
+
+def ensure_schema(connection: Connection) -> None:
+    """Migrate to `HEAD` inside the caller's transaction; nothing to do costs one query.
+
+    Raises:
+        Invalid: the database was made by a newer memtui.
+    """
+    if connection.dialect == "postgresql":
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_SCHEMA_LOCK})")
+    revision = current_revision(connection)
+    if revision == HEAD:
+        return
+    if revision is not None and revision > HEAD:
+        raise Invalid(
+            f"The database is at schema {revision} and this memtui knows {HEAD}; upgrade memtui."
+        )
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    config.attributes["connection"] = connection.alchemy
+    command.upgrade(config, HEAD)
+
+
+def _open_url(url: str, *, create: bool) -> _SqliteFile | sqlalchemy.Engine:
+    from sqlalchemy import create_engine, make_url
+    from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+
     try:
         parsed = make_url(url)
         if parsed.drivername in {"postgres", "postgresql"}:
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "sqlite":
-            return _make_sqlite_engine(Path(parsed.database or ""), create)
+            return _SqliteFile(Path(parsed.database or ""), create=create)
         if parsed.get_backend_name() != "postgresql":
             raise Invalid(f"{parsed.drivername} is no database memtui runs on; use postgresql://.")
         return create_engine(parsed, pool_pre_ping=True, json_serializer=stored_json)
@@ -204,7 +337,25 @@ def _make_engine(url: str, *, create: bool) -> Engine:
         raise Invalid('PostgreSQL needs its driver: pip install "memtui[postgres]".') from error
 
 
-def _make_sqlite_engine(path: Path, create: bool) -> Engine:  # noqa: FBT001
+def _of_postgres(alchemy: sqlalchemy.Connection) -> Connection:
+    return Connection("postgresql", alchemy.connection, lambda: alchemy)
+
+
+def _scrub_postgres(engine: sqlalchemy.Engine) -> None:
+    from sqlmodel import SQLModel
+
+    connection: Any = engine.raw_connection()
+    try:
+        connection.driver_connection.autocommit = True
+        cursor = connection.cursor()
+        for table in SQLModel.metadata.sorted_tables:
+            cursor.execute(f'VACUUM (FULL, ANALYZE) "{table.name}"')
+        connection.invalidate()
+    finally:
+        connection.close()
+
+
+def _writable_uri(path: Path, *, create: bool) -> str:
     try:
         if not create:
             _refuse_other(path)
@@ -215,19 +366,10 @@ def _make_sqlite_engine(path: Path, create: bool) -> Engine:  # noqa: FBT001
         raise Invalid(
             f"Cannot use the database file {path} ({error.strerror}); choose another place."
         ) from error
-    engine = create_engine(
-        URL.create("sqlite", database=str(path)),
-        connect_args={"timeout": _BUSY_TIMEOUT_MS / 1000, "check_same_thread": False},
-        # A write empties the page caches of the other connections, so the same one is taken again.
-        pool_use_lifo=True,
-        json_serializer=stored_json,
-    )
-    event.listen(engine, "connect", _configure_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
+    return path.absolute().as_uri()
 
 
-def _make_reading_engine(path: Path) -> Engine:
+def _reading_uri(path: Path) -> str:
     """SQLite's shared memory cannot be made there; unmerged changes need that of whoever wrote."""
     changes, shared = (path.with_name(f"{path.name}{end}") for end in ("-wal", "-shm"))
     try:
@@ -240,15 +382,8 @@ def _make_reading_engine(path: Path) -> Engine:
             )
     except OSError as error:
         raise Invalid(f"Cannot read the database file {path} ({error.strerror}).") from error
-    still = {} if unmerged or shared.exists() else {"immutable": "1"}
-    engine = create_engine(
-        URL.create("sqlite", database=path.as_uri(), query={"mode": "ro", "uri": "true", **still}),
-        connect_args={"check_same_thread": False},
-        json_serializer=stored_json,
-    )
-    event.listen(engine, "connect", _configure_reading)
-    event.listen(engine, "begin", _begin_sqlite)
-    return engine
+    still = "" if unmerged or shared.exists() else "&immutable=1"
+    return f"{path.absolute().as_uri()}?mode=ro{still}"
 
 
 def _refuse_other(path: Path) -> None:
@@ -266,6 +401,15 @@ def _damaged(path: Path | None, reason: str) -> Unavailable:
     )
 
 
+def _database_errors() -> tuple[type[Exception], ...]:
+    """The errors of what is loaded; what is not has raised none."""
+    errors: list[type[Exception]] = [sqlite3.Error]
+    for module, name in (("sqlalchemy.exc", "SQLAlchemyError"), ("psycopg", "Error")):
+        if loaded := sys.modules.get(module):
+            errors.append(getattr(loaded, name))
+    return tuple(errors)
+
+
 def _identity(path: Path) -> tuple[int, int] | None:
     """Return what tells a file from another of its name; None where there is none."""
     try:
@@ -273,35 +417,6 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-def _configure_sqlite(connection: Any, record: object) -> None:
-    _configure_reading(connection, record)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA foreign_keys = ON")
-
-
-def _configure_reading(connection: Any, _record: object) -> None:
-    connection.isolation_level = None
-    connection.execute(f"PRAGMA busy_timeout = {_BUSY_TIMEOUT_MS}")
-    # SQLite's own lower() knows ASCII only, and a filter's words come in any script.
-    connection.create_function("lower", 1, _lower, deterministic=True)
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    immediate = connection.get_execution_options().get("immediate", False)
-    _run(connection, "BEGIN IMMEDIATE" if immediate else "BEGIN")
-
-
-def _set_synchronous(connection: Connection, level: str) -> None:
-    """How durable a commit is. SQLite keeps it for the connection, and so does the pool's note."""
-    if connection.info.get("synchronous") != level:
-        _run(connection, f"PRAGMA synchronous = {level}")
-        connection.info["synchronous"] = level
-
-
-def _run(connection: Connection, sql: str) -> None:
-    connection.connection.cursor().execute(sql)
 
 
 def _lower(value: object) -> str | None:

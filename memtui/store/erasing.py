@@ -12,10 +12,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, update
+from sqlalchemy import update
 
 from memtui.contract import Json, OperationType
 from memtui.store import log
+from memtui.store.connection import Connection
 from memtui.store.digest import (
     SOURCE_COMMITTED,
     SUBJECT,

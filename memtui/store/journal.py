@@ -8,22 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, delete, exists, func, insert, select
+from sqlalchemy import delete, exists, func, insert, select
 
 from memtui.contract import Model, OperationStatus, OperationType, Record, Snapshot
+from memtui.store.appending import Step, keep, record
+from memtui.store.connection import Connection
 from memtui.store.operation import Operation, OperationDraft
-from memtui.store.prepared import Prepared
 from memtui.store.settings import SettingChange
 from memtui.store.tables import HandleLinkRow, JournalRow
 
 _JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
 _LINKS = HandleLinkRow.__table__  # type: ignore[attr-defined]
-_RECORD = Prepared(insert(_JOURNAL))
-
-Step: TypeAlias = tuple[Snapshot, Snapshot | None]
-"""A record before and after a mutation; None where nobody saw the after."""
 
 _NO_RECORD = ""
 _ROWS_AT_ONCE = 100
@@ -62,32 +59,17 @@ class Undoable(NamedTuple):
     """Why it cannot be taken back; None: it can."""
 
 
-def record(
-    connection: Connection, operation: OperationDraft, seq: int, steps: Sequence[Step]
-) -> None:
-    """Keep each record before and after, in order; `seq` is the operation's."""
-    _keep(
-        connection,
-        operation,
-        seq,
-        [
-            (before.handle.provider_record_id, _json(before), _json(after) if after else None)
-            for before, after in steps
-        ],
-    )
-
-
 def record_settings(
     connection: Connection, operation: OperationDraft, seq: int, changed: Sequence[SettingChange]
 ) -> None:
     """Keep each setting before and after, in order; `seq` is the operation's."""
     rows = [(_NO_RECORD, {"changed": _json(change)}, None) for change in changed]
-    _keep(connection, operation, seq, rows)
+    keep(connection, operation, seq, rows)
 
 
 def record_lasting(connection: Connection, operation: OperationDraft, seq: int, why: str) -> None:
     """Keep that an operation changed something that cannot be taken back, and why."""
-    _keep(connection, operation, seq, [(_NO_RECORD, {"lasting": why}, None)])
+    keep(connection, operation, seq, [(_NO_RECORD, {"lasting": why}, None)])
 
 
 def settle(connection: Connection, check: OperationDraft, seq: int, finding: Finding) -> None:
@@ -98,7 +80,7 @@ def settle(connection: Connection, check: OperationDraft, seq: int, finding: Fin
     asked = finding.checked
     told = check.model_copy(update={"undoes": asked.operation_id})
     found = {"happened": finding.happened, "told": finding.told}
-    _keep(connection, told, seq, [(_NO_RECORD, {"found": found}, None)])
+    keep(connection, told, seq, [(_NO_RECORD, {"found": found}, None)])
     if finding.happened is None:
         return
     place = asked.scope.company_id, asked.operation_id
@@ -124,34 +106,6 @@ def found_of(connection: Connection, company_id: str, operation_id: str) -> Foun
         .limit(1)
     ).one_or_none()
     return None if row is None else Found(check_id=row.operation_id, **row.before["found"])
-
-
-def _keep(
-    connection: Connection,
-    operation: OperationDraft,
-    seq: int,
-    kept: Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]],
-) -> None:
-    rows = [
-        {
-            "company_id": operation.scope.company_id,
-            "operation_id": operation.operation_id,
-            "ordinal": ordinal,
-            "seq": seq,
-            "binding_key": operation.binding_key or "",
-            "provider_record_id": record_id,
-            "before": before,
-            "after": after,
-            "operation_type": operation.operation_type,
-            "status": operation.status,
-            "principal": operation.principal,
-            "started_at": operation.started_at,
-            "undoes": operation.undoes,
-            "erased_by": None,
-        }
-        for ordinal, (record_id, before, after) in enumerate(kept)
-    ]
-    _RECORD.run_all(connection, rows)
 
 
 def steps(connection: Connection, company_id: str, operation_id: str) -> list[Step]:

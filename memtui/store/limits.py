@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import (
-    BigInteger,
-    ColumnElement,
-    Connection,
-    and_,
-    cast,
-    delete,
-    func,
-    null,
-    select,
-    type_coerce,
-)
-from sqlalchemy.dialects import postgresql, sqlite
+from memtui.store import compiled
+from memtui.store.compiled import SpendingLimitRow
+from memtui.store.connection import Connection
 
-from memtui.store.tables import LogHeadRow, OperationRow, SpendingLimitRow, UsageRow
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
 
-_HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
-_LIMITS = SpendingLimitRow.__table__  # type: ignore[attr-defined]
-_OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
-_USAGE = UsageRow.__table__  # type: ignore[attr-defined]
-_PLACE = ("company_id", "target_type", "target_id", "measure", "period")
 _TOKENS = ("input_tokens", "output_tokens", "embedding_tokens")
 _HALF = 1_000_000_000
 """SQLite fails where a sum passes 63 bits, so each number is summed in two halves."""
@@ -50,22 +36,12 @@ class Spent:
 
 def spending_limits(connection: Connection, company_id: str) -> list[SpendingLimitRow]:
     """Return a company's limits, by target, measure and period."""
-    rows = connection.execute(
-        select(_LIMITS)
-        .where(_LIMITS.c.company_id == company_id)
-        .order_by(*(_LIMITS.c[name] for name in _PLACE))
-    )
-    return [SpendingLimitRow(**row._mapping) for row in rows]  # noqa: SLF001 — SQLAlchemy's name
+    return compiled.LIMITS.found(connection, SpendingLimitRow, company_id=company_id)
 
 
 def set_spending_limit(connection: Connection, row: SpendingLimitRow) -> None:
     """Set a limit, in place of the one that has the same target, measure and period."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-    connection.execute(
-        dialect.insert(_LIMITS)
-        .values(row.model_dump())
-        .on_conflict_do_update(index_elements=_PLACE, set_={"amount": row.amount})
-    )
+    compiled.SET_LIMIT.run(connection, **asdict(row))
 
 
 def remove_spending_limits(
@@ -78,22 +54,24 @@ def remove_spending_limits(
     period: str | None = None,
 ) -> list[SpendingLimitRow]:
     """Remove a target's limits, of every measure and period where these are None; return them."""
-    wanted = {"target_type": target_type, "target_id": target_id}
-    wanted |= {name: value for name, value in (("measure", measure), ("period", period)) if value}
-    conditions = [_LIMITS.c[name] == value for name, value in wanted.items()]
     removed = [
         row
         for row in spending_limits(connection, company_id)
-        if all(getattr(row, name) == value for name, value in wanted.items())
+        if (row.target_type, row.target_id) == (target_type, target_id)
+        and measure in {None, row.measure}
+        and period in {None, row.period}
     ]
-    connection.execute(delete(_LIMITS).where(_LIMITS.c.company_id == company_id, *conditions))
+    for row in removed:
+        place = asdict(row)
+        del place["amount"]
+        compiled.REMOVE_LIMIT.run(connection, **place)
     return removed
 
 
 def last_seq(connection: Connection, company_id: str) -> int:
     """Return the number of a company's newest operation, 0 where there is none."""
-    found = connection.execute(select(_HEADS.c.seq).where(_HEADS.c.company_id == company_id))
-    return found.scalar() or 0
+    found = compiled.HEAD_SEQ.rows(connection, company_id=company_id)
+    return int(found[0][0]) if found else 0
 
 
 def spent(
@@ -109,22 +87,28 @@ def spent(
 
     Only those above number `after` count, up to number `last`.
     """
-    keys = [_unindexed(_OPERATIONS.c[name]) for name in ("agent_id", "project_id", "binding_key")]
-    begun, seq = _OPERATIONS.c.started_at, _OPERATIONS.c.seq
+    from sqlalchemy import BigInteger, and_, func, select, type_coerce
+
+    from memtui.store.tables import OperationRow, UsageRow
+
+    operations = OperationRow.__table__  # type: ignore[attr-defined]
+    usage = UsageRow.__table__  # type: ignore[attr-defined]
+    keys = [_unindexed(operations.c[name]) for name in ("agent_id", "project_id", "binding_key")]
+    begun, seq = operations.c.started_at, operations.c.seq
     begun, seq = (_unindexed(begun), seq) if after else (begun, _unindexed(seq))
-    cost = type_coerce(_USAGE.c.cost_usd, BigInteger)
-    sums = [half for name in _TOKENS for half in _halves(_USAGE.c[name])]
+    cost = type_coerce(usage.c.cost_usd, BigInteger)
+    sums = [half for name in _TOKENS for half in _halves(usage.c[name])]
     rows = connection.execute(
         select(*keys, func.count() - func.count(cost), *_halves(cost), *sums)
         .join(
-            _USAGE,
+            usage,
             and_(
-                _USAGE.c.company_id == _OPERATIONS.c.company_id,
-                _USAGE.c.seq == _OPERATIONS.c.seq,
+                usage.c.company_id == operations.c.company_id,
+                usage.c.seq == operations.c.seq,
             ),
         )
         .where(
-            _OPERATIONS.c.company_id == company_id,
+            operations.c.company_id == company_id,
             begun >= since,
             begun < until,
             seq > after,
@@ -149,10 +133,14 @@ def spent(
 
 def _unindexed(column: Any) -> Any:
     """Return the column so that no index of it is used: the time or the number narrows better."""
+    from sqlalchemy import func, null
+
     return func.coalesce(column, null(), type_=column.type)
 
 
 def _halves(number: Any) -> tuple[ColumnElement[int], ColumnElement[int]]:
     """Return the sums of a column's high and low half; what is NULL adds nothing."""
+    from sqlalchemy import BigInteger, cast, func
+
     high, low = (func.coalesce(func.sum(part), 0) for part in (number // _HALF, number % _HALF))
     return cast(high, BigInteger), cast(low, BigInteger)

@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import reduce
-from os import urandom
 from typing import Any
 
 from sqlalchemy import (
@@ -15,30 +14,24 @@ from sqlalchemy import (
     Column,
     ColumnElement,
     CompoundSelect,
-    Connection,
     Double,
     Row,
     Select,
     String,
-    bindparam,
     cast,
     func,
-    insert,
     select,
     tuple_,
     type_coerce,
     union_all,
-    update,
 )
-from sqlalchemy.dialects import postgresql, sqlite
 
 from memtui.contract import Comparison, Filter, Measure
 from memtui.fuzzy import pattern
 from memtui.store.columns import ForeignText
-from memtui.store.digest import GENESIS, SALT_BYTES, digest_of
-from memtui.store.operation import Operation, OperationDraft, OperationPage
-from memtui.store.prepared import Prepared
-from memtui.store.rows import Stored, handle_rows, operation_row, to_operation, usage_rows
+from memtui.store.connection import Connection
+from memtui.store.operation import Operation, OperationPage
+from memtui.store.rows import to_operation
 from memtui.store.sight import Sight, seen
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
 
@@ -72,60 +65,6 @@ _FOREIGN = ForeignText()
 _PICO = 10**12
 _ID_CHUNK = 500
 
-_HEAD = Prepared(
-    select(_HEADS.c.seq, _HEADS.c.digest, _HEADS.c.salt)
-    .where(_HEADS.c.company_id == bindparam("company"))
-    .with_for_update()
-)
-_ADVANCE = Prepared(
-    update(_HEADS)
-    .where(_HEADS.c.company_id == bindparam("company"))
-    .values(seq=bindparam("last_seq"), digest=bindparam("last_digest"))
-)
-_INSERT_OPERATIONS = Prepared(insert(_OPERATIONS))
-_INSERT_USAGE = Prepared(insert(_USAGE))
-_INSERT_HANDLES = Prepared(insert(_HANDLES))
-
-
-def append(connection: Connection, draft: OperationDraft) -> int:
-    """Append an operation to its company's log, in the caller's write transaction.
-
-    Returns its `seq`.
-    """
-    return _append(connection, [draft])
-
-
-def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> None:
-    """Append operations of one company, in order, in the caller's write transaction."""
-    if drafts:
-        _append(connection, drafts)
-
-
-def _append(connection: Connection, drafts: Sequence[OperationDraft]) -> int:
-    company_id = drafts[0].scope.company_id
-    first, previous, company = _take_head(connection, company_id)
-    operations: list[Stored] = []
-    usage: list[Stored] = []
-    handles: list[Stored] = []
-    for seq, draft in enumerate(drafts, first):
-        salt = urandom(SALT_BYTES)
-        digest = digest_of(draft, seq=seq, previous_digest=previous, salt=salt, company=company)
-        operations.append(operation_row(draft, seq, previous, digest, salt))
-        usage += usage_rows(draft, seq)
-        handles += handle_rows(draft, seq)
-        previous = digest
-    _INSERT_OPERATIONS.insert(connection, operations)
-    _INSERT_USAGE.insert(connection, usage)
-    _INSERT_HANDLES.insert(connection, handles)
-    last = first + len(drafts) - 1
-    _ADVANCE.run(connection, {"company": company_id, "last_seq": last, "last_digest": previous})
-    return last
-
-
-def hold(connection: Connection, company_id: str) -> None:
-    """Let nobody else append to a company's log until the caller's write transaction ends."""
-    _take_head(connection, company_id)
-
 
 def owners(connection: Connection, operation_ids: Sequence[str]) -> dict[str, tuple[str, datetime]]:
     """Return whose each of these operations is that are in the database, and when it began."""
@@ -143,23 +82,6 @@ def company_salt(connection: Connection, company_id: str) -> bytes:
     """Return what a company's subjects are committed with; empty before its first operation."""
     found = connection.execute(select(_HEADS.c.salt).where(_HEADS.c.company_id == company_id))
     return found.scalar() or b""
-
-
-def _take_head(connection: Connection, company_id: str) -> tuple[int, str, bytes]:
-    asked = {"company": company_id}
-    heads = _HEAD.rows(connection, asked)
-    if not heads:
-        dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
-        start = {
-            "company_id": company_id,
-            "seq": 0,
-            "digest": GENESIS,
-            "salt": urandom(SALT_BYTES),
-        }
-        connection.execute(dialect.insert(_HEADS).values(start).on_conflict_do_nothing())
-        heads = _HEAD.rows(connection, asked)
-    [(seq, digest, salt)] = heads
-    return seq + 1, digest, salt
 
 
 def matching(company_id: str, chosen: Filter, sight: Sight | None = None) -> Select[Any]:
@@ -225,7 +147,7 @@ def by_id(
     matches: list[list[ColumnElement[bool]]] = [[own, column == operation_id]]
     if operation_id.isdecimal() and len(operation_id) < 19:
         matches.append([own, _OPERATIONS.c.seq == int(operation_id)])
-    if connection.dialect.name == "sqlite":
+    if connection.dialect == "sqlite":
         # Its LIKE uses no index, and a plain equality leads it to one of the company's instead.
         own = (_OPERATIONS.c.company_id + "") == company_id
         matches.append([own, column >= operation_id, column < operation_id + "\U0010ffff"])

@@ -10,7 +10,6 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     ColumnElement,
-    Connection,
     Integer,
     Text,
     case,
@@ -22,6 +21,7 @@ from sqlalchemy import (
 
 from memtui.contract import Filter, OperationStatus, OperationType
 from memtui.store import log
+from memtui.store.connection import Connection
 from memtui.store.sight import Sight
 from memtui.store.tables import JournalRow
 
@@ -148,7 +148,7 @@ def _readable(connection: Connection, column: Any) -> Any:
     PostgreSQL fails on all of a document that holds `\u0000` or half a surrogate pair anywhere, so
     every escape in it becomes a question mark first.
     """
-    if connection.dialect.name == "sqlite":
+    if connection.dialect == "sqlite":
         return column
     return cast(func.regexp_replace(cast(column, Text), r"\\.", "?", "g"), JSON)
 

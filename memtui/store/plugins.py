@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, or_, select
+from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 
+from memtui.store.connection import Connection
 from memtui.store.tables import NamespaceRow, PluginIdRow
 
 _NAMESPACES = NamespaceRow.__table__  # type: ignore[attr-defined]

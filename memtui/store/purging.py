@@ -14,31 +14,15 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    String,
-    cast,
-    delete,
-    false,
-    or_,
-    select,
-    true,
-    update,
-)
+from sqlalchemy import ColumnElement, String, cast, delete, false, or_, select, true, update
 
 from memtui.contract import OperationStatus, OperationType, Scope, Snapshot
 from memtui.store import bindings, log
-from memtui.store.columns import stored_json
+from memtui.store.connection import Connection
 from memtui.store.digest import SUBJECT, canonical, fields
 from memtui.store.operation import Operation, OperationHandle
-from memtui.store.tables import (
-    HandleLinkRow,
-    HandleRow,
-    JournalRow,
-    OperationRow,
-    PluginIdRow,
-)
+from memtui.store.tables import HandleLinkRow, HandleRow, JournalRow, OperationRow, PluginIdRow
+from memtui.store.values import stored_json
 
 _OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 _HANDLES = HandleRow.__table__  # type: ignore[attr-defined]

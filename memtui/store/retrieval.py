@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, exists, func, select
+from sqlalchemy import ColumnElement, exists, func, select
 
 from memtui.contract import OperationType
+from memtui.store.connection import Connection
 from memtui.store.sight import Sight, seen
 from memtui.store.tables import HandleRow, OperationRow
 

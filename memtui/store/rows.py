@@ -12,18 +12,17 @@ from typing import Any
 from sqlalchemy import Row
 
 from memtui.contract import Json, Scope, SourceRef, Usage
-from memtui.store.columns import (
-    ForeignText,
-    PicoDollars,
-    UtcMicroseconds,
+from memtui.store.operation import Operation, OperationDraft, OperationHandle
+from memtui.store.values import (
+    stored_dollars,
     stored_json,
+    stored_moment,
+    stored_text,
     unsigned_zero,
 )
-from memtui.store.operation import Operation, OperationDraft, OperationHandle
 
 Stored = tuple[Any, ...]
 
-_text, _moment, _dollars = ForeignText.stored, UtcMicroseconds.stored, PicoDollars.stored
 _SCOPE_FIELDS = tuple(Scope.model_fields)
 _SOURCE_COLUMNS = {
     name: "source_kind" if name == "kind" else f"source_{name}"
@@ -41,30 +40,30 @@ def operation_row(
     """Return the operation's row."""
     scope, source = draft.scope, draft.source
     return (
-        _text(scope.company_id),
+        stored_text(scope.company_id),
         seq,
-        _text(draft.operation_id),
-        _text(draft.operation_type),
-        _text(draft.status),
-        _text(draft.binding_key),
-        _text(draft.provider_key),
-        _text(draft.binding_reason),
-        _text(scope.agent_id),
-        _text(scope.project_id),
-        _text(scope.issue_id),
-        _text(scope.run_id),
-        _text(scope.subject_id),
+        stored_text(draft.operation_id),
+        stored_text(draft.operation_type),
+        stored_text(draft.status),
+        stored_text(draft.binding_key),
+        stored_text(draft.provider_key),
+        stored_text(draft.binding_reason),
+        stored_text(scope.agent_id),
+        stored_text(scope.project_id),
+        stored_text(scope.issue_id),
+        stored_text(scope.run_id),
+        stored_text(scope.subject_id),
         *(_source_values(source) if source else _NO_SOURCE),
-        _text(draft.principal),
-        _text(draft.door),
+        stored_text(draft.principal),
+        stored_text(draft.door),
         _json(draft.request),
-        _text(draft.error_kind),
-        _text(draft.error_message),
+        stored_text(draft.error_kind),
+        stored_text(draft.error_message),
         draft.result_count,
         draft.capped,
-        _moment(draft.started_at),
+        stored_moment(draft.started_at),
         unsigned_zero(draft.latency_ms),
-        _text(draft.undoes),
+        stored_text(draft.undoes),
         previous,
         digest,
         salt,
@@ -80,30 +79,30 @@ def absent_values(draft: OperationDraft) -> tuple[str | None, str | None]:
 
 def _source_values(source: SourceRef) -> Stored:
     return (
-        _text(source.kind),
-        _text(source.issue_id),
-        _text(source.comment_id),
-        _text(source.document_key),
-        _text(source.run_id),
-        _text(source.activity_id),
-        _text(source.external_ref),
+        stored_text(source.kind),
+        stored_text(source.issue_id),
+        stored_text(source.comment_id),
+        stored_text(source.document_key),
+        stored_text(source.run_id),
+        stored_text(source.activity_id),
+        stored_text(source.external_ref),
     )
 
 
 def usage_rows(draft: OperationDraft, seq: int) -> list[Stored]:
     """Return the rows of its usage."""
-    company_id = _text(draft.scope.company_id)
+    company_id = stored_text(draft.scope.company_id)
     return [
         (
             company_id,
             seq,
             ordinal,
-            _text(usage.provider),
-            _text(usage.model),
+            stored_text(usage.provider),
+            stored_text(usage.model),
             usage.input_tokens,
             usage.output_tokens,
             usage.embedding_tokens,
-            _dollars(usage.cost_usd),
+            stored_dollars(usage.cost_usd),
             unsigned_zero(usage.latency_ms),
             _json(usage.details),
         )
@@ -113,17 +112,17 @@ def usage_rows(draft: OperationDraft, seq: int) -> list[Stored]:
 
 def handle_rows(draft: OperationDraft, seq: int) -> list[Stored]:
     """Return the rows of its handles."""
-    company_id, binding_key = _text(draft.scope.company_id), _text(draft.binding_key)
-    operation_type = _text(draft.operation_type)
+    company_id, binding_key = stored_text(draft.scope.company_id), stored_text(draft.binding_key)
+    operation_type = stored_text(draft.operation_type)
     return [
         (
             company_id,
             seq,
             handle.rank,
-            _text(handle.binding_key) or binding_key,
+            stored_text(handle.binding_key) or binding_key,
             operation_type,
-            _text(handle.provider_key),
-            _text(handle.provider_record_id),
+            stored_text(handle.provider_key),
+            stored_text(handle.provider_record_id),
             unsigned_zero(handle.score),
             handle.ghost,
         )

@@ -8,29 +8,30 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import delete, insert, select, update
 from sqlmodel import SQLModel
 
 from memtui.contract import Json, Model
+from memtui.store.connection import Connection
 from memtui.store.tables import (
-    BindingRow,
-    CompanyRow,
-    MemberRow,
+    BindingTable,
+    CompanyTable,
+    MemberTable,
     NamespaceRow,
-    SpendingLimitRow,
-    TargetRow,
-    TokenRow,
+    SpendingLimitTable,
+    TargetTable,
+    TokenTable,
 )
 
 NAMESPACE = "namespace"
 _ROWS: Mapping[str, type[SQLModel]] = {
-    "company": CompanyRow,
-    "binding": BindingRow,
-    "target": TargetRow,
-    "member": MemberRow,
-    "limit": SpendingLimitRow,
+    "company": CompanyTable,
+    "binding": BindingTable,
+    "target": TargetTable,
+    "member": MemberTable,
+    "limit": SpendingLimitTable,
     NAMESPACE: NamespaceRow,
-    "token": TokenRow,
+    "token": TokenTable,
 }
 COMMON = tuple(_ROWS.keys() - {NAMESPACE})
 """All but the namespaces, of which a served memory plugin can have very many."""

@@ -51,7 +51,7 @@ def _filter_index(column: str) -> Index:
     return Index(f"memory_operations_{column}", "company_id", column, "seq")
 
 
-class CompanyRow(SQLModel, table=True):
+class CompanyTable(SQLModel, table=True):
     """A company: the border that no memory and no operation crosses."""
 
     __tablename__: ClassVar[str] = "memory_companies"
@@ -65,7 +65,7 @@ class CompanyRow(SQLModel, table=True):
     created_at: datetime = _moment()
 
 
-class BindingRow(SQLModel, table=True):
+class BindingTable(SQLModel, table=True):
     """A provider under a key that is stable inside its company."""
 
     __tablename__: ClassVar[str] = "memory_bindings"
@@ -82,7 +82,7 @@ class BindingRow(SQLModel, table=True):
     created_at: datetime = _moment()
 
 
-class TargetRow(SQLModel, table=True):
+class TargetTable(SQLModel, table=True):
     """Which binding serves the company, one project or one agent."""
 
     __tablename__: ClassVar[str] = "memory_binding_targets"
@@ -199,7 +199,7 @@ class HandleRow(SQLModel, table=True):
     ghost: bool = False
 
 
-class IntentRow(SQLModel, table=True):
+class IntentTable(SQLModel, table=True):
     """A mutation that was begun. It goes when its operation is appended."""
 
     __tablename__: ClassVar[str] = "memory_intents"
@@ -259,7 +259,7 @@ class HandleLinkRow(SQLModel, table=True):
     operation_id: str = _text()
 
 
-class MemberRow(SQLModel, table=True):
+class MemberTable(SQLModel, table=True):
     """A person's role in a project, or in the whole company where `project_id` is empty."""
 
     __tablename__: ClassVar[str] = "memory_members"
@@ -272,7 +272,7 @@ class MemberRow(SQLModel, table=True):
     """The user whose memories are this person's own."""
 
 
-class TokenRow(SQLModel, table=True):
+class TokenTable(SQLModel, table=True):
     """A bearer token of a principal, by its SHA-256: the token itself is not kept."""
 
     __tablename__: ClassVar[str] = "memory_tokens"
@@ -287,7 +287,7 @@ class TokenRow(SQLModel, table=True):
     created_at: datetime = _moment()
 
 
-class SpendingLimitRow(SQLModel, table=True):
+class SpendingLimitTable(SQLModel, table=True):
     """What a company, an agent, a project or a binding should not spend more than in a period."""
 
     __tablename__: ClassVar[str] = "memory_spending_limits"

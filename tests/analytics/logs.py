@@ -14,7 +14,7 @@ from sqlalchemy import text
 from memtui.analytics.layout import Folder
 from memtui.analytics.seal import SealReport, seal
 from memtui.contract import Filter, Scope, SourceRef, Usage
-from memtui.store import log
+from memtui.store import appending, log
 from memtui.store.database import Database
 from memtui.store.operation import Operation, OperationDraft, OperationHandle
 
@@ -76,7 +76,7 @@ def draft(number: int, company: str = "acme", **changes: object) -> OperationDra
 def append(database: Database, drafts: Sequence[OperationDraft]) -> None:
     with database.write(durable=False) as connection:
         for one in drafts:
-            log.append(connection, one)
+            appending.append(connection, one)
 
 
 def fill(database: Database, count: int, company: str = "acme", start: int = 1) -> None:

@@ -93,9 +93,12 @@ def test_the_copy_answers_as_the_log_does_after_every_change(
         fill(database, through - len(written), start=len(written) + 1)
         check()
     # What another program appends is found as well, an undoing like all else.
-    url = database._engine.url
-    other = Database.open(Path(url.database or ""), "" if database.dialect == "sqlite" else
-                          url.render_as_string(hide_password=False))  # fmt: skip
+    with database.read() as connection:
+        url = connection.alchemy.engine.url
+    if database._sqlite is not None:
+        other = Database.open(database._sqlite.path)
+    else:
+        other = Database.open(Path(), url.render_as_string(hide_password=False))
     append(other, [draft(91, undoes="acme-00090", operation_type="undo")])
     other.close()
     check()

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -18,9 +19,9 @@ from memtui.analytics.statement import LONGEST, check_statement
 from memtui.analytics.views import VIEWS
 from memtui.contract import Denied, Invalid, MemtuiError
 from memtui.store import bindings
+from memtui.store.compiled import BindingRow
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft, OperationHandle
-from memtui.store.tables import BindingRow
 from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
 from tests.analytics.logs import seal_unlogged as seal
 
@@ -97,9 +98,7 @@ def test_bindings_are_shown_without_their_config(sealed_log: Database, console: 
     )  # fmt: skip
     with sealed_log.write() as connection:
         bindings.add_binding(connection, row)
-        bindings.add_binding(
-            connection, row.model_copy(update={"binding_id": "b2", "company_id": "other"})
-        )
+        bindings.add_binding(connection, replace(row, binding_id="b2", company_id="other"))
     answer = console.run("SELECT * FROM bindings")
     assert answer.rows == (("mém'0", "x", True, False, datetime(2026, 1, 1, tzinfo=UTC)),)
 

@@ -51,11 +51,11 @@ async def test_our_own_log_there_and_back(
     drafts[10], drafts[11] = drafts[11], drafts[10]
     owner = Caller(company_id="acme", principal="user:ana", door="test")
     await service.companies.add(owner, "Acme")
-    from memtui.store import log
+    from memtui.store import appending
 
     def append() -> None:
         with service._core.database.write() as connection:
-            log.append_all(connection, drafts)
+            appending.append_all(connection, drafts)
 
     await asyncio.to_thread(append)
     ours = await log_of(service, "acme")

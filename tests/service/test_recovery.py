@@ -22,7 +22,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService, Operation, open_service
-from memtui.store import intents
+from memtui.store import appending
 from memtui.store.digest import is_intact
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter
@@ -269,13 +269,13 @@ async def test_the_journal_and_the_intent_go_or_stay_together(
         raise MemtuiError("The disk is full.")
 
     with monkeypatch.context() as patch:
-        patch.setattr("memtui.store.journal.record", fail)
+        patch.setattr("memtui.store.appending.record", fail)
         with pytest.raises(MemtuiError, match="disk is full"):
             await service.write(
                 caller, note.model_copy(update={"record_id": handle.provider_record_id})
             )
     with service._core.database.read() as connection:
-        [intent] = intents.pending(connection, "acme")
+        [intent] = appending.pending(connection, "acme")
     assert [Snapshot.model_validate(value).record for value in intent.before] == [record]
     await service.close()
     again = await start(paths, settings, caller)

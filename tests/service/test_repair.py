@@ -25,10 +25,10 @@ from memtui.contract import (
 )
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.service.repair import Repair, plan, repair
-from memtui.store import bindings, log
+from memtui.store import appending, bindings, log
+from memtui.store.compiled import CompanyRow
 from memtui.store.database import Database
 from memtui.store.erasing import erase_fields, purge_request
-from memtui.store.tables import CompanyRow
 from tests.analytics.logs import draft
 from tests.service.conftest import Lived
 
@@ -165,7 +165,7 @@ async def test_a_database_that_is_older_than_its_archive_is_moved_aside(lived: L
     with database.write() as connection:
         row = CompanyRow(company_id="local", name="Local", link_templates={}, created_at=NOW)
         bindings.add_company(connection, row)
-        log.append(connection, draft(1, company="local"))
+        appending.append(connection, draft(1, company="local"))
     database.close()
     shutil.copy(older, lived.paths.database)
     with pytest.raises(Unavailable, match="its database at 1"):
@@ -257,7 +257,7 @@ async def test_values_whose_purge_is_lost_are_told_of(lived: Lived) -> None:
     await service.analysis.seal(ANA, everything=True)
     with database.write() as connection:
         purge = draft(1, company="local", operation_type="purge", status="ok")
-        log.append(connection, purge.model_copy(update={"request": purge_request(gone)}))
+        appending.append(connection, purge.model_copy(update={"request": purge_request(gone)}))
     assert (await service.analysis.verify_chain(ANA)).problem is None
     await service.close()
     lived.paths.database.unlink()

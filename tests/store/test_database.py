@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -12,15 +14,44 @@ from sqlalchemy import text
 from sqlmodel import SQLModel
 
 from memtui.contract import Invalid, Unavailable
-from memtui.store.database import Database
-from memtui.store.schema import HEAD, MIGRATIONS, current_revision
+from memtui.store import bindings, compiled, statements
+from memtui.store.compiled import CompanyRow
+from memtui.store.database import HEAD, MIGRATIONS, Database, current_revision
 from tests.processes import prepared_processes
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
 
 def test_the_head_is_alembics_head() -> None:
     config = Config()
     config.set_main_option("script_location", str(MIGRATIONS))
     assert ScriptDirectory.from_config(config).get_current_head() == HEAD
+
+
+def test_what_sqlite_runs_is_made_from_the_tables() -> None:
+    made = "python -m memtui.store.statements"
+    assert Path(str(compiled.__file__)).read_text() == statements.source(), f"run {made}"
+
+
+def test_a_statement_of_sqlalchemy_sees_what_a_prepared_one_did(tmp_path: Path) -> None:
+    database = Database.open(tmp_path / "memtui.db")
+    row = CompanyRow(company_id="a", name="\ud800", link_templates={}, created_at=NOW)
+    with database.write() as connection:
+        bindings.add_company(connection, row)
+        assert connection.execute(text("SELECT count(*) FROM memory_companies")).scalar() == 1
+        connection.execute(text("UPDATE memory_companies SET read_only = 1"))
+
+    def fail() -> None:
+        with database.write() as connection:
+            connection.execute(text("DELETE FROM memory_companies"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    with database.read() as connection:
+        connection.execute(text("SELECT 1"))
+        assert bindings.companies(connection) == [replace(row, read_only=True)]
+    database.close()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -33,7 +64,7 @@ def test_the_migrations_make_the_tables(tmp_path: Path, empty_url: str) -> None:
     database = Database.open(tmp_path / "memtui.db", empty_url)
     with database.read() as connection:
         assert current_revision(connection) == HEAD
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
+        context = MigrationContext.configure(connection.alchemy, opts={"compare_type": True})
         assert compare_metadata(context, SQLModel.metadata) == []
     database.close()
 

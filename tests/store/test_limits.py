@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.contract import Scope, Usage
-from memtui.store import limits, log
+from memtui.store import appending, limits
+from memtui.store.compiled import SpendingLimitRow
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft
-from memtui.store.tables import SpendingLimitRow
 from tests.analytics.logs import HOSTILE
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -94,7 +94,7 @@ def test_the_sums_are_exact(database: Database, log_of) -> None:
     with database.write(durable=False) as connection:
         for number, (agent, project, binding, at, used) in enumerate(log_of):
             for owner in (company, f"{company}-other"):
-                log.append(
+                appending.append(
                     connection,
                     OperationDraft(
                         operation_id=f"{owner}-{number}",

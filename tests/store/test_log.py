@@ -20,7 +20,7 @@ from memtui.contract import (
     Unavailable,
     Usage,
 )
-from memtui.store import log
+from memtui.store import appending, log
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS, is_intact
 from memtui.store.operation import OperationDraft, OperationHandle
@@ -47,7 +47,7 @@ def draft(number: int, company: str = "acme", **changes: object) -> OperationDra
 def append(database: Database, *drafts: OperationDraft) -> None:
     for one in drafts:
         with database.write(durable=False) as connection:
-            log.append(connection, one)
+            appending.append(connection, one)
 
 
 def read(
@@ -68,9 +68,9 @@ def test_a_failure_of_the_driver_is_one_of_ours_and_leaves_nothing_behind(
 
     def fail() -> None:
         with database.write() as connection:
-            log.append(connection, draft(2))
+            appending.append(connection, draft(2))
             connection.exec_driver_sql("DROP TABLE memory_operation_handles")
-            log.append(connection, draft(3, handles=(handle,)))
+            appending.append(connection, draft(3, handles=(handle,)))
 
     append(database, draft(1))
     with pytest.raises(Unavailable, match="database failed"):

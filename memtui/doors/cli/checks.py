@@ -224,7 +224,7 @@ def _left(remains: Remains) -> Iterator[Check]:
 
 async def _pages(service: MemoryService) -> Check:
     from memtui.contract import MemtuiError
-    from memtui.store.schema import HEAD
+    from memtui.store.database import HEAD
 
     try:
         problems = await asyncio.to_thread(service.analysis.database.problems)

@@ -1,4 +1,4 @@
-"""Run the migrations on the connection that `memtui.store.schema` hands over."""
+"""Run the migrations on the connection that `memtui.store.database` hands over."""
 
 from __future__ import annotations
 

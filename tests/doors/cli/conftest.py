@@ -23,8 +23,8 @@ from memtui.doors.cli.main import run
 from memtui.service import Caller, open_service
 from memtui.service.core import SETUP_DOOR
 from memtui.store import bindings
+from memtui.store.compiled import CompanyRow
 from memtui.store.database import Database
-from memtui.store.tables import CompanyRow
 from tests.analytics.logs import fill
 from tests.service.fake import FakeAdapter
 

@@ -1,0 +1,156 @@
+"""What an operation leaves behind: its intent, its row in the log and its steps in the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from os import urandom
+from typing import Any, TypeAlias
+
+from memtui.contract import Snapshot
+from memtui.store import compiled
+from memtui.store.compiled import IntentRow
+from memtui.store.connection import Connection
+from memtui.store.digest import GENESIS, SALT_BYTES, digest_of
+from memtui.store.operation import OperationDraft
+from memtui.store.rows import Stored, handle_rows, operation_row, usage_rows
+
+Step: TypeAlias = tuple[Snapshot, Snapshot | None]
+"""A record before and after a mutation; None where nobody saw the after."""
+
+
+def append(connection: Connection, draft: OperationDraft) -> int:
+    """Append an operation to its company's log, in the caller's write transaction.
+
+    Returns its `seq`.
+    """
+    return _append(connection, [draft])
+
+
+def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> None:
+    """Append operations of one company, in order, in the caller's write transaction."""
+    if drafts:
+        _append(connection, drafts)
+
+
+def _append(connection: Connection, drafts: Sequence[OperationDraft]) -> int:
+    company_id = drafts[0].scope.company_id
+    first, previous, company = _take_head(connection, company_id)
+    operations: list[Stored] = []
+    usage: list[Stored] = []
+    handles: list[Stored] = []
+    for seq, draft in enumerate(drafts, first):
+        salt = urandom(SALT_BYTES)
+        digest = digest_of(draft, seq=seq, previous_digest=previous, salt=salt, company=company)
+        operations.append(operation_row(draft, seq, previous, digest, salt))
+        usage += usage_rows(draft, seq)
+        handles += handle_rows(draft, seq)
+        previous = digest
+    compiled.ADD_OPERATION.insert(connection, operations)
+    compiled.ADD_USAGE.insert(connection, usage)
+    compiled.ADD_HANDLE.insert(connection, handles)
+    last = first + len(drafts) - 1
+    compiled.ADVANCE_HEAD.run(connection, company=company_id, last_seq=last, last_digest=previous)
+    return last
+
+
+def hold(connection: Connection, company_id: str) -> None:
+    """Let nobody else append to a company's log until the caller's write transaction ends."""
+    _take_head(connection, company_id)
+
+
+def _take_head(connection: Connection, company_id: str) -> tuple[int, str, bytes]:
+    heads = compiled.HEAD.rows(connection, company_id=company_id)
+    if not heads:
+        start = {"seq": 0, "digest": GENESIS, "salt": urandom(SALT_BYTES)}
+        compiled.ADD_HEAD.run(connection, company_id=company_id, **start)
+        heads = compiled.HEAD.rows(connection, company_id=company_id)
+    [(seq, digest, salt)] = heads
+    return seq + 1, digest, salt
+
+
+def begin(
+    connection: Connection,
+    unseen: OperationDraft,
+    before: Sequence[Snapshot],
+    *,
+    host: str,
+    session: str,
+) -> None:
+    """Write down that a mutation begins.
+
+    Args:
+        connection: With a write transaction.
+        unseen: The operation as it will be logged if nobody sees its end.
+        before: The records that it is to change.
+        host: Whose process it is.
+        session: The lock file that the process holds as long as it lives.
+    """
+    compiled.BEGIN_INTENT.run(
+        connection,
+        operation_id=unseen.operation_id,
+        company_id=unseen.scope.company_id,
+        draft=unseen.model_dump(mode="json") | {"salts": unseen.salts},
+        before=[snapshot.model_dump(mode="json") for snapshot in before],
+        host=host,
+        session=session,
+        started_at=unseen.started_at,
+    )
+
+
+def end(connection: Connection, operation_id: str) -> bool:
+    """Take the intent away; returns whether it was still there."""
+    return compiled.END_INTENT.run(connection, operation_id=operation_id) > 0
+
+
+def pending(connection: Connection, company_id: str | None = None) -> list[IntentRow]:
+    """Return the mutations that have begun and not ended, of one company or of all."""
+    waiting = compiled.INTENTS.found(connection, IntentRow)
+    return [row for row in waiting if company_id in {None, row.company_id}]
+
+
+def record(
+    connection: Connection, operation: OperationDraft, seq: int, steps: Sequence[Step]
+) -> None:
+    """Keep each record before and after, in order; `seq` is the operation's."""
+    keep(
+        connection,
+        operation,
+        seq,
+        [
+            (
+                before.handle.provider_record_id,
+                before.model_dump(mode="json"),
+                after.model_dump(mode="json") if after else None,
+            )
+            for before, after in steps
+        ],
+    )
+
+
+def keep(
+    connection: Connection,
+    operation: OperationDraft,
+    seq: int,
+    kept: Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]],
+) -> None:
+    """Keep what an operation changed, in order: a record's id or "", its before and its after."""
+    rows = [
+        {
+            "company_id": operation.scope.company_id,
+            "operation_id": operation.operation_id,
+            "ordinal": ordinal,
+            "seq": seq,
+            "binding_key": operation.binding_key or "",
+            "provider_record_id": record_id,
+            "before": before,
+            "after": after,
+            "operation_type": operation.operation_type,
+            "status": operation.status,
+            "principal": operation.principal,
+            "started_at": operation.started_at,
+            "undoes": operation.undoes,
+            "erased_by": None,
+        }
+        for ordinal, (record_id, before, after) in enumerate(kept)
+    ]
+    compiled.ADD_STEP.run_all(connection, rows)

@@ -1,0 +1,294 @@
+"""The statements that most commands run, in SQLAlchemy's words over the tables.
+
+`python -m memtui.store.statements` writes what SQLite runs of them into `memtui/store/compiled.py`,
+so that a command need not import SQLAlchemy to say the same each time. PostgreSQL's is made here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from pydantic_core import PydanticUndefined
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    ColumnElement,
+    Dialect,
+    Double,
+    Executable,
+    Integer,
+    LargeBinary,
+    String,
+    and_,
+    bindparam,
+    delete,
+    exists,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.types import TypeEngine
+from sqlmodel import SQLModel
+
+from memtui.store import tables
+from memtui.store.columns import ForeignText, PicoDollars, Portable, UtcMicroseconds
+from memtui.store.connection import Compiled
+from memtui.store.values import Convert
+
+Statement: TypeAlias = "Executable | dict[str, Any]"
+"""The same for every database, or by the database's name."""
+
+ROWS: tuple[type[SQLModel], ...] = (
+    tables.CompanyTable,
+    tables.BindingTable,
+    tables.TargetTable,
+    tables.MemberTable,
+    tables.TokenTable,
+    tables.SpendingLimitTable,
+    tables.IntentTable,
+)
+"""The tables whose rows are values of their own in `memtui.store.compiled`."""
+
+
+def _table(table: type[SQLModel]) -> Any:
+    return table.__table__  # type: ignore[attr-defined]
+
+
+def _is(columns: Any, *names: str) -> ColumnElement[bool]:
+    return and_(*(columns[name] == bindparam(name) for name in names))
+
+
+_COMPANIES, _BINDINGS, _TARGETS, _MEMBERS, _TOKENS, _LIMITS, _INTENTS = map(_table, ROWS)
+_HEADS = _table(tables.LogHeadRow)
+_JOURNAL = _table(tables.JournalRow)
+_company, _binding, _target, _member = _COMPANIES.c, _BINDINGS.c, _TARGETS.c, _MEMBERS.c
+_token, _limit, _intent, _head = _TOKENS.c, _LIMITS.c, _INTENTS.c, _HEADS.c
+
+COMPANIES = select(_COMPANIES).order_by(_company.created_at, _company.company_id)
+COMPANY = select(_COMPANIES).where(_is(_company, "company_id"))
+IS_USED = select(or_(select(_company.company_id).exists(), select(_head.company_id).exists()))
+ADD_COMPANY = insert(_COMPANIES)
+SET_READ_ONLY = (
+    update(_COMPANIES)
+    .where(_company.company_id == bindparam("company"))
+    .values(read_only=bindparam("value"))
+)
+KEEP_PURGING = (
+    update(_COMPANIES)
+    .where(_company.company_id == bindparam("company"))
+    .values(purge_after_days=bindparam("value"))
+)
+
+BINDINGS = (
+    select(_BINDINGS).where(_is(_binding, "company_id")).order_by(_binding.created_at, _binding.key)
+)
+BINDING = select(_BINDINGS).where(_is(_binding, "company_id", "key"))
+ADD_BINDING = insert(_BINDINGS)
+REMOVE_BINDING = delete(_BINDINGS).where(_is(_binding, "binding_id"))
+
+TARGETS = (
+    select(_TARGETS)
+    .where(_is(_target, "company_id"))
+    .order_by(_target.target_type, _target.target_id)
+)
+ADD_TARGET = insert(_TARGETS)
+REMOVE_TARGET = delete(_TARGETS).where(_is(_target, "company_id", "target_type", "target_id"))
+REMOVE_TARGETS = delete(_TARGETS).where(_is(_target, "binding_id"))
+
+MEMBERS = (
+    select(_MEMBERS)
+    .where(_is(_member, "company_id"))
+    .order_by(_member.principal, _member.project_id)
+)
+ROLES = select(_MEMBERS).where(_is(_member, "company_id", "principal"))
+ANY_MEMBER = select(_member.principal).where(_is(_member, "company_id")).limit(1)
+ADD_MEMBER = insert(_MEMBERS)
+REMOVE_MEMBER = delete(_MEMBERS).where(_is(_member, "company_id", "principal", "project_id"))
+
+TOKENS = select(_TOKENS).where(_is(_token, "company_id")).order_by(_token.created_at)
+TOKEN = select(_TOKENS).where(_is(_token, "digest"))
+ADD_TOKEN = insert(_TOKENS)
+REMOVE_TOKEN = delete(_TOKENS).where(_is(_token, "company_id", "label"))
+
+LIMITS = (
+    select(_LIMITS)
+    .where(_is(_limit, "company_id"))
+    .order_by(_limit.target_type, _limit.target_id, _limit.measure, _limit.period)
+)
+SET_LIMIT = {
+    name: made.on_conflict_do_update(
+        index_elements=list(_LIMITS.primary_key), set_={"amount": made.excluded.amount}
+    )
+    for name, made in (
+        ("sqlite", sqlite.insert(_LIMITS)),
+        ("postgresql", postgresql.insert(_LIMITS)),
+    )
+}
+REMOVE_LIMIT = delete(_LIMITS).where(
+    _is(_limit, "company_id", "target_type", "target_id", "measure", "period")
+)
+
+
+def _route(chosen_by: Any, bindings: Any, on: ColumnElement[bool]) -> Executable:
+    """A row for each binding that may serve and each role of the person; one at least."""
+    own = _member.company_id == _company.company_id
+    is_persons = and_(own, _member.principal == bindparam("person"))
+    return (
+        select(
+            _company.read_only,
+            exists().where(own).correlate(_COMPANIES).label("closed"),
+            chosen_by,
+            *_binding,
+            *_member,
+        )
+        .select_from(_COMPANIES.outerjoin(bindings, on).outerjoin(_MEMBERS, is_persons))
+        .where(_company.company_id == bindparam("company"))
+    )
+
+
+ROUTE_BY_KEY = _route(
+    literal("key"),
+    _BINDINGS,
+    and_(_binding.company_id == _company.company_id, _binding.key == bindparam("key")),
+)
+ROUTE_BY_TARGET = _route(
+    _target.target_type,
+    _TARGETS.join(_BINDINGS, _binding.binding_id == _target.binding_id),
+    and_(
+        _target.company_id == _company.company_id,
+        or_(
+            *(
+                and_(_target.target_type == kind, _target.target_id == bindparam(kind))
+                for kind in ("project", "agent", "company")
+            )
+        ),
+    ),
+)
+
+HEAD = select(_head.seq, _head.digest, _head.salt).where(_is(_head, "company_id")).with_for_update()
+HEAD_SEQ = select(_head.seq).where(_is(_head, "company_id"))
+ADD_HEAD = {
+    "sqlite": sqlite.insert(_HEADS).on_conflict_do_nothing(),
+    "postgresql": postgresql.insert(_HEADS).on_conflict_do_nothing(),
+}
+ADVANCE_HEAD = (
+    update(_HEADS)
+    .where(_head.company_id == bindparam("company"))
+    .values(seq=bindparam("last_seq"), digest=bindparam("last_digest"))
+)
+ADD_OPERATION = insert(_table(tables.OperationRow))
+ADD_USAGE = insert(_table(tables.UsageRow))
+ADD_HANDLE = insert(_table(tables.HandleRow))
+
+INTENTS = select(_INTENTS).order_by(_intent.started_at)
+BEGIN_INTENT = insert(_INTENTS)
+END_INTENT = delete(_INTENTS).where(_is(_intent, "operation_id"))
+ADD_STEP = insert(_JOURNAL)
+
+
+_CONVERTED: dict[type[TypeEngine[Any]], str] = {
+    ForeignText: "text",
+    UtcMicroseconds: "moment",
+    PicoDollars: "dollars",
+    Boolean: "flag",
+    JSON: "json",
+    **dict.fromkeys((BigInteger, Double, Integer, LargeBinary, String), "plain"),
+}
+_HEADER = '''"""What SQLite runs of `memtui.store.statements`, and the rows that they find.
+
+Generated by `python -m memtui.store.statements`: change it there and in `memtui.store.tables`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from memtui.store.connection import Prepared
+'''
+
+
+def compiled(statement: Statement, dialect: Dialect) -> Compiled:
+    """Return a statement in a database's dialect, with the conversions of its tables."""
+    made, binds, results = _compile(statement, dialect)
+    return Compiled(
+        sql=str(made),
+        positional=bool(made.positional),
+        binds=tuple((name, _stored(bind.type, dialect)) for name, bind in binds),
+        results=tuple(_loaded(kind, dialect) for kind in results),
+        constants={name: bind.value for name, bind in binds if not bind.required},
+    )
+
+
+def _compile(statement: Statement, dialect: Dialect) -> tuple[Any, list[Any], list[Any]]:
+    chosen: Any = statement[dialect.name] if isinstance(statement, dict) else statement
+    made = chosen.compile(dialect=dialect)
+    names = made.positiontup if made.positional else made.bind_names.values()
+    binds = [(name, made.binds[name]) for name in names]
+    return made, binds, [column.type for column in getattr(chosen, "selected_columns", ())]
+
+
+def _stored(kind: TypeEngine[Any], dialect: Dialect) -> Convert | None:
+    if isinstance(kind, Portable):
+        return kind.stored
+    return kind.dialect_impl(dialect).bind_processor(dialect)
+
+
+def _loaded(kind: TypeEngine[Any], dialect: Dialect) -> Convert | None:
+    if isinstance(kind, Portable):
+        return kind.loaded
+    return kind.dialect_impl(dialect).result_processor(dialect, None)
+
+
+def _kind(column: TypeEngine[Any]) -> str:
+    kind = _CONVERTED[type(column)]
+    return "optional_json" if isinstance(column, JSON) and column.none_as_null else kind
+
+
+def source() -> str:
+    """Return what `memtui/store/compiled.py` has to hold."""
+    rows = [line for table in ROWS for line in _row(table)]
+    statements = [
+        line
+        for name, one in globals().items()
+        if isinstance(one, Executable) or (isinstance(one, dict) and "sqlite" in one)
+        for line in _prepared(name, one)
+    ]
+    return "\n".join([_HEADER, *rows, *statements, ""])
+
+
+def _row(table: type[SQLModel]) -> Iterator[str]:
+    name = table.__name__.replace("Table", "Row")
+    yield f'\n@dataclass(slots=True, kw_only=True)\nclass {name}:\n    """{table.__doc__}"""\n'
+    for field, hint in table.__annotations__.items():
+        if field.startswith("__"):
+            continue
+        default = table.model_fields[field].default
+        yield f"    {field}: {hint}" + ("" if default is PydanticUndefined else f" = {default!r}")
+    yield ""
+
+
+def _prepared(name: str, statement: Statement) -> Iterator[str]:
+    made, binds, results = _compile(statement, sqlite.dialect())
+    yield f'\n{name} = Prepared(\n    "{name}",\n    """'
+    yield from (line.rstrip() for line in str(made).splitlines())
+    yield '""",'
+    if binds:
+        yield f'    binds="{" ".join(f"{bind}={_kind(one.type)}" for bind, one in binds)}",'
+    if results:
+        yield f'    results="{" ".join(map(_kind, results))}",'
+    if constants := {bind: one.value for bind, one in binds if not one.required}:
+        yield f"    constants={json.dumps(constants)},"
+    yield ")"
+
+
+if __name__ == "__main__":
+    Path(__file__).with_name("compiled.py").write_text(source(), encoding="utf-8")
