@@ -1,6 +1,5 @@
 """One whole demo for all tests, made once a test run."""
 
-import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +24,7 @@ class Built:
 def build_in(home: Path) -> Built:
     """Make the demo, unless it is there, ending at a fixed moment."""
     paths = find_paths(home)
-    return Built(paths, asyncio.run(build_demo(paths, Settings(), now=END)))
+    return Built(paths, build_demo(paths, Settings(), now=END))
 
 
 @pytest.fixture(scope="session")

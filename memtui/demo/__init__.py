@@ -1,6 +1,5 @@
-"""The demo: a company at work for sixty days, made through the service, the same every time."""
+"""The demo: a company at work for sixty days, the same every time."""
 
-from memtui.demo.build import build_demo
-from memtui.demo.home import DemoSummary, demo_paths
+from memtui.demo.making import COMPANY, DemoSummary, build_demo, can_open, demo_paths, is_begun
 
-__all__ = ["DemoSummary", "build_demo", "demo_paths"]
+__all__ = ["COMPANY", "DemoSummary", "build_demo", "can_open", "demo_paths", "is_begun"]

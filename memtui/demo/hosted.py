@@ -8,12 +8,19 @@ provider's costs and failures look like. It is a complete provider all the same.
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import os
+import tempfile
 import zlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from enum import StrEnum
 from itertools import islice
+from pathlib import Path
 from typing import ClassVar, Self, TypeVar
+
+from pydantic import ValidationError
 
 from memtui.contract import (
     Adapter,
@@ -21,6 +28,7 @@ from memtui.contract import (
     BrowsePage,
     BrowseRequest,
     Capabilities,
+    Conflict,
     ContextBundle,
     CorrectReply,
     CorrectRequest,
@@ -28,6 +36,8 @@ from memtui.contract import (
     ForgetReply,
     ForgetRequest,
     Health,
+    Model,
+    NotFound,
     QueryIntent,
     QueryRequest,
     Record,
@@ -36,27 +46,163 @@ from memtui.contract import (
     Snippet,
     Unavailable,
     Usage,
+    UtcDatetime,
     WriteMode,
     WriteReply,
     WriteRequest,
 )
-from memtui.demo.hosted_config import HostedConfig, Outage, Trouble
-from memtui.demo.hosted_edits import corrected, removed, sees, stored
-from memtui.demo.hosted_store import Contents, Held, HostedStore
 from memtui.provider_kit import TextIndex, matcher, page
 
 T = TypeVar("T")
 
+KEY = "demo-hosted"
+
 _CHARACTERS_PER_TOKEN = 4
-_MILLION = Decimal(1_000_000)
 _QUERY_CHARACTERS = 10_000
 """What the search reads of a query."""
+_LOCK_SECONDS = 10
+
+
+class Trouble(StrEnum):
+    """`DOWN`: refused at the door. `SLOW`: done, and the answer is lost. `LAG`: forgets wait."""
+
+    DOWN = "down"
+    SLOW = "slow"
+    LAG = "lag"
+
+
+class Outage(Model):
+    """A span in which the provider misbehaves; `end` is exclusive."""
+
+    kind: Trouble
+    start: UtcDatetime
+    end: UtcDatetime
+
+
+class HostedConfig(Model):
+    """What the stand-in is told. Prices are made up, in US dollars."""
+
+    outages: tuple[Outage, ...] = ()
+    write_usd: Decimal = Decimal("0.002")
+    """Fee of a write or a correction."""
+    search_usd: Decimal = Decimal("0.0004")
+    embedding_usd_per_million: Decimal = Decimal("0.02")
+    """Price of a million tokens, as those of a summary's `input` and `output`."""
+    input_usd_per_million: Decimal = Decimal("0.15")
+    output_usd_per_million: Decimal = Decimal("0.60")
+
+    def query_usage(
+        self, text: str, intent: QueryIntent, found: Sequence[str]
+    ) -> tuple[Usage, ...]:
+        """Bill a search; reranking for an answer is unpriced, as some providers leave it."""
+        usage = self.embedding(text, self.search_usd)
+        if intent is not QueryIntent.ANSWER or not found:
+            return (usage,)
+        ranked = text + "".join(found)
+        latency = _latency(ranked, 60, 240)
+        return (usage, _usage("demo-rerank-beta", latency, input_tokens=_tokens(ranked)))
+
+    def embedding(self, text: str, fee: Decimal) -> Usage:
+        """Bill an embedding."""
+        tokens = _tokens(text)
+        cost = fee + tokens * self.embedding_usd_per_million / 1_000_000
+        latency = _latency(text, 40, 180)
+        return _usage("demo-embed-1", latency, embedding_tokens=tokens, cost_usd=cost)
+
+    def summary(self, text: str) -> Usage:
+        """Bill a summary."""
+        read, written = _tokens(text) + 120, _tokens(text[:200])
+        cost = read * self.input_usd_per_million + written * self.output_usd_per_million
+        return _usage(
+            "demo-mini-2",
+            _latency(text, 300, 900),
+            input_tokens=read,
+            output_tokens=written,
+            cost_usd=cost / 1_000_000,
+        )
+
+
+class Held(Model):
+    """A record, and from when on it is no longer returned (None: it stays)."""
+
+    record: Record
+    gone_at: UtcDatetime | None = None
+
+
+class Contents(Model):
+    """The whole file: how many changes there were, and the records that are kept."""
+
+    stored: int = 0
+    held: tuple[Held, ...] = ()
+
+
+class HostedStore:
+    """Reads the file when it changed, and replaces it whole under a lock.
+
+    Several processes may use one file. Blocking; called from a worker thread, one at a time.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._path = folder / "records.json"
+        self._seen: tuple[int, int, int] | None = None
+        self._contents = Contents()
+
+    def read(self) -> Contents:
+        """Return what is stored. Raises `Unavailable` where the file cannot be read."""
+        try:
+            state = self._path.stat()
+            seen = (state.st_ino, state.st_mtime_ns, state.st_size)
+            if seen != self._seen:
+                self._contents = Contents.model_validate_json(self._path.read_bytes())
+                self._seen = seen
+        except FileNotFoundError:
+            self._seen, self._contents = None, Contents()
+        except OSError as error:
+            raise Unavailable(f"Cannot read {self._path}: {error.strerror}.") from error
+        except ValidationError as error:
+            raise Unavailable(
+                f"{self._path} is not what the demo wrote; memtui demo --reset makes it anew."
+            ) from error
+        return self._contents
+
+    def change(self, edit: Callable[[Contents], tuple[Contents, T]]) -> T:
+        """Replace the contents by what `edit` makes of them, and return its second answer.
+
+        Raises:
+            Unavailable: the file cannot be written, or another process holds it too long.
+        """
+        from filelock import FileLock, Timeout
+
+        try:
+            lock = self._path.with_suffix(".lock")
+            with FileLock(lock, timeout=_LOCK_SECONDS, mode=0o600):
+                contents, answer = edit(self.read())
+                if contents is not self._contents:
+                    write_whole(self._path, contents.model_dump_json(exclude_defaults=True))
+                return answer
+        except Timeout as error:
+            raise Unavailable(f"Another process keeps {self._path} locked; try again.") from error
+        except OSError as error:
+            raise Unavailable(f"Cannot write {self._path}: {error.strerror}.") from error
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Replace a private file, whole or not at all."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
 class HostedAdapter(Adapter):
     """Keeps records in a file and behaves as if they were far away. A demo provider only."""
 
-    key: ClassVar[str] = "demo-hosted"
+    key: ClassVar[str] = KEY
     config_model: ClassVar[type[HostedConfig]] = HostedConfig
     capabilities = Capabilities(browse=True, correction=True, expiry=True, pin=True, full_text=True)
 
@@ -79,20 +225,19 @@ class HostedAdapter(Adapter):
 
     async def write(self, request: WriteRequest) -> WriteReply:
         """Store a record under an id of the provider's own, and bill its embedding."""
-        now = self._context.now()
-        handle = await self._change(lambda held: stored(held, request, self.key, now))
-        usage = [self._embedding(request.content, self._config.write_usd)]
+        handle = await self._change(lambda held: self._stored(held, request))
+        usage = [self._config.embedding(request.content, self._config.write_usd)]
         if request.mode is WriteMode.SUMMARIZE:
-            usage.append(self._summary(request.content))
+            usage.append(self._config.summary(request.content))
         return WriteReply(records=(handle,), usage=tuple(usage))
 
     async def query(self, request: QueryRequest) -> ContextBundle:
-        """Search by words; reranking for an answer is unpriced, as some providers leave it."""
+        """Search by words."""
         snippets = await self._take_turn(lambda: self._search(request))
-        usage = [self._embedding(request.query, self._config.search_usd)]
-        if request.intent is QueryIntent.ANSWER and snippets:
-            usage.append(self._reranking(request.query, snippets))
-        return ContextBundle(snippets=tuple(snippets), usage=tuple(usage))
+        usage = self._config.query_usage(
+            request.query, request.intent, [snippet.text for snippet in snippets]
+        )
+        return ContextBundle(snippets=tuple(snippets), usage=usage)
 
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
         """Return one record."""
@@ -101,10 +246,7 @@ class HostedAdapter(Adapter):
 
     async def forget(self, request: ForgetRequest) -> ForgetReply:
         """Remove records; while the provider lags they are returned for a while longer."""
-        now, lag = self._context.now(), self._trouble(Trouble.LAG)
-        gone_at = lag.end if lag else None
-        missing = await self._change(lambda held: removed(held, request, now=now, gone_at=gone_at))
-        return ForgetReply(missing=missing)
+        return ForgetReply(missing=await self._change(lambda held: self._removed(held, request)))
 
     async def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page."""
@@ -114,9 +256,8 @@ class HostedAdapter(Adapter):
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:
         """Change a record in place and bill its embedding."""
-        now = self._context.now()
-        record = await self._change(lambda held: corrected(held, request, now))
-        usage = self._embedding(record.text, self._config.write_usd)
+        record = await self._change(lambda held: self._corrected(held, request))
+        usage = self._config.embedding(record.text, self._config.write_usd)
         return CorrectReply(handle=request.handle, usage=(usage,))
 
     async def health(self) -> Health:
@@ -156,12 +297,7 @@ class HostedAdapter(Adapter):
     def _trouble(self, kind: Trouble) -> Outage | None:
         now = self._context.now()
         return next(
-            (
-                one
-                for one in self._config.outages
-                if one.kind is kind and one.start <= now < one.end
-            ),
-            None,
+            (o for o in self._config.outages if o.kind is kind and o.start <= now < o.end), None
         )
 
     def _returned(self) -> list[Record]:
@@ -184,43 +320,111 @@ class HostedAdapter(Adapter):
         )
         return list(islice(found, request.top_k))
 
-    def _embedding(self, text: str, fee: Decimal) -> Usage:
-        tokens = _tokens(text)
-        return Usage(
-            provider=self.key,
-            model="demo-embed-1",
-            embedding_tokens=tokens,
-            cost_usd=fee + tokens * self._config.embedding_usd_per_million / _MILLION,
-            latency_ms=_latency(text, 40, 180),
+    def _stored(self, contents: Contents, request: WriteRequest) -> tuple[Contents, RecordHandle]:
+        """Add the record of a write; an upsert of a known id replaces that one."""
+        number, now = contents.stored + 1, self._context.now()
+        ids = {held.record.handle.provider_record_id for held in contents.held}
+        name = _new_id(number, request.content)
+        if request.mode is WriteMode.UPSERT and request.record_id in ids:
+            name = request.record_id
+        handle = RecordHandle(provider_key=self.key, provider_record_id=name)
+        summarized = request.mode is WriteMode.SUMMARIZE
+        record = Record(
+            handle=handle,
+            text=request.content,
+            scope=request.scope,
+            source=request.source,
+            title=request.title,
+            summary=request.content.split(". ", 1)[0][:200] if summarized else None,
+            kind=request.kind,
+            topic=request.topic,
+            tags=request.tags,
+            created_at=request.created_at or now,
+            updated_at=now,
+            created_by=request.created_by,
+            expires_at=request.expires_at,
+            pinned=request.pinned,
+            revision=f"r{number}",
+            metadata=request.metadata,
         )
+        kept = tuple(held for held in contents.held if held.record.handle != handle)
+        return Contents(stored=number, held=(*kept, Held(record=record))), handle
 
-    def _summary(self, text: str) -> Usage:
-        read, written = _tokens(text) + 120, _tokens(text[:200])
-        cost = read * self._config.input_usd_per_million
-        cost += written * self._config.output_usd_per_million
-        return Usage(
-            provider=self.key,
-            model="demo-mini-2",
-            input_tokens=read,
-            output_tokens=written,
-            cost_usd=cost / _MILLION,
-            latency_ms=_latency(text, 300, 900),
+    def _removed(
+        self, contents: Contents, request: ForgetRequest
+    ) -> tuple[Contents, tuple[RecordHandle, ...]]:
+        """Remove records, at once or when the lag ends; return the handles that named none."""
+        now, lag = self._context.now(), self._trouble(Trouble.LAG)
+        present = {
+            held.record.handle: held.record
+            for held in contents.held
+            if (held.gone_at is None or held.gone_at > now) and sees(request.scope, held.record)
+        }
+        going = [handle for handle in request.handles if handle in present]
+        for handle in going:
+            seen = request.revisions.get(handle.provider_record_id)
+            _require_revision(present[handle], seen, proposed=None)
+        held = tuple(
+            Held(record=one.record, gone_at=lag and lag.end) if one.record.handle in going else one
+            for one in contents.held
+            if lag or one.record.handle not in going
         )
+        missing = tuple(handle for handle in request.handles if handle not in present)
+        return contents.model_copy(update={"held": held}), missing
 
-    def _reranking(self, query: str, snippets: Sequence[Snippet]) -> Usage:
-        text = query + "".join(snippet.text for snippet in snippets)
-        return Usage(
-            provider=self.key,
-            model="demo-rerank-beta",
-            input_tokens=_tokens(text),
-            cost_usd=None,
-            latency_ms=_latency(text, 60, 240),
-        )
+    def _corrected(self, contents: Contents, request: CorrectRequest) -> tuple[Contents, Record]:
+        """Change one record and return it."""
+        mine = [one for one in contents.held if one.record.handle == request.handle]
+        if not mine or mine[0].gone_at is not None or not sees(request.scope, mine[0].record):
+            raise NotFound(f"There is no record {request.handle.provider_record_id} here.")
+        record = mine[0].record
+        _require_revision(record, request.revision, proposed=request.text)
+        number = contents.stored + 1
+        given = {
+            name: value
+            for name in ("text", "pinned", "topic", "tags")
+            if (value := getattr(request, name)) is not None
+        }
+        if request.sets_expiry:
+            given["expires_at"] = request.expires_at
+        update = {**given, "updated_at": self._context.now(), "revision": f"r{number}"}
+        changed = record.model_copy(update=update)
+        held = tuple(Held(record=changed) if one is mine[0] else one for one in contents.held)
+        return Contents(stored=number, held=held), changed
+
+
+def sees(scope: Scope, record: Record) -> bool:
+    """Whether a record is in scope; who works on a project sees what others wrote there."""
+    fields = ["project_id", "subject_id"]
+    if record.scope.project_id is None:
+        fields.append("agent_id")
+    pairs = [(getattr(scope, field), getattr(record.scope, field)) for field in fields]
+    return all(asked is None or held is None or asked == held for asked, held in pairs)
 
 
 def _is_returned(held: Held, now: datetime) -> bool:
     expires = held.record.expires_at
     return (held.gone_at is None or now < held.gone_at) and (expires is None or now < expires)
+
+
+def _require_revision(record: Record, seen: str | None, *, proposed: str | None) -> None:
+    if seen is not None and seen != record.revision:
+        raise Conflict(
+            f"The record {record.handle.provider_record_id} changed since it was read; "
+            "look at both versions and try again.",
+            current=record,
+            proposed=proposed,
+        )
+
+
+def _new_id(number: int, text: str) -> str:
+    return "mem_" + hashlib.sha256(f"{number}\n{text}".encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def _usage(model: str, latency_ms: float, **consumed: int | Decimal) -> Usage:
+    return Usage.model_validate(
+        {"provider": KEY, "model": model, "latency_ms": latency_ms, **consumed}
+    )
 
 
 def _tokens(text: str) -> int:

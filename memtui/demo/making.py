@@ -1,96 +1,343 @@
-"""Play the demo's whole story into an empty home, and count what came of it."""
+"""Make the demo in a home of its own, or leave what is there: nobody's memories are in its way."""
 
 from __future__ import annotations
 
 import asyncio
+import shlex
+import shutil
 import uuid
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import ParamSpec, TypeVar
 
-from memtui.config import Paths, Settings
-from memtui.demo.calendar import DAYS
-from memtui.demo.chance import seeded
-from memtui.demo.clock import DemoClock
+from pydantic import ValidationError
+
+from memtui.config import Paths, Settings, find_paths
+from memtui.contract import Denied, Invalid, Model, Unavailable, UtcDatetime
 from memtui.demo.content import load
-from memtui.demo.home import DemoSummary, Marker, commands, write_marker
-from memtui.demo.player import Player
-from memtui.demo.runs import RUNS
+from memtui.demo.hosted import write_whole
+from memtui.demo.plan import DAYS, seeded
+from memtui.demo.player import DemoClock, Player
+from memtui.demo.recall import Recall
 from memtui.demo.timeline import timeline
-from memtui.service import BindingView, Caller, MemoryService, open_service
+from memtui.demo.work import RUNS
+from memtui.service import BindingView, Caller, CompanyView, MemoryService, open_service
+from memtui.store.database import Database
+from memtui.threads import LooseThreads
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Progress = Callable[[str, int, int], None]
 """Is told what is being done, how many steps of it are done, and how many there are."""
 
+COMPANY = "acme"
+
+_MARKER, _LOCK = "demo.json", "demo.lock"
+_HOME_VARIABLE = "MEMTUI_HOME"
+_SQLITE_ENDS = ("", "-wal", "-shm")
 _SEED = 60
 _PROVIDER_TIMEOUT_MS = 60_000
 _STEPS_A_REPORT = 40
 
 
-async def make(
+class DemoSummary(Model):
+    """What the demo holds, as it was made."""
+
+    home: str
+    company: str
+    name: str
+    projects: tuple[str, ...]
+    agents: tuple[str, ...]
+    bindings: tuple[str, ...]
+    issues: int
+    runs: int
+    records: int
+    """In all bindings together."""
+    operations: int
+    made_until: UtcDatetime
+    """When its last operation happened."""
+    commands: tuple[str, ...]
+    """What to try next."""
+
+
+class Marker(Model):
+    """Says that a folder holds a demo; without a summary it is being made or was interrupted."""
+
+    made_by: str = "memtui demo"
+    begun: bool = False
+    """Whether there is something to look at."""
+    binding_ids: tuple[str, ...] = ()
+    summary: DemoSummary | None = None
+
+
+def demo_paths(env: Mapping[str, str]) -> Paths:
+    """Return the demo's folders: `MEMTUI_HOME`, else `demo` inside memtui's data folder."""
+    if home := env.get(_HOME_VARIABLE):
+        return find_paths(Path(home))
+    return find_paths(find_paths().data / "demo")
+
+
+def can_open(paths: Paths, settings: Settings) -> bool:
+    """Whether there is a demo, or enough of one that another process makes just now.
+
+    Raises:
+        Invalid, Denied: there is none, and `build_demo` would refuse to make it.
+    """
+    from filelock import FileLock, Timeout
+
+    marker = _read_marker(paths)
+    if marker is not None and marker.summary is not None:
+        return True
+    if marker is not None:
+        try:
+            with FileLock(paths.data / _LOCK, timeout=0, mode=0o600):
+                _write_marker(paths, Marker())  # of the interrupted one nothing stays
+        except Timeout:
+            return marker.begun
+    _refuse_unfit(settings)
+    return False
+
+
+def is_begun(paths: Paths) -> bool:
+    """Whether a demo that is not complete yet can be looked at."""
+    marker = _read_marker(paths)
+    return marker is not None and marker.begun
+
+
+def build_demo(
+    paths: Paths,
+    settings: Settings,
+    *,
+    reset: bool = False,
+    now: datetime | None = None,
+    progress: Progress | None = None,
+) -> DemoSummary:
+    """Make the demo company under `paths`, unless it is there, and say what it holds. Blocking.
+
+    What changes a memory goes through the service, everyday reads are recorded in bulk. The same
+    `now`, the UTC moment at which the demo ends (None: the last full hour), makes the same
+    operations, ids and files. A demo whose making was interrupted is made anew; `reset` makes a
+    complete one anew.
+
+    Raises:
+        Invalid: the folder holds memories that no demo made, or a shared database is set.
+        Denied: memtui runs read-only and there is no demo yet.
+        Unavailable: another process makes the demo in this folder.
+    """
+    from filelock import FileLock, Timeout
+
+    marker = _read_marker(paths)
+    if marker is not None and marker.summary is not None and not reset:
+        return marker.summary
+    _refuse_unfit(settings)
+    paths.create()
+    end = now or datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    try:
+        with FileLock(paths.data / _LOCK, timeout=0, mode=0o600):
+            return asyncio.run(_make_anew(paths, settings, end, progress))
+    except Timeout as error:
+        raise Unavailable(
+            f"Another memtui is making the demo in {paths.data}; wait until it is done."
+        ) from error
+
+
+def _refuse_unfit(settings: Settings) -> None:
+    if settings.read_only:
+        raise Denied("The demo has to be made first; start it once without --read-only.")
+    if settings.database_url:
+        raise Invalid(
+            "The demo keeps to a folder of its own; unset MEMTUI_DATABASE_URL to make it."
+        )
+
+
+async def _make_anew(
+    paths: Paths, settings: Settings, end: datetime, progress: Progress | None
+) -> DemoSummary:
+    asyncio.get_running_loop().set_default_executor(_NoThreads())
+    await _clear(paths, settings)
+    return await _make(paths, settings, end, progress)
+
+
+class _NoThreads(LooseThreads):
+    """Calls at once. Nothing else goes on here, and switching threads is a third of the work."""
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        done: Future[T] = Future()
+        try:
+            done.set_result(fn(*args, **kwargs))
+        except Exception as error:  # noqa: BLE001 — it is for whoever waits for the call
+            done.set_exception(error)
+        return done
+
+
+async def _clear(paths: Paths, settings: Settings) -> None:
+    marker = _read_marker(paths)
+    if marker is None:
+        return
+    companies, bindings = await _held(paths, settings)
+    own = [view.name for view in companies if view.company_id != COMPANY]
+    if marker.summary is not None:
+        own += [view.key for view in bindings if view.binding_id not in marker.binding_ids]
+    if own:
+        raise Invalid(
+            f"The demo in {paths.data} now also holds {', '.join(own)}, which the demo did not "
+            "make; move that elsewhere first, or give the demo an empty folder in MEMTUI_HOME."
+        )
+    _remove(paths, marker.binding_ids or [view.binding_id for view in bindings])
+
+
+async def _held(paths: Paths, settings: Settings) -> tuple[list[CompanyView], list[BindingView]]:
+    """Return the companies of a demo's home and the bindings of the demo's own company."""
+    if not paths.database.exists():
+        return [], []
+    service = await open_service(paths, settings, first_company=False)
+    try:
+        caller = Caller(company_id=COMPANY, principal="user:demo", door="demo")
+        return await service.companies.all(), await service.bindings.all(caller)
+    finally:
+        await service.close()
+
+
+async def _make(
     paths: Paths, settings: Settings, end: datetime, progress: Progress | None
 ) -> DemoSummary:
     """Make the demo in a home that holds none, marking it as a demo from the first moment on."""
-    await asyncio.to_thread(write_marker, paths, Marker())
+    _write_marker(paths, Marker())
     clock = DemoClock(end - timedelta(days=DAYS))
     ids = seeded(_SEED)
+
+    def new_id() -> str:
+        return uuid.UUID(int=ids.getrandbits(128), version=4).hex
+
     service = await open_service(
         paths,
         settings.model_copy(update={"provider_timeout_ms": _PROVIDER_TIMEOUT_MS}),
         clock=clock.now,
         timer=clock.timer,
-        new_id=lambda: uuid.UUID(int=ids.getrandbits(128), version=4).hex,
+        new_id=new_id,
         first_company=False,
     )
     try:
-        return await _Making(service, clock, paths, end).run(progress)
+        with closing(Database.open(paths.database)) as database:
+            company = load().company
+            admin = Caller(company_id=company.id, principal="user:bo", door="cli")
+            await service.companies.add(admin, company.name, link_templates=company.link_templates)
+            recall = Recall(database, timeline(), new_id)
+            player = Player(service, recall, clock, end, seeded(_SEED))
+            await _play(player, paths, progress)
+            recall.write_down(durable=True)
+        bindings = await service.bindings.all(admin)
+        summary = await _summary(service, admin, bindings, paths, end)
+        ids_made = tuple(view.binding_id for view in bindings)
+        _write_marker(paths, Marker(binding_ids=ids_made, summary=summary))
+        return summary
     finally:
         await service.close()
 
 
-class _Making:
-    def __init__(
-        self, service: MemoryService, clock: DemoClock, paths: Paths, end: datetime
-    ) -> None:
-        self._service = service
-        self._clock = clock
-        self._paths = paths
-        self._end = end
-        self._company = load().company
-        self._admin = Caller(company_id=self._company.id, principal="user:bo", door="cli")
+async def _play(player: Player, paths: Paths, progress: Progress | None) -> None:
+    steps = timeline()
+    for number, step in enumerate(steps):
+        if number == _STEPS_A_REPORT:
+            _write_marker(paths, Marker(begun=True))
+        if progress is not None and number % _STEPS_A_REPORT == 0:
+            progress("Making the demo company", number, len(steps))
+        await player.play(step)
+    if progress is not None:
+        progress("Making the demo company", len(steps), len(steps))
 
-    async def run(self, progress: Progress | None) -> DemoSummary:
-        await self._service.companies.add(
-            self._admin, self._company.name, link_templates=self._company.link_templates
-        )
-        player = Player(self._service, self._clock, self._end, seeded(_SEED))
-        steps = timeline()
-        for number, step in enumerate(steps):
-            if progress is not None and number % _STEPS_A_REPORT == 0:
-                progress("Making the demo company", number, len(steps))
-            await player.play(step)
-        if progress is not None:
-            progress("Making the demo company", len(steps), len(steps))
-        bindings = await self._service.bindings.all(self._admin)
-        summary = await self._summary(bindings)
-        ids = tuple(view.binding_id for view in bindings)
-        marker = Marker(binding_ids=ids, summary=summary)
-        await asyncio.to_thread(write_marker, self._paths, marker)
-        return summary
 
-    async def _summary(self, bindings: list[BindingView]) -> DemoSummary:
-        health = [await self._service.bindings.health(self._admin, view.key) for view in bindings]
-        log = await self._service.log.page(self._admin, limit=1)
-        return DemoSummary(
-            home=str(self._paths.data),
-            commands=commands(self._paths),
-            company=self._company.id,
-            name=self._company.name,
-            projects=self._company.projects,
-            agents=tuple(agent.id for agent in self._company.agent),
-            bindings=tuple(view.key for view in bindings),
-            issues=len(load().issues),
-            runs=RUNS,
-            records=sum(one.health.records or 0 for one in health),
-            operations=log.total,
-            made_until=self._end,
-        )
+async def _summary(
+    service: MemoryService,
+    admin: Caller,
+    bindings: Iterable[BindingView],
+    paths: Paths,
+    end: datetime,
+) -> DemoSummary:
+    content = load()
+    health = [await service.bindings.health(admin, view.key) for view in bindings]
+    return DemoSummary(
+        home=str(paths.data),
+        commands=_commands(paths),
+        company=content.company.id,
+        name=content.company.name,
+        projects=content.company.projects,
+        agents=tuple(agent.id for agent in content.company.agent),
+        bindings=tuple(view.key for view in bindings),
+        issues=len(content.issues),
+        runs=RUNS,
+        records=sum(one.health.records or 0 for one in health),
+        operations=(await service.log.page(admin, limit=1)).total,
+        made_until=end,
+    )
+
+
+def _commands(paths: Paths) -> tuple[str, ...]:
+    """Return what to try with a demo, as lines for a shell."""
+    home = f"{_HOME_VARIABLE}={shlex.quote(str(paths.data))}"
+    return (
+        f'{home} memtui query "deploy branch"',
+        f"{home} memtui browse --project infra --limit 10",
+        f"{home} memtui ops list --status unknown",
+        f"{home} memtui",
+    )
+
+
+def _read_marker(paths: Paths) -> Marker | None:
+    """Return what the folder's marker says, None where there is none.
+
+    A folder that was moved is described as where it is now.
+
+    Raises:
+        Invalid: it cannot be read, or the folder holds memories and no marker.
+    """
+    path = paths.data / _MARKER
+    elsewhere = f"give it an empty folder: {_HOME_VARIABLE}=~/memtui-demo memtui demo"
+    try:
+        marker = Marker.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        if paths.database.exists() or paths.binding_dir("any").parent.exists():
+            raise Invalid(
+                f"{paths.data} holds memories of your own, and the demo leaves them alone; "
+                + elsewhere
+            ) from None
+        return None
+    except (OSError, ValidationError) as error:
+        raise Invalid(
+            f"{path} cannot be read, so nobody knows whose memories lie beside it; "
+            + elsewhere.replace("give it", "give the demo")
+        ) from error
+    if marker.summary is None:
+        return marker
+    here = {"home": str(paths.data), "commands": _commands(paths)}
+    return marker.model_copy(update={"summary": marker.summary.model_copy(update=here)})
+
+
+def _write_marker(paths: Paths, marker: Marker) -> None:
+    try:
+        write_whole(paths.data / _MARKER, marker.model_dump_json(indent=1))
+    except OSError as error:
+        raise Invalid(f"Cannot write to {paths.data}: {error.strerror}.") from error
+
+
+def _remove(paths: Paths, binding_ids: Iterable[str]) -> None:
+    """Remove what a demo made: its database and its bindings' folders, the marker last."""
+    database = paths.database
+    try:
+        for end in _SQLITE_ENDS:
+            database.with_name(database.name + end).unlink(missing_ok=True)
+        for binding_id in binding_ids:
+            folder = paths.binding_dir(binding_id)
+            if folder.is_dir():
+                shutil.rmtree(folder)
+            folder = folder.parent
+            while folder != paths.data and folder.is_dir() and not any(folder.iterdir()):
+                folder.rmdir()
+                folder = folder.parent
+        (paths.data / _MARKER).unlink(missing_ok=True)
+    except OSError as error:
+        raise Invalid(f"Cannot remove the demo in {paths.data}: {error}.") from error

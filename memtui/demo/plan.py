@@ -8,9 +8,64 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from random import Random
 
 from memtui.contract import QueryIntent, Scope, SourceRef, WriteMode
-from memtui.demo.hosted_config import Trouble
+from memtui.demo.hosted import Trouble
+
+DAYS = 60
+_END_HOUR = 16
+"""The hour of the day, in the plan's own calendar, at which the demo ends."""
+_END_WEEKDAY = 2
+_QUIET_DAYS = frozenset({5, 6})
+_HOURS = (1, 1, 1, 1, 1, 1, 2, 6, 12, 16, 17, 14, 9, 12, 16, 16, 13, 8, 4, 3, 2, 2, 1, 1)
+"""How busy each hour of a day is, relative to the others."""
+
+
+def seeded(seed: int) -> Random:
+    """Return a generator that gives the same numbers on every machine."""
+    return Random(seed)  # noqa: S311 — it makes up a story, no secret
+
+
+def moments(count: int, random: Random, *, nights: bool = True) -> list[timedelta]:
+    """Return `count` spans back from the end, the longest first; busier towards the end."""
+    slots = [
+        (day, hour)
+        for day in range(DAYS)
+        for hour in range(24)
+        if _ago(day, hour) > timedelta(0) and (nights or _HOURS[hour] > 2)
+    ]
+    weights = [
+        _HOURS[hour] * (0.2 if is_quiet(day) else 1.0) * (1.3 - day / 100) for day, hour in slots
+    ]
+    chosen = random.choices(slots, weights, k=count)
+    spans = [_ago(day, hour) - timedelta(seconds=random.randrange(3600)) for day, hour in chosen]
+    return sorted((max(span, timedelta(minutes=4)) for span in spans), reverse=True)
+
+
+def at(day: float, hour: float) -> timedelta:
+    """Return the span from `hour` of the day `day` days before the last one to the end."""
+    return max(timedelta(days=day, hours=_END_HOUR - hour), timedelta(minutes=10))
+
+
+def later(ago: timedelta, seconds: int) -> timedelta:
+    """Return a moment some seconds later, or half way to the end if that is nearer."""
+    return max(ago - timedelta(seconds=seconds), ago / 2)
+
+
+def is_quiet(day: int) -> bool:
+    """Whether little happens on the day `day` days before the last one."""
+    return (_END_WEEKDAY - day) % 7 in _QUIET_DAYS
+
+
+def is_night(ago: timedelta) -> bool:
+    """Whether only those work who work at night."""
+    hour = (_END_HOUR - ago.total_seconds() / 3600) % 24
+    return not 6 <= hour < 20
+
+
+def _ago(day: int, hour: int) -> timedelta:
+    return timedelta(days=day, hours=_END_HOUR - hour)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +187,9 @@ class Sync:
     key: str
 
 
-Action = (
-    AddBinding
-    | SwitchBinding
-    | Write
-    | Ask
-    | Explain
-    | Open
-    | Look
-    | Hydrate
-    | Edit
-    | Race
-    | Drop
-    | TakeBack
-    | Trace
-    | Sync
-)
+Read = Ask | Explain | Open | Look | Hydrate | Trace
+Change = Write | Edit | Drop | TakeBack
+Action = Read | Change | Race | AddBinding | SwitchBinding | Sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,10 +205,10 @@ class Step:
     """Whether an error is part of the story; any other ends the build."""
 
 
-HOSTED = "research-kb"
-"""The binding to the hosted stand-in."""
+DEFAULT, HOSTED = "default", "research-kb"
+"""The bindings to the company's vault and to the hosted stand-in."""
 HOSTED_PROJECT, HOSTED_AGENT = "docs-site", "scout"
-"""What it serves; everything else goes to the company's default, the vault."""
+"""What the stand-in serves; everything else goes to the vault."""
 
 
 def is_hosted(scope: Scope) -> bool:

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from random import Random
+from typing import Any, ClassVar
 
 from memtui.contract import (
     BrowseRequest,
     Conflict,
     CorrectRequest,
     ForgetRequest,
-    Json,
     MemtuiError,
     QueryRequest,
     Record,
     RecordHandle,
     WriteRequest,
 )
-from memtui.demo.clock import DemoClock
-from memtui.demo.hosted_config import HostedConfig, Outage, Trouble
-from memtui.demo.mishaps import OUTAGES
+from memtui.demo.hosted import HostedConfig, Outage, Trouble
 from memtui.demo.plan import (
     HOSTED,
     Action,
@@ -40,25 +39,65 @@ from memtui.demo.plan import (
     Write,
     is_hosted,
 )
-from memtui.service import Caller, ContextRequest, MemoryService, MutationAnswer
+from memtui.demo.recall import Recall
+from memtui.demo.timeline import OUTAGES
+from memtui.service import Caller, ContextRequest, MemoryService, MutationAnswer, Resolution
 
 _TYPICAL_MS: dict[type[Action], float] = {Ask: 9, Look: 14, Open: 1.5, Write: 11, Explain: 13}
+_Do = Callable[["Player", Step, Caller, Any], Awaitable[MutationAnswer | None]]
 _OTHER_MS, _HOSTED_MS, _LOST_MS = 8.0, 170.0, 10_000.0
+
+
+class DemoClock:
+    """UTC time and a monotonic timer that move together; they stand still until they are moved.
+
+    Of what is timed, `takes` passes at every second reading of the timer: it took that long.
+    """
+
+    def __init__(self, start: datetime) -> None:
+        self._start = start
+        self._moment = start
+        self._takes = timedelta(0)
+        self._readings = 0
+
+    def now(self) -> datetime:
+        """Return the present moment, UTC."""
+        return self._moment
+
+    def timer(self) -> float:
+        """Return the seconds since the start."""
+        self._readings += 1
+        if self._readings % 2 == 0:
+            self._moment += self._takes
+        return (self._moment - self._start).total_seconds()
+
+    def move_to(self, moment: datetime, *, takes: timedelta) -> None:
+        """Go on to `moment`, where something happens that takes a while; time never goes back."""
+        self._moment = max(self._moment, moment)
+        self._takes = takes
+        self._readings = 0
 
 
 class Player:
     """Knows the records that were written by the names that the plan gives them."""
 
     def __init__(
-        self, service: MemoryService, clock: DemoClock, end: datetime, random: Random
+        self,
+        service: MemoryService,
+        recall: Recall,
+        clock: DemoClock,
+        end: datetime,
+        random: Random,
     ) -> None:
         self._service = service
+        self._recall = recall
         self._clock = clock
         self._end = end
         self._random = random
-        self._handles: dict[str, RecordHandle] = {}
+        self._handles = recall.there
         self._gone: dict[str, RecordHandle] = {}
         self._last_mutation: dict[str, str] = {}
+        self._resolutions: dict[tuple[str | None, str | None], Resolution] = {}
 
     async def play(self, step: Step) -> None:
         """Do one step at its time.
@@ -68,103 +107,91 @@ class Player:
         """
         takes = timedelta(milliseconds=round(self._latency_ms(step), 3))
         self._clock.move_to(self._end - step.ago, takes=takes)
+        action = step.action
+        caller = Caller(company_id=step.scope.company_id, principal=step.principal, door=step.door)
+        read = None if step.may_fail else self._everyday(action)
+        if read is not None:
+            where = await self._resolved(caller, step)
+            self._recall.note(step, read, where, self._clock.now(), takes)
+            return
+        self._recall.write_down()
         try:
-            await self._do(step, self._caller(step))
+            answer = await self._DO[type(action)](self, step, caller, action)
         except MemtuiError:
-            if not step.may_fail and not self._is_of_the_gone(step.action):
+            if not step.may_fail and not (isinstance(action, Open) and action.name in self._gone):
                 raise
+        else:
+            if answer is not None:
+                self._last_mutation[step.principal] = answer.operation_id
 
-    def _is_of_the_gone(self, action: Action) -> bool:
-        return isinstance(action, Open) and action.name in self._gone
+    def _everyday(self, action: Action) -> Ask | Look | Open | None:
+        """Return a read that needs no provider, as nothing can go wrong with it."""
+        if isinstance(action, Open):
+            return action if action.name in self._handles else None
+        if isinstance(action, Ask) and (action.binding_key or action.as_of):
+            return None
+        return action if isinstance(action, Ask | Look) else None
 
-    def _caller(self, step: Step) -> Caller:
-        return Caller(company_id=step.scope.company_id, principal=step.principal, door=step.door)
+    async def _resolved(self, caller: Caller, step: Step) -> Resolution:
+        place = step.scope.project_id, step.scope.agent_id
+        if place not in self._resolutions:
+            self._resolutions[place] = await self._service.resolve(caller, step.scope)
+        return self._resolutions[place]
 
     def _latency_ms(self, step: Step) -> float:
-        typical = (
-            _HOSTED_MS if is_hosted(step.scope) else _TYPICAL_MS.get(type(step.action), _OTHER_MS)
-        )
+        hosted = is_hosted(step.scope)
+        typical = _HOSTED_MS if hosted else _TYPICAL_MS.get(type(step.action), _OTHER_MS)
         # Half of all take less than typical, some take a few times as long, a few are outliers.
         factor = 0.5 + self._random.random() * 0.9 + self._random.random() ** 6 * 4
-        if is_hosted(step.scope) and self._trouble(step.ago) is Trouble.SLOW:
+        trouble = next((one.kind for one in OUTAGES if one.start >= step.ago > one.end), None)
+        if hosted and trouble is Trouble.SLOW:
             return _LOST_MS
         return typical * factor * (9 if self._random.random() < 0.004 else 1)
 
-    def _trouble(self, ago: timedelta) -> Trouble | None:
-        return next((one.kind for one in OUTAGES if one.start >= ago > one.end), None)
+    async def _ask(self, step: Step, caller: Caller, action: Ask) -> None:
+        request = QueryRequest(
+            scope=step.scope,
+            query=action.text,
+            binding_key=action.binding_key,
+            top_k=action.top_k,
+            intent=action.intent,
+            as_of=None if action.as_of is None else self._end - action.as_of,
+        )
+        await self._service.query(caller, request)
 
-    async def _do(self, step: Step, caller: Caller) -> None:
-        match step.action:
-            case Ask() | Explain() | Open() | Look() | Hydrate() | Trace():
-                await self._read(step, caller, step.action)
-            case Write() | Edit() | Drop() | TakeBack():
-                answer = await self._change(step, caller, step.action)
-                if answer is not None:
-                    self._last_mutation[step.principal] = answer.operation_id
-            case Race():
-                await self._race(step, caller, step.action)
-            case AddBinding() | SwitchBinding() | Sync():
-                await self._configure(caller, step.action)
+    async def _explain(self, step: Step, caller: Caller, action: Explain) -> None:
+        await self._service.explain(caller, QueryRequest(scope=step.scope, query=action.text))
 
-    async def _read(
-        self, step: Step, caller: Caller, action: Ask | Explain | Open | Look | Hydrate | Trace
-    ) -> None:
-        scope, service = step.scope, self._service
-        match action:
-            case Ask():
-                request = QueryRequest(
-                    scope=scope,
-                    query=action.text,
-                    binding_key=action.binding_key,
-                    top_k=action.top_k,
-                    intent=action.intent,
-                    as_of=None if action.as_of is None else self._end - action.as_of,
-                )
-                await service.query(caller, request)
-            case Explain():
-                await service.explain(caller, QueryRequest(scope=scope, query=action.text))
-            case Open():
-                await service.get(caller, self._named(action.name), scope)
-            case Look():
-                look = BrowseRequest(scope=scope, sort=action.sort, limit=action.limit)
-                await service.browse(caller, look)
-            case Hydrate():
-                await service.context(caller, ContextRequest(scope=scope, delivered=True))
-            case Trace():
-                if action.name not in self._gone:
-                    await service.history(caller, self._named(action.name), scope)
+    async def _open(self, step: Step, caller: Caller, action: Open) -> None:
+        await self._service.get(caller, self._named(action.name), step.scope)
 
-    async def _change(
-        self, step: Step, caller: Caller, action: Write | Edit | Drop | TakeBack
-    ) -> MutationAnswer | None:
-        match action:
-            case Write():
-                return await self._write(step, caller, action)
-            case Edit():
-                return await self._edit(step, caller, action)
-            case Drop():
-                return await self._drop(step, caller, action)
-            case TakeBack():
-                return await self._take_back(step, caller)
+    async def _look(self, step: Step, caller: Caller, action: Look) -> None:
+        request = BrowseRequest(scope=step.scope, sort=action.sort, limit=action.limit)
+        await self._service.browse(caller, request)
+
+    async def _hydrate(self, step: Step, caller: Caller, _: Hydrate) -> None:
+        await self._service.context(caller, ContextRequest(scope=step.scope, delivered=True))
+
+    async def _trace(self, step: Step, caller: Caller, action: Trace) -> None:
+        if action.name not in self._gone:
+            await self._service.history(caller, self._named(action.name), step.scope)
 
     async def _write(self, step: Step, caller: Caller, action: Write) -> MutationAnswer:
         expires = action.expires_after_end
-        answer = await self._service.write(
-            caller,
-            WriteRequest(
-                scope=step.scope,
-                source=action.source,
-                content=action.text,
-                binding_key=action.binding_key,
-                mode=action.mode,
-                kind=action.kind,
-                title=action.title,
-                topic=action.topic,
-                tags=action.tags,
-                pinned=action.pinned,
-                expires_at=None if expires is None else self._end + expires,
-            ),
+        request = WriteRequest(
+            scope=step.scope,
+            source=action.source,
+            content=action.text,
+            binding_key=action.binding_key,
+            mode=action.mode,
+            kind=action.kind,
+            title=action.title,
+            topic=action.topic,
+            tags=action.tags,
+            pinned=action.pinned,
+            expires_at=None if expires is None else self._end + expires,
         )
+        answer = await self._service.write(caller, request)
         self._handles[action.name] = answer.handles[0]
         return answer
 
@@ -189,12 +216,12 @@ class Player:
             return None
         request = ForgetRequest(scope=step.scope, handles=tuple(there.values()))
         answer = await self._service.forget(caller, request)
-        for name, handle in there.items():
-            self._gone[name] = handle
+        self._gone |= there
+        for name in there:
             del self._handles[name]
         return answer
 
-    async def _take_back(self, step: Step, caller: Caller) -> MutationAnswer:
+    async def _take_back(self, step: Step, caller: Caller, _: TakeBack) -> MutationAnswer:
         answer = await self._service.undo(caller, self._last_mutation[step.principal])
         back = set(answer.handles)
         for name, handle in list(self._gone.items()):
@@ -226,30 +253,34 @@ class Player:
                 if who is caller:
                     raise
 
-    async def _configure(self, caller: Caller, action: AddBinding | SwitchBinding | Sync) -> None:
-        match action:
-            case AddBinding():
-                config = self._outages() if action.key == HOSTED else {}
-                await self._service.bindings.add(caller, action.key, action.provider, config)
-                for kind, target in action.targets:
-                    await self._service.bindings.set_target(caller, kind, target, action.key)
-            case SwitchBinding():
-                await self._service.bindings.update(
-                    caller, action.key, enabled=action.enabled, read_only=action.read_only
-                )
-            case Sync():
-                await self._service.sync(caller, action.key)
-
-    def _outages(self) -> Json:
+    async def _add_binding(self, _: Step, caller: Caller, action: AddBinding) -> None:
         outages = tuple(
             Outage(kind=one.kind, start=self._end - one.start, end=self._end - one.end)
             for one in OUTAGES
+            if action.key == HOSTED
         )
-        config = HostedConfig(outages=outages)
-        return config.model_dump(mode="json", exclude_unset=True)
+        config = HostedConfig(outages=outages) if outages else HostedConfig()
+        given = config.model_dump(mode="json", exclude_unset=True)
+        await self._service.bindings.add(caller, action.key, action.provider, given)
+        for kind, target in action.targets:
+            await self._service.bindings.set_target(caller, kind, target, action.key)
+
+    async def _switch(self, _: Step, caller: Caller, action: SwitchBinding) -> None:
+        await self._service.bindings.update(
+            caller, action.key, enabled=action.enabled, read_only=action.read_only
+        )
+
+    async def _sync(self, _: Step, caller: Caller, action: Sync) -> None:
+        await self._service.sync(caller, action.key)
 
     def _named(self, name: str) -> RecordHandle | str:
         return self._handles.get(name) or self._gone.get(name) or name
+
+    _DO: ClassVar[dict[type[Action], _Do]] = {
+        AddBinding: _add_binding, Ask: _ask, Drop: _drop, Edit: _edit, Explain: _explain,
+        Hydrate: _hydrate, Look: _look, Open: _open, Race: _race, SwitchBinding: _switch,
+        Sync: _sync, TakeBack: _take_back, Trace: _trace, Write: _write,
+    }  # fmt: skip
 
 
 def _extended(record: Record, sentence: str) -> str:

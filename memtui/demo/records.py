@@ -1,4 +1,4 @@
-"""The steps that write the demo's content: issues, facts, people, notes, poison."""
+"""The steps that set up the bindings and write what the content says, each at its time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,21 @@ from datetime import timedelta
 from random import Random
 
 from memtui.contract import Scope, SourceKind, SourceRef, WriteMode
-from memtui.demo.calendar import at
-from memtui.demo.content import About, Comment, Content, Fact, Issue, Note, Poison
-from memtui.demo.plan import Step, Write
+from memtui.demo.content import About, Content, Fact, Issue, Note
+from memtui.demo.plan import (
+    DAYS,
+    DEFAULT,
+    HOSTED,
+    HOSTED_AGENT,
+    HOSTED_PROJECT,
+    AddBinding,
+    Ask,
+    Step,
+    SwitchBinding,
+    Write,
+    at,
+    later,
+)
 
 _FIRST_ISSUE_DAY, _LAST_ISSUE_DAY = 59.0, 3.0
 
@@ -31,6 +43,7 @@ class Records:
 
     def steps(self) -> Iterator[Step]:
         """Yield every content step but those that a run takes, in no order of time."""
+        yield from self._bindings()
         for issue in self._content.issues:
             yield from self._issue(issue)
         for fact in self._content.facts:
@@ -38,221 +51,196 @@ class Records:
         for about in self._content.about:
             yield from self._about(about)
         for number, guidance in enumerate(self._content.guidance):
-            yield Step(
-                at(58, 9 + number % 8),
-                "user:bo",
-                "cli",
-                Scope(company_id=self._company, agent_id=guidance.agent),
-                Write(
-                    name=f"guidance/{number}",
-                    text=guidance.text,
-                    source=self._source(SourceKind.MANUAL_NOTE),
-                    kind="guidance",
-                    tags=("guidance",),
-                    pinned=guidance.pinned,
-                    # Guidance steers every project, so it is kept with the company's memory.
-                    binding_key="default",
-                ),
+            write = Write(
+                name=f"guidance/{number}",
+                text=guidance.text,
+                source=self._source(SourceKind.MANUAL_NOTE),
+                kind="guidance",
+                tags=("guidance",),
+                pinned=guidance.pinned,
+                # Guidance steers every project, so it is kept with the company's memory.
+                binding_key=DEFAULT,
             )
+            scope = self._scope(agent_id=guidance.agent)
+            yield Step(at(58, 9 + number % 8), "user:bo", "cli", scope, write)
         for number, note in enumerate(self._content.notes):
             yield self._note(note, number)
         for poison in self._content.poison:
-            yield self._poison(poison)
-        yield from self._digests()
-
-    def _source(self, kind: SourceKind, **fields: str | None) -> SourceRef:
-        return SourceRef(kind=kind, company_id=self._company, **fields)
-
-    def _principal(self, who: str) -> str:
-        return f"user:{who}" if who in self._people else f"agent:{who}"
-
-    def _issue(self, issue: Issue) -> Iterator[Step]:
-        opened = self.opened[issue.id]
-        scope = Scope(company_id=self._company, project_id=issue.project, issue_id=issue.id)
-        yield Step(
-            opened,
-            self._principal(issue.comments[0].by),
-            "hook",
-            scope,
-            Write(
-                name=f"{issue.id}/issue",
-                text=issue.body,
-                title=issue.title,
-                topic=issue.topic,
-                tags=(issue.topic,),
-                source=self._source(SourceKind.ISSUE, issue_id=issue.id),
-            ),
-        )
-        ago = opened
-        for number, comment in enumerate(issue.comments, start=1):
-            ago = _later(ago, self._random.randrange(3 * 60, 20 * 60))
-            yield self._comment(issue, comment, number, ago, scope)
-        if issue.document is not None:
-            yield Step(
-                _later(ago, self._random.randrange(6 * 60, 40 * 60)),
-                self._principal(issue.comments[-1].by),
-                "hook",
-                scope,
-                Write(
-                    name=f"{issue.id}/document",
-                    text=issue.document.text,
-                    title=issue.document.key.replace("-", " ").capitalize(),
-                    kind="reference",
-                    topic=issue.topic,
-                    tags=(issue.topic, "document"),
-                    source=self._source(
-                        SourceKind.ISSUE_DOCUMENT,
-                        issue_id=issue.id,
-                        document_key=issue.document.key,
-                    ),
-                ),
-            )
-
-    def _comment(
-        self, issue: Issue, comment: Comment, number: int, ago: timedelta, scope: Scope
-    ) -> Step:
-        is_person = comment.by in self._people
-        decides = comment.text.startswith(("Decision", "Rule", "Agreed"))
-        return Step(
-            ago,
-            self._principal(comment.by),
-            "hook",
-            scope if is_person else scope.model_copy(update={"agent_id": comment.by}),
-            Write(
-                name=f"{issue.id}/comment-{number}",
-                text=comment.text,
-                topic=issue.topic,
-                tags=(issue.topic, "decision") if decides else (issue.topic,),
-                source=self._source(
-                    SourceKind.ISSUE_COMMENT, issue_id=issue.id, comment_id=str(number)
-                ),
-            ),
-        )
-
-    def _fact(self, fact: Fact) -> Iterator[Step]:
-        agent = "ops" if fact.project == "infra" else "coding"
-        comments = {issue.id: len(issue.comments) for issue in self._content.issues}
-        for number, (day, value) in enumerate(fact.values):
-            if fact.issue is not None and number == len(fact.values) - 1:
-                source = self._source(
-                    SourceKind.ISSUE_COMMENT,
-                    issue_id=fact.issue,
-                    comment_id=str(comments[fact.issue]),
-                )
-            else:
-                source = self._source(
-                    SourceKind.ACTIVITY, activity_id=f"act-{fact.project}-{fact.key}-{day}"
-                )
-            yield Step(
-                at(day, self._random.randrange(8, 16)),
-                f"agent:{agent}",
-                "mcp",
-                Scope(company_id=self._company, project_id=fact.project, agent_id=agent),
-                Write(
-                    name=f"fact/{fact.project}/{fact.key}",
-                    text=f"{fact.key}: {value}",
-                    kind="fact",
-                    topic=fact.topic,
-                    mode=WriteMode.UPSERT,
-                    source=source,
-                ),
-            )
-
-    def _about(self, about: About) -> Iterator[Step]:
-        for number, text in enumerate(about.facts):
-            run = self._random.randrange(2)
-            yield Step(
-                at(57 - 6 * number + self._random.randrange(3), 9 + number),
-                "agent:orchestrator" if run else "user:mei",
-                "mcp" if run else "tui",
-                Scope(company_id=self._company, subject_id=about.subject),
-                Write(
-                    name=f"about/{about.subject}/{number}",
-                    text=text,
-                    kind="fact",
-                    source=self._source(
-                        SourceKind.ACTIVITY, activity_id=f"act-chat-{about.subject}-{number}"
-                    )
-                    if run
-                    else self._source(SourceKind.MANUAL_NOTE),
-                ),
-            )
-
-    def _note(self, note: Note, number: int) -> Step:
-        is_person = note.by in self._people
-        scope = Scope(company_id=self._company, project_id=note.project)
-        return Step(
-            at(note.day, 8 + (number * 5) % 8 + 0.4),
-            self._principal(note.by),
-            ("tui" if number % 3 else "cli") if is_person else "mcp",
-            scope if is_person else scope.model_copy(update={"agent_id": note.by}),
-            Write(
-                name=f"note/{number}",
-                text=note.text,
-                title=note.title,
-                kind="reference" if note.kind is SourceKind.EXTERNAL_DOCUMENT else "note",
-                topic=note.topic,
-                tags=(note.topic,),
-                pinned=note.pinned,
-                expires_after_end=None
-                if note.expires_in is None
-                else timedelta(days=note.expires_in),
-                source=self._source(
-                    note.kind,
-                    external_ref=note.ref,
-                    activity_id=f"act-{1000 + number}"
-                    if note.kind is SourceKind.ACTIVITY
-                    else None,
-                ),
-            ),
-        )
-
-    def _poison(self, poison: Poison) -> Step:
-        return Step(
-            at(poison.day, 11.7),
-            "agent:orchestrator",
-            "hook",
-            Scope(company_id=self._company, project_id=poison.project),
-            Write(
+            write = Write(
                 name=f"poison/{poison.name}",
                 text=poison.whole,
                 topic="inbox",
                 tags=("inbox", "untrusted"),
+                source=self._external(f"https://forum.acme.example/t/{7000 + poison.day}"),
+            )
+            scope = self._scope(project_id=poison.project)
+            yield Step(at(poison.day, 11.7), "agent:orchestrator", "hook", scope, write)
+        yield from self._digests()
+
+    def _scope(self, **ids: str | None) -> Scope:
+        return Scope(company_id=self._company, **ids)
+
+    def _source(self, kind: SourceKind, **fields: str | None) -> SourceRef:
+        return SourceRef(kind=kind, company_id=self._company, **fields)
+
+    def _activity(self, name: str) -> SourceRef:
+        return self._source(SourceKind.ACTIVITY, activity_id=f"act-{name}")
+
+    def _external(self, ref: str) -> SourceRef:
+        return self._source(SourceKind.EXTERNAL_DOCUMENT, external_ref=ref)
+
+    def _principal(self, who: str) -> str:
+        return f"user:{who}" if who in self._people else f"agent:{who}"
+
+    def _bindings(self) -> Iterator[Step]:
+        """Two bindings in use, one read-only, one given up."""
+        bo, mei = ("user:bo", "cli", self._scope()), ("user:mei", "cli", self._scope())
+        first = timedelta(days=DAYS)
+        yield Step(first, *bo, AddBinding(DEFAULT, "vault", (("company", self._company),)))
+        served = (("project", HOSTED_PROJECT), ("agent", HOSTED_AGENT))
+        ten_minutes = timedelta(minutes=10)
+        yield Step(first - ten_minutes, *bo, AddBinding(HOSTED, "demo-hosted", served))
+
+        yield Step(at(59, 7), *bo, AddBinding("handbook", "vault"))
+        for number, page in enumerate(self._content.handbook, start=1):
+            write = Write(
+                name=f"handbook/{number}",
+                text=page.text,
+                source=self._external(f"https://handbook.acme.example/#{number}"),
+                topic="handbook",
+                binding_key="handbook",
+            )
+            yield Step(at(59, 7.5), *bo, write)
+        yield Step(at(59, 8), *bo, SwitchBinding("handbook", read_only=True))
+
+        yield Step(at(52, 9), *mei, AddBinding("trial-kb", "demo-hosted"))
+        for number, note in enumerate(self._content.trial):
+            write = Write(
+                name=f"trial/{number}",
+                text=note.text,
+                source=self._source(SourceKind.MANUAL_NOTE),
+                mode=WriteMode.SUMMARIZE,
+                binding_key="trial-kb",
+            )
+            yield Step(at(51 - number, 10), *mei, write)
+            yield Step(at(51 - number, 10.1), *mei, Ask("trial recall", binding_key="trial-kb"))
+        yield Step(at(46, 15), *mei, SwitchBinding("trial-kb", enabled=False))
+
+    def _issue(self, issue: Issue) -> Iterator[Step]:
+        scope = self._scope(project_id=issue.project, issue_id=issue.id)
+        authors = [self._principal(comment.by) for comment in issue.comments]
+        ago = self.opened[issue.id]
+        write = Write(
+            name=f"{issue.id}/issue",
+            text=issue.body,
+            title=issue.title,
+            topic=issue.topic,
+            tags=(issue.topic,),
+            source=self._source(SourceKind.ISSUE, issue_id=issue.id),
+        )
+        yield Step(ago, authors[0], "hook", scope, write)
+        for number, comment in enumerate(issue.comments, start=1):
+            ago = later(ago, 60 * self._random.randrange(3 * 60, 20 * 60))
+            decides = comment.text.startswith(("Decision", "Rule", "Agreed"))
+            by_agent = comment.by not in self._people
+            write = Write(
+                name=f"{issue.id}/comment-{number}",
+                text=comment.text,
+                topic=issue.topic,
+                tags=(issue.topic, "decision") if decides else (issue.topic,),
+                source=self._comment(issue.id, number),
+            )
+            own = scope.model_copy(update={"agent_id": comment.by}) if by_agent else scope
+            yield Step(ago, authors[number - 1], "hook", own, write)
+        if (document := issue.document) is not None:
+            write = Write(
+                name=f"{issue.id}/document",
+                text=document.text,
+                title=document.key.replace("-", " ").capitalize(),
+                kind="reference",
+                topic=issue.topic,
+                tags=(issue.topic, "document"),
                 source=self._source(
-                    SourceKind.EXTERNAL_DOCUMENT,
-                    external_ref=f"https://forum.acme.example/t/{7000 + poison.day}",
+                    SourceKind.ISSUE_DOCUMENT, issue_id=issue.id, document_key=document.key
                 ),
+            )
+            ago = later(ago, 60 * self._random.randrange(6 * 60, 40 * 60))
+            yield Step(ago, authors[-1], "hook", scope, write)
+
+    def _comment(self, issue_id: str, number: int) -> SourceRef:
+        return self._source(SourceKind.ISSUE_COMMENT, issue_id=issue_id, comment_id=str(number))
+
+    def _fact(self, fact: Fact) -> Iterator[Step]:
+        agent = "ops" if fact.project == "infra" else "coding"
+        comments = {issue.id: len(issue.comments) for issue in self._content.issues}
+        for number, (day, value) in enumerate(fact.values, start=1):
+            source = self._activity(f"{fact.project}-{fact.key}-{day}")
+            if fact.issue is not None and number == len(fact.values):
+                source = self._comment(fact.issue, comments[fact.issue])
+            write = Write(
+                name=f"fact/{fact.project}/{fact.key}",
+                text=f"{fact.key}: {value}",
+                kind="fact",
+                topic=fact.topic,
+                mode=WriteMode.UPSERT,
+                source=source,
+            )
+            scope = self._scope(project_id=fact.project, agent_id=agent)
+            yield Step(
+                at(day, self._random.randrange(8, 16)), f"agent:{agent}", "mcp", scope, write
+            )
+
+    def _about(self, about: About) -> Iterator[Step]:
+        scope = self._scope(subject_id=about.subject)
+        for number, text in enumerate(about.facts):
+            in_run = self._random.randrange(2)
+            ago = at(57 - 6 * number + self._random.randrange(3), 9 + number)
+            who, door = ("agent:orchestrator", "mcp") if in_run else ("user:mei", "tui")
+            chat = self._activity(f"chat-{about.subject}-{number}")
+            source = chat if in_run else self._source(SourceKind.MANUAL_NOTE)
+            name = f"about/{about.subject}/{number}"
+            yield Step(ago, who, door, scope, Write(name, text, source, kind="fact"))
+
+    def _note(self, note: Note, number: int) -> Step:
+        is_person = note.by in self._people
+        is_activity = note.kind is SourceKind.ACTIVITY
+        expires = note.expires_in
+        write = Write(
+            name=f"note/{number}",
+            text=note.text,
+            title=note.title,
+            kind="reference" if note.kind is SourceKind.EXTERNAL_DOCUMENT else "note",
+            topic=note.topic,
+            tags=(note.topic,),
+            pinned=note.pinned,
+            expires_after_end=None if expires is None else timedelta(days=expires),
+            source=self._source(
+                note.kind,
+                external_ref=note.ref,
+                activity_id=f"act-{1000 + number}" if is_activity else None,
             ),
         )
+        door = ("tui" if number % 3 else "cli") if is_person else "mcp"
+        scope = self._scope(project_id=note.project, agent_id=None if is_person else note.by)
+        ago = at(note.day, 8 + (number * 5) % 8 + 0.4)
+        return Step(ago, self._principal(note.by), door, scope, write)
 
     def _digests(self) -> Iterator[Step]:
         """What the orchestrator writes each week about a project's open issues: long notes."""
         for week in range(1, 8):
             for project in self._content.company.projects:
                 ago = at(7 * week - 2, 15.5)
-                known = [
-                    issue
+                lines = [
+                    f"- {issue.id} ({issue.topic}): {issue.title}. {issue.body}"
                     for issue in self._content.issues
                     if issue.project == project
                     and ago < self.opened[issue.id] < ago + timedelta(days=14)
                 ]
-                if len(known) < 3:
+                if len(lines) < 3:
                     continue
-                lines = [
-                    f"- {issue.id} ({issue.topic}): {issue.title}. {issue.body}" for issue in known
-                ]
                 text = f"# {project}: open issues of the week\n\n" + "\n".join(lines)
                 name = f"digest/{project}/{week}"
-                source = self._source(SourceKind.ACTIVITY, activity_id=f"act-{name}")
-                yield Step(
-                    ago,
-                    "agent:orchestrator",
-                    "mcp",
-                    Scope(company_id=self._company, project_id=project, agent_id="orchestrator"),
-                    Write(name=name, text=text, source=source, topic="planning", tags=("digest",)),
-                )
-
-
-def _later(ago: timedelta, minutes: int) -> timedelta:
-    """Return a moment some minutes later, or half way to the end if that is nearer."""
-    return max(ago - timedelta(minutes=minutes), ago / 2)
+                source = self._activity(name)
+                write = Write(name, text, source, topic="planning", tags=("digest",))
+                scope = self._scope(project_id=project, agent_id="orchestrator")
+                yield Step(ago, "agent:orchestrator", "mcp", scope, write)

@@ -3,32 +3,50 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
 
-from memtui.contract import Scope, WriteMode
-from memtui.demo.bindings import bindings
-from memtui.demo.calendar import at
-from memtui.demo.chance import seeded
+from memtui.contract import Scope, SourceKind, SourceRef, WriteMode
 from memtui.demo.content import load
-from memtui.demo.mishaps import BALANCE, OUTAGES, RUNBOOK, Mishaps
+from memtui.demo.hosted import Trouble
 from memtui.demo.plan import (
+    Action,
     Ask,
+    Drop,
+    Explain,
     Hydrate,
+    Look,
+    Open,
+    PlannedOutage,
+    Race,
     Shelf,
     Shelves,
     Step,
+    Sync,
+    TakeBack,
+    Trace,
     Write,
+    at,
     is_hosted,
+    seeded,
     shelf,
 )
 from memtui.demo.records import Records
-from memtui.demo.runs import Runs
-from memtui.demo.sessions import Sessions
+from memtui.demo.work import Runs, Sessions
+
+OUTAGES = (
+    PlannedOutage(Trouble.DOWN, at(41, 10.0), at(41, 10.3)),
+    PlannedOutage(Trouble.SLOW, at(22, 13.0), at(22, 13.5)),
+    PlannedOutage(Trouble.LAG, at(9, 9.0), at(9, 9.5)),
+    PlannedOutage(Trouble.DOWN, at(2, 11.0), at(2, 11.2)),
+)
+"""When `research-kb` misbehaves."""
 
 _SEED = 31
+_RUNBOOK = "First five minutes of an incident"
+_BALANCE = "Margit's reach went from"
 _BREAKER_OPEN = timedelta(minutes=2)
 """A breaker that opened in an outage refuses calls for a little longer."""
 
@@ -37,25 +55,41 @@ _BREAKER_OPEN = timedelta(minutes=2)
 def timeline() -> tuple[Step, ...]:
     """Return every step, the oldest first."""
     content = load()
+    company = content.company.id
     random = seeded(_SEED)
     records = Records(content, random)
-    steps = list(bindings(content))
-    steps.extend(records.steps())
+    steps = list(records.steps())
     runs = list(Runs(content, records.opened, _by_shelf(steps), random).steps())
-    closing = _by_shelf([step for step in runs if step.door == "hook"])
-    steps.extend(runs)
-    steps.extend(Sessions(content, _by_shelf(steps), closing, random).steps())
+    steps += runs
+    closing = _by_shelf(step for step in runs if step.door == "hook")
+    steps += Sessions(content, _by_shelf(steps), closing, random).steps()
     names = {
         start: f"note/{number}"
         for number, note in enumerate(content.notes)
-        for start in (RUNBOOK, BALANCE)
+        for start in (_RUNBOOK, _BALANCE)
         if (note.title or note.text).startswith(start)
     }
-    steps.extend(Mishaps(content.company.id, names).steps())
-    steps.extend(_hydrations(content.company.id))
-    steps.append(_last(content.company.id))
+    steps += Mishaps(company, names).steps()
+    # Two people who work with an agent: what it is told before a run, every other day.
+    for day in range(1, 60, 2):
+        for hour, person, project in ((9.2, "ana", "mech-fighters"), (10.6, "bo", "infra")):
+            scope = Scope(company_id=company, project_id=project, subject_id=person)
+            steps.append(Step(at(day, hour), "agent:coding", "hook", scope, Hydrate()))
+    last = Scope(
+        company_id=company, project_id="mech-fighters", agent_id="coding", issue_id="ISS-53"
+    )
+    ask = Ask("which branch do we deploy from")
+    steps.append(Step(timedelta(0), "agent:coding", "mcp", last, ask))
     steps.sort(key=lambda step: step.ago, reverse=True)
-    return tuple(_settled(step) for step in steps)
+    return tuple(map(_settled, steps))
+
+
+def _by_shelf(steps: Iterable[Step]) -> Shelves:
+    written: dict[Shelf, list[tuple[timedelta, str]]] = defaultdict(list)
+    for step in sorted(steps, key=lambda step: step.ago, reverse=True):
+        if isinstance(step.action, Write) and step.action.binding_key is None:
+            written[shelf(step.scope)].append((step.ago, step.action.name))
+    return written
 
 
 def _settled(step: Step) -> Step:
@@ -65,31 +99,102 @@ def _settled(step: Step) -> Step:
     action = step.action
     if isinstance(action, Write) and step.door == "hook":
         action = replace(action, mode=WriteMode.SUMMARIZE)
-    return replace(step, action=action, may_fail=step.may_fail or _in_trouble(step))
+    in_trouble = any(one.start >= step.ago > one.end - _BREAKER_OPEN for one in OUTAGES)
+    return replace(step, action=action, may_fail=step.may_fail or in_trouble)
 
 
-def _hydrations(company: str) -> Iterator[Step]:
-    """Two people who work with an agent: what it is told before a run, every other day."""
-    for day in range(1, 60, 2):
-        for hour, person, project in ((9.2, "ana", "mech-fighters"), (10.6, "bo", "infra")):
-            scope = Scope(company_id=company, project_id=project, subject_id=person)
-            yield Step(at(day, hour), "agent:coding", "hook", scope, Hydrate())
+class Mishaps:
+    """Plans what goes wrong: refusals, races, outages, and an undo or two.
 
+    `names` finds a record of the content by the beginning of its title or text.
+    """
 
-def _last(company: str) -> Step:
-    scope = Scope(
-        company_id=company, project_id="mech-fighters", agent_id="coding", issue_id="ISS-53"
-    )
-    return Step(timedelta(0), "agent:coding", "mcp", scope, Ask("which branch do we deploy from"))
+    def __init__(self, company: str, names: dict[str, str]) -> None:
+        self._company = company
+        self._names = names
 
+    def steps(self) -> Iterator[Step]:
+        """Yield every step, in no order of time."""
+        yield from self._refused()
+        yield from self._raced_and_regretted()
+        yield from self._late_provider()
+        yield from self._not_there()
+        for week in range(0, 8, 2):
+            yield self._step(at(7 * week + 1, 5.5), "agent:ops", "cli", Sync("default"))
 
-def _by_shelf(steps: list[Step]) -> Shelves:
-    written: dict[Shelf, list[tuple[timedelta, str]]] = defaultdict(list)
-    for step in sorted(steps, key=lambda step: step.ago, reverse=True):
-        if isinstance(step.action, Write) and step.action.binding_key is None:
-            written[shelf(step.scope)].append((step.ago, step.action.name))
-    return written
+    def _refused(self) -> Iterator[Step]:
+        for day, who in ((50, "agent:coding"), (28, "agent:orchestrator"), (4, "agent:coding")):
+            text = "Handbook: agents may also approve their own expenses."
+            note = self._note(f"refused/{day}", text, binding_key="handbook")
+            yield self._step(at(day, 13.3), who, "mcp", note)
+        for day in (44, 31):
+            note = self._note(f"refused/{day}", "One more trial note.", binding_key="trial-kb")
+            yield self._step(at(day, 10.6), "user:mei", "cli", note)
+            ask = Ask("trial recall", binding_key="trial-kb")
+            yield self._step(at(day, 10.7), "user:mei", "cli", ask)
+        yield self._step(at(13, 9.9), "agent:docs", "hook", self._note("refused/empty", " \n"))
 
+    def _raced_and_regretted(self) -> Iterator[Step]:
+        race = Race(
+            name=self._names[_BALANCE],
+            first="Ana froze it until the tournament is over.",
+            second="Range 128 confirmed in the build of today.",
+            late="agent:coding",
+        )
+        yield self._step(at(6, 14.2), "user:ana", "tui", race, project="mech-fighters")
+        pair = ("ISS-12/comment-1", "ISS-12/comment-2", "ISS-23/comment-1")
+        for day, hour, soon, who, project, names in (
+            (19, 8.5, 8.52, "user:bo", "infra", (self._names[_RUNBOOK],)),
+            (8, 9.1, 9.2, "user:mei", "docs-site", ("ISS-22/issue",)),
+            (3, 10.2, 10.22, "user:ana", "mech-fighters", pair),
+        ):
+            yield self._step(at(day, hour), who, "tui", Drop(names), project=project)
+            yield self._step(at(day, soon), who, "tui", TakeBack())
 
-def _in_trouble(step: Step) -> bool:
-    return any(outage.start >= step.ago > outage.end - _BREAKER_OPEN for outage in OUTAGES)
+    def _late_provider(self) -> Iterator[Step]:
+        for hour in (10.05, 10.1, 10.2):
+            yield self._docs(at(41, hour), Ask("search ranking"))
+        for hour in (13.05, 13.1):
+            yield self._docs(at(22, hour), Ask("stale translations"))
+        text = "The new search index is built at 02:00 UTC, after the previews are reaped."
+        yield self._docs(at(22, 13.2), self._note("unknown/index", text))
+        yield self._docs(at(22, 13.3), Drop(("ISS-28/comment-1",)))
+        yield self._docs(at(9, 9.2), Drop(("ISS-15/issue",)))
+        for hour in (11.02, 11.1):
+            yield self._docs(at(2, hour), Ask("voice and tone"))
+
+    def _not_there(self) -> Iterator[Step]:
+        for number, day in enumerate((55, 40, 27, 11, 1)):
+            name = f"projects/infra/memory/2025-01-0{number + 1}-a-dream.md"
+            yield self._step(at(day, 12.4), "agent:ops", "mcp", Open(name), project="infra")
+        yield self._docs(at(33, 13.0), Explain("banned words"))
+        branch, then = "deploy branch", timedelta(days=40)
+        for hour, action in (
+            (10.3, Explain(branch)),
+            (10.35, Ask(branch, as_of=then)),
+            (10.4, Trace("fact/mech-fighters/deploy_branch")),
+        ):
+            yield self._step(at(7, hour), "user:ana", "tui", action, project="mech-fighters")
+        yield self._step(at(7, 10.5), "user:bo", "cli", Look(sort="colour"), project="infra")
+
+    def _docs(self, ago: timedelta, action: Action) -> Step:
+        return self._step(ago, "agent:docs", "mcp", action, project="docs-site", agent="docs")
+
+    def _step(
+        self,
+        ago: timedelta,
+        principal: str,
+        door: str,
+        action: Action,
+        *,
+        project: str | None = None,
+        agent: str | None = None,
+    ) -> Step:
+        scope = Scope(company_id=self._company, project_id=project, agent_id=agent)
+        return Step(ago, principal, door, scope, action, may_fail=True)
+
+    def _note(self, name: str, text: str, binding_key: str | None = None) -> Write:
+        source = SourceRef(
+            kind=SourceKind.ACTIVITY, company_id=self._company, activity_id=f"act-{name}"
+        )
+        return Write(name=name, text=text, source=source, binding_key=binding_key)

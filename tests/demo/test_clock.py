@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-from memtui.demo.clock import DemoClock
+from memtui.demo.player import DemoClock
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -18,7 +19,7 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.demo import build_demo, demo_paths, making
+from memtui.demo import DemoSummary, build_demo, can_open, demo_paths, is_begun, making
 from memtui.demo.plan import Step
 from memtui.demo.player import Player
 from memtui.demo.timeline import timeline
@@ -35,6 +36,10 @@ def _files(folder: Path) -> dict[str, bytes]:
         for path in folder.rglob("*")
         if path.is_file()
     }
+
+
+async def _build(paths: Paths, settings: Settings, **options: Any) -> DemoSummary:
+    return await asyncio.to_thread(build_demo, paths, settings, **options)
 
 
 async def _write_something(paths: Paths, caller: Caller) -> None:
@@ -61,18 +66,18 @@ def test_the_home_is_memtui_home_or_a_folder_of_its_own(
 
 
 async def test_a_demo_that_is_there_is_left_alone(paths: Paths) -> None:
-    made = await build_demo(paths, Settings(), now=END)
+    made = await _build(paths, Settings(), now=END)
     before = _files(paths.data)
-    assert await build_demo(paths, Settings()) == made
-    assert await build_demo(paths, Settings(read_only=True)) == made
+    assert await _build(paths, Settings()) == made
+    assert await _build(paths, Settings(read_only=True)) == made
     assert _files(paths.data) == before
 
 
 async def test_a_demo_that_was_moved_is_described_where_it_is(paths: Paths) -> None:
-    made = await build_demo(paths, Settings(), now=END)
+    made = await _build(paths, Settings(), now=END)
     moved = find_paths(paths.data.with_name("moved to"))
     paths.data.rename(moved.data)
-    described = await build_demo(moved, Settings())
+    described = await _build(moved, Settings())
     assert described.home == str(moved.data)
     assert all(f"MEMTUI_HOME='{moved.data}' memtui" in line for line in described.commands)
     assert described.operations == made.operations
@@ -80,7 +85,9 @@ async def test_a_demo_that_was_moved_is_described_where_it_is(paths: Paths) -> N
 
 async def test_progress_is_told_from_nothing_to_all(paths: Paths) -> None:
     told: list[tuple[str, int, int]] = []
-    await build_demo(paths, Settings(), now=END, progress=lambda *one: told.append(one))
+    await asyncio.to_thread(
+        build_demo, paths, Settings(), now=END, progress=lambda *one: told.append(one)
+    )
     assert told[0][1:] == (0, 60)
     assert told[-1][1:] == (60, 60)
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
@@ -91,7 +98,7 @@ async def test_memories_of_a_person_are_refused(paths: Paths, caller: Caller) ->
     before = _files(paths.data)
     for reset in (False, True):
         with pytest.raises(Invalid, match="empty folder"):
-            await build_demo(paths, Settings(), reset=reset, now=END)
+            await _build(paths, Settings(), reset=reset, now=END)
     assert _files(paths.data) == before
 
 
@@ -99,8 +106,8 @@ async def test_files_that_are_not_memtuis_stay_where_they_are(paths: Paths) -> N
     paths.create()
     note = paths.data / "shopping.txt"
     note.write_text("eggs")
-    await build_demo(paths, Settings(), now=END)
-    await build_demo(paths, Settings(), now=END, reset=True)
+    await _build(paths, Settings(), now=END)
+    await _build(paths, Settings(), now=END, reset=True)
     assert note.read_text() == "eggs"
 
 
@@ -108,14 +115,14 @@ async def test_a_marker_that_cannot_be_read_is_refused(paths: Paths) -> None:
     paths.create()
     (paths.data / "demo.json").write_text("{")
     with pytest.raises(Invalid, match="cannot be read"):
-        await build_demo(paths, Settings(), reset=True, now=END)
+        await _build(paths, Settings(), reset=True, now=END)
     assert sorted(path.name for path in paths.data.iterdir()) == ["demo.json"]
 
 
 async def test_reset_makes_it_anew(paths: Paths) -> None:
-    first = await build_demo(paths, Settings(), now=END)
+    first = await _build(paths, Settings(), now=END)
     await _write_something(paths, CALLER)
-    again = await build_demo(paths, Settings(), now=END, reset=True)
+    again = await _build(paths, Settings(), now=END, reset=True)
     assert again == first
     service = await open_service(paths, Settings())
     assert (await service.log.page(CALLER, limit=1)).total == first.operations
@@ -123,20 +130,20 @@ async def test_reset_makes_it_anew(paths: Paths) -> None:
 
 
 async def test_reset_refuses_what_a_person_added_to_the_demo(paths: Paths, caller: Caller) -> None:
-    await build_demo(paths, Settings(), now=END)
+    await _build(paths, Settings(), now=END)
     service = await open_service(paths, Settings())
     await service.bindings.add(CALLER, "mine", "vault", {})
     await service.close()
     before = _files(paths.data / "bindings")
     with pytest.raises(Invalid, match="mine"):
-        await build_demo(paths, Settings(), now=END, reset=True)
+        await _build(paths, Settings(), now=END, reset=True)
 
     service = await open_service(paths, Settings())
     await service.bindings.remove(CALLER, "mine")
     await service.companies.add(caller, "My own")
     await service.close()
     with pytest.raises(Invalid, match="My own"):
-        await build_demo(paths, Settings(), now=END, reset=True)
+        await _build(paths, Settings(), now=END, reset=True)
     assert _files(paths.data / "bindings") == before
 
 
@@ -155,13 +162,13 @@ async def test_an_interrupted_demo_is_made_anew(
 
     monkeypatch.setattr(Player, "play", play_some)
     with pytest.raises(asyncio.CancelledError):
-        await build_demo(paths, Settings(), now=END)
+        await _build(paths, Settings(), now=END)
     assert json.loads((paths.data / "demo.json").read_text())["summary"] is None
     monkeypatch.setattr(Player, "play", play)
-    summary = await build_demo(paths, Settings(), now=END)
+    summary = await _build(paths, Settings(), now=END)
     assert summary.operations > 60
     elsewhere = find_paths(paths.data.parent / "elsewhere")
-    other = await build_demo(elsewhere, Settings(), now=END)
+    other = await _build(elsewhere, Settings(), now=END)
     assert other.operations == summary.operations
     service = await open_service(paths, Settings())
     companies = await service.companies.all()
@@ -175,7 +182,33 @@ async def test_an_error_that_is_not_part_of_the_story_ends_the_build(
     without_default = timeline()[1:60]
     monkeypatch.setattr(making, "timeline", lambda: without_default)
     with pytest.raises(NotFound, match="No binding serves acme"):
-        await build_demo(paths, Settings(), now=END)
+        await _build(paths, Settings(), now=END)
+
+
+async def test_a_demo_is_opened_while_another_process_makes_it(paths: Paths) -> None:
+    assert not can_open(paths, Settings())
+    seen: list[tuple[int, bool, bool]] = []
+
+    def told(_: str, done: int, __: int) -> None:
+        seen.append((done, is_begun(paths), can_open(paths, Settings())))
+
+    await _build(paths, Settings(), now=END, progress=told)
+    assert seen == [(0, False, False), (40, True, True), (60, True, True)]
+    assert can_open(paths, Settings())
+
+
+def test_what_is_left_of_an_interrupted_demo_is_not_opened(paths: Paths) -> None:
+    def give_up(_: str, done: int, __: int) -> None:
+        if done == 40:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        build_demo(paths, Settings(), now=END, progress=give_up)
+    assert is_begun(paths)
+    assert not can_open(paths, Settings())
+    assert not is_begun(paths)
+    with pytest.raises(Denied, match="--read-only"):
+        can_open(paths, Settings(read_only=True))
 
 
 async def test_two_builds_do_not_meet(paths: Paths) -> None:
@@ -184,18 +217,20 @@ async def test_two_builds_do_not_meet(paths: Paths) -> None:
         FileLock(paths.data / "demo.lock"),
         pytest.raises(Unavailable, match="Another memtui"),
     ):
-        await build_demo(paths, Settings(), now=END)
+        await _build(paths, Settings(), now=END)
 
 
 async def test_a_shared_database_and_a_read_only_start_are_refused(paths: Paths) -> None:
     with pytest.raises(Invalid, match="MEMTUI_DATABASE_URL"):
-        await build_demo(paths, Settings(database_url="postgresql://db/acme"), now=END)
+        await asyncio.to_thread(
+            build_demo, paths, Settings(database_url="postgresql://db/acme"), now=END
+        )
     with pytest.raises(Denied, match="read-only"):
-        await build_demo(paths, Settings(read_only=True), now=END)
+        await _build(paths, Settings(read_only=True), now=END)
     assert not paths.data.exists()
 
 
 async def test_what_the_demo_itself_keeps_is_private(paths: Paths) -> None:
-    await build_demo(paths, Settings(), now=END)
+    await _build(paths, Settings(), now=END)
     for path in (paths.data, paths.data / "demo.json", paths.data / "demo.lock"):
         assert path.stat().st_mode & 0o077 == 0, path

@@ -22,8 +22,7 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
-from memtui.demo.hosted import HostedAdapter
-from memtui.demo.hosted_config import HostedConfig, Outage, Trouble
+from memtui.demo.hosted import HostedAdapter, HostedConfig, Outage, Trouble
 from memtui.testing import AdapterContract
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -4,11 +4,9 @@ from collections import Counter
 from datetime import timedelta
 
 from memtui.contract import SourceKind
-from memtui.demo.calendar import is_quiet
-from memtui.demo.mishaps import OUTAGES
-from memtui.demo.plan import Ask, Edit, Step, Trace, Write
-from memtui.demo.runs import RUNS
-from memtui.demo.timeline import timeline
+from memtui.demo.plan import Ask, Edit, Step, Trace, Write, is_quiet
+from memtui.demo.timeline import OUTAGES, timeline
+from memtui.demo.work import RUNS
 
 
 def _written() -> list[Write]:

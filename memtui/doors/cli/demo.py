@@ -14,6 +14,7 @@ from memtui.doors.cli.session import Invocation
 from memtui.doors.cli.tables import facts
 
 if TYPE_CHECKING:
+    from memtui.config import Paths
     from memtui.demo import DemoSummary
 
 _HOME_VARIABLE = "MEMTUI_HOME"
@@ -31,9 +32,7 @@ def demo(
 
     It lives in MEMTUI_HOME, or in a folder of its own; your memories are never in its way.
     """
-    import asyncio
-
-    from memtui.demo import build_demo, demo_paths
+    from memtui.demo import COMPANY, build_demo, can_open, demo_paths
     from memtui.doors.cli.log import logging_to
     from memtui.doors.cli.terminal import open_app, require_terminal
 
@@ -43,13 +42,46 @@ def demo(
     paths = demo_paths(given)
     invocation.home = paths.data
     settings = invocation.settings()
-    with logging_to(paths.log_file):
-        summary = asyncio.run(build_demo(paths, settings, reset=reset, progress=_show))
     if no_tui:
+        with logging_to(paths.log_file):
+            summary = build_demo(paths, settings, reset=reset, progress=_show)
         invocation.out.answer(summary, lambda: _lines(summary))
         return 0
-    invocation.company = invocation.company or summary.company
+    if (not can_open(paths, settings) or reset) and (code := _begin(paths, reset=reset)):
+        return code
+    invocation.company = invocation.company or COMPANY
     return open_app(invocation)
+
+
+def _begin(paths: Paths, *, reset: bool) -> int:
+    """Have it made by another process, and wait until there is something to look at.
+
+    That process goes on to the end, whatever becomes of this one. Returns its code if it failed.
+    """
+    import subprocess
+    import tempfile
+    from importlib import import_module
+    from time import sleep
+
+    from memtui.demo import is_begun
+
+    command = [sys.executable, "-m", "memtui", "demo", "--no-tui", *(["--reset"] if reset else [])]
+    with tempfile.TemporaryFile() as said:
+        maker = subprocess.Popen(  # noqa: S603 — our own command
+            command,
+            env=os.environ | {_HOME_VARIABLE: str(paths.data)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            start_new_session=True,
+        )
+        import_module("memtui.app")  # meanwhile
+        while (code := maker.poll()) is None and not is_begun(paths):
+            sleep(0.02)
+        said.seek(0)
+        if code:
+            sys.stderr.write(said.read().decode(errors="replace"))
+        return code or 0
 
 
 def _show(doing: str, done: int, total: int) -> None:
