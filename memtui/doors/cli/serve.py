@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from memtui.doors.http.app import Served
-    from memtui.doors.http.listening import Listener
+    from memtui.doors.http.server import Listener
 
 HOST = "127.0.0.1"
 PORTS = {"facts": 8765, "plugin": 9100}
@@ -71,7 +71,7 @@ async def serve(
 
         served = Served(session.service, session.company.company_id)
         if contract == "facts":
-            from memtui.doors.http.facts_api import facts_app
+            from memtui.doors.http.facts import facts_app
 
             app, key = facts_app(served, names=listener.names), None
         else:
@@ -84,8 +84,8 @@ async def serve(
 
 
 async def _plugin(served: Served, key: str, listener: Listener, principal: str | None) -> FastAPI:
-    from memtui.doors.http.plugin_api import plugin_app
-    from memtui.doors.http.plugin_shelf import ANONYMOUS
+    from memtui.doors.http.plugin import plugin_app
+    from memtui.doors.http.plugin_records import ANONYMOUS
 
     return await plugin_app(served, key, names=listener.names, principal=principal or ANONYMOUS)
 
@@ -115,7 +115,7 @@ def _listener(
     host: str | None, port: int | None, contract: str, uds: Path | None
 ) -> AbstractContextManager[Listener]:
     from memtui.contract import Invalid
-    from memtui.doors.http.listening import on_port, on_socket
+    from memtui.doors.http.server import on_port, on_socket
 
     if uds is None:
         return on_port(host or HOST, PORTS[contract] if port is None else port)
@@ -125,7 +125,7 @@ def _listener(
 
 
 def _warn(session: Session, contract: str, host: str | None) -> None:
-    from memtui.doors.http.listening import is_loopback
+    from memtui.doors.http.server import is_loopback
 
     if host is None or is_loopback(host):
         return

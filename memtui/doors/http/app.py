@@ -1,21 +1,265 @@
-"""The app factory that every contract shares: its endpoints, guarded, described and mapped."""
+"""What every contract shares: the app factory, its guard, refusals, bodies and bearer tokens."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, cast
+from http import HTTPStatus
+from typing import Annotated, Any, TypeVar, cast
+from urllib.parse import quote, unquote_to_bytes
 
-from fastapi import APIRouter, FastAPI
+from fastapi import APIRouter, Depends, FastAPI, Security
 from fastapi.openapi.utils import get_openapi
+from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from pydantic import ValidationError
 from pydantic.json_schema import models_json_schema
-from starlette.requests import Request
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.routing import BaseRoute, Match
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memtui import __version__
-from memtui.contract import Json, Model
-from memtui.doors.http.errors import ErrorStyle, install
-from memtui.doors.http.guard import Guard
-from memtui.service import MemoryService
+from memtui.contract import (
+    Conflict,
+    Denied,
+    Invalid,
+    Json,
+    MemtuiError,
+    Model,
+    NotFound,
+    Unavailable,
+    Unsupported,
+)
+from memtui.service import Caller, MemoryService
+
+_SENTENCES = {
+    404: "There is nothing at this address; /openapi.json lists the addresses there are.",
+    405: "This address does not take that method; the Allow header lists those it takes.",
+}
+_KINDS = {401: "denied", 403: "denied", 404: "not_found", 409: "conflict", 503: "unavailable"}
+_FAULT = "memtui ran into a fault of its own; the details are in its log file."
+
+Body = Callable[[str, str], Json]
+"""Makes the body of a refusal from its kind and its sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorStyle:
+    """How one contract tells a refusal: its status by the error's class, and its body."""
+
+    statuses: Mapping[type[MemtuiError], int]
+    body: Body
+
+    def reply(
+        self, status: int, message: str, headers: Mapping[str, str] | None = None
+    ) -> ExactJson:
+        """Return a refusal."""
+        kind = _KINDS.get(status, "internal" if status >= 500 else "invalid")
+        return ExactJson(self.body(kind, message), status, headers=headers)
+
+    def status_of(self, error: MemtuiError) -> int:
+        """Return the status of one of the contract's errors."""
+        found = next((kind for kind in type(error).__mro__ if kind in self.statuses), None)
+        return self.statuses[found] if found else HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+class ExactJson(JSONResponse):
+    """JSON that carries any text unchanged, lone surrogates too."""
+
+    def render(self, content: Any) -> bytes:
+        """Return the document in ASCII, all else escaped."""
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def statuses(*, invalid: int) -> dict[type[MemtuiError], int]:
+    """Return the statuses of the contract's errors; contracts differ in that of a bad request."""
+    return {
+        Invalid: invalid,
+        Unsupported: invalid,
+        Denied: 403,
+        NotFound: 404,
+        Conflict: 409,
+        Unavailable: 503,
+    }
+
+
+def install(app: FastAPI, style: ErrorStyle) -> None:
+    """Let an app answer every error in the style of its contract."""
+
+    async def tell(_: Request, error: Exception) -> ExactJson:
+        assert isinstance(error, MemtuiError)  # noqa: S101 - registered for these alone
+        return style.reply(style.status_of(error), str(error))
+
+    async def tell_http(request: Request, error: Exception) -> ExactJson:
+        assert isinstance(error, HTTPException)  # noqa: S101
+        headers = dict(error.headers or {})
+        if error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
+            headers["Allow"] = ", ".join(_methods(app.routes, request.scope))
+        sentence = _SENTENCES.get(error.status_code, error.detail)
+        return style.reply(error.status_code, sentence, headers)
+
+    async def tell_fault(_: Request, error: Exception) -> ExactJson:
+        del error  # the server writes its traceback to the log
+        return style.reply(HTTPStatus.INTERNAL_SERVER_ERROR, _FAULT)
+
+    app.add_exception_handler(MemtuiError, tell)
+    app.add_exception_handler(HTTPException, tell_http)
+    app.add_exception_handler(Exception, tell_fault)
+
+
+def _methods(routes: list[BaseRoute], scope: Scope) -> list[str]:
+    """Return every method that some route takes at this address."""
+    found: set[str] = set()
+    for route in routes:
+        if route.matches(scope)[0] is not Match.NONE:
+            found |= getattr(route, "methods", None) or set()
+    return sorted(found)
+
+
+_DROP_SECONDS = 2.0
+_DROP_BYTES = 67_108_864
+LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
+
+
+class Guard:
+    """Refuse foreign host names, and hand on the path with each segment still percent-encoded.
+
+    What is left of a body when the answer is there is read first and dropped: a connection that is
+    closed over unread bytes takes the answer with it, and a client would never learn why.
+
+    A page of a stranger's site can let its own name point at this machine (DNS rebinding), so a
+    server on loopback answers to loopback's names only; `names` None answers to any. An encoded
+    path keeps an id with a `/` in it one segment.
+    """
+
+    def __init__(self, app: ASGIApp, *, style: ErrorStyle, names: frozenset[str] | None) -> None:
+        self._app = app
+        self._style = style
+        self._names = names
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = _Body(receive, Headers(scope=scope))
+        await self._answer(scope, body.receive, body.ahead_of(send))
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        host = _without_port(Headers(scope=scope).get("host", ""))
+        if self._names is not None and host not in self._names:
+            names = " or ".join(sorted(self._names))
+            refusal = self._style.reply(403, f"This server answers to {names} only.")
+            await refusal(scope, receive, send)
+            return
+        try:
+            path = _canonical(scope["raw_path"])
+        except UnicodeDecodeError:
+            refusal = self._style.reply(400, "The address is not UTF-8; encode it as UTF-8.")
+            await refusal(scope, receive, send)
+            return
+        await self._app({**scope, "path": path}, receive, send)
+
+
+class _Body:
+    """A request's body as it is read, and what of it nobody has read."""
+
+    def __init__(self, receive: Receive, headers: Headers) -> None:
+        self._receive = receive
+        sent = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+        self._is_coming = sent and "expect" not in headers
+
+    async def receive(self) -> Message:
+        """Return the next part."""
+        message = await self._receive()
+        self._is_coming = self._is_coming and bool(message.get("more_body"))
+        return message
+
+    def ahead_of(self, send: Send) -> Send:
+        """Return a `send` that drops the rest of the body before the answer begins."""
+
+        async def after_the_body(message: Message) -> None:
+            if self._is_coming:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_DROP_SECONDS):
+                        await self._drop()
+            await send(message)
+
+        return after_the_body
+
+    async def _drop(self) -> None:
+        dropped = 0
+        while self._is_coming and dropped < _DROP_BYTES:
+            dropped += len((await self.receive()).get("body", b""))
+        self._is_coming = False
+
+
+def _without_port(host: str) -> str:
+    name, colon, port = host.lower().rpartition(":")
+    return name if colon and port.isdigit() else host.lower()
+
+
+def _canonical(raw_path: bytes) -> str:
+    """Return a path with every segment percent-encoded in one way."""
+    segments = (unquote_to_bytes(segment).decode("utf-8") for segment in raw_path.split(b"/"))
+    return "/".join(quote(segment, safe="") for segment in segments)
+
+
+ModelT = TypeVar("ModelT", bound=Model)
+
+
+async def read_json(request: Request, model: type[ModelT], *, max_bytes: int) -> ModelT:
+    """Return the body as a `model`.
+
+    Raises:
+        HTTPException: it is no JSON (400), too large (413) or said to be something else (415).
+        Invalid: it is JSON that does not fit.
+    """
+    said = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if said != "application/json":
+        raise HTTPException(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "Send JSON, with Content-Type: application/json."
+        )
+    body = await _read(request, max_bytes)
+    try:
+        return model.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        if first["type"] == "json_invalid":
+            raise HTTPException(
+                HTTPStatus.BAD_REQUEST, f"The body is no JSON text: {first['ctx']['error']}."
+            ) from error
+        field = ".".join(str(part) for part in first["loc"]) or "body"
+        said = first["msg"].removeprefix("Value error, ")
+        raise Invalid(f"The {field} does not fit: {said}.") from error
+
+
+async def _read(request: Request, max_bytes: int) -> bytes:
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > max_bytes:
+        raise _too_large(max_bytes)
+    body = bytearray()
+    try:
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > max_bytes:
+                raise _too_large(max_bytes)
+    except ClientDisconnect as error:
+        raise HTTPException(HTTPStatus.BAD_REQUEST, "The body broke off.") from error
+    return bytes(body)
+
+
+def _too_large(max_bytes: int) -> HTTPException:
+    return HTTPException(
+        HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"The body is larger than {max_bytes:,} bytes."
+    )
+
 
 _REF = "#/components/schemas/{model}"
 
@@ -95,3 +339,40 @@ def _drop_automatic_422(document: Json) -> None:
             operation["responses"].pop("422", None)
     for model in ("HTTPValidationError", "ValidationError"):
         document.get("components", {}).get("schemas", {}).pop(model, None)
+
+
+DOOR = "http"
+
+_log = logging.getLogger(__name__)
+_bearer = HTTPBearer(auto_error=False, description="A token made with `memtui tokens add`.")
+
+
+async def authenticated(
+    request: Request, given: Annotated[HTTPAuthorizationCredentials | None, Security(_bearer)]
+) -> Caller:
+    """Return the caller that the request's token stands for.
+
+    Raises:
+        HTTPException: 401, there is no token or it is not known in the company that is served.
+    """
+    if given is None:
+        raise _refused('Bearer realm="memtui"', "Send a token: Authorization: Bearer TOKEN.")
+    served = served_by(request)
+    challenge = 'Bearer realm="memtui", error="invalid_token"'
+    try:
+        caller = await served.service.tokens.authenticate(given.credentials, DOOR)
+    except Denied as error:
+        _log.warning("a request with an unknown token was refused")
+        raise _refused(challenge, str(error)) from error
+    if caller.company_id != served.company_id:
+        _log.warning("a request with another company's token was refused")
+        raise _refused(challenge, "The bearer token is another company's; use one of this one.")
+    return caller
+
+
+def _refused(challenge: str, message: str) -> HTTPException:
+    return HTTPException(401, message, {"WWW-Authenticate": challenge})
+
+
+Authenticated = Annotated[Caller, Depends(authenticated)]
+"""A parameter of this type makes an endpoint ask for a token, before it reads anything else."""

@@ -22,7 +22,7 @@ from memtui.contract import (
     own_filter,
     owned,
 )
-from memtui.doors.http.plugin_shelf import Named, Shelf, is_past
+from memtui.doors.http.plugin_records import Named, Shelf, is_past
 from memtui.doors.http.plugin_wire import DEFAULT_ROWS, Found, Kind, Memory, Search
 
 _PAGE = 1_000

@@ -1,20 +1,267 @@
-"""Run an app on a listener until the process is told to stop."""
+"""Serve an app: on a port of this machine or a unix socket, until the process is told to stop.
+
+uvicorn waits for ever for a request's head, its body and a client that reads nothing of our answer,
+so one client with a thousand half-sent requests would take every connection there is.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import ipaddress
+import os
 import signal
+import socket
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
 
+import h11
 import uvicorn
 from fastapi import FastAPI
 from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from memtui.doors.http.listening import Listener
-from memtui.doors.http.patience import Patience, PatientProtocol
+from memtui.contract import Invalid, MemtuiError, Unavailable
+from memtui.doors.http.app import LOOPBACK_NAMES, ErrorStyle
+
+_WAITING = 128
+_PROBE_SECONDS = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An open socket, the address that clients use, and the host names it answers to."""
+
+    socket: socket.socket
+    url: str
+    names: frozenset[str] | None
+    """None: any."""
+    path: Path | None = None
+    """The unix socket's file."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches a host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextmanager
+def on_port(host: str, port: int) -> Iterator[Listener]:
+    """Listen on a port; 0 takes a free one.
+
+    Raises:
+        Invalid: there is no such host, or it is not this machine.
+        Unavailable: the port is taken, or may not be used.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        raise Invalid(f"There is no host {host}; give an address of this machine.") from error
+    try:
+        opened = socket.create_server(address[:2], family=family, backlog=_WAITING)
+    except OSError as error:
+        raise _cannot_listen(host, port, error) from error
+    shown = f"[{host}]" if family == socket.AF_INET6 else host
+    names = LOOPBACK_NAMES | {shown.lower()} if is_loopback(host) else None
+    with opened:
+        yield Listener(opened, f"http://{shown}:{opened.getsockname()[1]}", names)
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> MemtuiError:
+    if error.errno == errno.EADDRINUSE:
+        return Unavailable(
+            f"Another program listens on {host} port {port}; stop it, or choose a port with --port."
+        )
+    if error.errno == errno.EADDRNOTAVAIL:
+        return Invalid(f"{host} is no address of this machine; give one with --host.")
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    return Unavailable(
+        f"Cannot listen on {host} port {port} ({reason}); choose another with --port."
+    )
+
+
+@contextmanager
+def on_socket(path: Path) -> Iterator[Listener]:
+    """Listen on a unix socket of mode 0600; its file goes when the server stops.
+
+    Raises:
+        Invalid: the path cannot be a socket, or something else is there.
+        Unavailable: another server listens on it.
+    """
+    _make_way(path)
+    opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    with opened:
+        before = os.umask(0o177)
+        try:
+            opened.bind(str(path))
+        except OSError as error:
+            raise Invalid(f"Cannot make the socket {path} ({_why(error)}).") from error
+        finally:
+            os.umask(before)
+        opened.listen(_WAITING)
+        own = path.stat()
+        try:
+            yield Listener(opened, "http://localhost", None, path)
+        finally:
+            _remove(path, own)
+
+
+def _make_way(path: Path) -> None:
+    """Remove the socket that a dead server left behind, and nothing else."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise Invalid(f"Cannot look at {path} ({_why(error)}).") from error
+    if not stat.S_ISSOCK(found.st_mode):
+        raise Invalid(f"{path} is there and is no socket; name another path.")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            _remove(path, found)
+        except OSError as error:
+            raise Unavailable(f"Cannot tell who uses {path} ({_why(error)}).") from error
+        else:
+            raise Unavailable(f"Another server listens on {path}; stop it, or name another path.")
+
+
+def _remove(path: Path, own: os.stat_result) -> None:
+    try:
+        if os.path.samestat(path.lstat(), own):
+            path.unlink()
+    except FileNotFoundError:
+        return
+
+
+def _why(error: OSError) -> str:
+    return error.strerror or str(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Seconds that each part may take in all, however it trickles in."""
+
+    head: float = 15.0
+    """From the connection, or a request's first byte, to the end of its head."""
+    body: float = 30.0
+    """From there to the end of its body."""
+    answer: float = 30.0
+    """How long a client may read nothing of an answer that waits for it."""
+
+
+class PatientProtocol(H11Protocol):
+    """Closes a connection whose client takes too long; one that began a request is told (408)."""
+
+    def __init__(
+        self, *arguments: Any, patience: Patience, style: ErrorStyle | None, **named: Any
+    ) -> None:
+        super().__init__(*arguments, **named)
+        self._patience = patience
+        self._style = style
+        self._awaited: float | None = None
+        """The time that what is waited for now may take."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Begin to wait for a head."""
+        super().connection_made(transport)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._stop()
+        self.resume_writing()
+        super().connection_lost(exc)
+
+    def handle_events(self) -> None:
+        """Take what came, and wait for what is to come next."""
+        super().handle_events()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        """Begin to wait until the client has read some of the answer."""
+        super().pause_writing()
+        self._unread = self.loop.call_later(self._patience.answer, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Wait no more for the client to read."""
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+        super().resume_writing()
+
+    def _watch(self) -> None:
+        awaited = None
+        if self.transport.is_closing():
+            pass
+        elif self.conn.their_state is h11.SEND_BODY:
+            awaited = self._patience.body
+        elif self.conn.their_state is h11.IDLE and (self.cycle is None or self._has_begun()):
+            awaited = self._patience.head
+        if awaited == self._awaited:
+            return  # what trickles in gets no more time
+        self._stop()
+        if awaited is not None:
+            self._awaited, self._timer = awaited, self.loop.call_later(awaited, self._give_up)
+
+    def _has_begun(self) -> bool:
+        """Whether a part of the next request is there; an idle connection has its own timer."""
+        return bool(self.conn.trailing_data[0])
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._awaited = None
+
+    def _give_up(self) -> None:
+        self._stop()
+        if self.conn.their_state is h11.SEND_BODY or self._has_begun():
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request took too long to arrive.")
+        else:
+            self.transport.close()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP, in the form that the contract gives to refusals."""
+        del msg
+        self._refuse(HTTPStatus.BAD_REQUEST, "This is no HTTP/1.1, or its head is too long.")
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        """Answer in the app's place, unless it has begun to, and close."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            self._say(status, message)
+        self.transport.close()
+
+    def _say(self, status: HTTPStatus, message: str) -> None:
+        body = b"" if self._style is None else bytes(self._style.reply(status, message).body)
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"connection", b"close"),
+        ]
+        for event in (
+            h11.Response(status_code=status, headers=headers, reason=status.phrase.encode()),
+            h11.Data(data=body),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+
 
 _STOP_SECONDS = 10
 _IDLE_SECONDS = 75

@@ -10,9 +10,8 @@ import httpx
 import pytest
 
 from memtui.doors.http.app import Served
-from memtui.doors.http.facts_api import facts_app
-from memtui.doors.http.listening import on_port
-from memtui.doors.http.server import make_server
+from memtui.doors.http.facts import facts_app
+from memtui.doors.http.server import make_server, on_port
 from memtui.service import Caller, MemoryService
 from memtui.service.permissions import Membership, Role
 

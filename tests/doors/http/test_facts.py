@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.contract import Filter, OperationType, Scope, SourceKind, SourceRef, WriteRequest
-from memtui.doors.http import ids
+from memtui.doors.http.facts import decode_id, encode_id
 from memtui.service import Caller, MemoryService
 from tests.doors.cli.conftest import HOSTILE
 from tests.doors.http.conftest import DRIVE, DRIVE_PATH, USER_PATH
@@ -72,7 +72,7 @@ async def test_only_facts_of_that_very_drive_are_shown_and_deleted(
     wrote = [await memories.write(caller, one) for one in (note, company)]
     assert await texts(client, DRIVE_PATH) == []
     for answer in wrote:
-        wire_id = ids.encode(DRIVE, answer.handles[0].provider_record_id)
+        wire_id = encode_id(DRIVE, answer.handles[0].provider_record_id)
         assert (await client.delete(f"/api/memory/drive/{wire_id}")).status_code == 404
 
 
@@ -171,7 +171,7 @@ async def test_two_deletes_of_one_fact_at_once(speak: Any) -> None:
 
 @given(parts=st.lists(st.text(min_size=1), min_size=1, max_size=2))
 def test_ids_are_reversible_segments(parts: list[str]) -> None:
-    wire_id = ids.encode(*parts)
+    wire_id = encode_id(*parts)
     assert quote(wire_id, safe="") == wire_id
-    assert ids.decode(wire_id, len(parts)) == parts
-    assert ids.decode(wire_id, len(parts) + 1) is None
+    assert decode_id(wire_id, len(parts)) == parts
+    assert decode_id(wire_id, len(parts) + 1) is None

@@ -168,14 +168,14 @@ async def test_a_drives_facts_tell_who_added_them(speak: Any) -> None:
 
 
 async def test_the_id_of_a_fact_opens_no_other_drive(speak: Any) -> None:
-    from memtui.doors.http import ids
+    from memtui.doors.http.facts import decode_id, encode_id
 
     owner, eve = await speak("user:ana"), await speak("user:eve")
     fact_id = await added(owner, DRIVE_PATH, "Uses Go.")
-    _, record_id = ids.decode(fact_id, 2) or ("", "")
-    forged = ids.encode("gemini", record_id)
+    _, record_id = decode_id(fact_id, 2) or ("", "")
+    forged = encode_id("gemini", record_id)
     assert (await eve.delete(f"/api/memory/drive/{forged}")).status_code == 404
-    assert (await eve.delete(f"/api/memory/user/{ids.encode(record_id)}")).status_code == 404
+    assert (await eve.delete(f"/api/memory/user/{encode_id(record_id)}")).status_code == 404
     assert (await owner.delete(f"/api/memory/drive/{record_id}")).status_code in {404, 422}
     assert len((await owner.get(DRIVE_PATH)).json()["memories"]) == 1
 

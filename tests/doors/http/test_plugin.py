@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from memtui.doors.http.plugin_api import MAX_BODY_BYTES
+from memtui.doors.http.plugin import MAX_BODY_BYTES
 from tests.doors.http.plugin_server import VAULT, plugin_over, plugin_over_postgres
 
 TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z")

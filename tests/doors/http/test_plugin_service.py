@@ -26,10 +26,9 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.doors.http.app import Served
-from memtui.doors.http.listening import on_port
-from memtui.doors.http.plugin_api import plugin_app
-from memtui.doors.http.plugin_shelf import ANONYMOUS
-from memtui.doors.http.server import make_server
+from memtui.doors.http.plugin import plugin_app
+from memtui.doors.http.plugin_records import ANONYMOUS
+from memtui.doors.http.server import make_server, on_port
 from memtui.service import Caller, MemoryService, open_service
 from memtui.service.permissions import Membership, Role
 from memtui.testing import InMemoryAdapter

@@ -12,7 +12,7 @@ import pytest
 
 from memtui.config import Paths, Settings
 from memtui.contract import Conflict, MemtuiError, WriteReply, WriteRequest
-from memtui.doors.http.facts_api import MAX_BODY_BYTES
+from memtui.doors.http.facts import MAX_BODY_BYTES
 from memtui.service import Caller, MemoryService, open_service
 from tests.doors.http.conftest import DRIVE_PATH, USER_PATH, client_of, serving
 from tests.service.fake import FakeAdapter, down
@@ -322,7 +322,7 @@ async def test_many_errors_do_not_wedge_the_server(client: httpx.AsyncClient) ->
 
 
 def test_every_error_of_the_contract_has_a_status() -> None:
-    from memtui.doors.http.errors import statuses
+    from memtui.doors.http.app import statuses
 
     own = {one for one in MemtuiError.__subclasses__() if one.__module__ == MemtuiError.__module__}
     assert own <= statuses(invalid=422).keys()

@@ -1,0 +1,396 @@
+"""A binding that is served as a memory plugin, and its records under the contract's names.
+
+Namespaces are scopes: `workspace:web` is the project `web`, `team:ops` the agent `ops`, `user:ana`
+the subject `ana`, and every `org:` the company, unless the binding's config has `templates` of its
+own. Any other namespace is a subject of that whole name, so that none is lost.
+
+What the contract says of a memory and a record has no field for is a mark in the record's metadata.
+A record that carries none was not written through a plugin: its namespace, kind and maker follow
+from its scope and source then, and its id is made of the binding's and its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+from urllib.parse import quote
+
+from pydantic import ConfigDict, ValidationError
+
+from memtui.backends.plugin_v1.config import Templates
+from memtui.backends.plugin_v1.scoping import NamespaceMap
+from memtui.contract import (
+    Invalid,
+    Json,
+    Model,
+    NotFound,
+    Record,
+    Scope,
+    SourceKind,
+    SourceRef,
+    Unsupported,
+    owner_of,
+)
+from memtui.doors.http.app import Served
+from memtui.doors.http.plugin_wire import Kind, Maker, MemoryWrite
+from memtui.service import BindingView, Caller, MemoryName, MemoryService
+from memtui.service.redaction import redact, redact_json
+
+_ORG = "org:"
+_LONGEST = 180
+"""Of an id, percent-encoded: longer ones are shortened, as a file name would have to be."""
+_KEPT = 40
+_NO_TEMPLATE: Mapping[str, Mapping[str, str | None]] = {
+    "facts": {"agent": None, "company": None},
+    "facts-http": {"agent": None, "company": None},
+}
+"""Providers that keep memories of projects and subjects only."""
+
+
+class Places:
+    """Where the namespaces of one company are in a binding."""
+
+    def __init__(self, company_id: str, binding: BindingView) -> None:
+        """Take up a binding's mapping. Raises `Invalid` where its `templates` do not fit."""
+        templates = _templates(binding)
+        self._company_id = company_id
+        self._names = NamespaceMap(templates, company_id)
+        self._company = (
+            self._names.target(Scope(company_id=company_id)) if templates.company else None
+        )
+
+    def _is_company(self, name: str) -> bool:
+        """Whether a namespace is the company's: an `org:` of any name, if its own is one."""
+        if self._company is None:
+            return False
+        return name == self._company or (name.startswith(_ORG) and self._company.startswith(_ORG))
+
+    def scope_of(self, name: str) -> Scope:
+        """Return the scope that a namespace's memories are written to."""
+        if self._is_company(name):
+            return Scope(company_id=self._company_id)
+        ids = self._names.ids_of(name)
+        if not ids or not all(value.isprintable() for value in ids.values()):
+            ids = {"subject_id": name}
+        short = {field: _shortened(value) for field, value in ids.items()}
+        return Scope(company_id=self._company_id, **short)
+
+    def name_of(self, scope: Scope, said: str | None) -> str | None:
+        """Return the namespace of a record in `scope`, which says that it is `said`.
+
+        It is believed where that namespace has the same owner. None: no namespace can hold it.
+        """
+        owner = owner_of(scope)
+        if said is not None and owner_of(self.scope_of(said)) == owner:
+            return said
+        try:
+            name = self._names.target(Scope(**{"company_id": self._company_id, **dict([owner])}))
+        except Invalid:
+            return None
+        return name if owner_of(self.scope_of(name)) == owner else None
+
+
+def _templates(binding: BindingView) -> Templates:
+    given = binding.config.get("templates") or {}
+    try:
+        return Templates(**{**given, **_NO_TEMPLATE.get(binding.provider_key, {})})
+    except (ValidationError, TypeError) as error:
+        what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise Invalid(
+            f"The templates of the binding {binding.key} do not fit: "
+            f"{what.removeprefix('Value error, ')}."
+        ) from error
+
+
+def _shortened(value: str) -> str:
+    if len(quote(value, safe="")) <= _LONGEST:
+        return value
+    digest = hashlib.sha256(value.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{value[:_KEPT]}~{digest[:16]}"
+
+
+KEY = "memtui_plugin"
+NOTE = "note"
+"""The kind of a fact's record: memtui's own facts are one short line, the contract's are not."""
+_SEED = uuid.UUID("0d6f4b9c-3f0a-5a7e-8a57-5d8f1f6e2c40")
+_UNPRINTABLE = frozenset({"Cc", "Cs", "Zl", "Zp"})
+_SOURCES = {
+    Maker.AGENT: SourceKind.RUN,
+    Maker.RUNTIME: SourceKind.ACTIVITY,
+    Maker.USER: SourceKind.MANUAL_NOTE,
+}
+
+
+class Mark(Model):
+    """A memory's part of its record's metadata."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: str
+    namespace: str
+    kind: Kind
+    source: Maker
+    propagation: str | None = None
+    """JSON, so that no provider's own notation changes it."""
+    content: str | None = None
+    """The text, where the provider keeps single lines only and this is none."""
+    line: str | None = None
+    """What is kept as the text instead of `content`, which holds as long as nobody edits it."""
+
+    def as_json(self) -> Json:
+        """Return what is kept."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+    def text_of(self, record: Record) -> str:
+        """Return a record's text as it was written."""
+        if self.content is not None and self.line == record.text:
+            return self.content
+        return record.text
+
+    @property
+    def propagated(self) -> Json | None:
+        """What was to be propagated, None where there is nothing or it cannot be read."""
+        if self.propagation is None:
+            return None
+        try:
+            found: Any = json.loads(self.propagation)
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) and found else None
+
+
+def mark_for(memory_id: str, namespace: str, body: MemoryWrite, *, as_line: bool) -> Mark:
+    """Return the mark of a memory that is written, its secrets taken out.
+
+    `as_line`: the provider keeps single lines only.
+    """
+    propagation = redact_json(body.propagation)[0] if body.propagation else None
+    text = redact(body.content)[0]
+    line = _line(text) if as_line else text
+    return Mark(
+        id=memory_id,
+        namespace=namespace,
+        kind=body.kind,
+        source=body.source,
+        propagation=json.dumps(propagation) if propagation else None,
+        content=text if line != text else None,
+        line=line if line != text else None,
+    )
+
+
+def _line(text: str) -> str:
+    """Return a text as one line without control characters."""
+    plain = "".join(" " if unicodedata.category(one) in _UNPRINTABLE else one for one in text)
+    return plain if plain.strip() or not text.strip() else "\ufffd"
+
+
+def mark_of(record: Record, kept: Json | None = None) -> Mark | None:
+    """Return a record's mark, else what is kept of it elsewhere; None: it has none."""
+    for found in (record.metadata.get(KEY), kept):
+        try:
+            mark = Mark.model_validate(found)
+        except ValidationError:
+            continue
+        if mark.propagation is None or mark.propagated is not None:
+            return mark
+    return None
+
+
+def made_id(binding_id: str, record: Record) -> str:
+    """Return the id of a memory whose record carries none."""
+    name = f"{binding_id}/{record.handle.provider_record_id}"
+    return str(uuid.uuid5(_SEED, name.encode("utf-8", "surrogatepass").hex()))
+
+
+def record_kind(kind: Kind) -> str:
+    """Return memtui's word for a kind of the contract's."""
+    return NOTE if kind is Kind.FACT else kind.value
+
+
+def source_for(maker: Maker, company_id: str) -> SourceRef:
+    """Return the source that stands for who wrote a memory."""
+    return SourceRef(kind=_SOURCES[maker], company_id=company_id)
+
+
+def kind_of(record: Record) -> Kind:
+    """Return the contract's word for the kind of a record that has no mark."""
+    return Kind(record.kind) if record.kind in set(Kind) else Kind.FACT
+
+
+def maker_of(record: Record) -> Maker:
+    """Return who wrote a record that has no mark."""
+    author = (record.created_by or "").partition(":")[0]
+    if author in set(Maker):
+        return Maker(author)
+    kind = record.source.kind if record.source else None
+    return next((maker for maker, source in _SOURCES.items() if source is kind), Maker.AGENT)
+
+
+DOOR = "plugin"
+ANONYMOUS = "plugin:anonymous"
+_FRESH_SECONDS = 2.0
+_LINE_KEEPERS = ("facts", "facts-http")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A record, and the memory that it is to a plugin's clients."""
+
+    record: Record
+    mark: Mark
+
+
+class Shelf:
+    """One binding, as one principal may see and change it."""
+
+    def __init__(self, service: MemoryService, caller: Caller, binding: BindingView) -> None:
+        self.service = service
+        self.caller = caller
+        self.key = binding.key
+        self.places = Places(caller.company_id, binding)
+        self.keeps_lines = binding.provider_key in _LINE_KEEPERS
+        """Whether the provider keeps single lines only."""
+        self._binding = binding
+        self._seen_at = monotonic()
+
+    async def binding(self, *, now: bool = False) -> BindingView:
+        """Return the binding as it was a moment ago, or as it is `now`.
+
+        Raises:
+            NotFound: it was removed.
+        """
+        if not now and monotonic() - self._seen_at < _FRESH_SECONDS:
+            return self._binding
+        for view in await self.service.bindings.all(self.caller):
+            if view.binding_id == self._binding.binding_id:
+                self._binding, self._seen_at = view, monotonic()
+                return view
+        raise NotFound(f"There is no binding {self.key} any more; stop this server.")
+
+    async def name(self, records: Sequence[Record], within: Collection[str]) -> list[Named]:
+        """Return those of the records that are in some namespaces, as memories.
+
+        What a client has seen it may name later, so the ids are noted.
+        """
+        known = await self.service.plugin.names(
+            self.caller,
+            self.key,
+            memory_ids=[mark.id for record in records if (mark := mark_of(record))],
+            record_ids=[record.handle.provider_record_id for record in records],
+        )
+        by_memory = {one.memory_id: one for one in known}
+        by_record = {one.record_id: one for one in known}
+        named: list[Named] = []
+        notes: list[MemoryName] = []
+        for record in records:
+            record_id = record.handle.provider_record_id
+            noted = by_record.get(record_id)
+            mark = mark_of(record, noted.mark if noted else None)
+            namespace = self.places.name_of(record.scope, mark.namespace if mark else None)
+            if namespace is None or namespace not in within:
+                continue
+            memory_id = await self._id_of(record, mark, noted, by_memory)
+            named.append(Named(record, _marked(record, mark, memory_id, namespace)))
+            if noted is None or (noted.memory_id, noted.namespace) != (memory_id, namespace):
+                kept = noted.mark if noted else None
+                notes.append(
+                    MemoryName(
+                        memory_id=memory_id, record_id=record_id, namespace=namespace, mark=kept
+                    )
+                )
+        await self.service.plugin.note(self.caller, self.key, notes)
+        return named
+
+    async def _id_of(
+        self,
+        record: Record,
+        mark: Mark | None,
+        noted: MemoryName | None,
+        by_memory: dict[str, MemoryName],
+    ) -> str:
+        """Return a record's id; one that another record bears as well is its own no more."""
+        own = by_memory.get(mark.id) if mark else None
+        if mark is not None and (own is None or own.record_id == record.handle.provider_record_id):
+            return mark.id
+        if noted is not None:
+            return noted.memory_id
+        if mark is not None and own is not None and await self._held(own) is None:
+            return mark.id
+        return made_id(self._binding.binding_id, record)
+
+    async def held(self, memory_id: str) -> tuple[MemoryName, Record] | None:
+        """Return a memory's record, None where there is none that is not expired."""
+        known = await self.service.plugin.names(self.caller, self.key, memory_ids=[memory_id])
+        record = await self._held(known[0]) if known else None
+        return (known[0], record) if record else None
+
+    async def _held(self, known: MemoryName) -> Record | None:
+        scope = self.places.scope_of(known.namespace)
+        try:
+            answer = await self.service.get(
+                self.caller, known.record_id, scope, binding_key=self.key
+            )
+        except NotFound:
+            return None
+        record = answer.record
+        if is_past(record.expires_at) or await self._is_other(record, known.memory_id):
+            return None
+        return record
+
+    async def _is_other(self, record: Record, memory_id: str) -> bool:
+        """Whether a memory's record has gone, and another memory's is in its place.
+
+        A copy bears the id of the record that it was copied from, and is no other.
+        """
+        mark = mark_of(record)
+        if mark is None or mark.id == memory_id:
+            return False
+        known = await self.service.plugin.names(self.caller, self.key, memory_ids=[mark.id])
+        return not known or known[0].record_id == record.handle.provider_record_id
+
+    async def look(self, memory_id: str, scope: Scope) -> None:
+        """Look for a memory that is not there, so that a refused call too is an operation."""
+        try:
+            await self.service.get(self.caller, memory_id, scope, binding_key=self.key)
+        except NotFound:
+            return
+
+
+async def open_shelf(served: Served, key: str, principal: str) -> Shelf:
+    """Return a binding to serve.
+
+    Raises:
+        NotFound: there is no such binding.
+        Invalid: the templates of its config do not fit.
+        Unsupported: its provider cannot list what it holds, or stores something else or later.
+    """
+    caller = Caller(company_id=served.company_id, principal=principal, door=DOOR)
+    scope = Scope(company_id=served.company_id)
+    resolved = await served.service.resolve(caller, scope, key)
+    views = await served.service.bindings.all(caller)
+    binding = next(view for view in views if view.key == resolved.binding_key)
+    can = binding.capabilities
+    if not can.browse or can.async_ingestion or can.provider_managed_extraction:
+        raise Unsupported(
+            f"The provider {binding.provider_key} of {key} cannot be a memory plugin: a plugin "
+            "lists what it holds, and keeps what it is given as it is and at once."
+        )
+    return Shelf(served.service, caller, binding)
+
+
+def is_past(moment: datetime | None) -> bool:
+    """Whether a moment is over."""
+    return moment is not None and moment <= datetime.now(UTC)
+
+
+def _marked(record: Record, mark: Mark | None, memory_id: str, namespace: str) -> Mark:
+    if mark is not None:
+        return mark.model_copy(update={"id": memory_id, "namespace": namespace})
+    return Mark(id=memory_id, namespace=namespace, kind=kind_of(record), source=maker_of(record))
