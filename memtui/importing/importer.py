@@ -185,12 +185,12 @@ class Import:
 
         Raises:
             Invalid: a file cannot be read, or rows do not fit (`bad` tells which).
-            Denied, Conflict: as `MemoryService.importing.append`.
+            Denied, Conflict: as `Companies.import_log`.
         """
         await asyncio.to_thread(self._read, lambda count: report("read", count))
         if self.bad_count and not skip_bad and not dry_run:
             raise self._refusal()
-        count = await service.importing.append(
+        count = await service.companies.import_log(
             caller,
             self.company_id,
             self._operations(),

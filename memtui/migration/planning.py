@@ -13,7 +13,7 @@ from memtui.contract import BrowseRequest, Invalid, Model, Record, Scope, owner_
 from memtui.migration.ends import Ends
 from memtui.migration.parcel import Parcel, living, unpack_clean
 from memtui.service import BindingView
-from memtui.service.facts import FACT, FactLimits, check_text
+from memtui.service.mutations import FACT, FactLimits, check_text
 
 _FACT_PROVIDERS = ("facts", "facts-http")
 

@@ -22,8 +22,8 @@ from memtui.service.answers import (
     UndoCandidate,
     caller_of,
 )
+from memtui.service.companies import ForeignOperation, ImportCount
 from memtui.service.context import ContextAnswer, ContextRequest, PruneAnswer, PruneRequest
-from memtui.service.importing import ForeignOperation, ImportCount
 from memtui.service.limits import (
     LimitMeasure,
     LimitPeriod,
@@ -35,11 +35,10 @@ from memtui.service.limits import (
 from memtui.service.members import NewToken, TokenView
 from memtui.service.memory import MemoryService, open_service
 from memtui.service.metrics import FactDay, FactMetrics
-from memtui.service.namespaces import NamespaceDeleted
-from memtui.service.permissions import Membership, Role
-from memtui.service.plugin_ledger import KeptNamespace, MemoryName, PluginLedger
+from memtui.service.namespaces import KeptNamespace, MemoryName, NamespaceDeleted, PluginLedger
 from memtui.service.purge import PurgeAnswer, PurgeRequest
 from memtui.service.stored_secrets import StoredSecret
+from memtui.service.visibility import Membership, Role
 from memtui.store.operation import Operation, OperationHandle, OperationPage
 
 __all__ = [

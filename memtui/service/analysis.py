@@ -13,7 +13,7 @@ from memtui.config import Settings
 from memtui.contract import Denied, Filter, Invalid, OperationType, Unavailable
 from memtui.service.answers import Caller
 from memtui.service.core import Core, Group
-from memtui.service.permissions import person_of
+from memtui.service.visibility import person_of
 from memtui.store.database import Database
 from memtui.store.operation import Operation
 from memtui.store.sight import Sight

@@ -1,15 +1,33 @@
-"""Companies: those there are, adding one, and removing one that an import made."""
+"""Companies: those there are, adding one, importing another system's log as one, and removing that.
+
+Nothing but removing such a company removes an operation for good.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from functools import lru_cache, partial
+from itertools import islice
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import delete
 from sqlmodel import SQLModel
 
-from memtui.contract import Denied, Filter, Invalid, Model, NotFound, OperationType
+from memtui.contract import (
+    Conflict,
+    Denied,
+    Filter,
+    Invalid,
+    Json,
+    Model,
+    NotFound,
+    OperationType,
+    Scope,
+    SourceRef,
+)
 from memtui.service.answers import Caller, CompanyView
 from memtui.service.core import (
     Core,
@@ -19,14 +37,141 @@ from memtui.service.core import (
     in_thread,
     to_its_end,
 )
-from memtui.service.importing import OLDEST, refuse_lived_in, was_imported
+from memtui.service.redaction import may_hold_secret, redact, redact_json
+from memtui.store import appending, bindings, log, members
 from memtui.store import bindings as table
-from memtui.store import members
 from memtui.store.compiled import CompanyRow
+from memtui.store.connection import Connection
 from memtui.store.database import Database
+from memtui.store.digest import CONTROL
+from memtui.store.operation import Operation, OperationDraft
 
 if TYPE_CHECKING:
     from memtui.service.analysis import Analysis
+
+
+IMPORTED = "imported"
+"""The member of an operation's request that says where it was imported from."""
+
+_BATCH = 2_000
+_NAMES = (
+    "binding_key",
+    "provider_key",
+    "binding_reason",
+    "principal",
+    "door",
+    "error_kind",
+    "undoes",
+)
+_SCOPE = tuple(name for name in Scope.model_fields if name != "company_id")
+_texts = attrgetter(
+    "operation_id", "request", "error_message", *_NAMES, *(f"scope.{name}" for name in _SCOPE)
+)
+OLDEST = 100
+"""Operations that are looked at to tell an imported log."""
+
+
+class ForeignOperation(NamedTuple):
+    """An operation of another system, under the id that it had there if that can be kept."""
+
+    draft: OperationDraft
+    own_id: str
+    """The same at every import, and its id if another operation here has the one of the draft."""
+
+
+class ImportCount(Model):
+    """What became of the operations that were given."""
+
+    company_id: str
+    created: bool
+    """Whether the company is new."""
+    added: int
+    known: int
+    """Those that an earlier import has added."""
+
+
+def _add_company(core: Core, row: CompanyRow) -> None:
+    with core.database.write() as database:
+        bindings.add_company(database, row)
+
+
+async def refuse_lived_in(core: Core, company_id: str, rule: str) -> None:
+    """Raise `Conflict`, with the rule, if the company is more than an imported log."""
+    if not await asyncio.to_thread(_takes_imports, core, company_id):
+        raise Conflict(f"The company {company_id} has memories or operations of its own; {rule}.")
+
+
+def _takes_imports(core: Core, company_id: str) -> bool:
+    """Whether it was made by an import, or nothing has happened in it but its configuration."""
+    with core.database.read() as connection:
+        if bindings.bindings(connection, company_id):
+            return False
+    page = core.log.page(company_id, Filter(), limit=OLDEST, after=0)
+    return was_imported(page.operations)
+
+
+def was_imported(oldest: Sequence[Operation]) -> bool:
+    """Whether a log that begins with these operations, newest first, is nothing but imported."""
+    for operation in reversed(oldest):
+        if IMPORTED in operation.request:
+            return True
+        if operation.operation_type not in {OperationType.CONFIGURE, *CONTROL}:
+            return False
+    return True
+
+
+def _is_known(one: ForeignOperation, begun: Mapping[str, datetime]) -> bool:
+    """Whether it is there, under either id; the other system may use one for several of its own."""
+    return one.own_id in begun or begun.get(one.draft.operation_id) == one.draft.started_at
+
+
+def _named(taken: set[str], fresh: Sequence[ForeignOperation]) -> list[OperationDraft]:
+    """Give each operation the other system's id, where that can be kept and nobody has it."""
+    named: list[OperationDraft] = []
+    for draft, own_id in fresh:
+        free = draft.operation_id not in taken
+        named.append(draft if free else draft.model_copy(update={"operation_id": own_id}))
+        taken.add(draft.operation_id)
+    return named
+
+
+def _clean(draft: OperationDraft, own_id: str) -> OperationDraft:
+    """Take the secrets out of whatever text another system has logged."""
+    parts = (draft.source and vars(draft.source), [usage.details for usage in draft.usage])
+    if not may_hold_secret(repr((_texts(draft), parts))):
+        return draft
+    changes: dict[str, Any] = {}
+    if redact(draft.operation_id)[1]:
+        changes["operation_id"] = own_id
+    request, found = redact_json(draft.request)
+    if found:
+        changes["request"] = request
+    if draft.error_message and (clean := redact(draft.error_message))[1]:
+        changes["error_message"] = clean[0]
+    changes |= _clean_names(draft, _NAMES)
+    if names := _clean_names(draft.scope, _SCOPE):
+        changes["scope"] = draft.scope.model_copy(update=names)
+    if draft.source is not None:
+        source, found = redact_json(draft.source.model_dump(mode="json"))
+        if found:
+            changes["source"] = SourceRef.model_validate(source)
+    if any(redact_json(usage.details)[1] for usage in draft.usage):
+        changes["usage"] = tuple(
+            usage.model_copy(update={"details": redact_json(usage.details)[0]})
+            for usage in draft.usage
+        )
+    return draft.model_copy(update=changes) if changes else draft
+
+
+def _clean_names(part: Model, names: Sequence[str]) -> dict[str, str]:
+    """Return those of the names that hold a secret, without it."""
+    given = {name: value for name in names if (value := getattr(part, name))}
+    return {name: clean for name, value in given.items() if (clean := _redacted(value)) != value}
+
+
+@lru_cache(maxsize=4096)
+def _redacted(name: str) -> str:
+    return redact(name)[0]
 
 
 class CompanyContent(Model):
@@ -185,6 +330,160 @@ class Companies(Group):
                 company_id, partial(_remove_rows, core.database, company_id)
             )
         return gone
+
+    async def import_log(
+        self,
+        caller: Caller,
+        company_id: str,
+        operations: Iterable[ForeignOperation],
+        *,
+        name: str,
+        asked: Json,
+        dry_run: bool = False,
+        report: Callable[[int], None] | None = None,
+    ) -> ImportCount:
+        """Append the operations, in the order given, that the company's log does not have yet.
+
+        Several thousand at a time are one transaction: what was added before it is stopped stays,
+        and the next import goes on from there. A company that does not exist is created read-only.
+        It is recorded as a configuration of the caller's own company; a dry run is not, and writes
+        nothing.
+
+        Args:
+            caller: Who imports.
+            company_id: Whose log the operations become; never the caller's own.
+            operations: All of this company, by the moment they began at; those of one
+                `operation_id` are one operation and of one moment.
+            name: The name of a company that is new.
+            asked: What the record of it says, such as the file.
+            dry_run: Only count.
+            report: Is told how many were gone through.
+
+        Raises:
+            Denied: memtui is read-only, or the caller may not change one of the companies.
+            Conflict: the company has operations of its own.
+            Invalid: the company is the caller's own, or its id is no slug.
+        """
+        if company_id == caller.company_id:
+            raise Invalid("A log is imported into a company of its own; name another than yours.")
+        if dry_run:
+            exists = await self._check_target(caller, company_id)
+            return await self._append_all(
+                company_id, operations, exists=exists, dry_run=True, report=report
+            )
+        asked = {"import_into": company_id, **asked}
+        async with self._core.configured(caller, asked) as entry:
+            entry.lasting = f"`memtui companies remove {company_id}` removes what was imported."
+            exists = await self._check_target(caller, company_id)
+            if not exists:
+                row = CompanyRow(
+                    company_id=check_key(company_id, "company id"),
+                    name=name,
+                    read_only=True,
+                    link_templates={},
+                    created_at=self._core.clock(),
+                )
+                await asyncio.to_thread(_add_company, self._core, row)
+
+            def count(added: int) -> None:
+                entry.result_count = added
+
+            done = await self._append_all(
+                company_id,
+                operations,
+                exists=exists,
+                dry_run=False,
+                report=report,
+                count=count,
+            )
+            entry.request = {**asked, "added": done.added, "known": done.known}
+        return done
+
+    async def _check_target(self, caller: Caller, company_id: str) -> bool:
+        """Tell whether the company exists, and refuse one that is no imported log."""
+        try:
+            await asyncio.to_thread(find_company, self._core.database, company_id)
+        except NotFound:
+            if await asyncio.to_thread(self._core.log.oldest_sealed, company_id, 1):
+                raise Conflict(
+                    f"Sealed operations of a company {company_id} that is gone are still here; "
+                    f"`memtui companies remove {company_id}` removes those of an import."
+                ) from None
+            return False
+        await self._core.may_configure(caller.model_copy(update={"company_id": company_id}))
+        await refuse_lived_in(
+            self._core, company_id, "import into another, a new one is made for the log"
+        )
+        return True
+
+    async def _append_all(
+        self,
+        company_id: str,
+        operations: Iterable[ForeignOperation],
+        *,
+        exists: bool,
+        dry_run: bool,
+        report: Callable[[int], None] | None,
+        count: Callable[[int], None] | None = None,
+    ) -> ImportCount:
+        added = gone_through = 0
+        waiting = iter(operations)
+        seen: set[str] = set()
+        while batch := await asyncio.to_thread(lambda: list(islice(waiting, _BATCH))):
+            if any(one.draft.scope.company_id != company_id for one in batch):
+                raise Denied("An operation names another company than the one that is imported.")
+            if any(one.draft.operation_type in CONTROL for one in batch):
+                raise Invalid(
+                    "Another log's sealing and erasing cannot be imported: they prove this."
+                )
+            work = self._find_fresh if dry_run else self._append_fresh
+            new = await asyncio.to_thread(work, company_id, batch)
+            if dry_run:
+                new = [one for one in new if one.own_id not in seen]
+                last = batch[-1].draft.started_at
+                if batch[0].draft.started_at < last:
+                    seen.clear()
+                seen.update(one.own_id for one in new if one.draft.started_at == last)
+            added += len(new)
+            gone_through += len(batch)
+            if count is not None:
+                count(added)
+            if report is not None:
+                report(gone_through)
+        return ImportCount(
+            company_id=company_id, created=not exists, added=added, known=gone_through - added
+        )
+
+    def _append_fresh(
+        self, company_id: str, batch: Sequence[ForeignOperation]
+    ) -> list[ForeignOperation]:
+        """Append what the log does not have, and return it."""
+        clean = [ForeignOperation(_clean(draft, own_id), own_id) for draft, own_id in batch]
+        with self._core.database.write() as connection:
+            appending.hold(connection, company_id)
+            if bindings.company(connection, company_id) is None:
+                raise NotFound(f"The company {company_id} was removed while it was imported into.")
+            fresh, taken = self._unknown(connection, company_id, clean)
+            appending.append_all(connection, _named(taken, fresh))
+        return fresh
+
+    def _find_fresh(
+        self, company_id: str, batch: Sequence[ForeignOperation]
+    ) -> list[ForeignOperation]:
+        """Return what the log does not have now."""
+        with self._core.database.read() as connection:
+            return self._unknown(connection, company_id, batch)[0]
+
+    def _unknown(
+        self, connection: Connection, company_id: str, batch: Sequence[ForeignOperation]
+    ) -> tuple[list[ForeignOperation], set[str]]:
+        """Return what is neither hot nor sealed, each operation once, and the taken ids."""
+        ids = list({name for one in batch for name in (one.own_id, one.draft.operation_id)})
+        owners = log.owners(connection, ids)
+        sealed = self._core.log.sealed(company_id, ids)
+        begun = {one: at for one, (owner, at) in owners.items() if owner == company_id} | sealed
+        fresh = {one.own_id: one for one in batch if not _is_known(one, begun)}
+        return list(fresh.values()), {*owners, *sealed}
 
 
 def awaits_owner(core: Core, company_id: str) -> bool:

@@ -26,9 +26,7 @@ from memtui.contract import (
     Unavailable,
     place_of_path,
 )
-from memtui.service.foreign import open_foreign
-from memtui.service.providers import Providers
-from memtui.service.resilience import Breaker, guarded
+from memtui.service.providers import Breaker, Providers, guarded, open_foreign
 from memtui.store.compiled import BindingRow
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from memtui.contract import (
     Denied,
@@ -23,8 +23,9 @@ from memtui.contract import (
 )
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection, Connections
-from memtui.service.facts import FactLimits
-from memtui.service.permissions import (
+from memtui.service.providers import Providers
+from memtui.service.recorder import Entry, Recorder
+from memtui.service.visibility import (
     Action,
     action_of,
     held_by,
@@ -32,15 +33,16 @@ from memtui.service.permissions import (
     refusal,
     sight_of,
 )
-from memtui.service.providers import Providers
-from memtui.service.recorder import Entry, Recorder
-from memtui.service.whole_log import WholeLog
 from memtui.store import appending, bindings, members, settings
 from memtui.store.compiled import BindingRow, CompanyRow, MemberRow
 from memtui.store.connection import Connection as DatabaseConnection
 from memtui.store.database import Database
 from memtui.store.routing import BY_KEY, Route, route
 from memtui.store.sight import Sight
+
+if TYPE_CHECKING:
+    from memtui.service.log import WholeLog
+    from memtui.service.mutations import FactLimits
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,9 +1,12 @@
-"""Look into the log: operations, what they changed, where a record came from and who read it."""
+"""The operation log: hot and sealed operations as one, what they changed, and who read a record."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from memtui.analytics.recovery import log_ends, refuse_gap
 from memtui.contract import (
     Filter,
     Invalid,
@@ -16,10 +19,266 @@ from memtui.contract import (
 from memtui.service.answers import Caller, Change, Erasure, Provenance, Retrieval, RetrievalCount
 from memtui.service.core import Group, in_thread
 from memtui.service.reads import change_of
-from memtui.store import appending, journal
+from memtui.store import appending, journal, log, metrics, retrieval
+from memtui.store.connection import Connection
+from memtui.store.database import Database
 from memtui.store.erasing import purged
 from memtui.store.journal import Found
+from memtui.store.metrics import ContextDay
 from memtui.store.operation import Operation, OperationDraft, OperationPage
+from memtui.store.sight import Sight
+
+if TYPE_CHECKING:
+    from memtui.analytics.sealed import Archive, Reads, Sealed
+    from memtui.store.purging import Aim
+
+
+T = TypeVar("T")
+
+
+class WholeLog:
+    """Reads of one control plane's log. All are blocking; all raise `Unavailable`.
+
+    What is out of a reader's sight is as if it were not there; None sees everything.
+    """
+
+    def __init__(self, database: Database, archive: Archive) -> None:
+        self._database = database
+        self._archive = archive
+
+    def page(
+        self,
+        company_id: str,
+        chosen: Filter,
+        *,
+        limit: int,
+        before: int | None = None,
+        after: int | None = None,
+        sight: Sight | None = None,
+    ) -> OperationPage:
+        """Return one page, newest first: the newest below `before`, or the oldest above `after`."""
+        hot, sealed = self._both(
+            company_id,
+            sight,
+            lambda database, above: log.page(
+                database,
+                company_id,
+                chosen,
+                limit=limit,
+                before=before,
+                after=after,
+                above=above,
+                sight=sight,
+            ),
+        )
+        if not sealed.through:
+            return hot
+        total = hot.total + sealed.count(chosen)
+        if after is not None:
+            older = sealed.oldest(chosen, after=after, limit=limit)[::-1]
+            operations = (*hot.operations, *older)[-limit:]
+            return OperationPage(operations=operations, total=total)
+        missing = limit + 1 - len(hot.operations)
+        if hot.next_before is not None or missing <= 0:
+            return hot.model_copy(update={"total": total})
+        end = min(before or sealed.through + 1, sealed.through + 1)
+        found = (*hot.operations, *sealed.newest(chosen, before=end, limit=missing))
+        return OperationPage(
+            operations=found[:limit],
+            total=total,
+            next_before=found[limit - 1].seq if len(found) > limit else None,
+        )
+
+    def by_id(self, company_id: str, operation_id: str, sight: Sight | None) -> Sequence[Operation]:
+        """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
+        hot, sealed = self._both(
+            company_id,
+            sight,
+            lambda database, _above: log.by_id(database, company_id, operation_id, sight=sight),
+        )
+        if any(one.operation_id == operation_id for one in hot):
+            return hot
+        found = {one.seq: one for one in (*sealed.by_id(operation_id), *hot)}
+        exact = [one for one in found.values() if operation_id in {one.operation_id, str(one.seq)}]
+        return exact[:1] or list(found.values())[:2]
+
+    def by_ids(
+        self, company_id: str, operation_ids: Sequence[str], sight: Sight | None
+    ) -> tuple[Operation, ...]:
+        """Return the operations with these ids, newest first."""
+        hot, sealed = self._both(
+            company_id,
+            sight,
+            lambda database, _above: log.by_ids(database, company_id, operation_ids, sight=sight),
+        )
+        known = {one.operation_id for one in hot}
+        missing = [one for one in operation_ids if one not in known]
+        return (*hot, *(sealed.by_ids(missing) if sealed.through else ()))
+
+    def sealed(self, company_id: str, operation_ids: Sequence[str]) -> dict[str, datetime]:
+        """Return when each of these operations began, those that are sealed.
+
+        What the database held before this is asked, and holds no more, is sealed by now.
+        """
+        return self._archive.of(company_id).begun(operation_ids)
+
+    def oldest_sealed(self, company_id: str, limit: int) -> Sequence[Operation]:
+        """Return the oldest operations that are sealed, newest first, whatever the database has."""
+        return self._archive.of(company_id).oldest(Filter(), after=0, limit=limit)[::-1]
+
+    def sealed_through(self, company_id: str) -> int:
+        """Return the highest sealed `seq`, 0 where nothing is sealed."""
+        return self._archive.of(company_id).through
+
+    def sealed_about(self, aim: Aim) -> Iterator[Operation]:
+        """Return the sealed operations that a purge may be about, oldest first."""
+        return self._archive.of(aim.company_id).about(aim)
+
+    def latencies(
+        self, company_id: str, binding_key: str, limit: int, sight: Sight | None
+    ) -> list[float]:
+        """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
+        hot, sealed = self._both(
+            company_id,
+            sight,
+            lambda database, above: log.latencies(
+                database, company_id, binding_key, limit, above=above, sight=sight
+            ),
+        )
+        if len(hot) == limit or not sealed.through:
+            return hot
+        return [*sealed.latencies(binding_key, limit - len(hot)), *hot]
+
+    def retrievals(
+        self,
+        company_id: str,
+        binding_key: str,
+        record_id: str,
+        limit: int,
+        sight: Sight | None,
+    ) -> tuple[int, list[Any]]:
+        """Return how many reads returned a record, and the newest of them with rank and score."""
+        (count, rows), sealed = self._both(
+            company_id,
+            sight,
+            lambda database, above: retrieval.retrievals(
+                database, company_id, binding_key, record_id, limit, above=above, sight=sight
+            ),
+        )
+        older, older_rows = sealed.retrievals(binding_key, record_id, limit)
+        return count + older, [*rows, *older_rows][:limit]
+
+    def retrieval_counts(
+        self,
+        company_id: str,
+        binding_key: str,
+        record_ids: Sequence[str],
+        sight: Sight | None,
+    ) -> dict[str, Reads]:
+        """Return how often each record was returned by a read; those never returned are absent."""
+        from memtui.analytics.sealed import Reads
+
+        def read(database: Connection, above: int) -> dict[str, Reads]:
+            counts = retrieval.retrieval_counts(
+                database, company_id, binding_key, record_ids, above=above, sight=sight
+            )
+            seqs = sorted({row.seq for row in counts})
+            last = {
+                (row.provider_record_id, row.seq): row
+                for row in retrieval.newest_ranks(database, company_id, seqs)
+            }
+            return {
+                row.provider_record_id: Reads(
+                    row.times,
+                    last[row.provider_record_id, row.seq].started_at,
+                    last[row.provider_record_id, row.seq].rank,
+                )
+                for row in counts
+            }
+
+        hot, sealed = self._both(company_id, sight, read)
+        older = sealed.retrieval_counts(binding_key, record_ids)
+        for record_id, reads in hot.items():
+            known = older[record_id].times if record_id in older else 0
+            older[record_id] = reads._replace(times=reads.times + known)
+        return older
+
+    def mutations_of_record(
+        self, company_id: str, binding_key: str, record_id: str, sight: Sight | None
+    ) -> list[str]:
+        """Return the ids of the mutations that touched a record."""
+        hot, sealed = self._both(
+            company_id,
+            sight,
+            lambda database, _above: retrieval.mutations_of_record(
+                database, company_id, binding_key, record_id, sight=sight
+            ),
+        )
+        return list(dict.fromkeys((*hot, *sealed.mutations_of_record(binding_key, record_id))))
+
+    def active(self, company_id: str, chosen: Filter, field: str, sight: Sight | None) -> set[str]:
+        """Return the distinct values of an id among the successful operations of a filter.
+
+        Configuring is left out.
+        """
+        hot, sealed = self._both(
+            company_id,
+            sight,
+            lambda database, above: metrics.active(
+                database, company_id, chosen, field, above=above, sight=sight
+            ),
+        )
+        return hot | sealed.values(chosen, field)
+
+    def contexts_by_day(
+        self, company_id: str, chosen: Filter, sight: Sight | None
+    ) -> list[ContextDay]:
+        """Return the days with contexts, the oldest first."""
+        hot, sealed = self._both(
+            company_id,
+            sight,
+            lambda database, above: metrics.contexts_by_day(
+                database, company_id, chosen, above=above, sight=sight
+            ),
+        )
+        days: dict[int, ContextDay] = {}
+        for one in (*sealed.contexts_by_day(chosen), *hot):
+            days[one.day] = _joined(days[one.day], one) if one.day in days else one
+        return list(days.values())
+
+    def close(self) -> None:
+        """Free what reading the sealed operations took."""
+        self._archive.close()
+
+    def _both(
+        self, company_id: str, sight: Sight | None, read: Callable[[Connection, int], T]
+    ) -> tuple[T, Sealed]:
+        """Return what `read` finds in the database above what is sealed, and what is sealed.
+
+        The two are of one moment: where a seal came between them, they are read again.
+        """
+        while True:
+            sealed = self._archive.of(company_id, sight)
+            with self._database.read() as connection:
+                found = read(connection, sealed.through)
+            ends = log_ends(self._database, company_id)
+            if (now := self._archive.of(company_id, sight)).through == sealed.through:
+                refuse_gap(now.manifest, ends)
+                return found, now
+
+
+def _joined(one: ContextDay, other: ContextDay) -> ContextDay:
+    """A day that is sealed in part."""
+    return ContextDay(
+        one.day,
+        one.contexts + other.contexts,
+        one.delivered + other.delivered,
+        one.over_budget + other.over_budget,
+        one.tokens + other.tokens,
+        one.budget + other.budget,
+        max(one.most_tokens, other.most_tokens),
+    )
+
 
 _SHOWN_RETRIEVALS = 20
 _PURGES = 200

@@ -19,24 +19,19 @@ from memtui.service.companies import Companies
 from memtui.service.connections import Connections
 from memtui.service.context import Contexts
 from memtui.service.core import SETUP_DOOR, Core
-from memtui.service.facts import FactLimits
 from memtui.service.home import open_database
-from memtui.service.importing import Importing
 from memtui.service.limits import Limits
-from memtui.service.log import Log
+from memtui.service.log import Log, WholeLog
 from memtui.service.members import Members, Tokens
 from memtui.service.metrics import Metrics
-from memtui.service.mutations import Mutations
-from memtui.service.namespaces import Namespaces
-from memtui.service.plugin_ledger import PluginLedger
-from memtui.service.providers import Providers
+from memtui.service.mutations import FactLimits, Mutations
+from memtui.service.namespaces import Namespaces, PluginLedger
+from memtui.service.providers import Providers, unexpected
 from memtui.service.purge import Purging
 from memtui.service.reads import Reads
 from memtui.service.recorder import Recorder
-from memtui.service.resilience import unexpected
 from memtui.service.stored_secrets import Secrets
 from memtui.service.undo import Undo
-from memtui.service.whole_log import WholeLog
 from memtui.threads import use_loose_threads
 
 FIRST_COMPANY = "local"
@@ -134,7 +129,6 @@ class MemoryService(Reads, Mutations, Undo, Contexts):
         """What is asked of the whole operation log, sealed operations included."""
         self.bindings = Bindings(core)
         self.companies = Companies(core, self.analysis)
-        self.importing = Importing(core)
         self.limits = Limits(core, self.analysis)
         self.log = Log(core)
         self.members = Members(core)

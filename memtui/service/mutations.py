@@ -1,7 +1,8 @@
 """Operations that change records: write, correct, forget, sync.
 
 Each takes the same way: route and authorise, redact, snapshot what is there, write the intent,
-call the provider, read back, and log the outcome with every record before and after.
+call the provider, read back, and log the outcome with every record before and after. Facts have
+rules (seed 004 §6.2, §10): one line, short, and few enough to read them all.
 """
 
 from __future__ import annotations
@@ -12,11 +13,13 @@ from contextlib import AsyncExitStack
 from functools import partial
 
 from memtui.contract import (
+    BrowseRequest,
     CorrectRequest,
     ForgetRequest,
     Invalid,
     Json,
     MemtuiError,
+    Model,
     NotFound,
     OperationType,
     RecordHandle,
@@ -27,16 +30,79 @@ from memtui.contract import (
     Unavailable,
     WriteMode,
     WriteRequest,
+    own_filter,
+    owned,
+    owner_of,
+    owner_scope,
 )
-from memtui.service import facts
 from memtui.service.answers import Caller, MutationAnswer
 from memtui.service.connections import Connection
 from memtui.service.core import Group, to_its_end
-from memtui.service.perimeter import for_caller, is_org, log_text, note_owner, without_prefix
 from memtui.service.reads import answered, as_handle, find, moved, ranked
 from memtui.service.redaction import redact_json
+from memtui.service.visibility import for_caller, is_org, log_text, note_owner, without_prefix
 from memtui.store.appending import Step
 from memtui.store.operation import OperationHandle
+
+FACT = "fact"
+_LIMITED = ("subject_id", "project_id")
+_PAGE = 1_000
+
+
+class FactLimits(Model):
+    """How long a fact may be, and how many a user or project may have; 0 sets no limit."""
+
+    max_chars: int = 200
+    max_count: int = 50
+
+
+def check_text(text: str, limits: FactLimits) -> None:
+    """Refuse a text that is no fact.
+
+    Raises:
+        Invalid: it has a line break, or is too long.
+    """
+    if len(text.splitlines()) > 1:
+        raise Invalid("A fact is one line; take the line breaks out, or write a note instead.")
+    if limits.max_chars and len(text) > limits.max_chars:
+        raise Invalid(
+            f"A fact has at most {limits.max_chars} characters and this one has {len(text)}; "
+            "shorten it, or write a note instead."
+        )
+
+
+async def check_room(connection: Connection, request: WriteRequest, limits: FactLimits) -> None:
+    """Refuse a fact more than its scope may hold; one that replaces another needs no room.
+
+    Raises:
+        Invalid: the scope is full.
+    """
+    if not limits.max_count or not connection.adapter.capabilities.browse:
+        return
+    scope = owner_scope(request.scope)
+    if owner_of(scope)[0] not in _LIMITED:
+        return
+    asked = BrowseRequest(
+        scope=scope,
+        binding_key=connection.binding.key,
+        filter=own_filter(scope, kind=FACT),
+        limit=_PAGE,
+    )
+    page = await connection.read(lambda: connection.adapter.browse(asked))
+    records = owned(page.records, scope)
+    held = max(len(records), (page.total or 0) if page.next_cursor else 0)
+    if held < limits.max_count:
+        return
+    key = request.content.partition(":")[0]
+    replaced = {str(record.metadata.get("key")) for record in records}
+    replaced |= {record.handle.provider_record_id for record in records}
+    if request.mode is WriteMode.UPSERT and not replaced.isdisjoint({key, request.record_id}):
+        return
+    raise Invalid(
+        f"This scope holds {held:,} facts and may hold "
+        f"{limits.max_count}; prune some with `memtui facts prune`, or raise fact_max_count."
+    )
+
 
 _LOGGED_IDS = 1_000
 
@@ -70,10 +136,10 @@ class Mutations(Group):
                 }
             )
             _refuse_empty(routed.content)
-            if routed.kind == facts.FACT:
-                facts.check_text(routed.content, self._core.fact_limits)
+            if routed.kind == FACT:
+                check_text(routed.content, self._core.fact_limits)
                 await gate.enter_async_context(connection.adding_facts())
-                await facts.check_room(connection, routed, self._core.fact_limits)
+                await check_room(connection, routed, self._core.fact_limits)
             known = [as_handle(connection, routed.record_id)] if routed.record_id else []
             before = await take(connection, known, request.scope)
             if routed.mode is WriteMode.UPSERT:
@@ -125,8 +191,8 @@ class Mutations(Group):
             note_owner(entry, [record.scope])
             if clean.text is not None:
                 log_text(entry, clean.text, withheld=is_org(record.scope))
-            if clean.text is not None and record.kind == facts.FACT:
-                facts.check_text(clean.text, self._core.fact_limits)
+            if clean.text is not None and record.kind == FACT:
+                check_text(clean.text, self._core.fact_limits)
             entry.source = entry.source or record.source
             entry.handles, entry.result_count = ranked([record.handle]), 1
             routed = clean.model_copy(

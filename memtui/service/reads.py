@@ -36,9 +36,9 @@ from memtui.service.answers import (
 )
 from memtui.service.connections import Connection
 from memtui.service.core import Core, Group
-from memtui.service.perimeter import for_caller, may_read, note_owner, readable
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact, redact_json
+from memtui.service.visibility import for_caller, may_read, note_owner, readable
 from memtui.store import appending, journal
 from memtui.store.operation import Operation, OperationHandle
 from memtui.store.sight import Sight

@@ -36,10 +36,9 @@ from memtui.service.core import Group, in_thread, to_its_end
 from memtui.service.log import Log, one
 from memtui.service.members import REVOKED
 from memtui.service.mutations import aligned, take
-from memtui.service.perimeter import CONTENT
-from memtui.service.permissions import Role
 from memtui.service.reads import answered, ranked
 from memtui.service.recorder import Entry
+from memtui.service.visibility import CONTENT, Role
 from memtui.store import bindings, journal, members, settings
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow

@@ -24,7 +24,7 @@ from memtui.analytics.seal import seal as logged_seal
 from memtui.analytics.sealed import Archive
 from memtui.analytics.stopping import Interrupted, Stop
 from memtui.contract import Comparison, Filter, Invalid, Measure, Unavailable, Usage
-from memtui.service.whole_log import WholeLog
+from memtui.service.log import WholeLog
 from memtui.store import log
 from memtui.store.database import Database
 from memtui.store.digest import is_intact

@@ -23,7 +23,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, Membership, MemoryService
-from memtui.service.perimeter import for_caller, without_prefix
+from memtui.service.visibility import for_caller, without_prefix
 from memtui.store.digest import is_intact, is_value_of
 from tests.service.fake import FakeAdapter
 

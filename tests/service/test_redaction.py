@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.service import redaction, token_shapes
+from memtui.service import redaction
 from memtui.service.redaction import may_hold_secret, redact, redact_json
 from tests.service.secret_forms import FORMS, ORDINARY
 
@@ -191,8 +191,8 @@ def test_a_json_value_keeps_its_shape(value: object) -> None:
 
 
 EVERYTHING = (
-    *chain.from_iterable(map(token_shapes._patterns, range(len(token_shapes.SHAPES)))),
-    token_shapes.SIGNLESS, redaction._NAMED, redaction._FLAG, redaction._ELEMENT, redaction._PAIR,
+    *chain.from_iterable(map(redaction._patterns, range(len(redaction.SHAPES)))),
+    redaction.SIGNLESS, redaction._NAMED, redaction._FLAG, redaction._ELEMENT, redaction._PAIR,
 )  # fmt: skip
 
 HUNGRY = [

@@ -321,7 +321,7 @@ MANAGERS: dict[str, Call] = {
     "companies.set_read_only": lambda h, c: h.service.companies.set_read_only(c, read_only=True),
     "companies.add": lambda h, c: h.service.companies.add(c, "Again"),
     "companies.remove": lambda h, c: h.service.companies.remove(c, "other"),
-    "importing.append": lambda h, c: h.service.importing.append(
+    "companies.import_log": lambda h, c: h.service.companies.import_log(
         c, "theirs", [], name="x", asked={}
     ),
     "bindings.add": lambda h, c: h.service.bindings.add(c, "x", "vault", {}),

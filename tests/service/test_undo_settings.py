@@ -26,7 +26,7 @@ from memtui.service import (
     MemoryService,
     SpendingLimit,
 )
-from memtui.service.permissions import Membership, Role
+from memtui.service.visibility import Membership, Role
 
 Change = Callable[[MemoryService, Caller], Awaitable[object]]
 

@@ -49,7 +49,7 @@ from memtui.doors.http.app import (
 )
 from memtui.service import Caller, MemoryService
 from memtui.service.answers import AGENT_PREFIX
-from memtui.service.facts import FACT
+from memtui.service.mutations import FACT
 
 
 def encode_id(*parts: str) -> str:

@@ -78,7 +78,7 @@ from memtui.doors.http.plugin_wire import (
     is_uuid,
 )
 from memtui.service import KeptNamespace, MemoryName, MutationAnswer
-from memtui.service.plugin_ledger import no_namespace
+from memtui.service.namespaces import no_namespace
 
 _AT_ONCE = 8
 """Writes that wait for the provider together: the others wait here, where no timeout runs."""

@@ -212,7 +212,7 @@ class Migration(ModalListScreen):
     def action_plan(self) -> None:
         """Say what would happen; nothing is written."""
         from memtui.migration.planning import plan
-        from memtui.service.facts import FactLimits
+        from memtui.service.mutations import FactLimits
 
         limits = FactLimits(
             max_chars=self.state.fact_max_chars, max_count=self.state.fact_max_count

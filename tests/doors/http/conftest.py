@@ -13,7 +13,7 @@ from memtui.doors.http.app import Served
 from memtui.doors.http.facts import facts_app
 from memtui.doors.http.server import make_server, on_port
 from memtui.service import Caller, MemoryService
-from memtui.service.permissions import Membership, Role
+from memtui.service.visibility import Membership, Role
 
 COMPANY = "local"
 DRIVE = "apollo"

@@ -183,7 +183,7 @@ async def test_the_id_of_a_fact_opens_no_other_drive(speak: Any) -> None:
 async def test_a_member_is_the_user_of_their_own_name(
     speak: Any, memories: MemoryService, caller: Caller
 ) -> None:
-    from memtui.service.permissions import Membership, Role
+    from memtui.service.visibility import Membership, Role
 
     member = Membership(principal="user:sam", project_id=DRIVE, role=Role.ADMIN)
     await memories.members.set(caller, member)

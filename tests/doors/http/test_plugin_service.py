@@ -30,7 +30,7 @@ from memtui.doors.http.plugin import plugin_app
 from memtui.doors.http.plugin_records import ANONYMOUS
 from memtui.doors.http.server import make_server, on_port
 from memtui.service import Caller, MemoryService, open_service
-from memtui.service.permissions import Membership, Role
+from memtui.service.visibility import Membership, Role
 from memtui.testing import InMemoryAdapter
 from tests.migration.providers import BareAdapter
 
