@@ -25,9 +25,10 @@ What is there to use:
 - `self.toast(message, severity=…)`; `self.fail(error)`: a toast for one of the contract's errors;
 - up to the app: `self.post_message(GoTo(…))`, `ScopeChosen`, `FilterChosen`, `BindingChosen`,
   `ConfigurationChanged`;
-- questions: `memtui.screens.dialogs`. What a question is made of is read inside it (`Choose` and
-  `Sheet` take the work), or while `Waiting` lies over the screen: it is there when the key is
-  pressed, so that no later key falls through;
+- questions: `self.talk(self._forget(rows))` with a coroutine that waits for `self.ask(dialog)`,
+  `self.wait(words, work)` and `self.change(work)`; dialogs are in `memtui.screens.dialogs`. What a
+  question is made of is read inside it (`Choose` and `Sheet` take the work), or in `wait`: it is
+  there when the key is pressed, so that no later key falls through;
 - the source of a record: `memtui.screens.open_source`;
 - classes set on the screen by width, for `styles.tcss`: `-tiny` under 60 columns, `-narrow` under
   100, `-wide` from 100 on; by height: `-short` under 30 lines, `-tall` from 30 on.
@@ -38,8 +39,9 @@ attribute `ACTION_GROUP = "list"`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar, Literal
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, ClassVar, Literal, TypeVar
 
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -51,15 +53,18 @@ from textual.widget import Widget
 from memtui.actions import ACTIONS, INPUT_GROUPS, Need, groups_on
 from memtui.contract import MemtuiError, NotFound
 from memtui.filters import Taker, not_held
+from memtui.screens.dialogs.waiting import Waiting
 from memtui.screens.keymap import footer_entries
 from memtui.screens.state import AppState, FilterChosen, Phase, ServiceSession
 from memtui.widgets import spending
-from memtui.widgets.background import Background
+from memtui.widgets.background import Background, Work
 from memtui.widgets.display import toast
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.filter_words import known_values
 from memtui.widgets.frame import KeyFooter, ScopeBar, ScopeView, ScreenTabs
 from memtui.widgets.panes import Notice
+
+T = TypeVar("T")
 
 _KNOWN_OPERATIONS = 500
 """Operations whose names the filter line completes."""
@@ -69,7 +74,69 @@ _SHOWN = dict.fromkeys(set(Need) - {Need.SERVICE, Need.WRITABLE, Need.CHARTS, Ne
 _READING = "This is still being read; press the key again when it is there."
 
 
-class MemtuiScreen(Screen[None]):
+class ServiceScreen(Screen[None]):
+    """What a screen over the service can do, numbered or modal: tell, copy, and ask the person."""
+
+    state: reactive[AppState] = reactive(AppState)
+
+    def __init__(self, state: AppState, **options: Any) -> None:
+        super().__init__(**options)
+        self.acts = Background(self, "acts")
+        """Runs what a person does here: changes, and the questions before them."""
+        self.set_reactive(ServiceScreen.state, state)
+
+    @property
+    def session(self) -> ServiceSession:
+        """The open service; raises `MemtuiError` before it is open."""
+        if self.state.session is None:
+            raise MemtuiError(Need.SERVICE.value)
+        return self.state.session
+
+    def toast(
+        self, message: str, *, severity: Literal["information", "warning", "error"] = "information"
+    ) -> None:
+        """Show a toast; the text is shown as it is written."""
+        toast(self.app, message, severity=severity)
+
+    def fail(self, error: MemtuiError) -> None:
+        """Show an error's sentence as a toast."""
+        self.toast(str(error), severity="error")
+
+    def copy(self, text: str, said: str) -> None:
+        """Copy to the terminal's clipboard, over SSH too, but for lone surrogates, and say so."""
+        self.app.copy_to_clipboard(text.encode("utf-8", "replace").decode("utf-8"))
+        self.toast(said)
+
+    def talk(self, conversation: Coroutine[Any, Any, None]) -> None:
+        """Begin a conversation of `ask`, `wait` and `change`; its first question is there at once.
+
+        An error that it raises is shown by `fail`.
+        """
+        self.acts.talk(conversation, self.fail)
+
+    async def ask(self, dialog: Screen[T]) -> T | None:
+        """Return the answer to a question; None if the person goes back."""
+        return await self.acts.ask(dialog)
+
+    async def change(self, work: Work[T]) -> T:
+        """Return what a change comes to, which nothing cancels; raises the error it fails with."""
+        return await self.acts.change(work)
+
+    async def wait(self, words: str, work: Work[T], *, gives_keys: bool = True) -> T:
+        """Return what a question is made of; keys wait too, and `esc` ends the conversation."""
+        outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        waiting = Waiting(
+            words, work, outcome.set_result, outcome.set_exception, gives_keys=gives_keys
+        )
+
+        def stopped(_: None) -> None:
+            outcome.cancel()  # which is too late, and does nothing, where it was read
+
+        self.app.push_screen(waiting, stopped)
+        return await outcome
+
+
+class MemtuiScreen(ServiceScreen):
     """A numbered screen; see the module's text for how to write one."""
 
     MODE: ClassVar[str]
@@ -81,16 +148,14 @@ class MemtuiScreen(Screen[None]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
 
-    state: reactive[AppState] = reactive(AppState)
     missing: reactive[Mapping[Need, str]] = reactive(lambda: _SHOWN)
     labels: reactive[Mapping[str, str]] = reactive(dict)
 
     def __init__(self, state: AppState) -> None:
-        super().__init__(id=f"screen-{self.MODE}")
+        super().__init__(state, id=f"screen-{self.MODE}")
         self._stale = True
         self._wanted: str | None = None
         self._knowing = Background(self, "filter-words")
-        self.set_reactive(MemtuiScreen.state, state)
 
     def compose(self) -> ComposeResult:
         """Lay out the frame around `compose_body`."""
@@ -112,13 +177,6 @@ class MemtuiScreen(Screen[None]):
 
     def select(self, name: str) -> None:
         """Put the cursor on what another screen pointed at."""
-
-    @property
-    def session(self) -> ServiceSession:
-        """The open service; raises `MemtuiError` before it is open."""
-        if self.state.session is None:
-            raise MemtuiError(Need.SERVICE.value)
-        return self.state.session
 
     @property
     def ACTION_GROUP(self) -> str:  # noqa: N802 - as each carrier of actions has it
@@ -186,21 +244,6 @@ class MemtuiScreen(Screen[None]):
         note = f"not by {', '.join(term.rstrip(':') for term in idle)}" if idle else ""
         for filter_line in self.query(FilterLine):
             filter_line.count = "  ".join(filter(None, [note, text]))
-
-    def toast(
-        self, message: str, *, severity: Literal["information", "warning", "error"] = "information"
-    ) -> None:
-        """Show a toast; the text is shown as it is written."""
-        toast(self, message, severity=severity)
-
-    def fail(self, error: MemtuiError) -> None:
-        """Show an error's sentence as a toast."""
-        toast(self, str(error), severity="error")
-
-    def copy(self, text: str, said: str) -> None:
-        """Copy to the terminal's clipboard, over SSH too, but for lone surrogates, and say so."""
-        self.app.copy_to_clipboard(text.encode("utf-8", "replace").decode("utf-8"))
-        self.toast(said)
 
     def reload(self) -> None:
         """Load now if this screen is shown and the service is open, else when both are so."""

@@ -22,26 +22,24 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from memtui.actions import ACTIONS, Need
-from memtui.contract import MemtuiError
+from memtui.screens.base import ServiceScreen
 from memtui.screens.dialogs.sheet import Sheet
 from memtui.screens.help import group_help, group_title
 from memtui.screens.keymap import footer_entries
-from memtui.screens.state import AppState, ServiceSession
-from memtui.widgets.display import toast
+from memtui.screens.state import AppState
 from memtui.widgets.frame import KeyFooter
 from memtui.widgets.panes import DetailPane, Fitted
 from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
 
 
-class ModalListScreen(ModalScreen[None]):
+class ModalListScreen(ServiceScreen, ModalScreen[None]):
     """A list with details over the whole screen; see the module's text."""
 
     ACTION_GROUP: ClassVar[str]
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
 
     def __init__(self, state: AppState) -> None:
-        super().__init__(classes="modal")
-        self.state = state
+        super().__init__(state, classes="modal")
 
     def compose(self) -> ComposeResult:
         """Lay out head, list, details and keys."""
@@ -74,13 +72,6 @@ class ModalListScreen(ModalScreen[None]):
         """Tell whether to go back at once."""
         return True
 
-    @property
-    def session(self) -> ServiceSession:
-        """The open service."""
-        if self.state.session is None:
-            raise MemtuiError(Need.SERVICE.value)
-        return self.state.session
-
     def on_mount(self) -> None:
         """Begin in the list."""
         self.query_one(VirtualList).focus()
@@ -109,23 +100,6 @@ class ModalListScreen(ModalScreen[None]):
         if Need.WRITABLE in action.needs and self.state.read_only:
             return Need.WRITABLE.value
         return self.refusal(action.verb)
-
-    def say(self, message: str) -> None:
-        """Show a toast."""
-        toast(self.app, message)
-
-    def warn(self, message: str) -> None:
-        """Show a toast that warns."""
-        toast(self.app, message, severity="warning")
-
-    def fail(self, error: MemtuiError) -> None:
-        """Show an error's sentence as a toast."""
-        toast(self.app, str(error), severity="error")
-
-    def copy(self, text: str, said: str) -> None:
-        """Copy a text, but for lone surrogates, which no clipboard takes."""
-        self.app.copy_to_clipboard(text.encode("utf-8", "replace").decode("utf-8"))
-        self.say(said)
 
     @on(Highlighted)
     def _moved(self) -> None:

@@ -240,7 +240,7 @@ class Conformance(ModalListScreen):
         number = fmt.counted(len(report.checks), "check")
         self._writing.every(
             lambda: asyncio.to_thread(write_text, path, text, overwrite=overwrite),
-            lambda _: self.say(f"Wrote {number} to {path}."),
+            lambda _: self.toast(f"Wrote {number} to {path}."),
             failed,
         )
 

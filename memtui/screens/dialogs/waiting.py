@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.containers import Vertical
 from textual.events import Key
 from textual.screen import ModalScreen
@@ -68,8 +69,12 @@ class Waiting(ModalScreen[None], Generic[T]):
     def _read(self, found: T) -> None:
         self.dismiss(None)
         self._then(found)
-        for key in self._keys if self._gives_keys else ():
-            self.app.post_message(key.copy())
+        if self._gives_keys:  # after what `then` goes on with, which may open a dialog for them
+            asyncio.get_running_loop().call_soon(self._give_keys, self.app)
+
+    def _give_keys(self, app: App[Any]) -> None:
+        for key in self._keys:
+            app.post_message(key.copy())
 
     def _broken(self, error: MemtuiError) -> None:
         self.dismiss(None)

@@ -157,7 +157,7 @@ class Migration(ModalListScreen):
             self._doing, self._status = "", display("stopped", style=WARN)
             self._list.notice = ("Stopped.", "p makes the dry run again.")
             if doing == "moving":
-                self.say("Stopped; what was moved stays, and a goes on where it was.")
+                self.toast("Stopped; what was moved stays, and a goes on where it was.")
             self._ended()
             self._look()
 

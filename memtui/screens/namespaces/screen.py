@@ -133,7 +133,7 @@ class Namespaces(ModalListScreen):
 
         def done(said: str) -> None:
             self._state = ""
-            self.say(said)
+            self.toast(said)
             self.action_read()
 
         def wrong(error: MemtuiError) -> None:
