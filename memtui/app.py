@@ -30,7 +30,7 @@ from memtui.screens.analytics import AnalyticsScreen
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.bindings import BindingsScreen
 from memtui.screens.browser import open_in_browser
-from memtui.screens.budget import BudgetScreen
+from memtui.screens.budget.screen import BudgetScreen
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.first_start import find_memories, is_first_start, offer
 from memtui.screens.help import Help, help_content
@@ -38,7 +38,7 @@ from memtui.screens.limits import limits_sheet
 from memtui.screens.operations import OperationsScreen
 from memtui.screens.palette import Commands
 from memtui.screens.query import QueryScreen
-from memtui.screens.records import RecordsScreen
+from memtui.screens.records.screen import RecordsScreen
 from memtui.screens.scope_choices import ScopeStep, offered, read_choices
 from memtui.screens.state import (
     AppState,

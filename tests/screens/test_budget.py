@@ -25,17 +25,18 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.screens.budget import BudgetScreen, watching
-from memtui.screens.budget.charts_sheet import ChartsSheet
+from memtui.screens.budget import screen as budget_screen
+from memtui.screens.budget.facts import FactRow
+from memtui.screens.budget.new_fact import WriteFact
+from memtui.screens.budget.screen import BudgetScreen
+from memtui.screens.budget.timeline import ChartsSheet
 from memtui.screens.conflict import ConflictScreen
 from memtui.screens.dialogs.choose import Choose
 from memtui.screens.dialogs.confirm import TypedConfirm
 from memtui.screens.dialogs.edit_text import EditText
 from memtui.screens.dialogs.prompt import Prompt
-from memtui.screens.facts.new_fact import WriteFact
-from memtui.screens.facts.rows import FactRow
-from memtui.screens.prune import PruneReview
 from memtui.screens.prune.review import Line
+from memtui.screens.prune.screen import PruneReview
 from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest
 from memtui.widgets.charts import Charts
 from memtui.widgets.virtual_list import VirtualList
@@ -404,7 +405,7 @@ async def test_a_fact_from_elsewhere_is_told_once_for_all_that_come_together(
     caller: Caller,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watching, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(budget_screen, "POLL_SECONDS", 0.05)
     [first] = await remember(service, ANA, "Likes tea")
     async with budget(paths, settings, ANA, 1) as (app, pilot):
         await remember(service, ANA, "Writes [bold]Lua[/] \x1b[31m")

@@ -7,11 +7,20 @@ import pytest
 from memtui.context.assembly import SectionKind, assemble, section_of_records
 from memtui.context.cost import TokenCounter
 from memtui.contract import Filter, Invalid, Record, RecordHandle, Scope
-from memtui.screens.budget.offers import Offer, offers_of
-from memtui.screens.facts.columns import by_words, fact_columns, sort_key
-from memtui.screens.facts.detail import FactView, fact_content
-from memtui.screens.facts.expiry import parse_expiry
-from memtui.screens.facts.rows import FactRow, narrowed, place_of_section, places_of, rows_of
+from memtui.screens.budget.choices import Offer, offers_of
+from memtui.screens.budget.facts import (
+    FactRow,
+    FactView,
+    by_words,
+    fact_columns,
+    fact_content,
+    narrowed,
+    place_of_section,
+    places_of,
+    rows_of,
+    sort_key,
+)
+from memtui.screens.expiry import parse_expiry
 from memtui.widgets.columns import fit_cell
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless
 

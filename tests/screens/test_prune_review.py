@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from memtui.contract import Record, RecordHandle, Scope
 from memtui.pruning.plan import Reason, Retrieval, find_candidates, make_plan
-from memtui.screens.facts.rows import Place
-from memtui.screens.prune.columns import diff_columns, reason_words, review_columns
+from memtui.screens.budget.facts import Place
 from memtui.screens.prune.review import Part, Review, Sort
+from memtui.screens.prune.screen import diff_columns, reason_words, review_columns
 from memtui.widgets.columns import fit_cell
 from tests.screens.hostile import HOSTILE, assert_harmless
 

@@ -1,119 +1,641 @@
-"""The screen of the budget: what a person can do to what the model sees."""
+"""Screen 5: what the model sees, its tokens and its cost, and the facts that it is made of.
+
+Bars on top, the facts under them, one fact and the charts beside. Every context that is assembled
+is an operation.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import ClassVar
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
+from textual import on
+from textual.app import ComposeResult
 from textual.binding import BindingType
+from textual.containers import Container, Vertical
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widgets import OptionList, Static
 
-from memtui.contract import Invalid, NotFound, Unsupported
-from memtui.screens.budget.body import BudgetBody
-from memtui.screens.budget.charts_sheet import ChartsSheet
-from memtui.screens.budget.files import files_content
-from memtui.screens.budget.models import model_choices, offered_model
-from memtui.screens.budget.view import doubts_content, share_content
-from memtui.screens.dialogs.choose import Choose
+from memtui.actions import Need
+from memtui.contract import (
+    BrowseRequest,
+    Invalid,
+    MemtuiError,
+    NotFound,
+    Record,
+    RecordHandle,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+    own_filter,
+    owned,
+    owner_scope,
+)
+from memtui.filters import Taker
+from memtui.screens.budget.arrivals import POLL_SECONDS, Arrivals
+from memtui.screens.budget.choices import (
+    Offer,
+    count_same,
+    files_content,
+    find_offers,
+    model_choices,
+    offer_content,
+    offered_model,
+)
+from memtui.screens.budget.facts import (
+    FactRow,
+    FactView,
+    Place,
+    fact_columns,
+    fact_content,
+    narrowed,
+    place_of_section,
+    places_of,
+    rows_of,
+    sort_key,
+)
+from memtui.screens.budget.new_fact import WriteFact
+from memtui.screens.budget.timeline import ChartsSheet, Timeline, charts_of, read_timeline
+from memtui.screens.budget.view import (
+    BudgetView,
+    bars_content,
+    doubts_content,
+    head_content,
+    notes_content,
+    share_content,
+)
+from memtui.screens.dialogs.choose import Choice, Choose
+from memtui.screens.dialogs.confirm import TypedConfirm
 from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.dialogs.sheet import Sheet
-from memtui.screens.facts.rows import FactRow
-from memtui.screens.marking import Marking
-from memtui.screens.state import GoTo
+from memtui.screens.editing import EditingScreen, said
+from memtui.screens.state import AppState, GoTo, ScopeChosen
 from memtui.widgets import format as fmt
+from memtui.widgets.background import Background
+from memtui.widgets.charts import Charts
+from memtui.widgets.display import DIM, STRONG, display, line, lines
 from memtui.widgets.keys import bindings_for
+from memtui.widgets.panes import DetailPane, Notice, OptionRows
+from memtui.widgets.rows import AppendedRows
+from memtui.widgets.virtual_list import VirtualList
+
+if TYPE_CHECKING:
+    from memtui.service.answers import BindingView, RetrievalCount
+    from memtui.service.context import ContextAnswer
+
+_PAGE = 1_000
 
 
-class BudgetScreen(BudgetBody, Marking):
+@dataclass(frozen=True, slots=True)
+class _Assembled:
+    """A context, whose facts it holds, and its rows."""
+
+    answer: ContextAnswer
+    places: tuple[Place, ...]
+    rows: tuple[FactRow, ...]
+    by_others: bool
+    """Whether it was assembled because others changed something."""
+
+
+class BudgetScreen(EditingScreen[FactRow]):
     """What the model sees before a run, and what that costs."""
 
     MODE = "budget"
+    NOUN = "fact"
+    SPLIT = "#budget-split"
+    NARROWS = Taker.BUDGET
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("budget")
 
+    view: reactive[BudgetView] = reactive(BudgetView)
+
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
+        self._rows: AppendedRows[FactRow] = AppendedRows(lambda row: row.key)
+        self._all: tuple[FactRow, ...] = ()
+        """The facts of the context, those included that the filter line lets not through."""
+        self._held_by: dict[RecordHandle, str] = {}
+        self._unwritten = ""
+        self._question: object = None
+        self._again = False
+        self._offers: tuple[Offer, ...] = ()
+        self._timeline: Timeline | None = None
+        self._compared: object = None
+        self._arrivals = Arrivals(self, self._changed_by_others)
+        self._reading = Background(self, "budget-context")
+        self._counting = Background(self, "budget-reads")
+        self._finding = Background(self, "budget-offers")
+        self._drawing = Background(self, "budget-charts")
+        self._comparing = Background(self, "budget-same")
+        start = BudgetView(state.context_model, state.context_budget)
+        self.set_reactive(BudgetScreen.view, start)
+
+    def compose_body(self) -> ComposeResult:
+        """Lay out bars, facts or text, detail and charts."""
+        yield Static(id="budget-head")
+        yield Notice(id="budget-notice")
+        yield OptionRows(id="budget-offers")
+        with Container(id="budget-split"):
+            with Vertical(id="budget-left"):
+                yield Static(id="budget-title")
+                yield self.make_list()
+                with DetailPane(id="budget-text"):
+                    yield Static(id="budget-words")
+            with Vertical(id="budget-side"):
+                yield self.make_detail()
+                yield Charts(id="budget-charts")
+
+    def make_list(self) -> VirtualList[FactRow]:
+        """Return the list of the facts."""
+        columns = fact_columns(self.state.clock, self.stats)
+        return VirtualList(columns, self._rows, name="fact-list")
+
+    def on_mount(self) -> None:
+        """Draw what is known at once, and begin to watch for what others do."""
+        self._draw()
+        self.set_interval(POLL_SECONDS, self._poll)
+
+    def _poll(self) -> None:
+        if self.is_current and self.state.session is not None and not self._reading.busy:
+            self._arrivals.poll()
+
+    # Reading.
+
     @property
-    def _row(self) -> FactRow:
-        current = self._list.current
-        if current is None or current.handle is None:
-            raise NotFound("No fact is selected.")
-        return current
+    def reading(self) -> bool:
+        """Whether the context is being read."""
+        return self._reading.busy
+
+    def load(self) -> None:
+        """Assemble the context of the scope, or offer whose there is to look at."""
+        view = self.view
+        places = places_of(self.state.record_scope)
+        scopes = [place.scope for place in places]
+        if scopes != [place.scope for place in view.places]:
+            self._compared = self._timeline = None
+            self.query_one("#budget-charts", Charts).show(())
+            view = replace(view, places=places, answer=None, same={}, raw=False)
+        self.view = replace(view, problem="")
+        if places:
+            self._finding.forget()
+            self._assemble()
+        else:
+            self._reading.forget()
+            self._question, self._all = None, ()
+            self._rows.replace([])
+            self._arrivals.follow(())
+            self.show_count("")
+            self._finding.latest(lambda: find_offers(self.state), self._show_offers, self.fail)
+
+    def _changed_by_others(self) -> None:
+        """Assemble again, after an assembly that is under way."""
+        if self._reading.busy:
+            self._again = True
+        else:
+            self._assemble(by_others=True)
+
+    def _assemble(self, *, by_others: bool = False) -> None:
+        """Assemble the context again; cursor and marks stay on their facts."""
+        from memtui.service.context import ContextRequest
+
+        state, session, shown = self.state, self.session, self.rows_list
+        key = state.filter.binding_key or state.binding_key
+        request = ContextRequest(
+            scope=state.record_scope,
+            model=self.view.model,
+            budget=self.view.budget,
+            binding_key=key,
+        )
+        if request.scope != self._question:
+            self._question = request.scope
+            shown.selection.marks.clear()
+            shown.selection.clear()
+            self._rows.replace([])
+            shown.notice = ("Assembling the context …",)
+            shown.show(self._rows)
+
+        async def assemble() -> _Assembled:
+            answer = await session.service.context(session.caller, request)
+            places = []
+            for place in places_of(request.scope):
+                found = await session.service.resolve(session.caller, place.scope, key)
+                places.append(replace(place, binding_key=found.binding_key))
+            rows = await asyncio.to_thread(rows_of, answer)
+            return _Assembled(answer, tuple(places), tuple(rows), by_others)
+
+        self._reading.latest(assemble, self._assembled, self._broken)
+
+    def _assembled(self, found: _Assembled) -> None:
+        self._all = found.rows
+        self.view = replace(self.view, places=found.places, answer=found.answer, problem="")
+        self._held_by = {
+            row.handle: place.binding_key
+            for row in found.rows
+            if row.handle and (place := self._place_of(row))
+        }
+        self._narrow()
+        self._arrivals.follow(found.places)
+        self._arrivals.tell(found.rows, by_others=found.by_others)
+        self._read_timeline(found.places)
+        self._compare(found)
+        self._count(found.rows)
+        if self.focused is None or not self.focused.display:
+            self.focus_body()
+        if self._again:
+            self._again = False
+            self.call_later(self._changed_by_others)
+
+    def _broken(self, error: MemtuiError) -> None:
+        self._question, self._all = None, ()
+        self._rows.replace([])
+        self.rows_list.notice = (f"✗ {error}", "r reads again, s chooses another scope.")
+        self.rows_list.show(self._rows)
+        self.show_count("")
+        self.view = replace(self.view, answer=None, problem=str(error))
+
+    def _narrow(self) -> None:
+        """Show the facts that the filter line lets through, in the order that was chosen."""
+        shown = self.rows_list
+        rows = narrowed(self._all, self.state.filter)
+        if (order := shown.sort) is not None:
+            rows.sort(key=sort_key(order[0], self.stats), reverse=order[1])
+        self._rows.replace(rows)
+        marks = shown.selection.marks
+        shown.selection.drop({key for key in marks if self._rows.index_of(key) is None})
+        shown.notice = (
+            ("No fact matches.", "/ changes the filter, ctrl+l takes it away.")
+            if self._all
+            else ("Nothing is remembered here.", "a adds the first fact, s chooses another scope.")
+        )
+        shown.show(self._rows)
+        self.look()
+
+    def sort(self, column: str) -> None:
+        """Order by a column; asked a third time, in the order that the model reads."""
+        shown = self.rows_list.sort
+        first = column in {"tokens", "age"}
+        if shown is None or shown[0] != column:
+            self.rows_list.sort = (column, first)
+        else:
+            self.rows_list.sort = (column, not first) if shown[1] is first else None
+        self._narrow()
+
+    def look(self) -> None:
+        """Say how much is shown and marked."""
+        words = [fmt.of_total(self._rows.loaded, len(self._all))]
+        chosen = self.rows_list.chosen if self.rows_list.selection.active else []
+        if chosen:
+            tokens = sum(row.tokens or 0 for row in chosen)
+            words.insert(0, f"{fmt.count(len(chosen))} marked, {fmt.counted(tokens, 'token')}")
+        self.show_count("  ".join(words))
+
+    def _count(self, rows: Sequence[FactRow]) -> None:
+        """Read how often each fact was read."""
+        session = self.session
+        groups: dict[str, list[str]] = defaultdict(list)
+        for row in rows:
+            if row.handle is not None and (place := self._place_of(row)):
+                groups[place.binding_key].append(row.record_id)
+
+        async def count() -> dict[str, RetrievalCount]:
+            found: dict[str, RetrievalCount] = {}
+            for key, ids in groups.items():
+                found |= await session.service.log.retrieval_stats(session.caller, key, ids)
+            return found
+
+        def show(found: dict[str, RetrievalCount]) -> None:
+            self.stats.clear()
+            self.stats.update(found)
+            if self.rows_list.sort is not None and self.rows_list.sort[0] == "read":
+                self._narrow()
+            else:
+                self.rows_list.rows_changed()
+
+        self._counting.latest(count, show, self.fail)
+
+    def _compare(self, found: _Assembled) -> None:
+        """Count the facts that say what another says, if any text is another than before."""
+        texts = hash(tuple((row.key, row.text) for row in found.rows))
+        if texts == self._compared:
+            return
+        self._compared = texts
+        session, model = self.session, self.view.model
+        self._comparing.latest(
+            lambda: count_same(session, found.places, found.rows, model),
+            lambda same: setattr(self, "view", replace(self.view, same=same)),
+            self.fail,
+        )
+
+    def _read_timeline(self, places: Sequence[Place]) -> None:
+        session, scope, now = self.session, self.state.record_scope, self.state.clock()
+        wanted = scope.model_copy(update={"issue_id": None, "run_id": None})
+
+        def show(timeline: Timeline) -> None:
+            self._timeline = timeline
+            charts = charts_of(timeline, self.view.budget)
+            self.query_one("#budget-charts", Charts).show(charts)
+
+        self._drawing.latest(lambda: read_timeline(session, wanted, places, now), show, self.fail)
+
+    def _show_offers(self, offers: tuple[Offer, ...]) -> None:
+        self._offers = offers
+        self._draw()
+        if offers:
+            self.query_one("#budget-offers", OptionRows).focus()
+
+    @on(OptionList.OptionSelected, "#budget-offers")
+    def _take_offer(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        offer = self._offers[event.option_index]
+        self.post_message(ScopeChosen(offer.applied_to(self.state.scope)))
+
+    # Drawing.
+
+    def watch_view(self) -> None:
+        """Draw the view."""
+        if self.is_mounted:
+            self._draw()
+
+    def on_resize(self) -> None:
+        """Draw again for another width."""
+        self.call_after_refresh(self._draw)
+
+    def _draw(self) -> None:
+        view = self.view
+        chosen = bool(view.places)
+        self.query_one("#budget-split").display = chosen
+        head = self.query_one("#budget-head", Static)
+        head.display = chosen
+        width = head.content_size.width or self.size.width - 2
+        parts = [head_content(view, width), bars_content(view, width), notes_content(view)]
+        head.update(lines([part for part in parts if part.plain]))
+        self._draw_offers(shown=not chosen)
+        self._draw_text()
+        self.draw_keys()
+
+    def _draw_offers(self, *, shown: bool) -> None:
+        offers = self.query_one("#budget-offers", OptionRows)
+        notice = self.query_one("#budget-notice", Notice)
+        offers.display = shown and bool(self._offers)
+        notice.display = shown
+        if not shown:
+            return
+        offers.show([offer_content(one) for one in self._offers], 0 if self._offers else None)
+        if self._offers:
+            hint = "enter looks at one; s adds the project to a user, or the user to a project."
+        else:
+            hint = "s takes a name that is not known yet, 4 shows all records."
+        notice.show("empty", "Whose context? It needs a user, a project or an agent.", hint)
+
+    def _draw_text(self) -> None:
+        view = self.view
+        self.rows_list.display = not view.raw
+        self.query_one("#budget-text").display = view.raw
+        self.query_one("#budget-split").set_class(view.raw, "-raw")
+        shown = "exactly this text" if view.raw else "fact by fact"
+        keys = "t shows its facts" if view.raw else "t shows the text"
+        title = line(display("what the model sees", style=STRONG), display(shown), gap=", ")
+        self.query_one("#budget-title", Static).update(
+            line(title, display(keys, style=DIM), gap="   ")
+        )
+        text = view.answer.text if view.raw and view.answer else ""
+        words = display(text, keep_newlines=True) if text else display("Nothing.", style=DIM)
+        self.query_one("#budget-words", Static).update(words)
+
+    def detail(self, row: FactRow, width: int) -> Content:
+        """Return a fact whole."""
+        view = FactView(
+            row=row,
+            now=self.state.clock(),
+            zone=self.state.zone,
+            place=self._place_of(row),
+            read=self.stats.get(row.record_id),
+            exact=self.view.answer is None or self.view.answer.exact,
+        )
+        return fact_content(view, width)
+
+    def missing_for(self, row: FactRow | None) -> dict[Need, str]:
+        """Return which needs do not hold; there is no row where the text is shown."""
+        missing = super().missing_for(row)
+        if not self.view.places:
+            missing[Need.SCOPE] = ""
+        if self.view.raw:
+            missing[Need.ROW] = "t goes back to the list of facts."
+        elif not self.view.places:
+            missing[Need.ROW] = ""
+        return missing
+
+    def draw_keys(self) -> None:
+        """Tell what the keys can work on now, and what `t` shows."""
+        super().draw_keys()
+        self.labels = {**self.labels, "budget.text": "as facts" if self.view.raw else "as text"}
+
+    # What is shown, as records.
+
+    def _place_of(self, row: FactRow | None) -> Place | None:
+        return place_of_section(row.section, self.view.places) if row is not None else None
 
     @property
     def _place(self) -> int:
         """Which place the cursor is in; the first without a fact."""
-        row = self._list.current
-        place = self._feed.place_of(row) if row is not None else None
+        place = self._place_of(self.rows_list.current)
         return self.view.places.index(place) if place in self.view.places else 0
 
-    # The list.
+    @property
+    def row(self) -> FactRow:
+        """The fact under the cursor; raises `NotFound` where no record stands behind it."""
+        row = super().row
+        if row.handle is None:
+            raise NotFound("No fact is selected.")
+        return row
+
+    def binding_at(self, row: FactRow | None) -> BindingView | None:
+        """Return the binding that holds a fact."""
+        place = self._place_of(row)
+        key = place.binding_key if place else ""
+        return next((one for one in self.state.bindings if one.key == key), None)
+
+    def binding_of(self, record: Record | None) -> str:
+        """Return the binding that holds a record; for a new one the scope decides."""
+        return self._held_by.get(record.handle, "") if record else ""
+
+    async def records_of(self, rows: Sequence[FactRow]) -> list[Record]:
+        """Return the records of rows as their providers hold them now, in the rows' order.
+
+        The rows of a context do not carry the revisions that a change is based on.
+
+        Raises:
+            NotFound: one of them is gone.
+        """
+        return await self.wait("reading the facts", lambda: self._read_records(rows))
+
+    async def _read_records(self, rows: Sequence[FactRow]) -> list[Record]:
+        session = self.session
+        if len(rows) == 1 and (place := self._place_of(rows[0])) and rows[0].handle:
+            answer = await session.service.get(
+                session.caller, rows[0].handle, place.scope, binding_key=place.binding_key
+            )
+            return [answer.record]
+        found: dict[RecordHandle, Record] = {}
+        for place in self.view.places:
+            mine = {row.handle for row in rows if self._place_of(row) == place}
+            for record in await self._held(place) if mine else ():
+                if record.handle in mine:
+                    found[record.handle] = record
+        missing = sum(row.handle not in found for row in rows)
+        if missing:
+            raise NotFound(
+                f"{fmt.counted(missing, 'fact')} of these {'is' if missing == 1 else 'are'} gone; "
+                "r reads them again."
+            )
+        return [found[row.handle] for row in rows if row.handle is not None]
+
+    async def _held(self, place: Place, kind: str | None = None) -> list[Record]:
+        """Return all records of a place, of one kind or of all, as its binding holds them."""
+        session = self.session
+        request = BrowseRequest(
+            scope=place.scope,
+            binding_key=place.binding_key,
+            filter=own_filter(place.scope, kind=kind),
+            sort="created_at",
+            limit=_PAGE,
+        )
+        records: list[Record] = []
+        while True:
+            page = await session.service.browse(session.caller, request)
+            records += page.records
+            if page.next_cursor is None:
+                return owned(records, place.scope)
+            request = request.model_copy(update={"cursor": page.next_cursor})
+
+    def changed(self, old_id: str, record: Record) -> None:
+        """Assemble again after a record changed."""
+        del old_id, record
+        self.load()
+
+    def gone(self, ids: set[str], ghosts: set[str]) -> None:
+        """Assemble again without the forgotten records, which lose their marks."""
+        self.ghosts |= ghosts
+        self.rows_list.selection.drop({row.key for row in self._all if row.record_id in ids})
+        self.load()
+
+    # Changing facts.
+
+    def action_add(self) -> None:
+        """Write a new fact; a text that could not be written is taken up again."""
+        if self.view.places:
+            self.talk(self._add(self.view.places, self._place))
+
+    async def _add(self, places: Sequence[Place], at: int) -> None:
+        session, note = self.session, ""
+        while True:
+            asked = WriteFact(places, at, self.state.fact_max_chars, self._unwritten, note)
+            new = await self.ask(asked)
+            self._unwritten = new.text if new is not None else ""
+            if new is None:
+                return
+            request = WriteRequest(
+                scope=new.place.scope,
+                source=SourceRef(
+                    kind=SourceKind.MANUAL_NOTE, company_id=new.place.scope.company_id
+                ),
+                content=new.text,
+                kind="fact",
+                binding_key=new.place.binding_key or None,
+            )
+            try:
+                answer = await self.change(partial(session.service.write, session.caller, request))
+            except MemtuiError as error:
+                at, note = places.index(new.place), str(error)
+            else:
+                break
+        self._unwritten = ""
+        self.own(answer)
+        self.load()
+        self.toast(said("Remembered. u takes it back.", answer))
+
+    def action_clear(self) -> None:
+        """Forget all facts of the place that the cursor is in, once its name has been typed."""
+        self.talk(self._clear(self.view.places[self._place]))
+
+    async def _clear(self, place: Place) -> None:
+        records = await self.wait("reading the facts", lambda: self._held(place, "fact"))
+        if not records:
+            raise Invalid(f"There are no facts of {place.label}.")
+        count = fmt.counted(len(records), "fact")
+        question = TypedConfirm(
+            f"Forget all {count} of {place.label} from {self.where(records)}?",
+            word=place.name,
+            verb="forget them all",
+            detail="u brings them back.",
+        )
+        if await self.ask(question):
+            await self.forget_now(records)
+
+    def action_merge(self) -> None:
+        """Make one fact of the marked ones."""
+        chosen = self.rows_list.chosen
+        if len(chosen) < 2:
+            raise Invalid("Mark the facts to merge first, two at least.")
+        self.talk(self._merge(chosen))
+
+    async def _merge(self, rows: Sequence[FactRow]) -> None:
+        await self.merge(await self.records_of(rows))
+
+    async def merge(self, records: Sequence[Record]) -> bool:
+        """Make one fact of several of one place, after asking which wording stays."""
+        if len({(self.binding_of(one), owner_scope(one.scope)) for one in records}) > 1:
+            raise Invalid("Facts of several places cannot become one; mark those of one place.")
+        ordered = sorted(records, key=lambda one: not one.pinned)
+        chooser: Choose[str] = Choose(
+            f"Merge {fmt.count(len(ordered))} facts into one: which wording stays?",
+            [Choice(one.text, one.text, "⚑" if one.pinned else "") for one in ordered],
+            placeholder="type to narrow, or a new wording",
+            offer=lambda text: [Choice(text, text, "new")],
+        )
+        text = await self.ask(chooser)
+        if text is None:
+            return False
+        stays = next((one for one in ordered if one.text == text), ordered[0])
+        others = [one for one in ordered if one is not stays]
+        fields: dict[str, object] = {} if stays.text == text else {"text": text}
+        if any(one.pinned for one in ordered) and not stays.pinned:
+            fields["pinned"] = True
+        changes = [await self.correct(stays, **fields)] if fields else []
+        answers = await self.forget_quietly(others, *changes)
+        merged = fmt.counted(len(ordered), "fact")
+        self.toast(said(f"Made one of {merged}. u takes it back.", *answers))
+        return True
+
+    def action_prune(self) -> None:
+        """Review which facts could go."""
+        from memtui.screens.prune.screen import PruneReview
+
+        self.app.push_screen(PruneReview(self))
+
+    # Looking.
+
+    @property
+    def _answer(self) -> ContextAnswer:
+        if self.view.answer is None:
+            raise NotFound("There is no context yet.")
+        return self.view.answer
 
     def action_back(self) -> None:
         """Go back to the list; there, take away the range, else all marks."""
         if self.view.raw:
             self.action_text()
-            return
-        if self._list.has_focus:
-            self._list.action_unmark()
-        self.query_one("#budget-split").remove_class("-opened")
-        self.focus_body()
+        else:
+            super().action_back()
 
     def action_text(self) -> None:
         """Show the text as the model sees it, or the list of its facts."""
         self.view = replace(self.view, raw=not self.view.raw)
         self.query_one("#budget-text" if self.view.raw else "#fact-list").focus()
-
-    # Changing facts.
-
-    def action_add(self) -> None:
-        """Write a new fact."""
-        self._edits.add(self.view.places, self._place, self.state.fact_max_chars)
-
-    def action_edit(self) -> None:
-        """Edit the fact in place."""
-        self._edits.edit(self._row)
-
-    def action_edit_external(self) -> None:
-        """Edit the fact in the person's editor."""
-        self._edits.edit(self._row, external=True)
-
-    def action_forget(self) -> None:
-        """Forget the marked facts, else the one under the cursor."""
-        self._edits.forget(self._list.chosen)
-
-    def action_undo(self) -> None:
-        """Take the last change back."""
-        self._edits.changes.undo()
-
-    def action_pin(self) -> None:
-        """Pin or unpin the fact."""
-        self._need("pin", "pin a fact")
-        self._edits.pin(self._row)
-
-    def action_expire(self) -> None:
-        """Let the fact expire."""
-        self._need("expiry", "let a fact expire")
-        self._edits.expire(self._row)
-
-    def action_merge(self) -> None:
-        """Make one fact of the marked ones."""
-        self._edits.merge(self._list.chosen)
-
-    def action_clear(self) -> None:
-        """Forget all facts of the place that the cursor is in."""
-        self._edits.clear(self.view.places[self._place])
-
-    def _need(self, capability: str, what: str) -> None:
-        place = self._feed.place_of(self._row)
-        binding = self._binding_of(place)
-        if binding is not None and not getattr(binding.capabilities, capability):
-            raise Unsupported(f"The provider of {binding.key} cannot {what}.")
-
-    def action_prune(self) -> None:
-        """Review which facts could go."""
-        from memtui.screens.prune import PruneReview
-
-        review = PruneReview(self.state, self.view, self._edits, self.why_disabled)
-        self.app.push_screen(review)
-
-    # Looking.
 
     def action_model(self) -> None:
         """Choose the model to count and price for."""
@@ -163,15 +685,13 @@ class BudgetScreen(BudgetBody, Marking):
 
     def action_record(self) -> None:
         """Show the fact in Records."""
-        row = self._row
-        place = self._feed.place_of(row)
-        if place is not None and row.handle is not None:
-            record_id = row.handle.provider_record_id
-            self.post_message(GoTo("records", binding_key=place.binding_key, select=record_id))
+        row = self.row
+        if place := self._place_of(row):
+            self.post_message(GoTo("records", binding_key=place.binding_key, select=row.record_id))
 
     def action_copy(self) -> None:
         """Copy the text of the fact."""
-        self.copy(self._row.text, "Copied the fact.")
+        self.copy(self.row.text, "Copied the fact.")
 
     def action_copy_text(self) -> None:
         """Copy the text that the model sees."""

@@ -8,11 +8,16 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
+from textual.app import ComposeResult
+from textual.containers import Vertical
 from textual.content import Content
+from textual.events import Click
+from textual.screen import ModalScreen
+from textual.widgets import Static
 
 from memtui.contract import Scope
-from memtui.screens.facts.rows import Place
-from memtui.widgets.charts import Chart, Series
+from memtui.screens.budget.facts import Place
+from memtui.widgets.charts import Chart, Charts, Series
 from memtui.widgets.detail_lines import Line, heading, joined, labelled
 from memtui.widgets.display import DIM, WARN, display
 from memtui.widgets.format import count, counted
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
     from memtui.service.metrics import FactDay, FactMetrics
 
 DAYS = 60
+_METRICS_CELLS = 76
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,3 +156,47 @@ def _average(value: float | None, noun: str, target: tuple[int, int] | None) -> 
     shown = count(round(value)) if value >= 100 else f"{value:.1f}"
     aim = f"  target {target[0]} to {target[1]}" if target else ""
     return display(f"{shown} {noun}") + display(aim, style=DIM)
+
+
+class ChartsSheet(ModalScreen[None]):
+    """Show every chart; `j` and `k` bring another one to the top where not all fit."""
+
+    BINDINGS = [
+        ("escape,q,c", "close", "close"),
+        ("j,down,tab,space", "turn(1)", "next"),
+        ("k,up,shift+tab", "turn(-1)", "before"),
+    ]
+
+    def __init__(self, timeline: Timeline, budget: int) -> None:
+        super().__init__()
+        self._timeline = timeline
+        self._charts: Sequence[Chart] = charts_of(timeline, budget)
+        self._first = 0
+
+    def compose(self) -> ComposeResult:
+        """Lay out the charts, the figures and the keys."""
+        with Vertical(classes="dialog charts-sheet"):
+            yield Charts(id="large-charts")
+            yield Static(metrics_content(self._timeline, _METRICS_CELLS), id="metrics")
+            yield Static(display("↑↓ another chart   esc close", style=DIM))
+
+    def on_mount(self) -> None:
+        """Draw the charts."""
+        self.action_turn(0)
+
+    def action_turn(self, by: int) -> None:
+        """Bring another chart to the top."""
+        self._first = (self._first + by) % len(self._charts)
+        turned = [*self._charts[self._first :], *self._charts[: self._first]]
+        self.query_one(Charts).show(turned)
+
+    def action_close(self) -> None:
+        """Close the charts."""
+        self.dismiss(None)
+
+    def on_click(self, event: Click) -> None:
+        """Turn to another chart by a click on them; one beside them closes them."""
+        if event.widget is self:
+            self.action_close()
+        elif isinstance(event.widget, Charts):
+            self.action_turn(1)

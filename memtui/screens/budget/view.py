@@ -11,7 +11,7 @@ from textual.content import Content
 
 from memtui.context.assembly import DEFAULT_BUDGET, RULES, SectionKind, WarningKind
 from memtui.context.cost import Price, PromptShare
-from memtui.screens.facts.rows import Place, place_of_section
+from memtui.screens.budget.facts import Place, place_of_section
 from memtui.widgets import format as fmt
 from memtui.widgets.charts import budget_bar, numbers_width
 from memtui.widgets.detail_lines import SEPARATOR, key_hint

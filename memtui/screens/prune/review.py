@@ -10,7 +10,7 @@ from functools import cache
 
 from memtui.contract import Record, RecordHandle
 from memtui.pruning.plan import PlanItem, PruneCandidate, PrunePlan, Reason
-from memtui.screens.facts.rows import Place
+from memtui.screens.budget.facts import Place
 
 WORDS = {
     Reason.EXACT_DUPLICATE: "says exactly the same",

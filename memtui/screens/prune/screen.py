@@ -1,137 +1,101 @@
-"""The review: candidates by reason, what the marked ones save, and the yes that lets them go."""
+"""The review of what could be pruned: candidates by reason, what they save, and the yes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from datetime import datetime
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container, Vertical
-from textual.screen import ModalScreen
-from textual.widgets import Static
+from textual.content import Content
 
 from memtui.context.assembly import ContextSection, assemble, section_of_records
 from memtui.context.cost import TokenCounter
-from memtui.contract import Conflict, Invalid, MemtuiError, RecordHandle
+from memtui.contract import Conflict, Invalid, MemtuiError, Record, RecordHandle
 from memtui.pruning.plan import PruneRules
-from memtui.screens.budget.view import BudgetView
+from memtui.screens.budget.facts import Place, by_words
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
-from memtui.screens.dialogs.sheet import Sheet
-from memtui.screens.facts.edits import FactEdits
-from memtui.screens.help import group_help
-from memtui.screens.keymap import footer_entries
-from memtui.screens.prune.columns import diff_columns, review_columns
-from memtui.screens.prune.contents import State, head_content, line_content
+from memtui.screens.modal import ModalListScreen
 from memtui.screens.prune.review import Line, Part, Review, Sort
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
-from memtui.widgets.columns import Column
-from memtui.widgets.display import toast
-from memtui.widgets.frame import KeyFooter
+from memtui.widgets.columns import Cell, Column
+from memtui.widgets.detail_lines import joined, labelled
+from memtui.widgets.display import DIM, OK, STRONG, WARN, display, line, lines
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.panes import DetailPane
 from memtui.widgets.rows import AppendedRows
-from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
+from memtui.widgets.virtual_list import Opened, VirtualList
 
 if TYPE_CHECKING:
-    from memtui.screens.state import AppState
+    from memtui.screens.budget.screen import BudgetScreen
 
-
+State = Literal["", "looking", "forgetting"]
+"""What the review is doing; nothing while it waits for the person."""
 _BUSY: dict[State, str] = {
     "looking": "What could go is still being looked for.",
     "forgetting": "The facts are being forgotten.",
 }
 
 
-class PruneReview(ModalScreen[None]):
+class PruneReview(ModalListScreen):
     """Review what could go from the places of a context; nothing goes without a yes."""
 
     ACTION_GROUP = "prune"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("prune")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
 
-    def __init__(
-        self,
-        state: AppState,
-        view: BudgetView,
-        edits: FactEdits,
-        refusal: Callable[[str], str],
-    ) -> None:
-        super().__init__()
-        self._state = state
-        self._places = view.places
-        self._model = view.model
-        self._answer = view.answer
-        self._edits = edits
-        self._refusal = refusal
-        self._rules = PruneRules(max_characters=state.fact_max_chars or PruneRules().max_characters)
+    def __init__(self, budget: BudgetScreen) -> None:
+        super().__init__(budget.state)
+        self._budget = budget
+        self._view = budget.view
+        self._rules = PruneRules(
+            max_characters=self.state.fact_max_chars or PruneRules().max_characters
+        )
         self._review = Review()
-        self._phase: State = "looking"
-        self._rows: AppendedRows[Line] = AppendedRows(lambda row: row.key)
-        self._changed: AppendedRows[Line] = AppendedRows(lambda row: row.key)
+        self._doing: State = "looking"
+        self._nothing: tuple[str, ...] = ("Looking for what could go …",)
+        self._candidates: AppendedRows[Line] = AppendedRows(lambda row: row.key)
+        self._changes: AppendedRows[Line] = AppendedRows(lambda row: row.key)
+        self._diff_shown = False
+        self._left_at = ""
+        """Where the cursor was in the list while the diff is shown."""
         self._reading = Background(self, "prune-plan")
         self._comparing = Background(self, "prune-diff")
 
-    def compose(self) -> ComposeResult:
-        """Lay out the sums, the candidates or the diff, one candidate, and the keys."""
-        with Vertical(id="prune"):
-            yield Static(id="prune-head")
-            with Container(id="prune-split"):
-                with Vertical(id="prune-lists"):
-                    yield VirtualList(self._columns(), self._rows, name="prune-list")
-                    yield VirtualList(diff_columns(), self._changed, name="prune-diff")
-                with DetailPane(id="prune-detail"):
-                    yield Static(id="prune-words")
-            yield KeyFooter(id="prune-footer")
-
-    def on_mount(self) -> None:
-        """Look for candidates."""
-        self._diff.display = False
-        self._diff.notice = ("Nothing is marked.", "t goes back, space marks.")
-        self._list.focus()
-        self._read()
-
-    def _columns(self) -> list[Column[Line]]:
-        return review_columns(lambda: self._review)
+    def make_list(self) -> VirtualList[Line]:
+        """Return the list, which shows the candidates or the diff."""
+        columns = review_columns(lambda: self._review)
+        return VirtualList(columns, self._candidates, name="prune-list")
 
     @property
     def _list(self) -> VirtualList[Line]:
-        found: VirtualList[Line] = self.query_one("#prune-list", VirtualList)
-        return found
+        return self.query_one(VirtualList)
 
-    @property
-    def _diff(self) -> VirtualList[Line]:
-        found: VirtualList[Line] = self.query_one("#prune-diff", VirtualList)
-        return found
-
-    @property
-    def _shown(self) -> VirtualList[Line]:
-        return self._diff if self._diff.display else self._list
+    def on_mount(self) -> None:
+        """Look for candidates."""
+        self._read()
 
     # Reading.
 
     def _read(self, keep: Review | None = None) -> None:
-        session = self._state.session
-        if session is None:
-            return
-        self._phase = "looking"
-        self._list.notice = ("Looking for what could go …",)
-        self._draw()
-
+        """Plan; of another review the marks are kept where a fact is as it was."""
         from memtui.service.context import PruneRequest
+
+        session = self.session
+        self._doing = "looking"
+        self._nothing = ("Looking for what could go …",)
+        self._show_list()
 
         async def plan() -> Review:
             parts = []
-            for place in self._places:
+            for place in self._view.places:
                 request = PruneRequest(
                     scope=place.scope,
                     rules=self._rules,
-                    model=self._model,
+                    model=self._view.model,
                     binding_key=place.binding_key,
                 )
                 answer = await session.service.prune_plan(session.caller, request)
@@ -145,11 +109,11 @@ class PruneReview(ModalScreen[None]):
 
     def _review_of(self, parts: Sequence[Part]) -> Review:
         """Review the plans; what is no fact of them stays in the context as it was. Blocking."""
-        counter, now = TokenCounter(self._model), self._state.clock()
+        counter, now = TokenCounter(self._view.model), self.state.clock()
         reviewed = {part.place.section for part in parts}
         others = [
             ContextSection(kind=one.kind, title=one.title, budget=one.budget, facts=one.facts)
-            for one in (self._answer.sections if self._answer else ())
+            for one in (self._view.answer.sections if self._view.answer else ())
             if one.kind not in reviewed
         ]
 
@@ -167,94 +131,85 @@ class PruneReview(ModalScreen[None]):
         return Review(parts, size_of)
 
     def _planned(self, review: Review) -> None:
-        self._phase = ""
-        self._list.notice = (
+        self._show(
+            review,
             "Nothing could go.",
             "Every fact says something of its own, and is read. esc goes back.",
         )
-        self._show(review)
 
     def _failed(self, error: MemtuiError) -> None:
-        self._phase = ""
-        self._list.notice = (f"✗ {error}", "esc goes back.")
-        self._show(Review())
+        self._show(Review(), f"✗ {error}", "esc goes back.")
 
     # Drawing.
 
-    def _show(self, review: Review) -> None:
+    def _show(self, review: Review, *nothing: str) -> None:
+        self._doing, self._nothing = "", nothing
         self._review = review
-        self._rows.replace(review.lines)
-        self._list.show(self._rows)
+        self._candidates.replace(review.lines)
+        if not self._diff_shown:
+            self._show_list()
         self._marks_changed()
 
     def _marks_changed(self) -> None:
-        self._list.refresh()
-        self._draw()
-        if self._diff.display:
+        if self._diff_shown:
             self._compare()
+        self._list.refresh()
+        self.draw()
+
+    def _show_list(self) -> None:
+        shown = self._list
+        shown.notice = self._nothing
+        shown.show(self._candidates)
 
     def _compare(self) -> None:
         """Make the diff of what is marked now."""
 
         def show(rows: list[Line]) -> None:
-            self._changed.replace(rows)
-            self._diff.show(self._changed)
+            self._changes.replace(rows)
+            if self._diff_shown:
+                self._list.show(self._changes)
 
         review = self._review
         self._comparing.latest(lambda: asyncio.to_thread(review.diff), show, self._failed)
 
-    def _draw(self) -> None:
-        head = head_content(self._places, self._review, self._phase)
-        self.query_one("#prune-head", Static).update(head)
-        self._draw_line()
+    def draw_head(self, width: int) -> Content:
+        """Return whose facts are reviewed, how many are marked and what that saves."""
+        del width
+        return head_content(self._view.places, self._review, self._doing)
+
+    def draw_row(self, width: int) -> Content:
+        """Return the line under the cursor whole."""
+        return line_content(self._list.current, self._review, self.state.clock(), width)
+
+    def labels(self) -> dict[str, str]:
+        """Return how many would be forgotten, and what `t` shows."""
         chosen = len(self._review.marks)
-        labels = {
+        return {
             "prune.apply": f"forget {fmt.count(chosen)}…" if chosen else "forget…",
-            "prune.diff": "list" if self._diff.display else "diff",
+            "prune.diff": "list" if self._diff_shown else "diff",
         }
-        self.query_one(KeyFooter).entries = footer_entries(
-            "prune", self._state.keymap, self.why_disabled, labels
-        )
 
-    def _draw_line(self) -> None:
-        width = self.query_one("#prune-detail", DetailPane).content_size.width
-        content = line_content(self._shown.current, self._review, self._state.clock(), width)
-        self.query_one("#prune-words", Static).update(content)
-
-    def why_disabled(self, action_id: str) -> str:
-        """Return why an action of the review cannot run now, or nothing."""
-        group, _, verb = action_id.partition(".")
-        if group != self.ACTION_GROUP or verb in {"leave", "help"}:
+    def refusal(self, verb: str) -> str:
+        """Return why an action cannot run now; what the Budget screen refuses is refused here."""
+        if verb in {"leave", "help"}:
             return ""
-        if self._phase:
-            return _BUSY[self._phase]
+        if self._doing:
+            return _BUSY[self._doing]
         if verb == "apply" and not self._review.marks:
             return "Nothing is marked."
-        return self._refusal(action_id)
-
-    @on(Highlighted)
-    def _moved(self) -> None:
-        self._draw_line()
+        return self._budget.why_disabled(f"prune.{verb}")
 
     @on(Opened)
-    def _opened(self) -> None:
+    def _chosen(self, event: Opened) -> None:
+        event.prevent_default()  # the frame would go into the details
         self.action_turn()
 
-    def on_resize(self) -> None:
-        """Lay out the detail again for another width."""
-        self.call_after_refresh(self._draw)
-
-    async def on_key_footer_pressed(self, message: KeyFooter.Pressed) -> None:
-        """Carry out what was clicked in the footer."""
-        message.stop()
-        await self.run_action(message.action_id.partition(".")[2])
-
-    # Keys.
+    # Marking.
 
     def action_turn(self) -> None:
         """Mark or unmark the candidate, or all of its reason, and go on to the next."""
         current = self._list.current
-        if self._diff.display or current is None:
+        if self._diff_shown or current is None:
             return
         self._review.turn(current)
         self._marks_changed()
@@ -278,84 +233,189 @@ class PruneReview(ModalScreen[None]):
 
     def action_diff(self) -> None:
         """Show the diff, or the list."""
-        self._diff.display = not self._diff.display
-        self._list.display = not self._diff.display
-        self._shown.focus()
+        shown, current = self._list, self._list.current
+        self._diff_shown = not self._diff_shown
+        if self._diff_shown:
+            self._left_at = current.key if current else ""
+            shown.columns = tuple(diff_columns())
+            shown.notice = ("Nothing is marked.", "t goes back, space marks.")
+            self._changes.replace([])
+            shown.show(self._changes)
+            shown.go_to(0)
+        else:
+            shown.columns = tuple(review_columns(lambda: self._review))
+            self._show_list()
+            shown.go_to_key(self._left_at)
         self._marks_changed()
+
+    # Acting.
 
     def action_stale(self) -> None:
         """Ask after how many days without a reading a fact is stale."""
+        self.talk(self._ask_stale())
+
+    async def _ask_stale(self) -> None:
         value = str(self._rules.stale_days)
-        prompt = Prompt("Stale after how many days without being read?", value=value, check=_days)
-
-        def answered(text: str | None) -> None:
-            if text is not None:
-                self._rules = self._rules.model_copy(update={"stale_days": _days(text)})
-                self._read(self._review)
-
-        self.app.push_screen(prompt, answered)
+        title = "Stale after how many days without being read?"
+        if (text := await self.ask(Prompt(title, value=value, check=_days))) is not None:
+            self._rules = self._rules.model_copy(update={"stale_days": _days(text)})
+            self._read(self._review)
 
     def action_apply(self) -> None:
         """Forget what is marked, after a yes that names the count and the tokens."""
-        records = self._review.marked
-        saved = self._review.saved
-        where = self._edits.changes.where(records)
+        self.talk(self._apply(self._review.marked, self._review.saved))
+
+    async def _apply(self, records: Sequence[Record], saved: int) -> None:
         facts, tokens = fmt.counted(len(records), "fact"), fmt.counted(saved, "token")
-        question = Confirm(
-            f"Forget {facts}, {tokens}, from {where}?", verb="forget", detail="u brings them back."
-        )
-        self.app.push_screen(question, self._apply)
-
-    def _apply(self, yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
-        if not yes:
+        question = f"Forget {facts}, {tokens}, from {self._budget.where(records)}?"
+        if not await self.ask(Confirm(question, verb="forget", detail="u brings them back.")):
             return
-        saved = self._review.saved
-        self._phase = "forgetting"
-        self._draw()
-        self._edits.forget_now(
-            self._review.marked,
-            f", saved {fmt.counted(saved, 'token')}",
-            self._leave,
-            self._not_applied,
-        )
+        self._doing = "forgetting"
+        self.draw()
+        # It goes on where this review is left meanwhile.
+        self._budget.talk(self._forget(records, f", saved {tokens}"))
 
-    def _not_applied(self, error: MemtuiError) -> None:
-        hint = " The plan was made again; look again and repeat."
-        toast(self.app, f"{error}{hint if isinstance(error, Conflict) else ''}", severity="error")
-        if self.is_attached:
-            self._read(self._review)
+    async def _forget(self, records: Sequence[Record], saved: str) -> None:
+        try:
+            await self._budget.forget_now(records, saved)
+        except MemtuiError as error:
+            hint = " The plan was made again; look again and repeat."
+            said = f"{error}{hint if isinstance(error, Conflict) else ''}"
+            self._budget.toast(said, severity="error")
+            if self.is_attached:
+                self._read(self._review)
+        else:
+            self._leave()
 
     def action_merge(self) -> None:
         """Make one fact of the cluster under the cursor."""
         current = self._list.current
         records = self._review.cluster(current.cluster) if current is not None else []
         if len(records) < 2:
-            toast(self, "Nothing else says the same; go to a duplicate.", severity="warning")
+            self.toast("Nothing else says the same; go to a duplicate.", severity="warning")
             return
-        self._edits.merge_records(records, partial(self._read, self._review))
+        self._budget.talk(self._merge(records))
+
+    async def _merge(self, records: Sequence[Record]) -> None:
+        if await self._budget.merge(records) and self.is_attached:
+            self._read(self._review)
 
     def action_copy(self) -> None:
         """Copy the text of the fact."""
-        current = self._shown.current
+        current = self._list.current
         if current is not None and current.sort is not Sort.REASON:
-            self.app.copy_to_clipboard(current.text.encode("utf-8", "replace").decode("utf-8"))
-            toast(self, "Copied the fact.")
-
-    def action_help(self) -> None:
-        """Show every key of the review."""
-        content = group_help(("prune", "list"), self._state.keymap, self.why_disabled)
-        self.app.push_screen(Sheet("Keys", content))
+            self.copy(current.text, "Copied the fact.")
 
     def _leave(self) -> None:
         if self.is_attached:
             self.dismiss(None)
 
-    def action_leave(self) -> None:
-        """Go back, from the diff to the list first; a forget under way goes on."""
-        if self._diff.display:
+    def may_leave(self) -> bool:
+        """Go back from the diff to the list first; a forget under way goes on."""
+        if self._diff_shown:
             self.action_diff()
-        else:
-            self._leave()
+            return False
+        return True
+
+
+# How a review reads.
+
+
+def review_columns(review: Callable[[], Review]) -> list[Column[Line]]:
+    """Return the columns of the candidates, marked as in the review there is now."""
+    return [
+        Column("mark", "", lambda line: _mark(line, review()), 3, keep=100),
+        Column("tokens", "tok", _tokens, 5, "right", keep=90),
+        Column("text", "fact", lambda line: _text(line, review()), 24, flexible=True, keep=99,
+               share=0.5),
+        Column("why", "why", _why, 30, flexible=True, keep=50),
+    ]  # fmt: skip
+
+
+def diff_columns() -> list[Column[Line]]:
+    """Return the columns of the diff."""
+    return [
+        Column("tokens", "tok", _tokens, 5, "right", keep=90),
+        Column("diff", "what goes, and what stays", _diff, 24, flexible=True, keep=100, share=0.5),
+        Column("why", "why", lambda line: Cell(line.sentence, "muted"), 30, flexible=True, keep=50),
+    ]
+
+
+def reason_words(line: Line, review: Review) -> str:
+    """Return a reason with how many of its candidates are marked."""
+    marked, of = review.chosen(line.reason)
+    return f"{line.text}, {marked:,} of {of:,} marked"
+
+
+def _mark(line: Line, review: Review) -> Cell:
+    if line.sort is Sort.STAYS:
+        return Cell(" · ", "muted")
+    if review.is_marked(line):
+        return Cell("[x]", "accent")
+    if line.sort is Sort.REASON and review.chosen(line.reason)[0]:
+        return Cell("[-]", "accent")
+    return Cell("[ ]")
+
+
+def _tokens(line: Line) -> Cell:
+    return Cell(fmt.count(line.tokens), "muted" if line.sort is Sort.STAYS else "")
+
+
+def _text(line: Line, review: Review) -> Cell:
+    if line.sort is Sort.REASON:
+        return Cell(reason_words(line, review), "accent")
+    words = " ".join(line.text[:2_000].split())
+    if line.sort is Sort.STAYS:
+        return Cell(f"  stays: {words}", "muted")
+    pin = "⚑ " if line.record is not None and line.record.pinned else ""
+    return Cell(f"  {pin}{words}")
+
+
+def _why(line: Line) -> Cell:
+    return Cell(line.sentence if line.sort is Sort.GOES else "", "muted")
+
+
+def _diff(line: Line) -> Cell:
+    words = " ".join(line.text[:2_000].split())
+    return Cell(f"- {words}", "error") if line.sort is Sort.GOES else Cell(f"  {words}", "muted")
+
+
+def head_content(places: Sequence[Place], review: Review, doing: State) -> Content:
+    """Return whose facts are reviewed, how many are marked and what that saves."""
+    whose = " and ".join(place.label for place in places)
+    title = line("prune", display(whose, limit=120, style=STRONG))
+    if doing == "looking":
+        return line(title, display("looking for what could go …", style=DIM), gap="   ")
+    marked, saved = len(review.marks), review.saved
+    if doing == "forgetting":
+        words = f"… forgetting {fmt.counted(marked, 'fact')}, {fmt.counted(saved, 'token')}"
+        return line(title, display(words, style=WARN), gap="   ")
+    sums = f"context {fmt.counted(review.before, 'token')} → {fmt.count(review.before - saved)}"
+    gain = display(f"saves {fmt.count(saved)}", style=OK if saved else DIM)
+    chosen = display(f"{fmt.count(marked)} marked", style=STRONG)
+    head = line(title, chosen, display(sums), gain, gap="   ")
+    if not (lost := review.lost):
+        return head
+    words = f"▲ {fmt.counted(lost, 'marked fact')} would go with all that say the same."
+    return lines([head, display(words, style=WARN)])
+
+
+def line_content(shown: Line | None, review: Review, now: datetime, width: int) -> Content:
+    """Return a line of the review whole."""
+    if shown is None:
+        return Content("")
+    if shown.sort is Sort.REASON:
+        words = display(reason_words(shown, review), style=STRONG)
+        how = "space marks all of it, or none; pinned facts are only marked one by one."
+        return joined([[words], [display(how, style=DIM)]], width)
+    about = [labelled("why", display(shown.sentence, limit=1_000))]
+    about.append(labelled("tokens", fmt.count(shown.tokens)))
+    if (record := shown.record) is not None:
+        made = f"{fmt.since(record.created_at, now)} by {by_words(record.created_by)}"
+        about.append(labelled("added", display(made, limit=200)))
+        if record.pinned:
+            about.append(labelled("pinned", "⚑ yes, so it is never suggested"))
+    return joined([[display(shown.text, keep_newlines=True)], about], width)
 
 
 def _days(text: str) -> int:

@@ -1,7 +1,1 @@
-"""Screen 4: browse, edit and prune the records of a binding."""
-
-from __future__ import annotations
-
-from memtui.screens.records.screen import RecordsScreen
-
-__all__ = ["RecordsScreen"]
+"""Screen 4: what the active binding holds."""

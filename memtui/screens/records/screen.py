@@ -1,294 +1,455 @@
-"""The screen of the records: list on the left, the selected record on the right."""
+"""Screen 4: what the active binding holds; list on the left, the selected record on the right."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
+from textual.content import Content
 
-from memtui.actions import Need
-from memtui.contract import Filter, NotFound, Record, Unsupported
+from memtui.contract import (
+    BrowseRequest,
+    Filter,
+    MemtuiError,
+    NotFound,
+    Problem,
+    Record,
+    Scope,
+    Unsupported,
+)
 from memtui.filters import Taker, format_filter
-from memtui.screens.base import MemtuiScreen
-from memtui.screens.columns_dialog import choose_columns
 from memtui.screens.dialogs.choose import Choice, Choose
-from memtui.screens.marking import Marking
+from memtui.screens.dialogs.new_record import NewRecord, WriteRecord
+from memtui.screens.editing import EditingScreen, record_key
 from memtui.screens.open_source import open_file, open_source
-from memtui.screens.records.columns import record_columns
-from memtui.screens.records.detail import RecordDetail
-from memtui.screens.records.details import RecordDetails
-from memtui.screens.records.edits import RecordEdits
-from memtui.screens.records.feed import NEWEST_FIRST, RecordFeed
-from memtui.screens.records.watching import Watch
+from memtui.screens.records.view import (
+    PROVIDER_SORTS,
+    RecordView,
+    local_sort,
+    record_columns,
+    record_content,
+)
 from memtui.screens.state import AppState, FilterChosen, GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.virtual_list import (
-    ColumnsAsked,
-    Highlighted,
-    Opened,
-    PagesWanted,
-    SelectionChanged,
-    SortAsked,
-    VirtualList,
-)
+from memtui.widgets.rows import PAGE_ROWS, AppendedRows
+from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
-    from memtui.service.answers import GetAnswer
+    from memtui.service.answers import (
+        BindingView,
+        BrowseAnswer,
+        HistoryAnswer,
+        Provenance,
+        RetrievalCount,
+    )
 
+NEWEST_FIRST = ("age", True)
+_MOST_AT_ONCE = 1_000
 _SETTLE_SECONDS = 0.2
 """A jump from another screen may change the binding too: the second reading is the right one."""
 
 
-class RecordsScreen(MemtuiScreen, Marking):
-    """What the active binding holds."""
+class RecordsScreen(EditingScreen[Record]):
+    """What the active binding holds.
+
+    Reading again keeps cursor and marks on their records. Every page that is read is an operation
+    in the log, so pages come only when a person scrolls to them.
+    """
 
     MODE = "records"
+    NOUN = "record"
     NARROWS = Taker.RECORDS
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("records")
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
-        self._feed = RecordFeed(self)
-        self._details = RecordDetails(self, self._feed, self._draw_detail)
-        self._edits = RecordEdits(self, self._feed)
-        self._watch = Watch(self, self.reload)
-        self._acts = Background(self, "record-acts")
+        self._rows: AppendedRows[Record] = AppendedRows(record_key)
+        self._binding_key = ""
+        """The binding that the rows came from."""
+        self._question: BrowseRequest | None = None
+        self._cursor: str | None = None
+        self._total: int | None = None
+        self._at_least = False
+        self._problems: tuple[Problem, ...] = ()
         self._pointed_at: str | None = None
+        self._unwritten: NewRecord | None = None
+        self._story: Provenance | None = None
+        self._history: HistoryAnswer | None = None
+        self._no_story = ""
+        """Why the provenance of the record under the cursor could not be read."""
+        self._watched: str | None = None
+        self._reading = Background(self, "records-page")
+        self._counting = Background(self, "records-stats")
+        self._stories = Background(self, "record-provenance")
+        self._histories = Background(self, "record-history")
+        self._watching = Background(self, "records-watch")
 
-    def compose_body(self) -> ComposeResult:
-        """Lay out list and detail."""
-        with Container(classes="split"):
-            records: VirtualList[Record] = VirtualList(
-                record_columns(self._now, self._feed.known), self._feed.rows, name="record-list"
-            )
-            records.sort = NEWEST_FIRST
-            yield records
-            yield RecordDetail(name="record-detail")
+    def make_list(self) -> VirtualList[Record]:
+        """Return the list, the newest records first."""
+        columns = record_columns(self.state.clock, self.stats, self.ghosts)
+        found: VirtualList[Record] = VirtualList(columns, self._rows, name="record-list")
+        found.sort = NEWEST_FIRST
+        return found
 
-    def on_mount(self) -> None:
-        """Put the cursor into the list."""
-        super().on_mount()
-        self._list.focus()
-
-    def load(self) -> None:
-        """Read the records of the active binding."""
-        self._feed.load()
-        if self.state.resolution is not None:
-            self._watch.follow(self.state.resolution.binding_key)
-
-    def on_screen_resume(self) -> None:
-        """Count again how often the records were returned: another screen may have asked."""
-        if self.state.session is not None:
-            self._feed.recount()
-
-    def select(self, name: str) -> None:
-        """Put the cursor on a record, once it has come; one that no page holds is fetched."""
-        if name and not self._list.go_to_key(name):
-            self._pointed_at = name
+    # Reading.
 
     @property
     def reading(self) -> bool:
         """Whether a page of records is being read."""
-        return self._feed.busy
+        return self._reading.busy
 
-    def _now(self) -> datetime:
-        return self.state.clock()
+    def load(self) -> None:
+        """Read the first page, or as many records as were there if the question is the same."""
+        state, session, shown = self.state, self.session, self.rows_list
+        column, descending = shown.sort or NEWEST_FIRST
+        field = PROVIDER_SORTS.get(column, "updated_at")
+        down = descending if column in PROVIDER_SORTS else True
+        question = BrowseRequest(
+            scope=state.record_scope,
+            binding_key=state.filter.binding_key or state.binding_key,
+            filter=state.filter,
+            sort=f"-{field}" if down else field,
+            limit=PAGE_ROWS,
+        )
+        limit = min(_MOST_AT_ONCE, max(PAGE_ROWS, self._rows.loaded))
+        if question != self._question:
+            self._question, limit = question, PAGE_ROWS
+            shown.selection.marks.clear()
+            shown.selection.clear()
+            shown.notice = ("Reading the records …",)
+        request = question.model_copy(update={"limit": limit})
+        self._reading.latest(
+            lambda: session.service.browse(session.caller, request), self._show, self._broken
+        )
+        if state.resolution is not None:
+            self._watch(state.resolution.binding_key)
 
-    @property
-    def _list(self) -> VirtualList[Record]:
-        return self.query_one(VirtualList)
+    def _show(self, page: BrowseAnswer) -> None:
+        self._binding_key = page.binding_key
+        self._take(page)
+        self._rows.replace(page.records, more=page.next_cursor is not None)
+        self._reorder()
+        shown = self.rows_list
+        if not self._rows.more:
+            marks = shown.selection.marks
+            shown.selection.drop({key for key in marks if self._rows.index_of(key) is None})
+        shown.notice = self._nothing()
+        shown.show(self._rows)
+        self._count(page.records)
+        self.look()
 
-    @property
-    def _record(self) -> Record:
-        current = self._list.current
-        if current is None:
-            raise NotFound("No record is selected.")
-        return current
+    def fetch(self, pages: tuple[int, ...]) -> None:
+        """Read the next page; one at a time."""
+        del pages
+        cursor, question, session = self._cursor, self._question, self.session
+        if cursor is None or question is None or self._reading.busy:
+            return
+        request = question.model_copy(update={"cursor": cursor})
+        self._reading.latest(
+            lambda: session.service.browse(session.caller, request), self._append, self.fail
+        )
 
-    @on(PagesWanted)
-    def _fetch(self) -> None:
-        self._feed.fetch()
+    def _append(self, page: BrowseAnswer) -> None:
+        self._take(page)
+        self._rows.append(page.records, more=page.next_cursor is not None)
+        self.rows_list.rows_changed()
+        self._count(page.records)
+        self.look()
 
-    @on(SortAsked)
-    def _sort(self, event: SortAsked) -> None:
-        self._feed.sort(event.column)
+    def _take(self, page: BrowseAnswer) -> None:
+        if page.problems and page.problems != self._problems:
+            self.toast(fmt.not_read(page.problems), severity="warning")
+        self._problems = page.problems
+        self._cursor = page.next_cursor
+        self._total = page.total
+        self._at_least = page.at_least or (page.total is None and page.next_cursor is not None)
 
-    @on(ColumnsAsked)
-    def _choose_columns(self) -> None:
-        choose_columns(self, self._list)
+    def _nothing(self) -> tuple[str, str]:
+        if self.state.filter_line:
+            return (
+                "No record matches.",
+                "/ changes the filter, ctrl+l takes it away, s widens the scope.",
+            )
+        if self._at_least:
+            return (
+                "Nothing that this provider can list.",
+                "s chooses whose memories to ask for, 3 asks it a question, B looks elsewhere.",
+            )
+        return (
+            "No memories here yet.",
+            "n writes one, B looks at another binding, 1 finds memories on this machine.",
+        )
 
-    @on(SelectionChanged)
-    def _selection_changed(self) -> None:
-        self._feed.look()
-        self._update_keys()
+    def _broken(self, error: MemtuiError) -> None:
+        self._question = None
+        self._cursor = self._total = None
+        self._at_least = False
+        self._rows.replace([])
+        hint = "r reads again, B looks at another binding."
+        if isinstance(error, Unsupported):
+            hint = "3 asks it a question instead, B looks at another binding."
+        self.rows_list.notice = (f"✗ {error}", hint)
+        self.rows_list.show(self._rows)
+        self.show_count("")
 
-    @on(Highlighted)
-    def _selected(self) -> None:
-        if self._pointed_at is not None and not self._feed.busy:
-            self.set_timer(_SETTLE_SECONDS, self._find_pointed)
-        record = self._list.current
-        self._update_keys()
-        self._draw_detail()
-        if record is not None:
-            self._details.read(record)
-        if self._list.selection.ranging:
-            self._feed.look()
+    def on_screen_resume(self) -> None:
+        """Count again how often the records were returned: another screen may have asked."""
+        if self.state.session is not None and self._binding_key and self._rows.loaded:
+            self._count([record for _, record in self._rows.held()])
+
+    def _count(self, records: Sequence[Record]) -> None:
+        """Read how often records were returned; not an operation."""
+        session, key = self.session, self._binding_key
+        ids = [record_key(record) for record in records]
+
+        def show(found: dict[str, RetrievalCount]) -> None:
+            self.stats.update(found)
+            self._reorder()
+            self.rows_list.rows_changed()
+
+        self._counting.every(
+            lambda: session.service.log.retrieval_stats(session.caller, key, ids), show, self.fail
+        )
+
+    def _watch(self, binding_key: str) -> None:
+        """Read again whenever the binding is changed outside of memtui."""
+        if binding_key == self._watched and self._watching.busy:
+            return
+        self._watched, session = binding_key, self.session
+
+        async def wait() -> None:
+            async for _ in session.service.watch(session.caller, binding_key):
+                self.reload()
+
+        def failed(error: MemtuiError) -> None:
+            if not isinstance(error, Unsupported):
+                self.fail(error)
+
+        def ended(_: None) -> None:
+            self._watched = None
+
+        self._watching.latest(wait, ended, failed)
+
+    def sort(self, column: str) -> None:
+        """Order by a column, or turn its order around."""
+        shown = self.rows_list.sort
+        descending = not shown[1] if shown and shown[0] == column else column != "text"
+        self.rows_list.sort = (column, descending)
+        if column in PROVIDER_SORTS:
+            self.load()
+            return
+        self._reorder()
+        self.rows_list.rows_changed()
+        if self._rows.more:
+            self.toast(
+                f"Ordered by {column} among the {fmt.count(self._rows.loaded)} that are loaded; "
+                "the provider cannot order all by it."
+            )
+
+    def _reorder(self) -> None:
+        column, descending = self.rows_list.sort or NEWEST_FIRST
+        if column not in PROVIDER_SORTS:
+            self._rows.order(local_sort(column, self.stats), descending=descending)
+
+    def look(self) -> None:
+        """Say how much is shown and marked."""
+        words = [fmt.of_total(self._rows.loaded, self._total, at_least=self._at_least)]
+        if self._problems:
+            words.insert(0, f"▲ {fmt.counted(len(self._problems), 'problem')}")
+        shown = self.rows_list
+        if marked := len(shown.chosen) if shown.selection.active else 0:
+            words.insert(0, f"{fmt.count(marked)} marked")
+        self.show_count("  ".join(words))
+
+    # What an edit did, without asking the provider for the page again.
+
+    async def records_of(self, rows: Sequence[Record]) -> list[Record]:
+        """Return the rows: they are records."""
+        return list(rows)
+
+    def binding_of(self, record: Record | None) -> str:
+        """Return the binding that the rows came from, which is that of new ones too."""
+        del record
+        return self._binding_key
+
+    def binding_at(self, row: Record | None) -> BindingView | None:
+        """Return the active binding."""
+        del row
+        return self.state.binding
+
+    def changed(self, old_id: str, record: Record) -> None:
+        """Put the record, as it is now, in its place; a new one goes to the top."""
+        if self._rows.index_of(old_id) is None and self._total is not None:
+            self._total += 1
+        self._rows.change(old_id, record)
+        self.rows_list.rows_changed()
+        self.look()
+
+    def gone(self, ids: set[str], ghosts: set[str]) -> None:
+        """Let go of forgotten records; ghosts stay, shown as such."""
+        self.ghosts |= ghosts
+        left = ids - ghosts
+        if self._total is not None:
+            self._total -= sum(self._rows.index_of(one) is not None for one in left)
+        self._rows.remove(left)
+        self.rows_list.selection.drop(ids)
+        self.rows_list.rows_changed()
+        self.look()
+
+    # The record under the cursor.
+
+    def select(self, name: str) -> None:
+        """Put the cursor on a record, once it has come; one that no page holds is fetched."""
+        if name and not self.rows_list.go_to_key(name):
+            self._pointed_at = name
 
     def _find_pointed(self) -> None:
         name = self._pointed_at
-        if name is None or self._feed.busy:
+        if name is None or self._reading.busy:
             return
         self._pointed_at = None
-        if self._list.go_to_key(name):
+        if not self.rows_list.go_to_key(name):
+            self.talk(self._fetch_pointed(name, self.state.record_scope))
+
+    async def _fetch_pointed(self, name: str, scope: Scope) -> None:
+        session, key = self.session, self._binding_key
+        answer = await self.change(
+            lambda: session.service.get(session.caller, name, scope, binding_key=key)
+        )
+        self.changed(record_key(answer.record), answer.record)
+        self.rows_list.go_to_key(record_key(answer.record))
+
+    def moved(self) -> None:
+        """Read the record's provenance; go to what was pointed at once it may be there."""
+        if self._pointed_at is not None and not self._reading.busy:
+            self.set_timer(_SETTLE_SECONDS, self._find_pointed)
+        record = self.rows_list.current
+        if record is not None:
+            self._read_story(record)
+
+    def detail(self, row: Record, width: int) -> Content:
+        """Return what is known of a record by now."""
+        history = self._history
+        view = RecordView(
+            record=row,
+            now=self.state.clock(),
+            zone=self.state.zone,
+            ghost=record_key(row) in self.ghosts,
+            provenance=self._story_of(row),
+            history=history if history and history.handle == row.handle else None,
+            problem=self._no_story,
+        )
+        return record_content(view, width)
+
+    def _story_of(self, record: Record) -> Provenance | None:
+        story = self._story
+        return story if story is not None and story.handle == record.handle else None
+
+    def _read_story(self, record: Record) -> None:
+        """Read the record's provenance; not an operation."""
+        session, key = self.session, self._binding_key
+
+        def show(story: Provenance) -> None:
+            self._story, self._no_story = story, ""
+            self.draw_detail()
+
+        def failed(error: MemtuiError) -> None:
+            self._no_story = str(error)
+            self.draw_detail()
+
+        self._stories.latest(
+            lambda: session.service.log.provenance(session.caller, key, record.handle), show, failed
+        )
+
+    def action_history(self) -> None:
+        """Show or hide how the record came to be; reading it is an operation."""
+        record, session, key = self.row, self.session, self._binding_key
+        if self._history is not None and self._history.handle == record.handle:
+            self._history = None
+            self.draw_detail()
             return
-        session, key = self.session, self._feed.binding_key
-        scope = self.state.record_scope
-        self._acts.every(
-            lambda: session.service.get(session.caller, name, scope, binding_key=key),
-            self._found,
+
+        def show(history: HistoryAnswer) -> None:
+            self._history = history
+            self.draw_detail()
+
+        self._histories.latest(
+            lambda: session.service.history(
+                session.caller, record.handle, record.scope, binding_key=key
+            ),
+            show,
             self.fail,
         )
 
-    def _found(self, answer: GetAnswer) -> None:
-        record = answer.record
-        self._feed.changed(record.handle.provider_record_id, record)
-        self._list.go_to_key(record.handle.provider_record_id)
-
-    def _update_keys(self) -> None:
-        binding, missing = self.state.binding, {}
-        if self._list.current is None:
-            missing[Need.ROW] = ""
-        if binding is not None and binding.read_only:
-            missing[Need.WRITABLE] = f"The binding {binding.key} is read-only."
-        elif binding is not None and not binding.capabilities.writable:
-            missing[Need.WRITABLE] = f"The provider of {binding.key} only reads."
-        if binding is not None and not binding.capabilities.correction:
-            missing[Need.CORRECTION] = ""
-        if missing != self.missing:
-            self.missing = missing
-        chosen = len(self._list.chosen)
-        label = f"forget {fmt.count(chosen)}…" if chosen > 1 else "forget…"
-        self.labels = {"records.forget": label}
-
-    def _draw_detail(self) -> None:
-        record = self._list.current
-        view = None if record is None else self._details.view(record)
-        self.query_one(RecordDetail).show(view)
-
-    @on(Opened)
-    def _enter(self) -> None:
-        self.query_one(".split").add_class("-opened")
-        self.query_one(RecordDetail).focus()
-
     def action_unmark(self) -> None:
         """Go back from the details to the list; there, take away the range, else all marks."""
-        if self._list.has_focus:
-            self._list.action_unmark()
-        self.query_one(".split").remove_class("-opened")
-        self._list.focus()
-
-    def action_edit(self) -> None:
-        """Edit the text in place."""
-        self._edits.edit(self._record)
-
-    def action_edit_external(self) -> None:
-        """Edit the text in the person's editor."""
-        self._edits.edit_external(self._record)
+        self.action_back()
 
     def action_add(self) -> None:
         """Write a new record."""
-        self._edits.add(self.state.record_scope)
+        self.talk(self._add())
 
-    def action_forget(self) -> None:
-        """Forget the marked records, else the one under the cursor."""
-        self._edits.changes.forget(self._list.chosen)
-
-    def action_erase(self) -> None:
-        """Erase the record under the cursor for good, after a yes."""
-        if (record := self._record) is not None:
-            self._edits.changes.erase(record)
-
-    def action_undo(self) -> None:
-        """Take the last change back."""
-        self._edits.changes.undo()
-
-    def action_redo(self) -> None:
-        """Do again what was just taken back."""
-        self._edits.changes.redo()
-
-    def action_pin(self) -> None:
-        """Pin or unpin the record."""
-        binding = self.state.binding
-        if binding is not None and not binding.capabilities.pin:
-            self.fail(Unsupported(f"The provider of {binding.key} cannot pin a record."))
+    async def _add(self) -> None:
+        where, scope = self.where([None]), self.state.record_scope
+        new = await self.ask(WriteRecord(where, scope, self._unwritten))
+        self._unwritten = new
+        if new is None:
             return
-        self._edits.pin(self._record)
-
-    def action_expire(self) -> None:
-        """Set when the record expires, or that it never does."""
-        binding = self.state.binding
-        if binding is not None and not binding.capabilities.expiry:
-            self.fail(Unsupported(f"The provider of {binding.key} keeps no expiry."))
-            return
-        self._edits.expire(self._record)
-
-    def action_history(self) -> None:
-        """Show or hide how the record came to be."""
-        self._details.turn_history(self._record)
+        try:
+            await self.write(new)
+        except MemtuiError as error:
+            kept = "Your text is kept; n takes it up again."
+            self.toast(f"{error} {kept}", severity="error")
+        else:
+            self._unwritten = None
 
     def action_queries(self) -> None:
         """Offer the queries that returned the record, and go to the one that is chosen."""
-        story = self._details.provenance(self._record)
+        story = self._story_of(self.row)
         if story is None or not story.retrievals:
-            self.fail(NotFound("No query has returned this record."))
-            return
+            raise NotFound("No query has returned this record.")
         now = self.state.clock()
         choices = [
             Choice(one.operation_id, one.query, f"{fmt.ago(one.at, now)} #{one.rank}")
             for one in story.retrievals
         ]
-        self.app.push_screen(Choose("Queries that returned it", choices), self._go_to_operation)
 
-    def _go_to_operation(self, operation_id: str | None) -> None:
-        if operation_id is not None:
-            self.post_message(GoTo("operations", select=operation_id))
+        def go(operation_id: str | None) -> None:
+            if operation_id is not None:
+                self.post_message(GoTo("operations", select=operation_id))
+
+        self.app.push_screen(Choose("Queries that returned it", choices), go)
 
     def action_open(self) -> None:
         """Open where the record came from, else the file it is kept in."""
-        record = self._record
+        record = self.row
         location = record.location if record.source is None else None
-        open_source(self, self._acts, record.source, location)
+        open_source(self, self.acts, record.source, location)
 
     def action_open_file(self) -> None:
         """Open the file that the record is kept in, at its line."""
-        record = self._record
-        if record.location is None:
-            self.fail(NotFound("This provider keeps its records in no file that opens."))
-            return
-        open_file(self, self._acts, record.location)
+        location = self.row.location
+        if location is None:
+            raise NotFound("This provider keeps its records in no file that opens.")
+        open_file(self, self.acts, location)
 
     def action_copy(self) -> None:
         """Copy the text."""
-        record = self._record
-        size = fmt.counted(len(record.text), "character")
-        self.copy(record.text, f"Copied the text, {size}.")
+        text = self.row.text
+        self.copy(text, f"Copied the text, {fmt.counted(len(text), 'character')}.")
 
     def action_copy_id(self) -> None:
         """Copy the id."""
-        self.copy(self._record.handle.provider_record_id, "Copied the id.")
+        self.copy(record_key(self.row), "Copied the id.")
 
     def action_same_source(self) -> None:
         """Narrow every screen to the source of the record."""
-        source = self._record.source
+        source = self.row.source
         if source is None:
-            self.fail(NotFound("This record names no source."))
-            return
+            raise NotFound("This record names no source.")
         if source.run_id or source.issue_id:
             narrowed = Filter(run_id=source.run_id, issue_id=source.issue_id)
         else:

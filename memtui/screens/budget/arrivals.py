@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from memtui.contract import Filter, MemtuiError, Scope, Unsupported
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.facts.rows import FactRow, Place
+from memtui.screens.budget.facts import FactRow, Place
 from memtui.store.operation import Operation
 from memtui.widgets.background import Background
 from memtui.widgets.format import count

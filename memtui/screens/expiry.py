@@ -1,4 +1,4 @@
-"""When a fact is to expire, as a person writes it."""
+"""When something is to expire, as a person writes it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta, tzinfo
 
 from memtui.contract import Invalid
+from memtui.screens.state import AppState
 
 _SPAN = re.compile(r"(\d{1,5})\s*(min|h|d|w|m|y)")
 _UNITS = {
@@ -44,3 +45,15 @@ def parse_expiry(text: str, *, now: datetime, zone: tzinfo | None = None) -> dat
     if moment <= now:
         raise Invalid(f"{written} is over already; give a time that is still to come.")
     return moment
+
+
+def moment_or_never(text: str, state: AppState) -> datetime | None:
+    """Return `parse_expiry` of what was written, now and here; None for nothing, which is never."""
+    if not text.strip():
+        return None
+    return parse_expiry(text, now=state.clock(), zone=state.zone)
+
+
+def written_expiry(moment: datetime | None, state: AppState) -> str:
+    """Return a moment as it is offered to be changed; nothing for never."""
+    return moment.astimezone(state.zone).isoformat("T", "minutes") if moment else ""

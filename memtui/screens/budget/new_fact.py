@@ -12,7 +12,7 @@ from textual.events import Click
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from memtui.screens.facts.rows import Place
+from memtui.screens.budget.facts import Place
 from memtui.widgets.display import ACCENT, BAD, DIM, STRONG, display, line
 
 

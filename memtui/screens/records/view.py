@@ -1,19 +1,19 @@
-"""One record whole: its text, where it came from, who reads it, how it changed."""
+"""How a record reads: in a row, and whole with its source, its readers and its changes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from textual.app import ComposeResult
 from textual.content import Content
-from textual.widgets import Static
 
 from memtui.contract import Record, RecordVersion
+from memtui.screens.editing import record_key
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
+from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
     SEPARATOR,
     Line,
@@ -24,16 +24,88 @@ from memtui.widgets.detail_lines import (
     labelled,
     moment,
     outcome_words,
+    record_words,
     scope_words,
     who_and_when,
 )
 from memtui.widgets.display import DIM, STRONG, WARN, display, line
-from memtui.widgets.panes import DetailPane
 
 if TYPE_CHECKING:
-    from memtui.service.answers import Change, HistoryAnswer, Provenance
+    from memtui.service.answers import Change, HistoryAnswer, Provenance, RetrievalCount
 
 _SHOWN_RETRIEVALS = 5
+PROVIDER_SORTS = {"age": "updated_at", "size": "size", "text": "title"}
+"""Columns by which the provider orders all it holds, and the field it does so by."""
+
+
+def record_columns(
+    now: Callable[[], datetime], stats: Mapping[str, RetrievalCount], ghosts: Collection[str]
+) -> list[Column[Record]]:
+    """Return the columns; `now` is what relative times count from."""
+    return [
+        Column("age", "age", lambda one: _age(one, now()), 6, "right", keep=90),
+        Column("size", "size", _size, 6, "right", keep=20),
+        Column("kind", "kind", lambda one: Cell(one.kind, "muted"), 9, keep=40),
+        Column("where", "where", _where, 14, keep=50),
+        Column("read", "read", lambda one: _read(one, stats, now()), 10, keep=80),
+        Column(
+            "text",
+            "text",
+            lambda one: _text(one, ghosts, now()),
+            36,
+            flexible=True,
+            keep=100,
+            share=0.5,
+        ),
+    ]
+
+
+def local_sort(column: str, stats: Mapping[str, RetrievalCount]) -> Callable[[Record], Any]:
+    """Return what the rows that came are ordered by where the provider cannot do it."""
+    if column == "read":
+        return lambda one: _times(one, stats)
+    if column == "kind":
+        return lambda one: one.kind
+    return lambda one: _where(one).text
+
+
+def _times(record: Record, stats: Mapping[str, RetrievalCount]) -> int:
+    found = stats.get(record_key(record))
+    return found.count if found else 0
+
+
+def _age(record: Record, now: datetime) -> Cell:
+    return Cell(fmt.ago(record.updated_at or record.created_at, now), "muted")
+
+
+def _size(record: Record) -> Cell:
+    return Cell(fmt.count(len(record.text)), "muted")
+
+
+def _where(record: Record) -> Cell:
+    scope = record.scope
+    place = scope.project_id or scope.agent_id or scope.subject_id
+    return Cell(place) if place else Cell("company", "muted")
+
+
+def _read(record: Record, stats: Mapping[str, RetrievalCount], now: datetime) -> Cell:
+    found = stats.get(record_key(record))
+    if found is None:
+        return Cell("never", "muted")
+    return Cell(fmt.reads(found.count, found.last_at, now))
+
+
+def _text(record: Record, ghosts: Collection[str], now: datetime) -> Cell:
+    words = record_words(record)
+    if record.title and not words.startswith(record.title):
+        words = f"{record.title}: {words}"
+    if record_key(record) in ghosts:
+        return Cell(f"ghost: {words}", "warning")
+    if record.expires_at is not None and record.expires_at <= now:
+        return Cell(f"expired: {words}", "muted")
+    if record.valid_to is not None and record.valid_to <= now:
+        return Cell(f"was: {words}", "muted")
+    return Cell(f"⚑ {words}" if record.pinned else words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,30 +260,3 @@ def _versions(versions: tuple[RecordVersion, ...], view: RecordView) -> Iterator
         by = f" by {version.created_by}" if version.created_by else ""
         yield display(f"{since}{until}{by}", limit=200, style=DIM)
         yield from diff_lines(before, version.text)
-
-
-class RecordDetail(DetailPane):
-    """Shows a `RecordView`."""
-
-    def __init__(self, *, name: str | None = None) -> None:
-        super().__init__(name=name, id=name, classes="split-detail")
-        self._shown = ""
-        self._view: RecordView | None = None
-
-    def compose(self) -> ComposeResult:
-        """Lay out the text."""
-        yield Static(id="record-content")
-
-    def show(self, view: RecordView | None) -> None:
-        """Draw a view; None empties the pane."""
-        self._view = view
-        content = Content("") if view is None else record_content(view, self._cells)
-        self.query_one("#record-content", Static).update(content)
-        shown = "" if view is None else view.record.handle.provider_record_id
-        if shown != self._shown:
-            self._shown = shown
-            self.scroll_home(animate=False)
-
-    def on_resize(self) -> None:
-        """Lay out again for another width."""
-        self.show(self._view)

@@ -1,0 +1,150 @@
+"""What a budget can be looked at for: whose, in which model; and what is said beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+
+from memtui.context.cost import TokenCounter
+from memtui.contract import Filter, MemtuiError, Namespace, Scope
+from memtui.screens.budget.facts import FactRow, Place
+from memtui.screens.dialogs.choose import Choice
+from memtui.widgets.display import ACCENT, DIM, display, lines
+from memtui.widgets.format import counted
+
+if TYPE_CHECKING:
+    from memtui.screens.state import AppState, ServiceSession
+
+_SEEN = 1_000
+_FIELDS = (("user", "subject_id"), ("project", "project_id"), ("agent", "agent_id"))
+_SHOWN = 200
+_FLAGS = {"user": "--subject", "workspace": "--project", "agent": "--agent"}
+_MOST = 2_000
+"""Past so many facts only the review looks, which a person asks for."""
+KNOWN = (
+    "claude-sonnet-4-5",
+    "claude-opus-4-5",
+    "claude-haiku-4-5",
+    "gpt-5",
+    "gpt-5-mini",
+    "gpt-4.1",
+    "gpt-4o",
+    "gpt-4o-mini",
+    "o3",
+    "gemini-2.5-pro",
+    "gemini-2.5-flash",
+    "mistral-large-latest",
+    "deepseek-chat",
+    "grok-4",
+)
+"""Offered by name; any other can be typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A user, project or agent that is known. `records` is None where it is not counted."""
+
+    word: str
+    field: str
+    name: str
+    records: int | None = None
+
+    def applied_to(self, scope: Scope) -> Scope:
+        """Return the scope with it."""
+        return scope.model_copy(update={self.field: self.name})
+
+
+async def find_offers(state: AppState) -> tuple[Offer, ...]:
+    """Return the users, projects and agents that the log and the active binding know."""
+    session = state.session
+    if session is None:
+        return ()
+    page = await session.service.log.page(session.caller, Filter(), limit=_SEEN)
+    seen = [operation.scope for operation in page.operations]
+    spaces: tuple[Namespace, ...] = ()
+    if state.binding is not None and state.binding.capabilities.namespaces:
+        try:
+            spaces = await session.service.namespaces.all(session.caller, state.binding.key)
+        except MemtuiError:
+            spaces = ()  # the log still names those that were worked with
+    return tuple(offers_of(seen, spaces))[:_SHOWN]
+
+
+def offers_of(seen: Iterable[Scope], spaces: Iterable[Namespace]) -> list[Offer]:
+    """Return what can be offered, users first, each sort by name."""
+    counts = {(one.kind, one.name.partition(":")[2]): one.records for one in spaces}
+    scopes = list(seen)
+    found = []
+    for word, name in _FIELDS:
+        names = {value for scope in scopes if (value := getattr(scope, name))}
+        names |= {value for kind, value in counts if kind == word and value}
+        found += [Offer(word, name, value, counts.get((word, value))) for value in sorted(names)]
+    return found
+
+
+def offer_content(offer: Offer) -> Content:
+    """Return an offer as a line."""
+    held = counted(offer.records, "record") if offer.records is not None else ""
+    lead = Content.styled(f"{offer.word:<9}", DIM)
+    return lead + display(offer.name, limit=80) + display(f"  {held}", style=DIM)
+
+
+async def model_choices(used: Iterable[str]) -> list[Choice[str]]:
+    """Return the models to choose from, those in use first, each with how it is counted."""
+    return await asyncio.to_thread(_choices, [*used, *KNOWN])
+
+
+def _choices(models: Iterable[str]) -> list[Choice[str]]:
+    return [Choice(model, model, _how(model)) for model in dict.fromkeys(models)]
+
+
+def _how(model: str) -> str:
+    return "exact" if TokenCounter(model).exact else "estimated"
+
+
+def offered_model(text: str) -> list[Choice[str]]:
+    """Return the choice of a model that is not in the list."""
+    return [Choice(text, f"{text}  — as written", "other")]
+
+
+def files_content(places: Sequence[Place]) -> Content:
+    """Return the commands for each place, or in general where nobody is chosen."""
+    return lines(_lines(places))
+
+
+def _lines(places: Sequence[Place]) -> Iterator[Content]:
+    yield display("Facts go into files and come back on the command line:", style=DIM)
+    for flags in [_flags(place) for place in places] or ["--subject NAME"]:
+        yield Content("")
+        yield display(f"memtui facts export {flags} --to facts.jsonl", style=ACCENT)
+        yield display(f"memtui facts export {flags} --to facts.md", style=ACCENT)
+        yield display(f"memtui facts import {flags} facts.jsonl", style=ACCENT)
+
+
+def _flags(place: Place) -> str:
+    return f"{_FLAGS[place.word]} {shlex.quote(place.name)}"
+
+
+async def count_same(
+    session: ServiceSession, places: Sequence[Place], rows: Sequence[FactRow], model: str
+) -> Mapping[str, int]:
+    """Return how many facts of each place repeat another, by the place's word."""
+    if not rows or len(rows) > _MOST:
+        return {}
+    from memtui.pruning.plan import Reason
+    from memtui.service.context import PruneRequest
+
+    twice = (Reason.EXACT_DUPLICATE, Reason.NEAR_DUPLICATE)
+    found = {}
+    for place in places:
+        request = PruneRequest(scope=place.scope, model=model, binding_key=place.binding_key)
+        plan = (await session.service.prune_plan(session.caller, request)).plan
+        found[place.word] = len(
+            {one.record.handle for one in plan.candidates if one.reason in twice}
+        )
+    return found

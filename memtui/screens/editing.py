@@ -1,0 +1,472 @@
+"""Changes to records, each based on the revision that was read, each with a way back.
+
+What a person did last may be several operations, such as a forget in each of two bindings; one key
+takes all of them back. A text that could not be written is never lost: it is kept as a draft, and
+editing the same record takes it up again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+from memtui.actions import Need
+from memtui.contract import (
+    Conflict,
+    CorrectRequest,
+    ForgetRequest,
+    Invalid,
+    MemtuiError,
+    Record,
+    Scope,
+    SourceKind,
+    SourceRef,
+    Unsupported,
+    WriteRequest,
+)
+from memtui.screens.conflict import ConflictScreen, Resolve
+from memtui.screens.dialogs.confirm import Confirm
+from memtui.screens.dialogs.edit_text import EditText
+from memtui.screens.dialogs.new_record import NewRecord
+from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.expiry import moment_or_never, written_expiry
+from memtui.screens.external_editor import edit_text
+from memtui.screens.list_screen import ListScreen
+from memtui.screens.state import AppState, ConfigurationChanged
+from memtui.widgets import format as fmt
+from memtui.widgets.detail_lines import record_name
+from memtui.widgets.editor import keeps
+
+if TYPE_CHECKING:
+    from memtui.service.answers import BindingView, MutationAnswer, RetrievalCount
+
+R = TypeVar("R")
+Answers: TypeAlias = "Sequence[MutationAnswer]"
+
+
+class EditingScreen(ListScreen[R]):
+    """A list of records, or of rows that stand for them, which a person can change.
+
+    A screen gives `records_of`, `binding_of`, `changed` and `gone`, and binds the actions that it
+    wants of those that are here.
+    """
+
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
+        self.stats: dict[str, RetrievalCount] = {}
+        """How often each record was read, by its id; one that is missing never was."""
+        self.ghosts: set[str] = set()
+        """Forgotten records that their provider still returns."""
+        self._last: tuple[str, ...] = ()
+        self._taken_back: Answers = ()
+        self._drafts: dict[str, str] = {}
+
+    async def records_of(self, rows: Sequence[R]) -> list[Record]:
+        """Return the records of rows, with the revisions that a change is based on."""
+        raise NotImplementedError
+
+    def binding_of(self, record: Record | None) -> str:
+        """Return the key of the binding that holds a record; None asks for that of new ones."""
+        raise NotImplementedError
+
+    def changed(self, old_id: str, record: Record) -> None:
+        """Show a record as it is now."""
+        raise NotImplementedError
+
+    def gone(self, ids: set[str], ghosts: set[str]) -> None:
+        """Let go of forgotten records; ghosts stay, shown as such."""
+        raise NotImplementedError
+
+    # What can be done.
+
+    def binding_at(self, row: R | None) -> BindingView | None:
+        """Return the binding that a row comes from; None where it is not known."""
+        raise NotImplementedError
+
+    def missing_for(self, row: R | None) -> dict[Need, str]:
+        """Return which needs do not hold for a row, and for the binding that it comes from."""
+        missing = super().missing_for(row)
+        binding = self.binding_at(row)
+        if binding is not None and binding.read_only:
+            missing[Need.WRITABLE] = f"The binding {binding.key} is read-only."
+        elif binding is not None and not binding.capabilities.writable:
+            missing[Need.WRITABLE] = f"The provider of {binding.key} only reads."
+        if binding is not None and not binding.capabilities.correction:
+            missing[Need.CORRECTION] = ""
+        return missing
+
+    def draw_keys(self) -> None:
+        """Tell what the keys can work on now, and how many records would go."""
+        super().draw_keys()
+        chosen = len(self.rows_list.chosen)
+        label = f"forget {fmt.count(chosen)}…" if chosen > 1 else "forget…"
+        self.labels = {**self.labels, f"{self.MODE}.forget": label}
+
+    def _need(self, capability: str, cannot: str) -> None:
+        binding = self.binding_at(self.row)
+        if binding is not None and not getattr(binding.capabilities, capability):
+            raise Unsupported(f"The provider of {binding.key} {cannot}.")
+
+    def where(self, records: Iterable[Record | None]) -> str:
+        """Name the bindings of records, `vault·default`; None is a new record's."""
+        keys = dict.fromkeys(map(self.binding_of, records))
+        providers = {one.key: f"{one.provider_key}·" for one in self.state.bindings}
+        return " and ".join(f"{providers.get(key, '')}{key}" for key in keys)
+
+    def fail(self, error: MemtuiError) -> None:
+        """Tell why something was not done; after a conflict show the records as they are now."""
+        if isinstance(error, Conflict):
+            self.load()
+            self.toast(
+                f"{error} The list shows it as it is now; look again and repeat.", severity="error"
+            )
+        else:
+            super().fail(error)
+
+    # Changing a record.
+
+    def action_edit(self) -> None:
+        """Edit the text in place."""
+        self.talk(self._edit(self.row))
+
+    async def _edit(self, row: R) -> None:
+        [record] = await self.records_of([row])
+        draft = self._drafts.get(record_key(record))
+        kept = "This is your draft; the record still holds the text it had."
+        await self._edit_in_place(record, draft, kept if draft is not None else "")
+
+    async def _edit_in_place(self, record: Record, draft: str | None, note: str) -> None:
+        """Edit in place what a text area would not alter."""
+        if not keeps(record.text) or (draft is not None and not keeps(draft)):
+            raise Invalid(
+                "This text is too long for editing in place, or has line ends that it would "
+                "change; E opens it in your editor."
+            )
+        title = f"Edit {record_name(record)[:80]}"
+        text = await self.ask(EditText(title, record.text, draft, note))
+        if text is None:
+            self._drafts.pop(record_key(record), None)
+        else:
+            await self._correct_text(record, text)
+
+    def action_edit_external(self) -> None:
+        """Edit the text in the person's own editor."""
+        self.talk(self._edit_external(self.row))
+
+    async def _edit_external(self, row: R) -> None:
+        [record] = await self.records_of([row])
+        text = self._drafts.get(record_key(record), record.text)
+        edited = edit_text(self.app, text, self.state.editor)
+        if edited is None and text == record.text:
+            self.toast("Unchanged, nothing was written.")
+        else:
+            await self._correct_text(record, text if edited is None else edited)
+
+    async def _correct_text(self, record: Record, text: str) -> None:
+        self._drafts[record_key(record)] = text
+        try:
+            answer = await self.correct(record, text=text)
+        except Conflict as error:
+            await self._resolve(record, error.current, text)
+        except MemtuiError as error:
+            self.toast(f"{error} Your text is kept; e takes it up again.", severity="error")
+        else:
+            self._drafts.pop(record_key(record), None)
+            self.toast(said("Changed.", answer))
+
+    async def _resolve(self, record: Record, theirs: Record | None, mine: str) -> None:
+        choice = await self.ask(ConflictScreen(record, theirs, mine))
+        if choice is Resolve.MINE and theirs is not None:
+            await self._correct_text(theirs, mine)
+        elif choice is Resolve.MINE:
+            new = NewRecord(mine, record.scope, record.kind, record.topic, record.tags)
+            await self.write(new, record.source)
+        else:
+            self._accept(record, theirs)
+            if choice is Resolve.THEIRS:
+                self._drafts.pop(record_key(record), None)
+            elif choice is Resolve.AGAIN:
+                note = "Saving puts this on top of the record as it is now."
+                await self._edit_in_place(theirs or record, mine, note)
+            else:
+                self.toast("Your text is kept; e takes it up again.")
+
+    def _accept(self, record: Record, theirs: Record | None) -> None:
+        if theirs is None:
+            self.gone({record_key(record)}, set())
+        else:
+            self.changed(record_key(record), theirs)
+
+    async def correct(self, record: Record, **fields: Any) -> MutationAnswer:
+        """Change some fields of a record, and show it as it is then; raises why it cannot be."""
+        session = self.session
+        request = CorrectRequest(
+            scope=place_of(record),
+            handle=record.handle,
+            binding_key=self.binding_of(record),
+            revision=record.revision,
+            **fields,
+        )
+        answer = await self.change(lambda: session.service.correct(session.caller, request))
+        self.own(answer)
+        for now in answer.records:
+            self.changed(record_key(record), now)
+        return answer
+
+    def action_pin(self) -> None:
+        """Pin or unpin the record."""
+        self._need("pin", "cannot pin a record")
+        self.talk(self._pin(self.row))
+
+    async def _pin(self, row: R) -> None:
+        [record] = await self.records_of([row])
+        self.toast(said("Changed.", await self.correct(record, pinned=not record.pinned)))
+
+    def action_expire(self) -> None:
+        """Set when the record expires, or that it never does."""
+        self._need("expiry", "keeps no expiry")
+        self.talk(self._expire(self.row))
+
+    async def _expire(self, row: R) -> None:
+        [record] = await self.records_of([row])
+        prompt = Prompt(
+            "Expires when?",
+            value=written_expiry(record.expires_at, self.state),
+            placeholder="30d, 6h, 2026-12-31",
+            hint="enter set it   empty: never   esc go back",
+            check=lambda text: moment_or_never(text, self.state),
+        )
+        text = await self.ask(prompt)
+        if text is None:
+            return
+        moment = moment_or_never(text, self.state)
+        if moment is None and record.expires_at is None:
+            self.toast("It has no expiry, nothing was changed.")
+            return
+        answer = await self.correct(record, expires_at=moment, never_expires=moment is None)
+        told = "It never expires." if moment is None else "It expires as you said."
+        self.toast(said(f"{told} u takes it back.", answer))
+
+    async def write(self, new: NewRecord, source: SourceRef | None = None) -> None:
+        """Write a record, by hand where no source is given; raises why it cannot be."""
+        session = self.session
+        manual = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=new.scope.company_id)
+        request = WriteRequest(
+            scope=new.scope,
+            source=source or manual,
+            binding_key=self.binding_of(None) or None,
+            content=new.text,
+            kind=new.kind,
+            topic=new.topic,
+            tags=new.tags,
+        )
+        answer = await self.change(lambda: session.service.write(session.caller, request))
+        self.own(answer)
+        for record in answer.records:
+            self.changed(record_key(record), record)
+        if answer.records:
+            self.select(record_key(answer.records[0]))
+        self.toast(said("Written. u takes it back.", answer))
+
+    # Forgetting.
+
+    def action_forget(self) -> None:
+        """Forget what is marked, else the row under the cursor, after a yes."""
+        if chosen := self.rows_list.chosen:
+            self.talk(self._forget(chosen))
+
+    async def _forget(self, rows: Sequence[R]) -> None:
+        records = await self.records_of(rows)
+        question = f"Forget {fmt.counted(len(records), 'record')} from {self.where(records)}?"
+        if await self.ask(Confirm(question, verb="forget", detail=self._reads_of(records))):
+            await self.forget_now(records)
+
+    def _reads_of(self, records: Sequence[Record]) -> str:
+        never = sum(record_key(record) not in self.stats for record in records)
+        if len(records) == 1:
+            read = "It was never read." if never else "Queries have returned it."
+            return f"“{record_name(records[0])[:100]}”\n{read}"
+        if never == len(records):
+            return "None of them was ever read."
+        return f"{fmt.count(never)} of them {'was' if never == 1 else 'were'} never read."
+
+    async def forget_now(self, records: Sequence[Record], saved: str = "") -> None:
+        """Forget records that were confirmed; `saved` says what that gains: `, saved 61 tokens`."""
+        answers = await self.forget_quietly(records)
+        gone = sum(len(answer.handles) - len(answer.ghosts) for answer in answers)
+        self.toast(said(f"Forgot {fmt.count(gone)}{saved}. u brings them back.", *answers))
+
+    async def forget_quietly(self, records: Sequence[Record], *before: MutationAnswer) -> Answers:
+        """Forget records, one operation a binding and place; `before` is taken back with them.
+
+        What was forgotten before one of them failed is noted too, so that `u` brings it back.
+        """
+        session = self.session
+        groups: dict[str, list[Record]] = defaultdict(list)
+        for record in records:
+            groups[self.binding_of(record)].append(record)
+        requests = [self._forgetting(key, group) for key, group in groups.items()]
+        answers: list[MutationAnswer] = []
+
+        async def forget_all() -> None:
+            try:
+                for request in requests:
+                    answer = await session.service.forget(session.caller, request)
+                    answers.append(answer)
+            finally:
+                if answers and self.is_attached:
+                    self.own(*before, *answers)
+                    ghosts = {one.provider_record_id for answer in answers for one in answer.ghosts}
+                    self.gone(_asked_for(answers), ghosts)
+
+        await self.change(forget_all)
+        return answers
+
+    def _forgetting(self, binding_key: str, records: Sequence[Record]) -> ForgetRequest:
+        scopes = {place_of(record) for record in records}
+        return ForgetRequest(
+            scope=scopes.pop() if len(scopes) == 1 else self.state.record_scope,
+            handles=tuple(record.handle for record in records),
+            binding_key=binding_key,
+            revisions={
+                record_key(record): record.revision for record in records if record.revision
+            },
+        )
+
+    def action_erase(self) -> None:
+        """Erase the record for good, after a yes to what that would take."""
+        self.talk(self._erase(self.row))
+
+    async def _erase(self, row: R) -> None:
+        from memtui.service import PurgeRequest
+
+        session = self.session
+        [record] = await self.records_of([row])
+        request = PurgeRequest(
+            record_id=record_key(record), binding_key=self.binding_of(record), forget=True
+        )
+        # Whoever says yes to what nothing brings back has to have seen it.
+        plan = await self.wait(
+            "looking for every copy",
+            partial(session.service.purging.plan, session.caller, request),
+            gives_keys=False,
+        )
+        copies = [f"{one.place}: {fmt.count(one.count)} {one.what}" for one in plan.copies]
+        lead = "The record and memtui's copies go; u cannot bring them back."
+        question = f"Erase “{record_name(record)[:60]}” for good?"
+        if not await self.ask(Confirm(question, verb="erase", detail="\n".join([lead, *copies]))):
+            return
+        done = await self.change(lambda: session.service.purging.apply(session.caller, request))
+        self.gone({record_key(record)}, set())
+        if done.left:
+            self.toast(f"Erased, but a text is still in {done.left[0].place}.", severity="error")
+        elif done.found is not None:
+            looked = fmt.counted(done.found.files, "file")
+            self.toast(f"Erased for good. Looked through {looked}: nothing is left.")
+
+    # Taking back.
+
+    def own(self, *answers: MutationAnswer) -> None:
+        """Note what was done here last: `u` takes it back without asking."""
+        self._last, self._taken_back = tuple(one.operation_id for one in answers), ()
+
+    def action_undo(self) -> None:
+        """Take the last change back; one that was not made here only after a yes."""
+        self.talk(self._undo())
+
+    async def _undo(self) -> None:
+        found = await self.last_change()
+        operation = found.operation
+        undone: tuple[str, ...] = (operation.operation_id,)
+        if self._last and operation.operation_id == self._last[-1]:
+            undone = self._last
+        elif found.why_not is not None:
+            raise Invalid(f"The last change cannot be taken back. {found.why_not}")
+        else:
+            question = fmt.take_back(operation, fmt.changed(found), self.state.clock())
+            if not await self.ask(Confirm(question, verb="take it back")):
+                return
+        answers = await self._reverse(undone)
+        count = self._show_reversed(answers)
+        self._last, self._taken_back = (), answers
+        self.toast(said(f"Took it back: {count}. U does it again.", *answers))
+
+    def action_redo(self) -> None:
+        """Do again what was just taken back."""
+        self.talk(self._redo())
+
+    async def _redo(self) -> None:
+        await self.wait("waiting for the change under way", self.acts.settled)
+        undone = self._taken_back
+        if not undone:
+            raise Invalid("There is nothing to do again; u takes back.")
+        answers = await self._reverse(tuple(answer.operation_id for answer in undone))
+        count = self._show_reversed(answers)
+        self._last = tuple(answer.undoes for answer in undone if answer.undoes)
+        self._taken_back = ()
+        self.toast(said(f"Did it again: {count}. u takes it back.", *answers))
+
+    async def _reverse(self, operation_ids: Sequence[str]) -> Answers:
+        session = self.session
+        answers: list[MutationAnswer] = []
+
+        async def undo_all() -> None:
+            for operation_id in reversed(operation_ids):
+                answer = await session.service.undo(session.caller, operation_id)
+                answers.append(answer)
+
+        try:
+            await self.change(undo_all)
+        except MemtuiError:
+            self.own(*answers)
+            self.load()
+            raise
+        return answers
+
+    def _show_reversed(self, answers: Answers) -> str:
+        """Show the records as they are after a reversal; return how many there are, in words."""
+        handles = [handle for answer in answers for handle in answer.handles]
+        if settings := sum(len(answer.settings) for answer in answers):
+            self.post_message(ConfigurationChanged())
+        self.ghosts.difference_update(one.provider_record_id for one in handles)
+        self.load()
+        if settings and not handles:
+            return fmt.counted(settings, "setting")
+        return fmt.counted(len(handles), "record")
+
+
+def record_key(record: Record) -> str:
+    """Return what names a record: the id that the provider gave it."""
+    return record.handle.provider_record_id
+
+
+def place_of(record: Record) -> Scope:
+    """Return where the record lives, without the issue and run that it came from."""
+    return record.scope.model_copy(update={"issue_id": None, "run_id": None})
+
+
+def _asked_for(answers: Answers) -> set[str]:
+    return {
+        handle.provider_record_id
+        for answer in answers
+        for handle in (*answer.handles, *answer.missing)
+    }
+
+
+def said(done: str, *answers: MutationAnswer) -> str:
+    """Return what was done, and what a person has to know about it."""
+    words = [done]
+    redacted = dict.fromkeys(label for answer in answers for label in answer.redacted)
+    if redacted:
+        words.append(f"Taken out before it was stored: {', '.join(redacted)}.")
+    if ghosts := sum(len(answer.ghosts) for answer in answers):
+        words.append(
+            f"The provider still returns {fmt.counted(ghosts, 'record')}: shown as ghosts."
+        )
+    if missing := sum(len(answer.missing) for answer in answers):
+        words.append(f"{fmt.counted(missing, 'record')} had gone before.")
+    if linked := sum(len(answer.linked) for answer in answers):
+        words.append(f"{fmt.counted(linked, 'record')} came back under a new id.")
+    return " ".join(words)

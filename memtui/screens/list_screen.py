@@ -1,0 +1,209 @@
+"""The frame of a numbered screen that is a list with the details of one row beside it.
+
+For a screen author. Derive from `ListScreen`, give what `MemtuiScreen` wants, and:
+
+- `NOUN`: what a row is, for "No record is selected.";
+- `make_list()`: the list, called once;
+- `detail(row, width)`: a row whole, drawn beside the list;
+- `look()`: say with `show_count` how much is shown and marked;
+- `sort(column)`: order by a column, or turn its order around;
+- `fetch(pages)`: read pages that came into view, where the list does not hold all rows;
+- `moved()`: read what the details of another row need;
+- `entered()`: what there is to read once a person goes into the details.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.content import Content
+
+from memtui.actions import Need
+from memtui.contract import Invalid, NotFound
+from memtui.screens.base import MemtuiScreen, ServiceScreen
+from memtui.screens.dialogs.choose import Choice, Choose
+from memtui.widgets.panes import DetailPane, Fitted
+from memtui.widgets.virtual_list import (
+    ColumnsAsked,
+    Highlighted,
+    Opened,
+    PagesWanted,
+    SelectionChanged,
+    SortAsked,
+    VirtualList,
+)
+
+if TYPE_CHECKING:
+    from memtui.service.answers import UndoCandidate
+
+R = TypeVar("R")
+
+
+class ListScreen(MemtuiScreen, Generic[R]):
+    """A list and the details of its row; see the module's text for how to write one."""
+
+    NOUN: ClassVar[str]
+    SPLIT: ClassVar[str] = ".split"
+    """What list and details stand in."""
+    _drawn: str | None = None
+    """The key of the row whose details are shown."""
+
+    def compose_body(self) -> ComposeResult:
+        """Lay out list and details."""
+        with Container(classes="split"):
+            yield self.make_list()
+            yield self.make_detail()
+
+    def make_list(self) -> VirtualList[R]:
+        """Return the list."""
+        raise NotImplementedError
+
+    def make_detail(self) -> DetailPane:
+        """Return the pane of the details."""
+        return DetailPane(Fitted(id="detail"), id=f"{self.NOUN}-detail", classes="split-detail")
+
+    def detail(self, row: R, width: int) -> Content:
+        """Return a row whole, `width` cells wide."""
+        raise NotImplementedError
+
+    def look(self) -> None:
+        """Say how much is shown and marked."""
+
+    def sort(self, column: str) -> None:
+        """Order by a column, or turn its order around."""
+        raise NotImplementedError
+
+    def fetch(self, pages: tuple[int, ...]) -> None:
+        """Read pages that came into view."""
+
+    def moved(self) -> None:
+        """Read what the details of the row under the cursor need."""
+
+    def entered(self) -> None:
+        """Read what a person who goes into the details wants to see."""
+
+    def missing_for(self, row: R | None) -> dict[Need, str]:
+        """Return which needs do not hold with the cursor on a row."""
+        return {Need.ROW: ""} if row is None else {}
+
+    @property
+    def rows_list(self) -> VirtualList[R]:
+        """The list."""
+        return self.query_one(VirtualList)
+
+    @property
+    def row(self) -> R:
+        """The row under the cursor; raises `NotFound` where there is none."""
+        current = self.rows_list.current
+        if current is None:
+            raise NotFound(f"No {self.NOUN} is selected.")
+        return current
+
+    def draw_detail(self) -> None:
+        """Draw the row under the cursor, from its top where it is another one."""
+        row = self.rows_list.current
+        key = None if row is None else self.rows_list.rows.key(row)
+        self.query_one("#detail", Fitted).fit(
+            lambda width: Content("") if row is None else self.detail(row, width)
+        )
+        if key != self._drawn:
+            self._drawn = key
+            self.query_one(f"#{self.NOUN}-detail").scroll_home(animate=False)
+
+    def draw_keys(self) -> None:
+        """Tell what the keys can work on now."""
+        missing = self.missing_for(self.rows_list.current)
+        if missing != self.missing:
+            self.missing = missing
+
+    def on_mount(self) -> None:
+        """Begin in the list."""
+        self.rows_list.focus()
+
+    @on(PagesWanted)
+    def _fetch(self, event: PagesWanted) -> None:
+        self.fetch(event.pages)
+
+    @on(SortAsked)
+    def _sort(self, event: SortAsked) -> None:
+        self.sort(event.column)
+
+    @on(ColumnsAsked)
+    def _choose_columns(self) -> None:
+        choose_columns(self, self.rows_list)
+
+    @on(SelectionChanged)
+    def _marked(self) -> None:
+        self.look()
+        self.draw_keys()
+
+    @on(Highlighted)
+    def _highlighted(self) -> None:
+        self.draw_keys()
+        self.draw_detail()
+        self.moved()
+        if self.rows_list.selection.ranging:
+            self.look()
+
+    @on(Opened)
+    def _opened(self) -> None:
+        self.query_one(self.SPLIT).add_class("-opened")
+        self.query_one(f"#{self.NOUN}-detail").focus()
+        self.entered()
+
+    def action_back(self) -> None:
+        """Go back from the details to the list; there, take away the range, else all marks."""
+        if self.rows_list.has_focus:
+            self.rows_list.action_unmark()
+        self.query_one(self.SPLIT).remove_class("-opened")
+        self.rows_list.focus()
+
+    def action_mark(self) -> None:
+        """Mark or unmark the row, or the range."""
+        self.rows_list.action_mark()
+
+    def action_range(self) -> None:
+        """Begin a range, or mark it."""
+        self.rows_list.action_range()
+
+    def action_mark_all(self) -> None:
+        """Mark all rows that are loaded."""
+        self.rows_list.action_mark_all()
+
+    async def last_change(self) -> UndoCandidate:
+        """Return the last change of all, once none is under way any more.
+
+        Raises:
+            Invalid: there is none.
+        """
+        session = self.session
+
+        async def last() -> list[UndoCandidate]:
+            await self.acts.settled()
+            return await session.service.undoable(session.caller, 1)
+
+        found = await self.wait("waiting for the change under way", last)
+        if not found:
+            raise Invalid("There is nothing to undo.")
+        return found[0]
+
+
+def choose_columns(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:
+    """Offer to hide or show one column of a list; the last one that is shown stays."""
+    hidden = rows_list.hidden
+    shown = [column.key for column in rows_list.columns if column.key not in hidden]
+    choices = [
+        Choice(column.key, column.title, "show" if column.key in hidden else "hide")
+        for column in rows_list.columns
+        if column.key in hidden or len(shown) > 1
+    ]
+
+    def turn(key: str | None) -> None:
+        if key is not None:
+            rows_list.hidden = rows_list.hidden ^ {key}
+            rows_list.refresh()
+
+    screen.app.push_screen(Choose("Columns", choices), turn)

@@ -1,0 +1,335 @@
+"""The namespaces of a binding: what there is, making one, its expiry, and deleting it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, tzinfo
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import BindingType
+from textual.content import Content
+
+from memtui.contract import Conflict, Invalid, MemtuiError, Namespace
+from memtui.screens.dialogs.confirm import TypedConfirm
+from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.expiry import moment_or_never, written_expiry
+from memtui.screens.modal import ModalListScreen
+from memtui.widgets import format as fmt
+from memtui.widgets.background import Background
+from memtui.widgets.columns import Cell, Column
+from memtui.widgets.detail_lines import Line, heading, joined, labelled
+from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
+from memtui.widgets.keys import bindings_for
+from memtui.widgets.rows import AppendedRows
+from memtui.widgets.virtual_list import VirtualList
+
+if TYPE_CHECKING:
+    from memtui.screens.state import AppState
+    from memtui.service.answers import BindingView
+    from memtui.service.namespaces import NamespaceDeleted
+
+_FOREVER = "for good"
+_WHEN = "30d, 6h, 2027-01-31T14:30; empty: never   enter take it   esc go back"
+
+
+class Namespaces(ModalListScreen):
+    """List the namespaces of a binding and change them; nothing is deleted without its name."""
+
+    ACTION_GROUP = "namespaces"
+    BINDINGS: ClassVar[list[BindingType]] = bindings_for("namespaces")
+
+    def __init__(self, state: AppState, binding: BindingView) -> None:
+        super().__init__(state)
+        self._binding = binding
+        self._found: tuple[Namespace, ...] | None = None
+        self._rows: AppendedRows[Namespace] = AppendedRows(lambda one: one.name)
+        self._doing = ""
+        self._gone: NamespaceDeleted | None = None
+        self._written: str | None = None
+        """What the cursor goes to once it is listed."""
+        self._reading = Background(self, "namespaces")
+
+    def make_list(self) -> VirtualList[Namespace]:
+        """Return the list."""
+        return VirtualList(columns(self.state.clock), self._rows, name="namespace-list")
+
+    @property
+    def _list(self) -> VirtualList[Namespace]:
+        return self.query_one(VirtualList)
+
+    @property
+    def _current(self) -> Namespace | None:
+        return self._list.current
+
+    def draw_head(self, width: int) -> Content:
+        """Return whose namespaces these are."""
+        del width
+        return head_content(self._binding, self._found, self._doing)
+
+    def draw_row(self, width: int) -> Content:
+        """Return the namespace under the cursor."""
+        return row_content(self._current, self.state.clock(), self.state.zone, width)
+
+    def refusal(self, verb: str) -> str:
+        """Return why a change is not possible."""
+        if verb in {"add", "expiry", "delete", "undo"}:
+            if reason := read_only_reason(self._binding):
+                return reason
+            if self._doing:
+                return "Wait until this is done."
+        if verb in {"expiry", "delete", "copy"} and self._current is None:
+            return "No namespace is selected."
+        if verb == "undo" and (self._gone is None or self._gone.forget_operation_id is None):
+            return "No namespace with records was deleted here."
+        return ""
+
+    def on_mount(self) -> None:
+        """Read the namespaces."""
+        self.action_read()
+
+    def action_read(self) -> None:
+        """Read the namespaces again."""
+        self._list.notice = ("Reading the namespaces …",)
+        session, key = self.session, self._binding.key
+        self._reading.latest(
+            lambda: session.service.namespaces.all(session.caller, key), self._show, self._not_read
+        )
+
+    def _show(self, found: tuple[Namespace, ...]) -> None:
+        self._found = tuple(sorted(found, key=lambda one: one.name))
+        self._list.notice = (
+            "No namespace is known.",
+            read_only_reason(self._binding) or "a makes one; memories written by agents do too.",
+        )
+        self._rows.replace(self._found)
+        self._list.show(self._rows)
+        if self._written is not None:
+            self._list.go_to_key(self._written)
+            self._written = None
+        self.draw()
+
+    def _not_read(self, error: MemtuiError) -> None:
+        self._found = None
+        self._list.notice = (f"✗ {error}", "r reads again, esc goes back.")
+        self._rows.replace([])
+        self._list.show(self._rows)
+        self.draw()
+
+    async def _put(self, name: str, when: str) -> None:
+        """Make a namespace, or set when it expires; raises why it cannot be."""
+        session, key = self.session, self._binding.key
+        moment = moment_or_never(when, self.state)
+
+        async def put() -> str:
+            made = await session.service.namespaces.put(
+                session.caller, key, name, expires_at=moment
+            )
+            self._written = made.name
+            if made.expires_at is None:
+                return f"{made.name} never expires."
+            return f"{made.name} expires {fmt.exact(made.expires_at, self.state.zone)}."
+
+        await self._run("… writing", put)
+
+    async def _run(self, doing: str, work: Callable[[], Awaitable[str]]) -> None:
+        """Run a change that returns what to say, and read again; raises why it cannot be."""
+        self._doing = doing
+        self.draw()
+        try:
+            said = await self.change(work)
+        finally:
+            self._doing = ""
+            self.draw()
+        self.toast(said)
+        self.action_read()
+
+    async def _ask_expiry(self, name: str, value: str = "") -> str | None:
+        check = partial(moment_or_never, state=self.state)
+        title = f"When does {name} expire?"
+        return await self.ask(Prompt(title, value=value, hint=_WHEN, check=check))
+
+    def action_add(self) -> None:
+        """Ask for the name and the expiry of a new namespace."""
+        self.talk(self._add())
+
+    async def _add(self) -> None:
+        def check(text: str) -> None:
+            name = text.strip()
+            if not name:
+                raise Invalid("A namespace needs a name; write one.")
+            if any(one.name == name for one in self._found or ()):
+                raise Invalid(f"{name} is there already; e sets its expiry.")
+
+        title, name = f"New namespace in {self._binding.key}", ""
+        while True:
+            asked = Prompt(title, value=name, placeholder="workspace:web", check=check)
+            name = (await self.ask(asked) or "").strip()
+            when = await self._ask_expiry(name) if name else None
+            if when is None:
+                return
+            try:
+                await self._put(name, when)
+            except MemtuiError as error:
+                self.fail(error)  # and its name is asked for again
+            else:
+                return
+
+    def action_expiry(self) -> None:
+        """Ask when the namespace expires."""
+        if (one := self._current) is not None:
+            self.talk(self._expire(one))
+
+    async def _expire(self, one: Namespace) -> None:
+        when = await self._ask_expiry(one.name, written_expiry(one.expires_at, self.state))
+        if when is not None:
+            await self._put(one.name, when)
+
+    def action_delete(self) -> None:
+        """Delete the namespace once its name was typed."""
+        if (one := self._current) is not None:
+            self.talk(self._delete(one))
+
+    async def _delete(self, one: Namespace) -> None:
+        question = TypedConfirm(
+            f"Delete {one.name} and {fmt.held_words(one)} from {self._binding.key}?",
+            word=one.name,
+            verb="delete it",
+            detail="The records that can be listed are forgotten first, and u brings them "
+            "back. The namespace's expiry and metadata are gone.",
+        )
+        if not await self.ask(question):
+            return
+        try:
+            await self._delete_now(one.name)
+        except Conflict as why:
+            unseen = TypedConfirm(
+                f"Delete {one.name} with records that nobody can bring back?",
+                word=_FOREVER,
+                verb="delete all of it",
+                detail=f"{why}\nu would bring back the listed records only.",
+            )
+            if await self.ask(unseen):
+                await self._delete_now(one.name, unseen=True)
+
+    async def _delete_now(self, name: str, *, unseen: bool = False) -> None:
+        session, key = self.session, self._binding.key
+
+        async def delete() -> str:
+            gone = await session.service.namespaces.delete(session.caller, key, name, unseen=unseen)
+            self._gone = gone
+            return _deleted_words(gone)
+
+        try:
+            await self._run(f"… deleting {name}", delete)
+        except MemtuiError as error:
+            if unseen or not isinstance(error, Conflict):
+                self.action_read()
+            raise
+
+    def action_undo(self) -> None:
+        """Bring back the records of the namespace deleted last."""
+        gone = self._gone
+        if gone is not None and gone.forget_operation_id is not None:
+            self.talk(self._bring_back(gone, gone.forget_operation_id))
+
+    async def _bring_back(self, gone: NamespaceDeleted, operation_id: str) -> None:
+        session = self.session
+
+        async def undo() -> str:
+            answer = await session.service.undo(session.caller, operation_id)
+            self._gone = None
+            return f"Brought {fmt.counted(len(answer.handles), 'record')} back into {gone.name}."
+
+        await self._run("… bringing back", undo)
+
+    def action_copy(self) -> None:
+        """Copy the name of the namespace."""
+        if (one := self._current) is not None:
+            self.copy(one.name, "Copied the name.")
+
+
+def _deleted_words(gone: NamespaceDeleted) -> str:
+    if gone.forget_operation_id is None:
+        return f"Deleted {gone.name}; it held nothing."
+    them = fmt.counted(gone.records, "record")
+    rest = "; the others are gone for good" if gone.at_least else ""
+    return f"Deleted {gone.name}; u brings the {them} back{rest}."
+
+
+# How namespaces read.
+
+
+def columns(clock: Callable[[], datetime]) -> list[Column[Namespace]]:
+    """Return the columns of the list."""
+    return [
+        Column("name", "name", lambda one: Cell(one.name), 20, flexible=True, keep=100, share=0.5),
+        Column("kind", "kind", lambda one: Cell(one.kind, "muted"), 9, keep=50),
+        Column("records", "records", lambda one: Cell(fmt.held(one)), 7, "right", keep=90),
+        Column("expires", "expires", lambda one: _expires(one, clock()), 9, "right", keep=80),
+    ]
+
+
+def _expires(one: Namespace, now: datetime) -> Cell:
+    if one.expires_at is None:
+        return Cell("never", "muted")
+    return Cell(fmt.ago(one.expires_at, now), "warning" if one.expires_at <= now else "")
+
+
+def read_only_reason(binding: BindingView) -> str:
+    """Return why the namespaces of a binding can only be looked at, or nothing."""
+    if not binding.capabilities.namespace_changes:
+        return (
+            f"The provider {binding.provider_key} makes and removes no namespaces: they follow "
+            "from its records."
+        )
+    if binding.read_only:
+        return f"The binding {binding.key} is read-only; w on it in Bindings opens it."
+    return ""
+
+
+def head_content(binding: BindingView, found: Sequence[Namespace] | None, doing: str) -> Content:
+    """Return whose namespaces these are, how many, and why nothing can be changed."""
+    name = f"{binding.provider_key}·{binding.key}"
+    number = "" if found is None else fmt.counted(len(found), "namespace")
+    head = line(
+        line("namespaces of", display(name, limit=120, style=STRONG)),
+        display(number),
+        display(doing, style=WARN),
+        gap="   ",
+    )
+    reason = read_only_reason(binding)
+    return lines([head, display(reason, style=DIM)]) if reason else head
+
+
+def row_content(one: Namespace | None, now: datetime, zone: tzinfo | None, width: int) -> Content:
+    """Return a namespace whole."""
+    if one is None:
+        return Content("")
+    if one.expires_at is None:
+        expires = "never"
+    else:
+        expires = f"{fmt.exact(one.expires_at, zone)} ({fmt.since(one.expires_at, now)})"
+    about: list[Line] = [
+        labelled("kind", one.kind),
+        labelled("records", fmt.held(one) or "unknown"),
+        labelled("expires", expires),
+    ]
+    metadata: list[Line] = [heading("Metadata")]
+    metadata += [
+        line(display(key, limit=100, style=DIM), _value(value))
+        for key, value in one.metadata.items()
+        if key != "at_least"
+    ]
+    blocks: list[Sequence[Line]] = [[display(one.name, limit=300, style=STRONG)], about]
+    if len(metadata) > 1:
+        blocks.append(metadata)
+    if one.records is None:
+        blocks.append([display("It holds more than one list shows.", style=DIM)])
+    return joined(blocks, width)
+
+
+def _value(value: object) -> Content:
+    shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    return display(shown, limit=2_000)
