@@ -61,8 +61,7 @@ def label_of(scope: Scope) -> str:
 
 
 def _namespace(binding: BindingView, scope: Scope) -> str | None:
-    from memtui.backends.plugin_v1.config import Templates
-    from memtui.backends.plugin_v1.scoping import NamespaceMap
+    from memtui.backends.plugin_v1.config import NamespaceMap, Templates
 
     try:
         templates = Templates.model_validate(binding.config.get("templates", {}))

@@ -1,8 +1,300 @@
-"""A client of the HTTP memory plugin contract v1 (seed 001)."""
+"""The memory plugin contract v1 as a provider: a client of it over HTTP (seed 001)."""
 
 from __future__ import annotations
 
-from .adapter import PluginAdapter
-from .config import PluginConfig
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from decimal import Decimal
+from functools import partial
+from time import perf_counter
+from typing import ClassVar, Self, TypeVar
 
-__all__ = ["PluginAdapter", "PluginConfig"]
+from memtui.contract import (
+    Adapter,
+    BindingContext,
+    BrowsePage,
+    BrowseRequest,
+    Capabilities,
+    ContextBundle,
+    CorrectReply,
+    CorrectRequest,
+    EraseReply,
+    EraseRequest,
+    Explanation,
+    ForgetReply,
+    ForgetRequest,
+    Health,
+    Invalid,
+    Json,
+    MemtuiError,
+    Namespace,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    Unavailable,
+    Unsupported,
+    Usage,
+    WriteReply,
+    WriteRequest,
+    place_of_path,
+    place_of_url,
+)
+from memtui.provider_kit import blocking, read_config
+
+from . import changing, reading
+from .config import NamespaceMap, PluginConfig, is_namespace, kind_of
+from .id_cache import IdCache
+from .listing import Lister
+from .memories import PROVIDER, places
+from .plugin import Plugin, together
+
+T = TypeVar("T")
+ReplyT = TypeVar("ReplyT", WriteReply, ForgetReply, CorrectReply, BrowsePage)
+
+_CACHE = "plugin.sqlite3"
+_PLUGINS_OWN = (
+    "What the plugin of {} keeps of forgotten memories (its log, its backups) is not in memtui's "
+    "reach; ask who runs it."
+)
+
+
+class PluginAdapter(Adapter):
+    """A client of any memory plugin. The wire has neither a lookup by id nor a cursor.
+
+    A server of memtui's own has both, and lists `memtui.ids` and `memtui.cursor`. What follows
+    elsewhere: `get` and the handles of queries work by searching, so a record that is not among a
+    namespace's newest 100, nor found by words it was seen with, is `NotFound` with a sentence that
+    says so; lists of larger namespaces are "at least". Opening succeeds while the plugin is down,
+    with the capabilities last known; calls raise `Unavailable` until it is back.
+
+    A plugin says nothing of cost: usage is unpriced unless the binding's config says `free`.
+    """
+
+    key: ClassVar[str] = PROVIDER
+    config_model = PluginConfig
+    capabilities = Capabilities()
+
+    def __init__(self, context: BindingContext, plugin: Plugin) -> None:
+        self._context = context
+        self._plugin = plugin
+        self._lister = Lister(plugin)
+        self._show_abilities()
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Name the server and the namespaces that are written or read there."""
+        config = read_config(PluginConfig, context)
+        server = place_of_path(config.uds) if config.uds else place_of_url(config.place)
+        names = NamespaceMap(config.templates, context.company_id).spelled(config.namespaces)
+        return [(*server, *name) for name in names]
+
+    @classmethod
+    async def open(cls, context: BindingContext) -> Self:
+        """Open a plugin, up or down. Raises `Invalid` for a bad config."""
+        config = read_config(PluginConfig, context)
+        cache = await asyncio.to_thread(IdCache, context.data_dir / _CACHE)
+        plugin = Plugin(context, config, cache)
+        await plugin.recall()
+        with suppress(Unavailable):  # health and every call say so
+            await plugin.ask_health()
+        return cls(context, plugin)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._plugin.close()
+
+    async def _call(self, work: Callable[[], Awaitable[T]], *, changes: bool = False) -> T:
+        """Refresh what is known of the plugin, call it, and show what is known then."""
+        if changes and self._context.read_only:
+            raise Unsupported("This plugin is open read-only; open it writable to change it.")
+        await changing.unsent(self._plugin.ready())
+        try:
+            return await work()
+        finally:
+            self._show_abilities()
+
+    async def _priced(
+        self, work: Callable[[], Awaitable[ReplyT]], *, changes: bool = False
+    ) -> ReplyT:
+        started = perf_counter()
+        reply = await self._call(work, changes=changes)
+        return reply.model_copy(update={"usage": self._usage(started)})
+
+    def _usage(self, started: float) -> tuple[Usage, ...]:
+        """Return what a call took; a plugin that is not free is unpriced."""
+        latency_ms = (perf_counter() - started) * 1000
+        cost_usd = Decimal(0) if self._plugin.config.cost == "free" else None
+        return (Usage(provider=PROVIDER, cost_usd=cost_usd, latency_ms=latency_ms),)
+
+    def _show_abilities(self) -> None:
+        abilities = self._plugin.abilities
+        self.capabilities = abilities.capabilities(read_only=self._context.read_only)
+
+    async def write(self, request: WriteRequest) -> WriteReply:
+        """Store a record; one with a `record_id` replaces the record of that id."""
+        return await self._priced(partial(changing.write, self._plugin, request), changes=True)
+
+    async def query(self, request: QueryRequest) -> ContextBundle:
+        """Search the scope's namespaces in one call; `as_of` is not honoured by the wire."""
+        started = perf_counter()
+        found = await self._call(partial(reading.query, self._plugin, request))
+        return ContextBundle(
+            snippets=found.snippets, capped=found.capped, usage=self._usage(started)
+        )
+
+    async def explain(self, request: QueryRequest) -> Explanation:
+        """Say which namespaces were asked, what came, and what was left out."""
+        started = perf_counter()
+        found = await self._call(partial(reading.query, self._plugin, request))
+        return Explanation(stages=found.stages, usage=self._usage(started))
+
+    async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        """Find a record by searching its namespace.
+
+        Raises:
+            NotFound: it is not within reach, so nobody can say whether it exists.
+        """
+        return await self._call(partial(self._get, handle.provider_record_id, scope))
+
+    async def _get(self, record_id: str, scope: Scope) -> Record | None:
+        readable = await self._plugin.readable(scope)
+        found = await self._plugin.find(places(record_id, readable))
+        if found.memory is not None:
+            return self._plugin.reader.record(found.memory)
+        if not found.certain:
+            raise changing.out_of_reach(record_id, found)
+        return None
+
+    async def forget(self, request: ForgetRequest) -> ForgetReply:
+        """Remove records, each in the name of its own namespace."""
+        return await self._priced(partial(changing.forget, self._plugin, request), changes=True)
+
+    async def correct(self, request: CorrectRequest) -> CorrectReply:
+        """Write a record again under its id, or anew where the plugin keeps no ids."""
+        return await self._priced(partial(changing.correct, self._plugin, request), changes=True)
+
+    async def browse(self, request: BrowseRequest) -> BrowsePage:
+        """List what can be reached; pages after the first are of the first one's list."""
+        return await self._priced(partial(reading.browse, self._plugin, self._lister, request))
+
+    async def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
+        """Return each record's memory as it came."""
+        return await self._call(
+            self._if_exact(partial(changing.snapshot, self._plugin, handles, scope))
+        )
+
+    async def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
+        """Write memories again as they were."""
+        work = self._if_exact(partial(changing.restore, self._plugin, snapshots, scope))
+        return await self._priced(work, changes=True)
+
+    def _if_exact(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        async def checked() -> T:
+            if not self._plugin.abilities.is_exact:
+                raise Unsupported(
+                    "This plugin keeps no ids or no propagation, so nothing is restored."
+                )
+            return await work()
+
+        return checked
+
+    @blocking
+    def erase(self, request: EraseRequest) -> EraseReply:
+        """Take the words of gone records out of the id cache; the plugin's own copies stay."""
+        cache, beyond = self._plugin.cache, _PLUGINS_OWN.format(self._context.binding_key)
+        namespaces = tuple(cache.namespaces())
+        wanted = [one for record_id in request.record_ids for one in places(record_id, namespaces)]
+        kept = {place for place in wanted if cache.words(place)}
+        if request.apply:
+            cache.strike(wanted)
+            cache.scrub()
+        return EraseReply(kept={_CACHE: len(kept)} if kept else {}, beyond=(beyond,))
+
+    async def health(self) -> Health:
+        """Ask the plugin: down if it cannot be reached, degraded if it says so or answers 503."""
+        try:
+            reply = await self._plugin.ask_health()
+        except MemtuiError as error:
+            return Health(status="down", message=str(error))
+        self._show_abilities()
+        listed = reply.capabilities
+        said = "nothing" if not listed else ", ".join(sorted(listed))
+        message = reply.message or f"The plugin lists {said}."
+        return Health(status=reply.status, message=message, version=reply.version)
+
+    async def namespaces(self) -> Sequence[Namespace]:
+        """Return the namespaces that memtui has met or was told of; the plugin cannot list them.
+
+        Of one that holds as many records as a search shows, or more, `records` is None, and
+        `metadata["at_least"]` says how many that are.
+        """
+        return await self._call(self._namespaces)
+
+    async def _namespaces(self) -> list[Namespace]:
+        plugin = self._plugin
+        met = await asyncio.to_thread(plugin.cache.namespaces)
+
+        async def one(name: str) -> Namespace:
+            hits = await plugin.search([name])
+            expires_at, metadata = met.get(name, (None, {}))
+            return Namespace(
+                name=name,
+                kind=kind_of(name),
+                records=None if hits.capped else len(hits.memories),
+                expires_at=expires_at,
+                metadata=metadata | ({"at_least": hits.returned} if hits.capped else {}),
+            )
+
+        readable = await plugin.readable(Scope(company_id=self._context.company_id))
+        return await together(partial(one, name) for name in readable)
+
+    async def create_namespace(
+        self, name: str, *, expires_at: datetime | None = None, metadata: Json | None = None
+    ) -> Namespace:
+        """Create a namespace, or replace one whole: an expiry or metadata left out is cleared.
+
+        Raises:
+            Invalid: the name is none of a namespace.
+        """
+
+        async def work() -> Namespace:
+            if not is_namespace(name):
+                raise Invalid(
+                    f"{name!r} is no namespace; name it like workspace:web, small letters before "
+                    "the first colon, and letters, digits and _ : . - after it."
+                )
+            put = self._plugin.client.put_namespace
+            return await self._met(await put(name, kind_of(name), expires_at, metadata))
+
+        return await self._call(work, changes=True)
+
+    async def patch_namespace(
+        self, name: str, *, expires_at: datetime | None = None, metadata: Json | None = None
+    ) -> Namespace:
+        """Set a namespace's expiry, or its metadata whole; raises `NotFound`, `Unsupported`."""
+
+        async def work() -> Namespace:
+            if expires_at is None and metadata is None:
+                raise Invalid("Give an expiry or metadata to set.")
+            patch = self._plugin.client.patch_namespace
+            return await self._met(await patch(name, expires_at, metadata))
+
+        return await self._call(work, changes=True)
+
+    async def _met(self, found: Namespace) -> Namespace:
+        await asyncio.to_thread(self._plugin.cache.meet, found)
+        return found
+
+    async def delete_namespace(self, name: str) -> None:
+        """Remove a namespace and every record in it, beyond recall; raises `NotFound`."""
+
+        async def work() -> None:
+            self._plugin.generation += 1
+            await self._plugin.client.delete_namespace(name)
+            await asyncio.to_thread(self._plugin.cache.leave, name)
+
+        await self._call(work, changes=True)

@@ -1,4 +1,4 @@
-"""Correct and forget memories.
+"""Store, correct, forget and restore memories.
 
 The wire has no condition on a write: a revision is checked by reading just before, so a change by
 another client within those milliseconds is not seen.
@@ -7,8 +7,13 @@ another client within those milliseconds is not seen.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import json
+import re
+import uuid
+from collections.abc import Awaitable, Sequence
+from datetime import datetime
 from functools import partial
+from typing import TypeVar
 
 from memtui.contract import (
     Conflict,
@@ -19,20 +24,222 @@ from memtui.contract import (
     Invalid,
     Json,
     NotFound,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    SourceKind,
     Unavailable,
     Unsupported,
+    WriteMode,
+    WriteReply,
+    WriteRequest,
 )
 
-from .details import KEY, details_of, foreign, propagation
-from .lookup import Found, find, find_all
-from .plugin import Plugin, together
-from .records import Place, handle, handle_of, places, split
-from .wire import Row, moment
-from .writing import post, refuse_lost, unsent
+from .client import encoded
+from .config import kind_of
+from .memories import (
+    KEY,
+    Place,
+    details_for,
+    details_of,
+    foreign,
+    handle,
+    handle_of,
+    is_ours,
+    places,
+    propagation,
+    split,
+    wire_id,
+)
+from .plugin import Lookup, Plugin, together
+from .wire import KINDS, SOURCES, Memory, moment, read_memories
+
+T = TypeVar("T")
+
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_CONFIRM_SECONDS = 1.0
+
+
+async def unsent(call: Awaitable[T]) -> T:
+    """Await a read that comes before a change: where it fails, nothing was changed."""
+    try:
+        return await call
+    except Unavailable as error:
+        raise Unavailable(str(error)) from error
+
+
+def out_of_reach(record_id: str, found: Lookup) -> NotFound:
+    """Return the error for a record that is not there, or not to be seen."""
+    if found.certain:
+        return NotFound(f"There is no record {record_id} in this scope.")
+    return NotFound(
+        f"The record {record_id} is not among those that the plugin shows; it has no lookup by id, "
+        "so query for the record's own words first."
+    )
+
+
+def _refuse_lost(plugin: Plugin, *, expires_at: datetime | None, pinned: bool | None) -> None:
+    """Refuse what the plugin would lose in silence. Raises `Unsupported`."""
+    if expires_at is not None and not plugin.abilities.keeps("ttl"):
+        raise Unsupported("This plugin keeps no expiry (ttl); write the record without one.")
+    if pinned and not plugin.abilities.keeps("pin"):
+        raise Unsupported("This plugin keeps no pins; write the record unpinned.")
+
+
+# Storing
+
+
+async def write(plugin: Plugin, request: WriteRequest) -> WriteReply:
+    """Store a record under the given id, else under a new UUID of ours.
+
+    An id that stands in a namespace out of reach is replaced unseen; the snapshot says so.
+
+    Raises:
+        Conflict: another record has the given id, and the mode is not upsert.
+        Unsupported: the plugin keeps no expiry or no pin, and one is asked for.
+    """
+    _refuse_lost(plugin, expires_at=request.expires_at, pinned=request.pinned)
+    place, given = _place(plugin, request, await plugin.readable(request.scope))
+    found = Lookup()
+    if request.record_id:
+        found = await unsent(plugin.find([place], text=request.content))
+        await _refuse_taken(plugin, request, place, found)
+    stored = await _post(plugin, place[0], _body(plugin, request, place[1], given, found))
+    if plugin.abilities.details_seen is None:  # the first write shows what comes back
+        back = (await plugin.find([(place[0], stored)], text=request.content)).memory
+        if back is not None:
+            await plugin.learn("details", seen=is_ours(back))
+    keeps = stored == place[1] and plugin.abilities.keeps_details
+    written = handle(given if given and keeps else f"{place[0]}/{stored}")
+    before = (_snapshot_of(plugin, written, found),) if plugin.abilities.is_exact else ()
+    return WriteReply(records=(written,), before=before)
+
+
+def _place(
+    plugin: Plugin, request: WriteRequest, readable: Sequence[str]
+) -> tuple[Place, str | None]:
+    """Return where to store a record, and the caller's own id where it is not the plugin's."""
+    given = request.record_id
+    named = split(given) if given else None
+    if named is not None and named[0] in readable:
+        return named, None
+    namespace = plugin.namespaces.target(request.scope)
+    if not given:
+        return (namespace, str(uuid.uuid4())), None
+    return (namespace, wire_id(namespace, given)), None if named else given
+
+
+async def _refuse_taken(plugin: Plugin, request: WriteRequest, place: Place, found: Lookup) -> None:
+    taken = None
+    if request.mode is not WriteMode.UPSERT and found.memory is not None:
+        taken = found.memory if found.memory.content != request.content else None
+    homes = await asyncio.to_thread(plugin.cache.homes, place[1])
+    elsewhere = [(name, place[1]) for name in homes if name != place[0]]
+    if found.memory is None and elsewhere:
+        # The same id in another namespace would take the record away from there.
+        taken = (await unsent(plugin.find(elsewhere, text=request.content))).memory
+    if taken is not None:
+        raise Conflict(
+            f"There is already another record {request.record_id} in {taken.namespace}; "
+            "write it with mode upsert in its own scope, or give another id.",
+            current=plugin.reader.record(taken),
+            proposed=request.content,
+        )
+
+
+def _body(
+    plugin: Plugin, request: WriteRequest, identity: str, given: str | None, found: Lookup
+) -> Json:
+    abilities = plugin.abilities
+    details, others = details_for(
+        request,
+        given_id=given,
+        carry_expiry=not abilities.has("ttl"),
+        carry_pin=not abilities.has("pin"),
+    )
+    body: Json = {
+        "id": identity,
+        "content": request.content,
+        "kind": request.kind if request.kind in KINDS else "fact",
+        "source": _source(request),
+        "pin": request.pinned,
+        "propagation": propagation(details, {**foreign(found.memory), **others}),
+    }
+    if request.expires_at is not None:
+        body["expires_at"] = request.expires_at.isoformat()
+    if request.embedding and abilities.has("embedding"):
+        body["embedding"] = list(request.embedding)
+    return body
+
+
+def _source(request: WriteRequest) -> str:
+    """Return the wire's word for who wrote it."""
+    author = (request.created_by or "").partition(":")[0]
+    if author in SOURCES:
+        return author
+    if request.source.kind is SourceKind.MANUAL_NOTE:
+        return "user"
+    return "runtime" if request.source.kind is SourceKind.ACTIVITY else "agent"
+
+
+async def _post(plugin: Plugin, namespace: str, body: Json) -> str:
+    """Store a body and return the id it is under; a namespace that is not there is made.
+
+    An answer that cannot be read is looked into: the id is ours, so the memory is found by it.
+
+    Raises:
+        Invalid: the record holds a NUL, which the reference server's database cannot keep.
+        Unavailable: with `sent` where the memory may have been stored.
+    """
+    if _NUL.search(encoded(body)):
+        raise Invalid("A memory plugin cannot keep a NUL character; take it out of the record.")
+    plugin.generation += 1
+    try:
+        stored = await _post_somewhere(plugin, namespace, body)
+    except Unavailable as error:
+        if not error.sent or not await _is_there(plugin, namespace, body):
+            raise
+        stored = str(body["id"])
+    if "id" in body:
+        await plugin.learn("ids", seen=stored == body["id"])
+    await asyncio.to_thread(plugin.cache.note, [(namespace, stored, body["content"])])
+    return stored
+
+
+async def _post_somewhere(plugin: Plugin, namespace: str, body: Json) -> str:
+    try:
+        return await plugin.client.write(namespace, body)
+    except NotFound:
+        async with plugin.changing_namespaces:
+            try:
+                # Somebody else may have made it by now.
+                return await plugin.client.write(namespace, body)
+            except NotFound:
+                made = await plugin.client.put_namespace(namespace, kind_of(namespace))
+            known = made.model_copy(update={"name": namespace})
+            await asyncio.to_thread(plugin.cache.meet, known)
+            return await plugin.client.write(namespace, body)
+
+
+async def _is_there(plugin: Plugin, namespace: str, body: Json) -> bool:
+    if "id" not in body:
+        return False
+    try:
+        async with asyncio.timeout(_CONFIRM_SECONDS):
+            found = await plugin.find([(namespace, body["id"])], text=body["content"])
+    except (TimeoutError, Unavailable):
+        return False
+    held = found.memory
+    return held is not None and (held.content, held.pin, held.raw.get("propagation") or {}) == (
+        body["content"], body.get("pin", False), body.get("propagation") or {},
+    )  # fmt: skip
+
+
+# Correcting
 
 
 async def correct(plugin: Plugin, request: CorrectRequest) -> CorrectReply:
-    """Write the row again under its id with every field, and read it back.
+    """Write the memory again under its id with every field, and read it back.
 
     A plugin that keeps no ids gets a new memory, and the old one is forgotten; the reply names the
     new one. An embedding is not returned by the wire, so a correction loses it.
@@ -45,38 +252,28 @@ async def correct(plugin: Plugin, request: CorrectRequest) -> CorrectReply:
     readable = await plugin.readable(request.scope)
     record_id = request.handle.provider_record_id
     async with plugin.changing:
-        found = await unsent(find(plugin, places(record_id, readable)))
-        if found.row is None:
+        found = await unsent(plugin.find(places(record_id, readable)))
+        if found.memory is None:
             raise out_of_reach(record_id, found)
-        row = found.row
-        if request.revision not in {None, row.revision}:
+        old = found.memory
+        if request.revision not in {None, old.revision}:
             raise Conflict(
                 "The record changed since you read it; look at both versions.",
-                current=plugin.reader.record(row),
+                current=plugin.reader.record(old),
                 proposed=request.text,
             )
-        body = _corrected(plugin, row, request)
-        stored = await post(plugin, row.namespace, body)
-        place = (row.namespace, stored)
-        changed = await _read_back(plugin, place, body)
-        if stored != row.id:
-            await _drop_old(plugin, row, stored)
-    return CorrectReply(handle=handle_of(changed) if changed else handle("/".join(place)))
+        body = _corrected(plugin, old, request)
+        stored = await _post(plugin, old.namespace, body)
+        changed = await _read_back(plugin, (old.namespace, stored), body)
+        if stored != old.id:
+            await _drop_old(plugin, old, stored)
+    new = handle_of(changed) if changed else handle(f"{old.namespace}/{stored}")
+    return CorrectReply(handle=new)
 
 
-def out_of_reach(record_id: str, found: Found) -> NotFound:
-    """Return the error for a record that is not there, or not to be seen."""
-    if found.certain:
-        return NotFound(f"There is no record {record_id} in this scope.")
-    return NotFound(
-        f"The record {record_id} is not among those that the plugin shows; it has no lookup by id, "
-        "so query for the record's own words first."
-    )
-
-
-def _corrected(plugin: Plugin, row: Row, request: CorrectRequest) -> Json:
-    refuse_lost(plugin, expires_at=request.expires_at, pinned=request.pinned)
-    body = resent(row)
+def _corrected(plugin: Plugin, old: Memory, request: CorrectRequest) -> Json:
+    _refuse_lost(plugin, expires_at=request.expires_at, pinned=request.pinned)
+    body = _resent(old)
     if request.text is not None:
         body["content"] = request.text
     if request.pinned is not None:
@@ -85,11 +282,11 @@ def _corrected(plugin: Plugin, row: Row, request: CorrectRequest) -> Json:
         body["expires_at"] = request.expires_at.isoformat()
     elif request.never_expires:
         body.pop("expires_at", None)
-    details = details_of(row)
+    abilities, details = plugin.abilities, details_of(old)
     labels = {
         name: value for name in ("topic", "tags") if (value := getattr(request, name)) is not None
     }
-    if labels and not plugin.abilities.keeps_details:
+    if labels and not abilities.keeps_details:
         raise Unsupported("This plugin keeps no topic and no tags; correct the text alone.")
     if details is None:
         if labels:
@@ -98,78 +295,69 @@ def _corrected(plugin: Plugin, row: Row, request: CorrectRequest) -> Json:
                 "be corrected; correct the text alone."
             )
         return body
-    update = {
+    update: Json = {
         **labels,
         "updated_at": plugin.now(),
-        "created_at": details.created_at or row.created_at,
-        **_carried(plugin, request),
+        "created_at": details.created_at or old.created_at,
     }
-    body["propagation"] = propagation(details.model_copy(update=update), foreign(row))
+    if request.pinned is not None:
+        update["pinned"] = request.pinned and not abilities.has("pin")
+    if request.sets_expiry:
+        update["expires_at"] = None if abilities.has("ttl") else request.expires_at
+    body["propagation"] = propagation(details.model_copy(update=update), foreign(old))
     return body
 
 
-def _carried(plugin: Plugin, request: CorrectRequest) -> Json:
-    carried: Json = {}
-    if request.pinned is not None:
-        carried["pinned"] = request.pinned and not plugin.abilities.has("pin")
-    if request.sets_expiry:
-        kept = plugin.abilities.has("ttl")
-        carried["expires_at"] = None if kept else request.expires_at
-    return carried
-
-
-def resent(row: Row) -> Json:
-    """Return a row as a write that changes nothing: an upsert resets every field left out."""
+def _resent(memory: Memory) -> Json:
+    """Return a memory as a write that changes nothing: an upsert resets every field left out."""
     body: Json = {
-        "id": row.id,
-        "content": row.content,
-        "kind": row.kind,
-        "source": row.source,
-        "pin": row.pin,
+        "id": memory.id,
+        "content": memory.content,
+        "kind": memory.kind,
+        "source": memory.source,
+        "pin": memory.pin,
     }
     for name in ("expires_at", "propagation"):
-        if row.raw.get(name):
-            body[name] = row.raw[name]
+        if memory.raw.get(name):
+            body[name] = memory.raw[name]
     return body
 
 
-async def _read_back(plugin: Plugin, place: Place, body: Json) -> Row | None:
-    """Return the row as it is now, None where it is out of reach."""
+async def _read_back(plugin: Plugin, place: Place, body: Json) -> Memory | None:
+    """Return the memory as it is now, None where it is out of reach."""
     try:
-        found = await find(plugin, [place], text=body["content"])
+        found = await plugin.find([place], text=body["content"])
     except Unavailable as error:
         raise Unavailable(str(error), sent=True) from error
-    row = found.row
-    if row is None and found.certain and not _ends(plugin, body):
+    ends = moment(body.get("expires_at"))
+    is_past = ends is not None and ends <= plugin.now()  # then nothing returns it
+    if found.memory is None and found.certain and not is_past:
         raise Unavailable(
             "The plugin took the correction, and the record is no longer there; look it up again.",
             sent=True,
         )
-    if row is not None and row.content != body["content"]:
+    if found.memory is not None and found.memory.content != body["content"]:
         raise Unavailable(
             "The plugin took the correction and still returns the old text; it may lag behind.",
             sent=True,
         )
-    return row
+    return found.memory
 
 
-def _ends(plugin: Plugin, body: Json) -> bool:
-    """Whether what was written is past its time already, so that nothing returns it."""
-    ends = moment(body.get("expires_at"))
-    return ends is not None and ends <= plugin.now()
-
-
-async def _drop_old(plugin: Plugin, row: Row, stored: str) -> None:
+async def _drop_old(plugin: Plugin, old: Memory, stored: str) -> None:
     """Forget the memory that a correction replaced by a new one."""
     try:
-        await plugin.client.forget(row.id, row.namespace)
+        await plugin.client.forget(old.id, old.namespace)
     except (Unavailable, NotFound, Invalid, Unsupported) as error:
         raise Unavailable(
-            f"The corrected record is stored as {row.namespace}/{stored}, but the old one could "
-            f"not be removed ({str(error).rstrip('.')}); forget {row.namespace}/{row.id} by hand.",
+            f"The corrected record is stored as {old.namespace}/{stored}, but the old one could "
+            f"not be removed ({str(error).rstrip('.')}); forget {old.namespace}/{old.id} by hand.",
             sent=True,
         ) from error
-    await asyncio.to_thread(plugin.notebook.strike, [(row.namespace, row.id)])
+    await asyncio.to_thread(plugin.cache.strike, [(old.namespace, old.id)])
+
+
+# Forgetting
 
 
 async def forget(plugin: Plugin, request: ForgetRequest) -> ForgetReply:
@@ -182,33 +370,33 @@ async def forget(plugin: Plugin, request: ForgetRequest) -> ForgetReply:
     readable = await plugin.readable(request.scope)
     ids = [one.provider_record_id for one in request.handles]
     wanted = [places(record_id, readable) for record_id in ids]
-    # A plugin with ids of its own may not check the namespace, so its rows are looked at first.
+    # A plugin with ids of its own may not check the namespace, so its memories are looked at first.
     trusted = plugin.abilities.keeps_ids
     unseen = [
         number
         for number, record_id in enumerate(ids)
         if not trusted or record_id in request.revisions or split(record_id) is None
     ]
-    looked = await unsent(find_all(plugin, [wanted[number] for number in unseen]))
+    looked = await unsent(plugin.find_all([wanted[number] for number in unseen]))
     for number, found in zip(unseen, looked, strict=True):
         asked = request.revisions.get(ids[number])
-        if found.row is None:
+        if found.memory is None:
             if not found.certain and (asked is not None or not trusted):
                 raise out_of_reach(ids[number], found)
             wanted[number] = [] if found.certain else wanted[number]
             continue
-        if asked not in {None, found.row.revision}:
+        if asked not in {None, found.memory.revision}:
             raise Conflict(
                 "The record changed since you read it, so nothing was forgotten.",
-                current=plugin.reader.record(found.row),
+                current=plugin.reader.record(found.memory),
             )
-        wanted[number] = [(found.row.namespace, found.row.id)]
-    removed = await remove(plugin, wanted)
+        wanted[number] = [(found.memory.namespace, found.memory.id)]
+    removed = await _remove(plugin, wanted)
     missing = [one for one, done in zip(request.handles, removed, strict=True) if not done]
     return ForgetReply(missing=tuple(missing))
 
 
-async def remove(plugin: Plugin, wanted: Sequence[Sequence[Place]]) -> list[bool]:
+async def _remove(plugin: Plugin, wanted: Sequence[Sequence[Place]]) -> list[bool]:
     """Remove the memory at one of the places of each list; False where there was none."""
     plugin.generation += 1
     done = [False] * len(wanted)
@@ -217,7 +405,7 @@ async def remove(plugin: Plugin, wanted: Sequence[Sequence[Place]]) -> list[bool
         for namespace, identity in candidates:
             if await plugin.client.forget(identity, namespace):
                 done[number] = True
-                await asyncio.to_thread(plugin.notebook.strike, [(namespace, identity)])
+                await asyncio.to_thread(plugin.cache.strike, [(namespace, identity)])
                 return
 
     try:
@@ -229,3 +417,78 @@ async def remove(plugin: Plugin, wanted: Sequence[Sequence[Place]]) -> list[bool
             ) from error
         raise
     return done
+
+
+# Restoring
+
+
+async def snapshot(plugin: Plugin, handles: Sequence[RecordHandle], scope: Scope) -> list[Snapshot]:
+    """Return each record's memory as it came; of one out of reach the state says that."""
+    readable = await plugin.readable(scope)
+    found = await plugin.find_all([places(one.provider_record_id, readable) for one in handles])
+    return [_snapshot_of(plugin, one, each) for one, each in zip(handles, found, strict=True)]
+
+
+def _snapshot_of(plugin: Plugin, asked: RecordHandle, found: Lookup) -> Snapshot:
+    if found.memory is None:
+        return Snapshot(handle=asked, record=None, state={} if found.certain else {"unknown": True})
+    record = plugin.reader.record(found.memory)
+    return Snapshot(handle=asked, record=record, state={"row": json.dumps(found.memory.raw)})
+
+
+async def restore(plugin: Plugin, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
+    """Write memories again as they were, and remove those that were not there.
+
+    `created_at` cannot be set over the wire: of a record that was gone it is carried in
+    `propagation`, so memtui shows the old one and other clients the moment of the restoring.
+
+    Raises:
+        Conflict: nobody could see whether there was a record, so nothing is touched.
+    """
+    readable = await plugin.readable(scope)
+    gone: list[list[Place]] = []
+    back: list[Memory] = []
+    for one, memory in [(one, _kept(one)) for one in snapshots]:
+        if memory is not None:
+            # A company's namespace that was removed is known no more, and comes back with them.
+            if memory.namespace not in readable and not plugin.is_company_wide(scope):
+                raise NotFound(f"The namespace {memory.namespace} is not of this scope.")
+            back.append(memory)
+            continue
+        if one.state.get("unknown"):
+            raise Conflict(
+                f"memtui could not see whether there was a record "
+                f"{one.handle.provider_record_id} before, so it cannot be put back."
+            )
+        gone.append(places(one.handle.provider_record_id, readable))
+    try:
+        ids = await together(partial(_post, plugin, one.namespace, _whole(one)) for one in back)
+        await _remove(plugin, gone)
+    except Unavailable as error:
+        raise Unavailable(str(error), sent=True) from error
+    return WriteReply(
+        records=tuple(
+            handle_of(one) if stored == one.id else handle(f"{one.namespace}/{stored}")
+            for one, stored in zip(back, ids, strict=True)
+        )
+    )
+
+
+def _kept(taken: Snapshot) -> Memory | None:
+    """Return the memory of a snapshot. Raises `Invalid` for one that is not this provider's."""
+    if taken.record is None:
+        return None
+    try:
+        found, _ = read_memories({"memories": [json.loads(taken.state["row"])]})
+    except (KeyError, TypeError, ValueError, Unavailable) as error:
+        raise Invalid("The snapshot is not of a memory plugin; it cannot be restored.") from error
+    return found[0]
+
+
+def _whole(memory: Memory) -> Json:
+    body = _resent(memory)
+    details = details_of(memory)
+    if details is not None and details.created_at is None and memory.created_at is not None:
+        details = details.model_copy(update={"created_at": memory.created_at})
+        body["propagation"] = propagation(details, foreign(memory))
+    return body

@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NoReturn
+from typing import Any, NoReturn
 from urllib.parse import quote
 
-from memtui.contract import Denied, Invalid, Json, NotFound, Unavailable, Unsupported
+from memtui.contract import Denied, Invalid, Json, Namespace, NotFound, Unavailable, Unsupported
+from memtui.provider_kit import HttpClient, HttpReply, NoReply
 
 from .config import PluginConfig
-from .transport import Reply, Transport, parsed
 from .wire import (
     CURSOR,
+    EXTENSIONS,
     IDS,
-    MOST_ROWS,
     HealthReply,
-    NamespaceReply,
-    Row,
+    Memory,
     as_object,
     read_cursor,
     read_health,
+    read_memories,
     read_namespace,
-    read_rows,
     read_written,
 )
 
+_THREAD_BYTES = 500_000
+"""Longer JSON is read in a thread."""
 _NO_NAMESPACE = re.compile(
     r"foreign key|violates.*constraint|namespace.*(not|n't) exist", re.IGNORECASE
 )
@@ -41,107 +43,94 @@ _KINDS = {401: Denied, 403: Denied, 404: NotFound, 405: Unsupported, 408: Unavai
 """What a refusal means; any other is `Invalid`."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a search answered."""
+
+    memories: list[Memory]
+    unreadable: int
+    """How many came and cannot be read."""
+    cursor: str | None
+    """Where the list goes on; extension `memtui.cursor`."""
+
+
 class PluginClient:
     """Calls a plugin; every error is one of the contract's, in one sentence.
 
     A 5xx whose text blames the caller (a foreign key, a malformed UUID, a NUL), as the reference
-    server answers, is `NotFound` or `Invalid` and no outage.
+    server answers, is `NotFound` or `Invalid` and no outage. `Unavailable.sent` of a change is
+    True from the moment at which the plugin may have read it; of a call that changes nothing it is
+    False only where trying again at once may help.
     """
 
     def __init__(self, config: PluginConfig) -> None:
-        self._place = config.place
-        self._transport = Transport(config)
+        self._config = config
+        self._http = HttpClient(
+            config.url or "http://plugin",
+            socket=config.uds,
+            seconds=config.timeout_seconds,
+            most_bytes=int(config.max_reply_mb * 1_000_000),
+            headers={"accept": "application/json"},
+        )
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._transport.close()
+        await self._http.close()
 
     async def health(self) -> HealthReply:
         """Ask how the plugin is and what it can do; 503 is an answer: degraded.
 
         A plugin without this endpoint is taken for one that says nothing of its abilities.
         """
-        reply = await self._transport.read("GET", "/v1/health")
+        reply = await self._send("GET", "/v1/health", changes=False)
         if reply.status in {404, 405, 501}:
             return HealthReply("ok", message="The plugin has no health endpoint.")
         if reply.status == 503:
             return HealthReply("degraded", message=f"The plugin answers 503: {_said(reply)}.")
         if not 200 <= reply.status < 400:
             raise Unavailable(f"The plugin's health answered {reply.status}: {_said(reply)}.")
-        self._check(reply, sent=False)
-        found = read_health(await parsed(reply, sent=False))
+        self._check(reply, changes=False)
+        found = read_health(await _parsed(reply, changes=False))
         if found.capabilities is None:
             return found
-        own = {word for word in (CURSOR, IDS) if word in reply.extensions}
+        extensions = reply.headers.get(EXTENSIONS, "").split()
+        own = {word for word in (CURSOR, IDS) if word in extensions}
         return replace(found, capabilities=found.capabilities | own)
 
     async def put_namespace(
         self, name: str, kind: str, expires_at: datetime | None = None, metadata: Json | None = None
-    ) -> NamespaceReply:
+    ) -> Namespace:
         """Create a namespace, or replace it whole: an omitted expiry or metadata is cleared."""
         body = {"kind": kind, **_fields(expires_at, metadata)}
-        reply = await self._transport.change("PUT", _namespace(name), body)
-        self._check(reply, sent=True)
-        return read_namespace(await parsed(reply, sent=True), name)
+        return read_namespace(await self._ask("PUT", _namespace(name), body), name)
 
     async def patch_namespace(
         self, name: str, expires_at: datetime | None = None, metadata: Json | None = None
-    ) -> NamespaceReply:
+    ) -> Namespace:
         """Set a namespace's expiry, or its metadata whole; neither can be cleared so."""
         body = _fields(expires_at, metadata)
-        reply = await self._transport.change("PATCH", _namespace(name), body)
-        self._check(reply, sent=True)
-        return read_namespace(await parsed(reply, sent=True), name)
+        return read_namespace(await self._ask("PATCH", _namespace(name), body), name)
 
     async def delete_namespace(self, name: str) -> None:
         """Remove a namespace with every memory in it."""
-        self._check(await self._transport.change("DELETE", _namespace(name)), sent=True)
+        self._check(await self._send("DELETE", _namespace(name)))
 
     async def write(self, namespace: str, body: Json) -> str:
         """Store a memory and return its id. Raises `NotFound` for an unknown namespace."""
-        reply = await self._transport.change("POST", f"{_namespace(namespace)}/memories", body)
-        self._check(reply, sent=True)
+        answer = await self._ask("POST", f"{_namespace(namespace)}/memories", body)
         try:
-            return read_written(await parsed(reply, sent=True))
+            return read_written(answer)
         except Unavailable as error:
             raise Unavailable(str(error), sent=True) from error
 
-    async def search(
-        self,
-        namespaces: Sequence[str],
-        *,
-        query: str | None = None,
-        kinds: Sequence[str] | None = None,
-        limit: int,
-        embedding: Sequence[float] | None = None,
-    ) -> tuple[list[Row], int]:
-        """Return what several namespaces hold, and the number of rows that cannot be read."""
-        body: Json = {"namespaces": list(namespaces), "limit": limit}
-        optional = {"query": query, "kinds": kinds, "embedding": embedding}
-        body |= {name: value for name, value in optional.items() if value}
-        reply = await self._transport.read("POST", "/v1/search", body)
-        self._check(reply, sent=False)
-        return read_rows(await parsed(reply, sent=False))
+    async def search(self, namespaces: Sequence[str], **asked: Any) -> Answer:
+        """Return what several namespaces hold: by query, kinds and embedding, or by ids or cursor.
 
-    async def by_ids(self, namespaces: Sequence[str], ids: Sequence[str]) -> tuple[list[Row], int]:
-        """Return the memories of these ids, at most 100; extension `memtui.ids`."""
-        body: Json = {"namespaces": list(namespaces), "ids": list(ids), "limit": MOST_ROWS}
-        reply = await self._transport.read("POST", "/v1/search", body)
-        self._check(reply, sent=False)
-        return read_rows(await parsed(reply, sent=False))
-
-    async def page(
-        self, namespaces: Sequence[str], cursor: str
-    ) -> tuple[list[Row], int, str | None]:
-        """Return the rows of a page, the unreadable ones' number, and where the list goes on.
-
-        Extension `memtui.cursor`; the cursor of the first page is empty.
+        The extension `memtui.ids` takes 100 ids at most; of `memtui.cursor` the first is empty.
         """
-        body: Json = {"namespaces": list(namespaces), "cursor": cursor, "limit": MOST_ROWS}
-        reply = await self._transport.read("POST", "/v1/search", body)
-        self._check(reply, sent=False)
-        answer = await parsed(reply, sent=False)
-        return *read_rows(answer), read_cursor(answer)
+        body = {"namespaces": list(namespaces), **asked}
+        answer = await self._ask("POST", "/v1/search", body, changes=False)
+        return Answer(*read_memories(answer), read_cursor(answer))
 
     async def forget(self, identity: str, namespace: str) -> bool:
         """Remove a memory; False where the namespace holds none of this id.
@@ -149,27 +138,68 @@ class PluginClient:
         An id that the plugin cannot have, such as no UUID, names nothing either.
         """
         path = f"/v1/memories/{quote(identity, safe='', errors='replace')}"
-        reply = await self._transport.change("DELETE", path, {"requested_by_namespace": namespace})
+        reply = await self._send("DELETE", path, {"requested_by_namespace": namespace})
         try:
-            self._check(reply, sent=True)
+            self._check(reply)
         except (NotFound, Invalid):
             return False
         return True
 
-    def _check(self, reply: Reply, *, sent: bool) -> None:
+    async def _ask(self, method: str, path: str, body: Json, *, changes: bool = True) -> Any:
+        reply = await self._send(method, path, body, changes=changes)
+        self._check(reply, changes=changes)
+        return await _parsed(reply, changes=changes)
+
+    async def _send(
+        self, method: str, path: str, body: Json | None = None, *, changes: bool = True
+    ) -> HttpReply:
+        content = None if body is None else encoded(body)
+        headers = {} if body is None else {"content-type": "application/json"}
+        try:
+            return await self._http.send(method, path, content, headers)
+        except NoReply as error:
+            may_help = error.why == "unreachable" or (error.why == "broken" and not changes)
+            raise Unavailable(self._told(error), sent=not may_help) from error
+
+    def _told(self, error: NoReply) -> str:
+        plugin, config = f"The memory plugin at {self._config.place}", self._config
+        match error.why:
+            case "unreachable":
+                return (
+                    f"{plugin} cannot be reached; see that it runs and that the binding's address "
+                    "is right."
+                )
+            case "late":
+                return (
+                    f"{plugin} did not answer within {config.timeout_seconds:g} s; raise the "
+                    "binding's timeout_seconds if it needs longer."
+                )
+            case "broken":
+                return f"{plugin} broke its answer off ({error}); look at its log."
+            case "compressed":
+                return (
+                    f"{plugin} answered compressed, which memtui does not read; turn compression "
+                    "off between the two."
+                )
+        return (
+            f"{plugin} answered with more than {config.max_reply_mb:g} MB; raise the binding's "
+            "max_reply_mb to read it."
+        )
+
+    def _check(self, reply: HttpReply, *, changes: bool = True) -> None:
         if 200 <= reply.status < 300:
             return
         if 300 <= reply.status < 400:
             raise Unavailable(
-                f"The memory plugin at {self._place} answered with a redirect, which memtui does "
-                "not follow; give the binding the final address.",
+                f"The memory plugin at {self._config.place} answered with a redirect, which memtui "
+                "does not follow; give the binding the final address.",
             )
         if reply.status >= 500:
-            self._refuse_5xx(reply, sent=sent)
+            self._refuse_5xx(reply, sent=changes)
         kind = _KINDS.get(reply.status, Invalid)
         raise kind(f"The plugin refused the call ({reply.status}): {_said(reply)}.")
 
-    def _refuse_5xx(self, reply: Reply, *, sent: bool) -> NoReturn:
+    def _refuse_5xx(self, reply: HttpReply, *, sent: bool) -> NoReturn:
         said = _said(reply)
         if _BAD_VALUE.search(said):
             raise Invalid(f"The plugin cannot store this value: {said}.")
@@ -178,7 +208,7 @@ class PluginClient:
         if reply.status == 501:
             raise Unsupported(f"The plugin does not offer this call: {said}.")
         raise Unavailable(
-            f"The memory plugin at {self._place} failed ({reply.status}): {said}.", sent=sent
+            f"The memory plugin at {self._config.place} failed ({reply.status}): {said}.", sent=sent
         )
 
 
@@ -187,18 +217,43 @@ def _namespace(name: str) -> str:
 
 
 def _fields(expires_at: datetime | None, metadata: Json | None) -> Json:
-    found: Json = {}
-    if expires_at is not None:
-        found["expires_at"] = expires_at.isoformat()
-    if metadata is not None:
-        found["metadata"] = metadata
-    return found
+    found: Json = {} if expires_at is None else {"expires_at": expires_at.isoformat()}
+    return found if metadata is None else {**found, "metadata": metadata}
 
 
-def _said(reply: Reply) -> str:
+def _text(reply: HttpReply) -> str:
+    return reply.body[:4000].decode("utf-8", "replace")
+
+
+def _said(reply: HttpReply) -> str:
     """Return what an error body says, JSON or not, short and on one line."""
-    text = reply.text
+    text = _text(reply)
     with suppress(ValueError, RecursionError, Unavailable):  # text/plain is as good
         found = as_object(json.loads(reply.body), "an error")
         text = f"{found.get('message') or found.get('code') or text}"
     return " ".join(text.split())[:200].rstrip(".") or "without a word"
+
+
+def encoded(body: Json) -> bytes:
+    """Return a request's body. Raises `Invalid` for what JSON cannot hold."""
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Invalid(
+            "The record holds something that JSON cannot carry, such as a number that is not "
+            "finite or half a character; take it out."
+        ) from error
+
+
+async def _parsed(reply: HttpReply, *, changes: bool) -> Any:
+    try:
+        if len(reply.body) > _THREAD_BYTES:
+            return await asyncio.to_thread(json.loads, reply.body)
+        return json.loads(reply.body)
+    except (ValueError, RecursionError) as error:
+        start = " ".join(_text(reply).split())[:60] or "nothing"
+        raise Unavailable(
+            f"The plugin answered {reply.status} with something that is no JSON ({start}); "
+            "check that the address is a memory plugin's.",
+            sent=changes,
+        ) from error

@@ -20,11 +20,10 @@ from functools import partial
 from itertools import islice
 from time import monotonic
 
-from .lookup import holds_strange_kinds, keyed
-from .plugin import Hits, Plugin, together
-from .records import Place
-from .wire import CURSOR, KINDS, Row
-from .words import phrases, plain_words
+from .id_cache import phrases, plain_words
+from .memories import Place
+from .plugin import Hits, Plugin, holds_strange_kinds, together
+from .wire import CURSOR, KINDS, Memory
 
 _BATCH = 8
 _FRUITLESS = 128
@@ -56,7 +55,7 @@ _Group = tuple[str, str | None]
 class Listing:
     """What was found. `finished`: nothing is left to try."""
 
-    rows: dict[Place, Row] = field(default_factory=dict)
+    memories: dict[Place, Memory] = field(default_factory=dict)
     finished: bool = False
     larger: tuple[str, ...] = ()
     """The namespaces that hold more than a search shows."""
@@ -137,11 +136,11 @@ class _Walk:
         listing, fruitless = self.listing, 0
         while self._cursor is not None and left > 0 and monotonic() < until:
             left -= 1
-            before = len(listing.rows)
+            before = len(listing.memories)
             hits, self._cursor = await self._plugin.page(self._names, self._cursor)
-            listing.rows |= keyed(hits)
+            listing.memories |= hits.by_place()
             listing.unreadable += hits.unreadable
-            fruitless = 0 if len(listing.rows) > before else fruitless + 1
+            fruitless = 0 if len(listing.memories) > before else fruitless + 1
             if fruitless == _FRUITLESS_PAGES:
                 listing.endless, self._cursor = True, None
         listing.finished = self._cursor is None
@@ -151,14 +150,14 @@ class _Walk:
         if not self._batch:
             await self._next(None)
         while self._batch and left > 0 and monotonic() < until and fruitless < _FRUITLESS:
-            before = len(self.listing.rows)
+            before = len(self.listing.memories)
             found = await together(partial(self._one, search) for search in self._batch)
             left -= len(self._batch)
             fruitless += len(self._batch)
             for hits in found:
-                self.listing.rows |= keyed(hits)
+                self.listing.memories |= hits.by_place()
                 self.listing.unreadable = max(self.listing.unreadable, hits.unreadable)
-            if len(self.listing.rows) > before:
+            if len(self.listing.memories) > before:
                 fruitless = 0
             await self._next(found)
         self.listing.finished = not self._batch
@@ -173,8 +172,7 @@ class _Walk:
         self._batch = await asyncio.to_thread(run)
 
     async def _one(self, search: _Search) -> Hits:
-        kinds = [search.kind] if search.kind else None
-        return await self._plugin.search(search.names, query=search.words, kinds=kinds)
+        return await self._plugin.search(search.names, query=search.words, kind=search.kind)
 
     def _plan(self) -> _Searches:
         if not self._names:
@@ -188,7 +186,7 @@ class _Walk:
         groups: list[_Group] = [(name, kind) for name in large for kind in KINDS]
         found = yield [_Search([name], kind) for name, kind in groups]
         groups = [one for one, hits in zip(groups, found, strict=True) if hits.capped]
-        strange = [name for name in large if holds_strange_kinds(self.listing.rows, name)]
+        strange = [name for name in large if holds_strange_kinds(self.listing.memories, name)]
         groups += [(name, None) for name in strange]
         self.listing.larger = tuple(dict.fromkeys(name for name, _ in groups))
         yield from self._rounds([_Words(self, group) for group in groups])
@@ -201,17 +199,17 @@ class _Walk:
         number = hits.returned
         if number < max(_SUSPECT, self._plugin.honest_rows):
             return True
-        before = set(self.listing.rows)
-        known = Counter(word for row in hits.rows for word in plain_words(row.content))
+        before = set(self.listing.memories)
+        known = Counter(word for one in hits.memories for word in plain_words(one.content))
         yield [
             *(_Search(self._names, kind) for kind in KINDS),
             *(_Search(self._names, words=word) for word, _ in known.most_common(_PROBED_WORDS)),
         ]
-        hidden = set(self.listing.rows) - before
+        hidden = set(self.listing.memories) - before
         [again] = yield [_Search(self._names)]
         if again.capped:
             return False
-        if hidden and again.returned == number and hidden - set(keyed(again)):
+        if hidden and again.returned == number and hidden - set(again.by_place()):
             self._plugin.cut_at(number)
             return False
         self._plugin.trust(number)
@@ -219,14 +217,16 @@ class _Walk:
 
     def noted(self, name: str) -> list[str]:
         """Return the words of memories of a namespace that were seen before and not yet now."""
-        seen = self._plugin.notebook.seen(name)
-        unseen = [words for identity, words in seen if (name, identity) not in self.listing.rows]
+        seen = self._plugin.cache.seen(name)
+        unseen = [
+            words for identity, words in seen if (name, identity) not in self.listing.memories
+        ]
         return list(dict.fromkeys(words for words in unseen if words))
 
     def _rounds(self, groups: Sequence[_Words]) -> _Searches:
         before = -1
-        while len(self.listing.rows) > before:
-            before = len(self.listing.rows)
+        while len(self.listing.memories) > before:
+            before = len(self.listing.memories)
             for group in groups:
                 yield from group.searches()
 
@@ -259,7 +259,7 @@ class _Words:
     def _unasked(self, length: int) -> list[str]:
         """Return phrases of so many words, the commonest first; a longer one refines a full one."""
         count: Counter[str] = Counter()
-        for row in self._walk.listing.rows.values():
-            if row.namespace == self._name and self._kind in {None, row.kind}:
-                count.update(phrases(row.content, length, self._full))
+        for one in self._walk.listing.memories.values():
+            if one.namespace == self._name and self._kind in {None, one.kind}:
+                count.update(phrases(one.content, length, self._full))
         return [words for words, _ in count.most_common() if words not in self._asked]

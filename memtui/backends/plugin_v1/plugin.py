@@ -1,24 +1,28 @@
-"""One open plugin: its client, what is known of it, and searching it with the reply cleaned."""
+"""One open plugin: what it can do, searching it with the reply cleaned, and finding by id.
+
+The wire has no call by id, unless the plugin lists the extension `memtui.ids`. A namespace of fewer
+than 100 memories is read whole, so an id that is not in it does not exist. In a larger one the
+newest 100, the newest 100 of each kind, and a search by the words that the memory was last seen
+with are all that can be asked; past those nobody can say whether it exists.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from time import monotonic
 from typing import TypeVar
 
-from memtui.contract import BindingContext, NotFound, Scope, Unavailable
+from memtui.contract import BindingContext, Capabilities, Json, NotFound, Scope, Unavailable
 
-from .abilities import Abilities
-from .client import PluginClient
-from .config import PluginConfig
-from .details import is_expired
-from .notebook import Notebook
-from .records import Place, Reader
-from .scoping import NamespaceMap
-from .wire import MOST_ROWS, HealthReply, Row
+from .client import Answer, PluginClient
+from .config import NamespaceMap, PluginConfig
+from .id_cache import IdCache, telling_words
+from .memories import Place, Reader, is_expired, is_uuid
+from .wire import IDS, KINDS, MOST_ROWS, HealthReply, Memory
 
 T = TypeVar("T")
 
@@ -28,20 +32,76 @@ _SCOPE_IDS = ("project_id", "agent_id", "subject_id")
 
 
 @dataclass(frozen=True, slots=True)
+class Abilities:
+    """What a plugin lists, and what it was seen to do; None: it does not say, or not seen yet.
+
+    A plugin that lists capabilities is taken to keep the contract until it is seen not to; of one
+    that lists none nothing is taken for granted.
+    """
+
+    listed: frozenset[str] | None = None
+    """embedding, fts, ttl, pin, propagation, and memtui's extensions."""
+    ids_seen: bool | None = None
+    """Whether a memory was stored under the id that was sent."""
+    details_seen: bool | None = None
+    """Whether `propagation` came back as it was sent."""
+
+    def has(self, name: str) -> bool:
+        """Whether the plugin lists a capability."""
+        return self.listed is not None and name in self.listed
+
+    def keeps(self, name: str) -> bool:
+        """Whether an expiry (`ttl`) or a `pin` is kept, by the plugin or in `propagation`."""
+        return self.has(name) or self.keeps_details
+
+    @property
+    def keeps_ids(self) -> bool:
+        """Whether a write with an id is an upsert on it."""
+        return self.listed is not None if self.ids_seen is None else self.ids_seen
+
+    @property
+    def keeps_details(self) -> bool:
+        """Whether what memtui carries in `propagation` comes back."""
+        return self.has("propagation") if self.details_seen is None else self.details_seen
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether a memory can be put back as it was."""
+        return self.keeps_ids and self.keeps_details
+
+    def capabilities(self, *, read_only: bool) -> Capabilities:
+        """Return them in the contract's words."""
+        return Capabilities(
+            browse=True,
+            correction=not read_only,
+            writable=not read_only,
+            explain=True,
+            namespaces=True,
+            namespace_changes=not read_only,
+            restore=self.is_exact and not read_only,
+            keeps_ids=self.is_exact and not read_only,
+            expiry=self.has("ttl"),
+            pin=self.has("pin"),
+            full_text=self.has("fts"),
+            semantic=self.has("embedding"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Hits:
     """What a search returned, without what must not be shown.
 
-    `capped`: as many rows came as were asked for, or as the plugin was seen to give at most, so
+    `capped`: as many memories came as were asked for, or as the plugin was seen to give at most, so
     there may be more. One that returns more than it was asked for ignores the limit.
     """
 
-    rows: tuple[Row, ...] = ()
+    memories: tuple[Memory, ...] = ()
     returned: int = 0
     """How many came, with those left out here."""
     capped: bool = False
     expired: int = 0
     strangers: int = 0
-    """Rows of namespaces or kinds that were not asked for."""
+    """Memories of namespaces or kinds that were not asked for."""
     unreadable: int = 0
 
     @property
@@ -49,10 +109,14 @@ class Hits:
         """Whether these are all the memories there are."""
         return not (self.capped or self.unreadable)
 
+    def by_place(self) -> dict[Place, Memory]:
+        """Return the memories by their place."""
+        return {(one.namespace, one.id): one for one in self.memories}
+
     def joined(self, other: Hits) -> Hits:
         """Return both."""
         return Hits(
-            (*self.rows, *other.rows),
+            (*self.memories, *other.memories),
             self.returned + other.returned,
             self.capped or other.capped,
             self.expired + other.expired,
@@ -61,13 +125,21 @@ class Hits:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Lookup:
+    """`memory` None and `certain`: it does not exist. Not certain: it was not within reach."""
+
+    memory: Memory | None = None
+    certain: bool = True
+
+
 class Plugin:
     """What the parts of the adapter share."""
 
-    def __init__(self, context: BindingContext, config: PluginConfig, notebook: Notebook) -> None:
+    def __init__(self, context: BindingContext, config: PluginConfig, cache: IdCache) -> None:
         self.config = config
         self.client = PluginClient(config)
-        self.notebook = notebook
+        self.cache = cache
         self.namespaces = NamespaceMap(config.templates, context.company_id)
         self.reader = Reader(context.company_id, self.namespaces)
         self.now = context.now
@@ -77,7 +149,7 @@ class Plugin:
         self.generation = 0
         """Grows with every change made here; lists made before are stale."""
         self._noted: dict[Place, int] = {}
-        """The hashes of texts that the notebook has, so that none is written at every search."""
+        """The hashes of texts that the cache has, so that none is written at every search."""
         self.honest_rows = 0
         """So many rows came once and were seen to be all, so fewer are all of theirs too."""
         self._most_rows: int | None = None
@@ -85,19 +157,21 @@ class Plugin:
         self._asked_at: float | None = None
 
     async def close(self) -> None:
-        """Close the connections and the notes."""
+        """Close the connections and the cache."""
         await self.client.close()
-        await asyncio.to_thread(self.notebook.close)
+        await asyncio.to_thread(self.cache.close)
+
+    # What it can do
 
     async def recall(self) -> None:
         """Take up what was known of the plugin when it was last open."""
 
         def read() -> tuple[Abilities, int, int]:
-            listed = json.loads(self.notebook.fact("capabilities") or "null")
-            seen = [self.notebook.fact(name) for name in ("ids", "details")]
+            listed = json.loads(self.cache.fact("capabilities") or "null")
+            seen = [self.cache.fact(name) for name in ("ids", "details")]
             ids, details = (value == "yes" if value else None for value in seen)
             known = Abilities(None if listed is None else frozenset(listed), ids, details)
-            honest, most = (int(self.notebook.fact(name) or 0) for name in ("honest", "most"))
+            honest, most = (int(self.cache.fact(name) or 0) for name in ("honest", "most"))
             return known, honest, most
 
         self.abilities, self.honest_rows, most = await asyncio.to_thread(read)
@@ -112,8 +186,8 @@ class Plugin:
                     self.abilities, listed=reply.capabilities, details_seen=None
                 )
                 known = None if reply.capabilities is None else sorted(reply.capabilities)
-                await asyncio.to_thread(self.notebook.learn, "capabilities", json.dumps(known))
-                await asyncio.to_thread(self.notebook.learn, "details", "")
+                await asyncio.to_thread(self.cache.learn, "capabilities", json.dumps(known))
+                await asyncio.to_thread(self.cache.learn, "details", "")
             self._asked_at = monotonic()
         return reply
 
@@ -128,17 +202,28 @@ class Plugin:
             except Unavailable:
                 return  # the call itself will tell, and the old list is the best there is
 
-    async def learn(self, *, ids: bool | None = None, details: bool | None = None) -> None:
-        """Note what the plugin was seen to do."""
-        for name, value in (("ids", ids), ("details", details)):
-            if value is not None and getattr(self.abilities, f"{name}_seen") is not value:
-                word = "yes" if value else "no"
-                await asyncio.to_thread(self.notebook.learn, name, word)
-        self.abilities = replace(
-            self.abilities,
-            ids_seen=self.abilities.ids_seen if ids is None else ids,
-            details_seen=self.abilities.details_seen if details is None else details,
-        )
+    async def learn(self, name: str, *, seen: bool) -> None:
+        """Note whether the plugin was seen to keep `ids` or `details`."""
+        changes: Json = {f"{name}_seen": seen}
+        known = replace(self.abilities, **changes)
+        if known != self.abilities:
+            await asyncio.to_thread(self.cache.learn, name, "yes" if seen else "no")
+        self.abilities = replace(self.abilities, **changes)
+
+    def trust(self, rows: int) -> None:
+        """Note that a search which returned so many rows returned all there were. Blocks."""
+        self.honest_rows = max(rows, self.honest_rows)
+        self.cache.learn("honest", str(self.honest_rows))
+        if self._most_rows is not None and rows > self._most_rows:
+            self._most_rows = None
+            self.cache.learn("most", "")
+
+    def cut_at(self, rows: int) -> None:
+        """Note that a search returns so many rows at most, whatever it is asked for. Blocks."""
+        self._most_rows = rows
+        self.cache.learn("most", str(rows))
+
+    # Searching
 
     @staticmethod
     def is_company_wide(scope: Scope) -> bool:
@@ -150,15 +235,20 @@ class Plugin:
         names = self.namespaces.readable(scope, wider=self.config.read_wider)
         if not self.is_company_wide(scope):
             return names
-        met = await asyncio.to_thread(self.notebook.namespaces)
+        met = await asyncio.to_thread(self.cache.namespaces)
         return tuple(dict.fromkeys((*names, *self.config.namespaces, *met)))
+
+    @property
+    def page_rows(self) -> int:
+        """How many rows a search shows at most, as far as is known."""
+        return min(self.config.page_size, self._most_rows or self.config.page_size)
 
     async def search(
         self,
         namespaces: Sequence[str],
         *,
         query: str | None = None,
-        kinds: Sequence[str] | None = None,
+        kind: str | None = None,
         limit: int | None = None,
         embedding: Sequence[float] | None = None,
     ) -> Hits:
@@ -169,100 +259,141 @@ class Plugin:
         if not namespaces:
             return Hits()
         limit = limit or self.config.page_size
+        optional = {"query": query, "kinds": [kind] if kind else None, "embedding": embedding}
+        asked = {name: value for name, value in optional.items() if value}
         try:
-            rows, unreadable = await self.client.search(
-                namespaces, query=query, kinds=kinds, limit=limit, embedding=embedding
-            )
+            answer = await self.client.search(namespaces, limit=limit, **asked)
         except NotFound:
-            return await self._each_alone(namespaces, query, kinds, limit, embedding)
-        hits = await self._cleaned(rows, unreadable, namespaces, kinds)
-        returned = len(rows) + unreadable
+            # The plugin does not know one of them.
+            found = Hits()
+            for name in namespaces if len(namespaces) > 1 else ():
+                more = await self.search(
+                    [name], query=query, kind=kind, limit=limit, embedding=embedding
+                )
+                found = found.joined(more)
+            return found
+        hits = await self._cleaned(answer, namespaces, kind)
+        returned = len(answer.memories) + answer.unreadable
         most = min(limit, self._most_rows or limit)
         return replace(hits, returned=returned, capped=most <= returned <= limit)
-
-    @property
-    def page_rows(self) -> int:
-        """How many rows a search shows at most, as far as is known."""
-        return min(self.config.page_size, self._most_rows or self.config.page_size)
-
-    def trust(self, rows: int) -> None:
-        """Note that a search which returned so many rows returned all there were. Blocks."""
-        self.honest_rows = max(rows, self.honest_rows)
-        self.notebook.learn("honest", str(self.honest_rows))
-        if self._most_rows is not None and rows > self._most_rows:
-            self._most_rows = None
-            self.notebook.learn("most", "")
-
-    def cut_at(self, rows: int) -> None:
-        """Note that a search returns so many rows at most, whatever it is asked for. Blocks."""
-        self._most_rows = rows
-        self.notebook.learn("most", str(rows))
 
     async def by_ids(self, namespaces: Sequence[str], ids: Sequence[str]) -> Hits:
         """Return the memories of these ids; extension `memtui.ids`."""
         found = Hits()
         for start in range(0, len(ids), MOST_ROWS):
-            part = await self.client.by_ids(namespaces, ids[start : start + MOST_ROWS])
-            found = found.joined(await self._cleaned(*part, namespaces))
+            part = ids[start : start + MOST_ROWS]
+            answer = await self.client.search(namespaces, ids=part, limit=MOST_ROWS)
+            found = found.joined(await self._cleaned(answer, namespaces))
         return found
 
     async def page(self, namespaces: Sequence[str], cursor: str) -> tuple[Hits, str | None]:
         """Return a page and where the list goes on; extension `memtui.cursor`."""
-        rows, unreadable, more = await self.client.page(namespaces, cursor)
-        return await self._cleaned(rows, unreadable, namespaces), more
+        answer = await self.client.search(namespaces, cursor=cursor, limit=MOST_ROWS)
+        return await self._cleaned(answer, namespaces), answer.cursor
 
     async def _cleaned(
-        self,
-        rows: Sequence[Row],
-        unreadable: int,
-        namespaces: Sequence[str],
-        kinds: Sequence[str] | None = None,
+        self, answer: Answer, namespaces: Sequence[str], kind: str | None = None
     ) -> Hits:
         asked, now = set(namespaces), self.now()
         wanted = [
-            row for row in rows if row.namespace in asked and (not kinds or row.kind in kinds)
+            one for one in answer.memories if one.namespace in asked and kind in {None, one.kind}
         ]
-        kept = tuple(row for row in wanted if not is_expired(row, now))
-        await self.remember(kept)
+        kept = tuple(one for one in wanted if not is_expired(one, now))
+        await self._remember(kept)
         return Hits(
-            rows=kept,
+            memories=kept,
             expired=len(wanted) - len(kept),
-            strangers=len(rows) - len(wanted),
-            unreadable=unreadable,
+            strangers=len(answer.memories) - len(wanted),
+            unreadable=answer.unreadable,
         )
 
-    async def _each_alone(
-        self,
-        namespaces: Sequence[str],
-        query: str | None,
-        kinds: Sequence[str] | None,
-        limit: int,
-        embedding: Sequence[float] | None,
-    ) -> Hits:
-        """Search each namespace by itself: the plugin does not know one of them."""
-        if len(namespaces) == 1:
-            return Hits()
-        found = Hits()
-        for name in namespaces:
-            found = found.joined(
-                await self.search(
-                    [name], query=query, kinds=kinds, limit=limit, embedding=embedding
-                )
-            )
-        return found
-
-    async def remember(self, rows: Iterable[Row]) -> None:
-        """Note where rows are, so that they can be found again."""
+    async def _remember(self, memories: Iterable[Memory]) -> None:
+        """Note where memories are, so that they can be found again."""
         known = self._noted
-        seen = [row for row in rows if known.get((row.namespace, row.id)) != hash(row.content)]
+        seen = [one for one in memories if known.get((one.namespace, one.id)) != hash(one.content)]
         if not seen:
             return
         await asyncio.to_thread(
-            self.notebook.note, [(row.namespace, row.id, row.content) for row in seen]
+            self.cache.note, [(one.namespace, one.id, one.content) for one in seen]
         )
         if len(known) > _MOST_NOTED:
             known.clear()
-        known.update(((row.namespace, row.id), hash(row.content)) for row in seen)
+        known.update(((one.namespace, one.id), hash(one.content)) for one in seen)
+
+    # Finding by id
+
+    async def find(self, places: Sequence[Place], *, text: str = "") -> Lookup:
+        """Return the memory at one of `places`; `text` is what it may hold."""
+        return (await self.find_all([places], text=text))[0]
+
+    async def find_all(self, wanted: Sequence[Sequence[Place]], *, text: str = "") -> list[Lookup]:
+        """Return, in order, the memory at one of the places of each list."""
+        names = list(dict.fromkeys(place[0] for places in wanted for place in places))
+        if self.abilities.has(IDS):
+            # One that is no UUID names none of our servers'.
+            ids = {place[1]: None for places in wanted for place in places if is_uuid(place[1])}
+            hits = await self.by_ids(names, list(ids))
+            seen = set() if hits.unreadable else set(names)
+            return [_lookup(places, hits.by_place(), seen) for places in wanted]
+        found, whole = await self._newest(names)
+
+        def missing() -> list[Place]:
+            open_lists = [
+                places for places in wanted if not any(place in found for place in places)
+            ]
+            return [place for places in open_lists for place in places if place[0] not in whole]
+
+        for searched in await together(
+            partial(self._by_words, place, text) for place in dict.fromkeys(missing())
+        ):
+            found |= searched
+        deep = list(dict.fromkeys(place[0] for place in missing()))
+        for name, kinds in zip(
+            deep, await together(partial(self._by_kinds, name) for name in deep), strict=True
+        ):
+            for hits in kinds:
+                found |= hits.by_place()
+            if all(hits.whole for hits in kinds) and not holds_strange_kinds(found, name):
+                whole.add(name)
+        return [_lookup(places, found, whole) for places in wanted]
+
+    async def _newest(self, names: Sequence[str]) -> tuple[dict[Place, Memory], set[str]]:
+        """Return the newest of namespaces, and the namespaces that were read whole."""
+        hits = await self.search(names)
+        found, whole = hits.by_place(), set(names) if hits.whole else set()
+        if not hits.whole and len(names) > 1:
+            apart = await together(partial(self.search, [name]) for name in names)
+            for name, alone in zip(names, apart, strict=True):
+                found |= alone.by_place()
+                if alone.whole:
+                    whole.add(name)
+        return found, whole
+
+    async def _by_kinds(self, name: str) -> list[Hits]:
+        return await together(partial(self.search, [name], kind=kind) for kind in KINDS)
+
+    async def _by_words(self, place: Place, text: str) -> dict[Place, Memory]:
+        noted = await asyncio.to_thread(self.cache.words, place)
+        queries: list[str] = []
+        for words in (noted.split(), telling_words(text)):
+            if words:  # all of them for a full-text search, the longest for one of substrings
+                queries += [" ".join(words), words[0]]
+        found: dict[Place, Memory] = {}
+        for query in dict.fromkeys(queries):
+            found |= (await self.search([place[0]], query=query)).by_place()
+            if place in found:
+                break
+        return found
+
+
+def holds_strange_kinds(found: Mapping[Place, Memory], name: str) -> bool:
+    """Whether a namespace holds a kind that the contract does not know, so that more may hide."""
+    return any(one.namespace == name and one.kind not in KINDS for one in found.values())
+
+
+def _lookup(places: Sequence[Place], found: Mapping[Place, Memory], whole: set[str]) -> Lookup:
+    memory = next((found[place] for place in places if place in found), None)
+    return Lookup(memory, memory is not None or all(place[0] in whole for place in places))
 
 
 async def together(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:

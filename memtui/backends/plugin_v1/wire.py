@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from memtui.contract import Json, Unavailable
+from memtui.contract import Json, Namespace, Unavailable
 
 KINDS = ("fact", "summary", "checkpoint")
 SOURCES = ("agent", "runtime", "user")
@@ -40,17 +40,7 @@ class HealthReply:
 
 
 @dataclass(frozen=True, slots=True)
-class NamespaceReply:
-    """A namespace as the plugin keeps it."""
-
-    name: str
-    kind: str
-    expires_at: datetime | None
-    metadata: Json
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
+class Memory:
     """A memory as a search returned it; `raw` is exactly what came."""
 
     id: str
@@ -117,11 +107,11 @@ def read_health(answer: object) -> HealthReply:
     )
 
 
-def read_namespace(answer: object, name: str) -> NamespaceReply:
+def read_namespace(answer: object, name: str) -> Namespace:
     """Read a namespace. Raises `Unavailable`."""
     found = as_object(answer, f"about the namespace {name}")
     kind, metadata = found.get("kind"), found.get("metadata")
-    return NamespaceReply(
+    return Namespace(
         name=name,
         kind=kind if isinstance(kind, str) else "custom",
         expires_at=moment(found.get("expires_at")),
@@ -137,17 +127,17 @@ def read_written(answer: object) -> str:
     return found
 
 
-def read_rows(answer: object) -> tuple[list[Row], int]:
-    """Return the rows of a search and how many could not be read. Raises `Unavailable`."""
+def read_memories(answer: object) -> tuple[list[Memory], int]:
+    """Return what a search found, and how many could not be read. Raises `Unavailable`."""
     listed = as_object(answer, "a search").get("memories")
     if listed is None:
         return [], 0
     if not isinstance(listed, list):
         raise Unavailable(f"The plugin answered a search with {_shape(listed)} as its memories.")
-    rows = [row for row in map(_row, listed) if row is not None]
-    if listed and not rows:
+    found = [one for one in map(_memory, listed) if one is not None]
+    if listed and not found:
         raise Unavailable("The plugin answered a search with memories that cannot be read.")
-    return rows, len(listed) - len(rows)
+    return found, len(listed) - len(found)
 
 
 def read_cursor(answer: object) -> str | None:
@@ -156,14 +146,15 @@ def read_cursor(answer: object) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def _row(found: object) -> Row | None:
+def _memory(found: object) -> Memory | None:
     if not isinstance(found, dict):
         return None
-    identity, namespace, content = _identity(found.get("id")), *_texts(found)
-    if identity is None or namespace is None or content is None:
+    identity, namespace, content = (found.get(name) for name in ("id", "namespace", "content"))
+    identity = _identity(identity)
+    if identity is None or not (isinstance(namespace, str) and isinstance(content, str)):
         return None
     kind, source = found.get("kind"), found.get("source")
-    return Row(
+    return Memory(
         id=identity,
         namespace=namespace,
         content=content,
@@ -174,14 +165,6 @@ def _row(found: object) -> Row | None:
         expires_at=moment(found.get("expires_at")),
         score=_number(found.get("score")),
         raw=found,
-    )
-
-
-def _texts(found: Json) -> tuple[str | None, str | None]:
-    namespace, content = found.get("namespace"), found.get("content")
-    return (
-        namespace if isinstance(namespace, str) else None,
-        content if isinstance(content, str) else None,
     )
 
 

@@ -24,8 +24,7 @@ from urllib.parse import quote
 
 from pydantic import ConfigDict, ValidationError
 
-from memtui.backends.plugin_v1.config import Templates
-from memtui.backends.plugin_v1.scoping import NamespaceMap
+from memtui.backends.plugin_v1.config import NamespaceMap, Templates
 from memtui.contract import (
     Invalid,
     Json,

@@ -7,8 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from memtui.backends.plugin_v1.config import PluginConfig, Templates, is_namespace
-from memtui.backends.plugin_v1.scoping import NamespaceMap, decode, encode, kind_of
+from memtui.backends.plugin_v1.config import (
+    NamespaceMap,
+    PluginConfig,
+    Templates,
+    decode,
+    encode,
+    is_namespace,
+    kind_of,
+)
 from memtui.contract import Invalid, Scope
 
 MAP = NamespaceMap(Templates(), "acme")

@@ -10,16 +10,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.backends.plugin_v1.config import Templates
-from memtui.backends.plugin_v1.details import details_of, is_expired
-from memtui.backends.plugin_v1.records import Reader, handle_of, places, split, wire_id
-from memtui.backends.plugin_v1.scoping import NamespaceMap
+from memtui.backends.plugin_v1.config import NamespaceMap, Templates
+from memtui.backends.plugin_v1.memories import (
+    Reader,
+    details_of,
+    handle_of,
+    is_expired,
+    places,
+    split,
+    wire_id,
+)
 from memtui.backends.plugin_v1.wire import (
-    Row,
+    Memory,
     moment,
     read_health,
+    read_memories,
     read_namespace,
-    read_rows,
     read_written,
 )
 from memtui.contract import MemtuiError
@@ -61,8 +67,8 @@ row_like = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-def one(**fields: Any) -> Row:
-    return read_rows({"memories": [ROW | fields]})[0][0]
+def one(**fields: Any) -> Memory:
+    return read_memories({"memories": [ROW | fields]})[0][0]
 
 
 @given(anything | st.fixed_dictionaries({"memories": st.lists(row_like, max_size=5)}))
@@ -70,9 +76,9 @@ def test_any_json_is_read_or_is_an_error_of_the_contract(answer: Any) -> None:
     for read in (read_health, read_written, partial(read_namespace, name="org:x")):
         with suppress(MemtuiError):
             read(answer)
-    rows: list[Row] = []
+    rows: list[Memory] = []
     with suppress(MemtuiError):
-        rows, unreadable = read_rows(answer)
+        rows, unreadable = read_memories(answer)
         assert len(rows) + unreadable == len(answer.get("memories") or [])
     for row in rows:
         is_expired(row, NOON)

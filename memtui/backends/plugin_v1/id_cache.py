@@ -7,20 +7,20 @@ the plugin was seen to do. Every method blocks.
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from memtui.backends.plugin_v1.memories import Place
+from memtui.backends.plugin_v1.wire import moment
 from memtui.contract import Namespace, Unavailable
 from memtui.provider_kit import is_damaged, is_unusable
-
-from .records import Place
-from .wire import moment
-from .words import telling_words
 
 T = TypeVar("T")
 
@@ -32,6 +32,12 @@ CREATE TABLE IF NOT EXISTS seen (number INTEGER PRIMARY KEY, namespace TEXT, id 
 CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT);
 """
 _MOST_SEEN = 500_000
+_TELLING = 5
+_ANY_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]{2}|[^\W_]{2,40}")
+"""Scripts without spaces are cut in pairs: a search for a part of a text finds those."""
+_LONGEST_GAP = 3
+_WORD = re.compile(r"(?<![\w./@:'-])[A-Za-z]{4,24}(?![\w/@:'-]|\.\w)", re.ASCII)
+_SCANNED = 20_000
 
 
 def _ready(path: Path | str) -> sqlite3.Connection:
@@ -41,7 +47,7 @@ def _ready(path: Path | str) -> sqlite3.Connection:
     return database
 
 
-class Notebook:
+class IdCache:
     """The file; one that is damaged is begun anew, and where none can be written, memory serves."""
 
     def __init__(self, path: Path) -> None:
@@ -73,6 +79,9 @@ class Notebook:
                     return work(database)
             except sqlite3.Error as error:
                 raise self._unavailable(error) from error
+
+    def _rows(self, query: str, *values: str) -> list[Any]:
+        return self._use(lambda database: database.execute(query, values).fetchall())
 
     def _begin_anew(self, error: Exception) -> sqlite3.Connection:
         """Return the notes to go on with.
@@ -132,10 +141,6 @@ class Notebook:
             )
         )
 
-    def kept(self, places: Iterable[Place]) -> dict[Place, str]:
-        """Return the words that are kept of these memories, of those that any are kept of."""
-        return {place: words for place in places if (words := self.words(place))}
-
     def scrub(self) -> None:
         """Keep nothing of rows that are gone, also not in freed pages of the file."""
         self._use(lambda database: database.execute("VACUUM"))
@@ -144,44 +149,29 @@ class Notebook:
         """Return the words that a memory was last seen with, or nothing."""
         if not _storable(place[1]):
             return ""
-        found = self._use(
-            lambda database: database.execute(
-                "SELECT words FROM seen WHERE namespace = ? AND id = ?", place
-            ).fetchone()
-        )
-        return found[0] if found else ""
+        found = self._rows("SELECT words FROM seen WHERE namespace = ? AND id = ?", *place)
+        return found[0][0] if found else ""
 
     def homes(self, identity: str) -> list[str]:
         """Return the namespaces that a memory of this id was seen in."""
         if not _storable(identity):
             return []
-        return self._use(
-            lambda database: [
-                str(name)
-                for (name,) in database.execute(
-                    "SELECT namespace FROM seen WHERE id = ? ORDER BY number DESC", (identity,)
-                )
-            ]
-        )
+        found = self._rows("SELECT namespace FROM seen WHERE id = ? ORDER BY number DESC", identity)
+        return [name for (name,) in found]
 
     def seen(self, namespace: str) -> list[tuple[str, str]]:
         """Return ids and words of a namespace's memories, the newest first."""
-        return self._use(
-            lambda database: database.execute(
-                "SELECT id, words FROM seen WHERE namespace = ? ORDER BY number DESC", (namespace,)
-            ).fetchall()
+        return self._rows(
+            "SELECT id, words FROM seen WHERE namespace = ? ORDER BY number DESC", namespace
         )
 
-    def meet(self, found: Sequence[Namespace]) -> None:
-        """Remember namespaces as the plugin described them."""
-        entries = [
-            (one.name, one.kind, one.expires_at and one.expires_at.isoformat(),
-             json.dumps(one.metadata))
-            for one in found
-        ]  # fmt: skip
+    def meet(self, found: Namespace) -> None:
+        """Remember a namespace as the plugin described it."""
+        ends = found.expires_at and found.expires_at.isoformat()
+        values = (found.name, found.kind, ends, json.dumps(found.metadata))
         self._use(
-            lambda database: database.executemany(
-                "INSERT OR REPLACE INTO namespace VALUES (?, ?, ?, ?)", entries
+            lambda database: database.execute(
+                "INSERT OR REPLACE INTO namespace VALUES (?, ?, ?, ?)", values
             )
         )
 
@@ -196,11 +186,7 @@ class Notebook:
 
     def namespaces(self) -> dict[str, tuple[datetime | None, dict[str, object]]]:
         """Return the namespaces met, with their expiry and metadata where memtui set them."""
-        rows = self._use(
-            lambda database: database.execute(
-                "SELECT name, expires_at, metadata FROM namespace ORDER BY name"
-            ).fetchall()
-        )
+        rows = self._rows("SELECT name, expires_at, metadata FROM namespace ORDER BY name")
         return {
             name: (moment(expires_at), json.loads(metadata or "{}"))
             for name, expires_at, metadata in rows
@@ -208,12 +194,8 @@ class Notebook:
 
     def fact(self, name: str) -> str | None:
         """Return what was noted about the plugin under a name."""
-        found = self._use(
-            lambda database: database.execute(
-                "SELECT value FROM fact WHERE name = ?", (name,)
-            ).fetchone()
-        )
-        return found[0] if found else None
+        found = self._rows("SELECT value FROM fact WHERE name = ?", name)
+        return found[0][0] if found else None
 
     def learn(self, name: str, value: str) -> None:
         """Note something about the plugin."""
@@ -227,3 +209,29 @@ class Notebook:
 def _storable(text: str) -> bool:
     """Whether SQLite takes the text: it holds no half of a character."""
     return text.isprintable() or not any("\ud800" <= one <= "\udfff" for one in text)
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the distinct words that every tokeniser cuts out the same way, in order."""
+    return list(dict.fromkeys(word.lower() for word in _WORD.findall(text[:_SCANNED])))
+
+
+def telling_words(text: str) -> list[str]:
+    """Return the longest plain words of a text, which are seldom stop words, else any of it."""
+    words = plain_words(text) or dict.fromkeys(phrases(text, 1, ()))
+    return sorted(words, key=lambda word: (-len(word), word))[:_TELLING]
+
+
+def phrases(text: str, length: int, begun: Collection[str]) -> Iterator[str]:
+    """Yield the phrases of so many words, as they stand; those of several begin with one `begun`.
+
+    So they are found by a search for all their words, and by one for a part of the text.
+    """
+    text = text[:_SCANNED]
+    words = list(_ANY_WORD.finditer(text))
+    for number in range(len(words) - length + 1):
+        run = words[number : number + length]
+        begin = run[0].start()
+        near = all(after.start() - before.end() <= _LONGEST_GAP for before, after in pairwise(run))
+        if length == 1 or (near and text[begin : run[-2].end()] in begun):
+            yield text[begin : run[-1].end()]

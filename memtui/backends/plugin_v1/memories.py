@@ -1,0 +1,236 @@
+"""Memories to the contract's records and back, and a record's names.
+
+A handle is `<namespace>/<id>`. Where the caller gave an id of its own, the memory carries it and
+the handle is that id: a UUID is the plugin's id as well, any other text is hashed into one.
+
+What the wire has no field for is carried in `propagation` under one key of memtui's own. Whatever
+else `propagation` holds belongs to others: it is shown as `metadata["propagation"]`, and every
+write of the memory sends it back untouched.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from pydantic import ConfigDict, ValidationError
+
+from memtui.backends.plugin_v1.config import NamespaceMap, is_namespace
+from memtui.backends.plugin_v1.wire import Memory
+from memtui.contract import (
+    Json,
+    Model,
+    Record,
+    RecordHandle,
+    Scope,
+    Snippet,
+    SourceRef,
+    UtcDatetime,
+    WriteRequest,
+)
+
+PROVIDER = "plugin-v1"
+Place = tuple[str, str]
+"""A namespace and the plugin's id of a memory in it."""
+_SEED = uuid.UUID("6a0f3f6e-5f0b-5c55-9a53-0d3c7a9b8e11")
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_NOT_ADDRESSABLE = {".", ".."}
+KEY = "memtui"
+FOREIGN = "propagation"
+SCOPE_IDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a text is a UUID as we write them."""
+    return _UUID.fullmatch(text) is not None
+
+
+def wire_id(namespace: str, given: str) -> str:
+    """Return the UUID that a caller's own id is stored under."""
+    if _UUID.fullmatch(given):
+        return given
+    name = f"{namespace}/{given}".encode("utf-8", "surrogatepass")
+    return str(uuid.uuid5(_SEED, name.hex()))
+
+
+def split(record_id: str) -> Place | None:
+    """Take `<namespace>/<id>` apart; None for any other id."""
+    namespace, _, identity = record_id.partition("/")
+    if not identity or identity in _NOT_ADDRESSABLE or not is_namespace(namespace):
+        return None
+    return namespace, identity
+
+
+def places(record_id: str, readable: Sequence[str]) -> list[Place]:
+    """Return where a record of this handle can be, in the namespaces that may be read."""
+    place = split(record_id)
+    if place is not None:
+        return [place] if place[0] in readable else []
+    found = [(namespace, wire_id(namespace, record_id)) for namespace in readable]
+    if not _UUID.fullmatch(record_id) and record_id not in _NOT_ADDRESSABLE:
+        found += [(namespace, record_id) for namespace in readable]
+    return found
+
+
+def handle_of(memory: Memory) -> RecordHandle:
+    """Return a memory's handle.
+
+    A caller's id counts only if the memory has the UUID made of it: no memory takes another's name.
+    """
+    details = details_of(memory)
+    given = details.id if details else None
+    if given and split(given) is None and wire_id(memory.namespace, given) == memory.id:
+        return handle(given)
+    return handle(f"{memory.namespace}/{memory.id}")
+
+
+def handle(record_id: str) -> RecordHandle:
+    """Return the handle of an id."""
+    return RecordHandle(provider_key=PROVIDER, provider_record_id=record_id)
+
+
+class Reader:
+    """Makes records of one company's memories."""
+
+    def __init__(self, company_id: str, namespaces: NamespaceMap) -> None:
+        self._company_id = company_id
+        self._namespaces = namespaces
+
+    def record(self, memory: Memory) -> Record:
+        """Return the record; `created_by` is the principal, else the wire's source."""
+        details = details_of(memory) or Details()
+        metadata = whole(details.metadata)
+        if others := foreign(memory):
+            metadata = {**metadata, FOREIGN: whole(others)}
+        created_at = details.created_at or memory.created_at
+        own = {"company_id": self._company_id}
+        said = {name: details.scope[name] for name in SCOPE_IDS if name in details.scope}
+        scope = said | self._namespaces.ids_of(memory.namespace) | own
+        return Record(
+            handle=handle_of(memory),
+            text=whole(memory.content),
+            scope=Scope(**scope),
+            source=details.source and details.source.model_copy(update=own),
+            title=details.title,
+            kind=details.kind or whole(memory.kind),
+            topic=details.topic,
+            tags=details.tags,
+            created_at=created_at,
+            updated_at=details.updated_at or created_at,
+            created_by=details.created_by or whole(memory.source),
+            expires_at=memory.expires_at or details.expires_at,
+            pinned=memory.pin or details.pinned,
+            valid_from=details.valid_from,
+            revision=memory.revision,
+            metadata=metadata,
+        )
+
+    def snippet(self, memory: Memory, score: float | None) -> Snippet:
+        """Return it as a query returned it."""
+        return Snippet(**dict(self.record(memory)), score=score)
+
+
+class Details(Model):
+    """memtui's own part of a memory; unset fields are not sent."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=True)
+
+    id: str | None = None
+    """The id that the caller gave, where it is not the plugin's."""
+    source: SourceRef | None = None
+    kind: str | None = None
+    title: str | None = None
+    topic: str | None = None
+    tags: tuple[str, ...] = ()
+    created_at: UtcDatetime | None = None
+    updated_at: UtcDatetime | None = None
+    created_by: str | None = None
+    expires_at: UtcDatetime | None = None
+    """Set where the plugin itself keeps no expiry."""
+    pinned: bool = False
+    """Set where the plugin itself keeps no pin."""
+    valid_from: UtcDatetime | None = None
+    scope: dict[str, str] = {}
+    metadata: Json = {}
+
+
+def details_of(memory: Memory) -> Details | None:
+    """Return memtui's part of a memory: empty where there is none, None where it cannot be read."""
+    held = memory.raw.get("propagation")
+    if held is None:
+        return Details()
+    if not isinstance(held, dict):
+        return None
+    try:
+        return Details.model_validate(held.get(KEY, {}))
+    except (ValidationError, RecursionError):
+        return None
+
+
+def is_ours(memory: Memory) -> bool:
+    """Whether the memory carries a part of memtui's."""
+    held = memory.raw.get("propagation")
+    return isinstance(held, dict) and KEY in held
+
+
+def foreign(memory: Memory | None) -> Json:
+    """Return what others keep in a memory's propagation."""
+    held = memory.raw.get("propagation") if memory else None
+    if not isinstance(held, dict):
+        return {}
+    return {name: value for name, value in held.items() if name != KEY}
+
+
+def propagation(details: Details, others: Json) -> Json:
+    """Return the whole propagation of a memory."""
+    return {**others, KEY: details.model_dump(mode="json", exclude_defaults=True)}
+
+
+def details_for(
+    request: WriteRequest, *, given_id: str | None, carry_expiry: bool, carry_pin: bool
+) -> tuple[Details, Json]:
+    """Return memtui's part of a new memory, and others' out of `metadata["propagation"]`."""
+    metadata = dict(request.metadata)
+    others: Json = {}
+    if isinstance(metadata.get(FOREIGN), dict):
+        others = {name: value for name, value in metadata.pop(FOREIGN).items() if name != KEY}
+    scope = {
+        name: value for name in SCOPE_IDS if (value := getattr(request.scope, name)) is not None
+    }
+    details = Details(
+        id=given_id,
+        source=request.source,
+        kind=request.kind,
+        title=request.title,
+        topic=request.topic,
+        tags=request.tags,
+        created_at=request.created_at,
+        created_by=request.created_by,
+        expires_at=request.expires_at if carry_expiry else None,
+        pinned=request.pinned and carry_pin,
+        valid_from=request.valid_from,
+        scope=scope,
+        metadata=metadata,
+    )
+    return details, others
+
+
+def is_expired(memory: Memory, now: datetime) -> bool:
+    """Whether the memory is past its time, by the plugin's field or by memtui's."""
+    details = details_of(memory)
+    ends = [memory.expires_at, details.expires_at if details else None]
+    return any(end is not None and end <= now for end in ends)
+
+
+def whole(value: Any) -> Any:
+    """Return JSON with halves of characters, which no database holds, as U+FFFD."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [whole(one) for one in value]
+    if isinstance(value, dict):
+        return {whole(name): whole(one) for name, one in value.items()}
+    return value

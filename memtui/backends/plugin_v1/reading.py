@@ -1,0 +1,192 @@
+"""Queries and pages: what the plugin returned, cleaned, sorted and filtered here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from memtui.contract import (
+    BrowsePage,
+    BrowseRequest,
+    ExplainStage,
+    Filter,
+    QueryRequest,
+    Record,
+    Scope,
+    Snippet,
+)
+from memtui.provider_kit import TextIndex, matcher, page
+
+from .listing import Lister, Listing
+from .memories import handle_of
+from .plugin import Hits, Plugin
+from .wire import Memory
+
+_QUERY_CHARACTERS = 2000
+"""What is sent of a query."""
+_IDS = ("project_id", "agent_id", "subject_id")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Snippets, best first, and how they came about."""
+
+    snippets: tuple[Snippet, ...]
+    capped: bool
+    stages: tuple[ExplainStage, ...]
+
+
+async def query(plugin: Plugin, request: QueryRequest) -> Answer:
+    """Search the namespaces of the scope in one call.
+
+    The reference server finds nothing for stop words, beginnings of words and text without spaces;
+    then the newest records are searched here. So they are where the plugin lists no full text: it
+    may have ignored the query.
+    """
+    names = await plugin.readable(request.scope)
+    embedding = request.embedding if plugin.abilities.has("embedding") else None
+    asked = request.query.replace("\0", " ").strip()[:_QUERY_CHARACTERS]
+    narrows = bool(request.metadata_filter or request.topic)
+    most = plugin.config.page_size
+    limit = most if narrows else min(most, request.top_k + 1)
+    hits = await plugin.search(names, query=asked, limit=limit, embedding=embedding)
+    trusted = plugin.abilities.has("fts") or embedding is not None or not asked
+    stages = [_reach(plugin, names), _served(hits, limit, request)]
+    found: list[Snippet] = []
+    if trusted:
+        ranked = sorted(hits.memories, key=_rank)
+        found = [plugin.reader.snippet(one, one.score) for one in ranked]
+        found = [snippet for snippet in found if _fits(snippet, request)]
+    capped = hits.capped
+    if asked and not found and (plugin.config.local_fallback or not trusted):
+        newest = await plugin.search(names)
+        held = newest if trusted else hits.joined(newest)
+        found = await asyncio.to_thread(_looked_through, plugin, request, asked, held)
+        capped = newest.capped
+        stages.append(_looked(found, newest, trusted=trusted))
+    stages.append(
+        ExplainStage(
+            name="dropped",
+            detail=f"Left out of the plugin's answer: {hits.expired} expired, {hits.strangers} of "
+            f"namespaces or kinds not asked for, {hits.unreadable} unreadable.",
+        )
+    )
+    top = tuple(found[: request.top_k])
+    return Answer(top, capped or len(found) > len(top), tuple(stages))
+
+
+def _looked_through(plugin: Plugin, request: QueryRequest, asked: str, held: Hits) -> list[Snippet]:
+    records = [plugin.reader.record(memory) for memory in held.by_place().values()]
+    index = TextIndex([record for record in records if _fits(record, request)])
+    found = [Snippet(**dict(record), score=score) for record, score in index.search(asked)]
+    index.close()
+    return sorted(found, key=lambda one: not one.pinned)
+
+
+def _rank(memory: Memory) -> tuple[bool, float]:
+    """Return what sorts the pinned first, by score where there are scores, else as they came."""
+    return not memory.pin, -memory.score if memory.score is not None else float("inf")
+
+
+def _fits(record: Record, request: QueryRequest) -> bool:
+    held = record.metadata
+    return (request.topic is None or record.topic == request.topic) and all(
+        name in held and held[name] == value for name, value in request.metadata_filter.items()
+    )
+
+
+def _reach(plugin: Plugin, names: Sequence[str]) -> ExplainStage:
+    listed = plugin.abilities.listed
+    can = "says nothing of its abilities" if listed is None else f"offers {_list(sorted(listed))}"
+    return ExplainStage(name="namespaces", detail=f"Asked {_list(names)}; the plugin {can}.")
+
+
+def _served(hits: Hits, limit: int, request: QueryRequest) -> ExplainStage:
+    how = " and its embedding" if request.embedding else ""
+    more = "; it may hold more" if hits.capped else ""
+    return ExplainStage(
+        name="plugin",
+        detail=f"Of at most {limit} for the query{how} it returned {len(hits.memories)}{more}.",
+        scores={
+            handle_of(one).provider_record_id: one.score
+            for one in hits.memories
+            if one.score is not None
+        },
+    )
+
+
+def _looked(found: Sequence[Snippet], newest: Hits, *, trusted: bool) -> ExplainStage:
+    why = "The plugin found nothing" if trusted else "The plugin lists no full text"
+    return ExplainStage(
+        name="local fallback",
+        detail=f"{why}, so its newest {len(newest.memories)} records were searched here: "
+        f"{len(found)} match.",
+        scores={one.handle.provider_record_id: one.score or 0.0 for one in found},
+    )
+
+
+def _list(words: Sequence[str]) -> str:
+    shown = ", ".join(words[:5]) or "none"
+    return f"{shown} and {len(words) - 5} more" if len(words) > 5 else shown
+
+
+async def browse(plugin: Plugin, lister: Lister, request: BrowseRequest) -> BrowsePage:
+    """Return a page of the scope's namespaces, or of that one of them which is asked for.
+
+    `at_least` unless everything in them was within reach. Of a whole company nobody knows, unless
+    the config names its namespaces: a plugin cannot list them.
+    """
+    names = await _names(plugin, request.scope, request.filter)
+    if request.namespace is not None:
+        names = tuple(name for name in names if name == request.namespace)
+    listing = await lister.list(names, request.filter.text, fresh=request.cursor is None)
+    return await asyncio.to_thread(_page, plugin, listing, request)
+
+
+async def _names(plugin: Plugin, scope: Scope, chosen: Filter) -> tuple[str, ...]:
+    names = await plugin.readable(scope)
+    asked = {
+        name: value
+        for name in _IDS
+        if getattr(scope, name) is None and (value := getattr(chosen, name)) is not None
+    }
+    narrower = plugin.namespaces.readable(scope.model_copy(update=asked), wider=False)
+    return tuple(dict.fromkeys((*narrower, *names))) if asked else names
+
+
+def _page(plugin: Plugin, listing: Listing, request: BrowseRequest) -> BrowsePage:
+    records = map(plugin.reader.record, listing.memories.values())
+    found = page(list(filter(matcher(request.filter), records)), request)
+    told = request.namespace is not None or bool(plugin.config.namespaces)
+    unlisted = plugin.is_company_wide(request.scope) and not told
+    unread = tuple(_unread(plugin, listing, unlisted=unlisted))
+    update = {"at_least": bool(unread), "unread": unread, "unfinished": not listing.finished}
+    return found.model_copy(update=update)
+
+
+def _unread(plugin: Plugin, listing: Listing, *, unlisted: bool) -> Iterator[str]:
+    """Say what may be there besides, and which setting of the binding reads further."""
+    if unlisted:
+        yield (
+            "A plugin cannot list its namespaces: those that memtui has not met and that "
+            "`namespaces` in the binding's config does not name are not read."
+        )
+    if listing.larger:
+        names = listing.larger[0]
+        if more := len(listing.larger) - 1:
+            names += f" and {more:,} more"
+        yield (
+            f"{names} may hold more than what the words of the records found lead to, because a "
+            f"search shows {plugin.page_rows:,} at most; a larger `page_size` in the binding's "
+            "config reads further where the plugin gives more."
+        )
+    if not listing.finished:
+        yield (
+            "The time for one list was over before all was searched; listing again goes on, and "
+            "`search_seconds` and `max_searches` in the binding's config give it more."
+        )
+    if listing.endless:
+        yield "The plugin's pages go on without end and without anything new."
+    if listing.unreadable:
+        yield f"{listing.unreadable:,} records came in a form that cannot be read."
