@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,24 @@ def make_private(folder: Path) -> None:
     """Create a folder and the parents that it lacks, all with mode 0700; raises `OSError`."""
     for missing in [path for path in (*reversed(folder.parents), folder) if not path.is_dir()]:
         missing.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def replacing(target: Path) -> Iterator[Path]:
+    """A private file beside `target` to write; it takes its place, durably, if the block ends well.
+
+    Raises `OSError`.
+    """
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-")
+    os.close(handle)
+    fresh = Path(name)
+    try:
+        yield fresh
+        with fresh.open("rb") as file:
+            os.fsync(file.fileno())
+        fresh.replace(target)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,8 +36,8 @@ from memtui.service.members import NewToken, TokenView
 from memtui.service.memory import MemoryService, open_service
 from memtui.service.metrics import FactDay, FactMetrics
 from memtui.service.namespaces import KeptNamespace, MemoryName, NamespaceDeleted, PluginLedger
-from memtui.service.purge import PurgeAnswer, PurgeRequest
 from memtui.service.stored_secrets import StoredSecret
+from memtui.service.survey import PurgeAnswer, PurgeRequest
 from memtui.service.visibility import Membership, Role
 from memtui.store.operation import Operation, OperationHandle, OperationPage
 

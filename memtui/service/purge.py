@@ -7,56 +7,57 @@ each step takes what it still finds, and what the texts are known from goes last
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pydantic import model_validator
+from pydantic import ValidationError
 
-from memtui.analytics.traces import SHORTEST, Found, Trace, searchable
+from memtui.analytics.traces import Trace, searchable
 from memtui.config import Paths
 from memtui.contract import (
-    BrowseRequest,
     Conflict,
     Denied,
-    EraseReply,
-    EraseRequest,
     Filter,
     ForgetRequest,
     Invalid,
     Json,
-    Model,
-    NotFound,
     OperationStatus,
     OperationType,
     Record,
-    RecordHandle,
     Scope,
-    UtcDatetime,
-    owner_of,
+    Unavailable,
     owner_scope,
 )
-from memtui.service import kept_files
+from memtui.json_text import json_text
+from memtui.paths import replacing
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.core import Core, Group, find_company, to_its_end
-from memtui.service.mutations import Mutations, take
+from memtui.service.mutations import Mutations
 from memtui.service.recorder import Entry
-from memtui.store import appending, bindings, journal, log, purging
-from memtui.store.compiled import BindingRow
+from memtui.service.survey import (
+    Copies,
+    PurgeAnswer,
+    PurgeRequest,
+    Survey,
+    operations,
+    survey,
+    texts_of,
+)
+from memtui.store import appending, bindings, log, purging
 from memtui.store.digest import CONTROL
 from memtui.store.erasing import erase_fields, purge_request
-from memtui.store.operation import Operation, OperationDraft
-from memtui.store.purging import Aim, Step
-from memtui.store.sight import Sight
+from memtui.store.operation import OperationDraft
+from memtui.store.purging import Aim
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from memtui.analytics.layout import Folder, Segment
     from memtui.service.analysis import Analysis
 
@@ -71,111 +72,6 @@ _REBUILT = 10_000
 """Erasing makes indexes anew, so a provider gets the time of a large bulk call."""
 
 _A_DAY = timedelta(days=1)
-_SHOWN = 200
-
-
-class PurgeRequest(Model):
-    """What is to be erased: exactly one of a record, a subject, a project and an age."""
-
-    record_id: str | None = None
-    binding_key: str | None = None
-    """The record's binding; None: every one where its id is known."""
-    subject_id: str | None = None
-    project_id: str | None = None
-    before: UtcDatetime | None = None
-    """The texts of operations that began before; never a record."""
-    forget: bool = False
-    """Forget what still lives first."""
-
-    @model_validator(mode="after")
-    def _names_one(self) -> Self:
-        named = (self.record_id, self.subject_id, self.project_id, self.before)
-        if sum(one is not None for one in named) != 1:
-            raise ValueError("name a record, a subject, a project or an age, and one of them only")
-        if self.forget and self.before is not None:
-            raise ValueError("what an age erases is in the log, and no record is forgotten for it")
-        return self
-
-    @property
-    def what(self) -> str:
-        """Its kind, in a word."""
-        kinds = ("record", "subject", "project")
-        return next((kind for kind in kinds if getattr(self, f"{kind}_id") is not None), "age")
-
-
-class Copies(Model):
-    """What is kept in one place."""
-
-    place: str
-    count: int
-    what: str
-    """What is counted."""
-
-
-class Living(Model):
-    """A record that lives; its id and text are empty where the caller may not see it."""
-
-    binding_key: str
-    record_id: str
-    text: str
-    only_read: bool = False
-    """Its binding is only read, so that it cannot be forgotten."""
-
-
-class PurgeAnswer(Model):
-    """What would go, or went."""
-
-    what: str
-    applied: bool
-    operation_id: str | None = None
-    copies: tuple[Copies, ...] = ()
-    living: tuple[Living, ...] = ()
-    """Those that stay with their history; with `forget` and not applied: that would be forgotten.
-    """
-    forgotten: int = 0
-    found: Found | None = None
-    """Where the texts still are; None: not applied, so not looked for."""
-    others: tuple[Trace, ...] = ()
-    """Of these, the places in memories that live and say the same; they are left alone."""
-    short: int = 0
-    """Texts too short to be looked for: they are proved by the places that were emptied."""
-    beyond: tuple[str, ...] = ()
-    """Copies that are not in memtui's reach, a sentence each."""
-
-    @property
-    def left(self) -> tuple[Trace, ...]:
-        """Where a text still is though nothing that lives says it there."""
-        return (
-            tuple(one for one in self.found.traces if one not in self.others) if self.found else ()
-        )
-
-
-@dataclass(slots=True)
-class _Survey:
-    """What there is of it."""
-
-    aim: Aim
-    living: list[tuple[Connection, Record]]
-    steps: list[Step]
-    providers: list[tuple[Connection, EraseRequest, EraseReply]] = field(default_factory=list)
-    copies: list[Copies] = field(default_factory=list)
-    beyond: list[str] = field(default_factory=list)
-    sight: Sight | None = None
-    """What the caller may see; None: everything."""
-    seen: frozenset[str] = frozenset()
-    """Texts and ids of it that the caller may see."""
-
-    def going(self) -> list[tuple[Connection, Record]]:
-        """Return what lives and can be forgotten: not in a binding that is only read."""
-        return [one for one in self.living if one[0].adapter.capabilities.writable]
-
-    def reads(self, record: Record) -> bool:
-        """Whether the caller may see a record."""
-        return self.sight is None or self.sight.reads(record.scope)
-
-    def count(self, place: str, count: int, what: str) -> None:
-        if count:
-            self.copies.append(Copies(place=place, count=count, what=what))
 
 
 class Purging(Group):
@@ -186,8 +82,8 @@ class Purging(Group):
     ) -> None:
         """Set it up; `after_days` is the setting `purge_after_days`."""
         super().__init__(core)
-        self._memory = memory
         self._analysis = analysis
+        self._memory = memory
         self._paths = paths
         self._after_days = after_days
 
@@ -198,14 +94,13 @@ class Purging(Group):
             Denied: the caller may not purge this.
             Unavailable: a provider that may hold what lives cannot be asked.
         """
-        survey = await self._survey(caller, request)
+        found = await survey(self._core, caller, request)
         if request.forget:
-            survey.aim = _with_living(survey)
+            found.aim = found.with_living()
         scope = Scope(company_id=caller.company_id)
         entry = self._core.recorder.entry(OperationType.PURGE, caller, scope)
-        await self._authorise(entry, request, survey)
-        await asyncio.to_thread(self._count, survey)
-        return self._answer(request, survey)
+        await self._authorise(entry, request, found)
+        return await asyncio.to_thread(self._planned, request, found)
 
     @to_its_end
     async def apply(
@@ -214,7 +109,8 @@ class Purging(Group):
         """Erase it, look for what is left, and record that.
 
         Raises:
-            Conflict: another purge runs, or the log is being sealed.
+            Conflict: another purge runs, the log is being sealed, or a sealed segment that holds
+                something of it was altered; nothing was changed.
             Denied: the caller may not purge this, or memtui or the company is read-only.
             Unavailable: a provider that may hold what lives cannot be asked.
         """
@@ -224,32 +120,32 @@ class Purging(Group):
         if request.before is not None:
             asked["before"] = request.before.isoformat()
         async with core.recorder.recorded(OperationType.PURGE, caller, scope, asked) as entry:
-            await self._core.refuse_changes(caller.company_id)
+            await core.refuse_changes(caller.company_id)
             with self._alone():
-                survey = await self._survey(caller, request)
-                await self._authorise(entry, request, survey)
+                found = await survey(core, caller, request)
+                await self._authorise(entry, request, found)
+                going = found.going() if request.forget else []
+                aim = found.with_living() if going else found.aim
+                await asyncio.to_thread(self._refuse_altered, aim)
                 await core.recorder.begin(entry, [])
                 entry.lasting = purging.LASTING
                 step("begun")
-                going = survey.going() if request.forget else []
                 if going:
                     await self._forget(caller, going)
                     step("forgotten")
-                    said = frozenset(text for _, one in going for text in _texts(one))
-                    survey = await self._survey(caller, request, said)
-                await asyncio.to_thread(self._count, survey)
-                beyond = await self._erase_from_providers(survey)
+                    said = frozenset(text for _, one in going for text in texts_of(one))
+                    found = await survey(core, caller, request, said)
+                planned = await asyncio.to_thread(self._planned, request, found)
+                beyond = await _erase_from_providers(found)
                 step("providers")
-                await asyncio.to_thread(self._erase_from_log, entry, survey, step)
-                await asyncio.to_thread(kept_files.scrub, self._paths, survey.aim)
+                await asyncio.to_thread(self._erase_from_log, entry, found, step)
+                await asyncio.to_thread(_scrub_files, self._paths, found.aim)
                 step("files")
                 if not await asyncio.to_thread(core.database.scrub):
                     beyond.append(_HELD)
                 self._analysis.forget_copies(caller.company_id)
                 step("scrubbed")
-                answer = await asyncio.to_thread(
-                    self._looked, self._answer(request, survey), survey
-                )
+                answer = await asyncio.to_thread(self._looked, planned, found)
             entry.result_count = sum(one.count for one in answer.copies)
             entry.request = asked | {
                 "copies": {one.place: one.count for one in answer.copies if "/" not in one.place},
@@ -271,35 +167,22 @@ class Purging(Group):
         if days is not None and days < 1:
             raise Invalid("Texts are kept for a day at least; give an older moment.")
         async with self._core.configured(caller, {"purge_after_days": days}) as entry:
-            await self._core.refuse_changes(caller.company_id)
             await self._core.configure(
-                entry,
-                lambda database: bindings.keep_purging(database, caller.company_id, days),
+                entry, lambda database: bindings.keep_purging(database, caller.company_id, days)
             )
 
     @to_its_end
     async def due(self, caller: Caller) -> PurgeAnswer | None:
         """Purge by age where the setting says so, a person has allowed it, and not yet today."""
-        company = await asyncio.to_thread(find_company, self._core.database, caller.company_id)
-        allowed, now = company.purge_after_days, self._core.clock()
-        if (
-            not self._after_days
-            or allowed is None
-            or allowed > self._after_days
-            or company.read_only
-            or self._core.read_only
-        ):
+        core, now = self._core, self._core.clock()
+        company = await asyncio.to_thread(find_company, core.database, caller.company_id)
+        allowed = company.purge_after_days
+        if not self._after_days or allowed is None or allowed > self._after_days:
             return None
-        page = await asyncio.to_thread(
-            lambda: self._core.log.page(
-                caller.company_id,
-                Filter(operation_type=OperationType.PURGE, since=now - _A_DAY),
-                limit=100,
-                before=None,
-                after=None,
-                sight=None,
-            )
-        )
+        if company.read_only or core.read_only:
+            return None
+        purges = Filter(operation_type=OperationType.PURGE, since=now - _A_DAY)
+        page = await asyncio.to_thread(core.log.page, caller.company_id, purges, limit=100)
         if any(
             one.request.get("what") == "age" and one.status is OperationStatus.OK
             for one in page.operations
@@ -308,12 +191,12 @@ class Purging(Group):
         request = PurgeRequest(before=now - timedelta(days=self._after_days))
         return await self.apply(caller, request)
 
-    async def _authorise(self, entry: Entry, request: PurgeRequest, survey: _Survey) -> None:
+    async def _authorise(self, entry: Entry, request: PurgeRequest, found: Survey) -> None:
         """Let owners and admins of the company, and a person whose own memories these are."""
         if entry.caller.by_ai:
             raise Denied("An agent purges nothing; let the person do it for whom it acts.")
         company = entry.scope
-        if (subject_id := _only_subject(request, survey)) is not None:
+        if (subject_id := found.only_subject(request)) is not None:
             entry.scope = company.model_copy(update={"subject_id": subject_id})
             try:
                 return await self._core.authorise(entry)
@@ -333,218 +216,37 @@ class Purging(Group):
         except Timeout as error:
             raise Conflict("Another purge is running; wait until it is done.") from error
 
-    # What there is of it
+    def _planned(self, request: PurgeRequest, found: Survey) -> PurgeAnswer:
+        """Count what is kept where."""
+        core, aim = self._core, found.aim
+        copies: list[Copies] = []
 
-    async def _survey(
-        self, caller: Caller, request: PurgeRequest, said: frozenset[str] = frozenset()
-    ) -> _Survey:
-        """Find what lives, what is gone, and what the gone records said.
+        def count(place: str, count: int, what: str) -> None:
+            if count:
+                copies.append(Copies(place=place, count=count, what=what))
 
-        Args:
-            caller: Whose company.
-            request: What is to be erased.
-            said: Texts of it that are known already.
-        """
-        aim = Aim(
-            company_id=caller.company_id,
-            subject_id=request.subject_id,
-            project_id=request.project_id,
-            before=request.before,
-        )
-        connections, beyond = await self._connections(caller)
-        if request.record_id is not None:
-            known = await asyncio.to_thread(self._known_ids, caller, request)
-            connections = {key: one for key, one in connections.items() if key in known}
-            aim = replace(aim, living=known)
-        survey = _Survey(
-            aim,
-            [],
-            await asyncio.to_thread(self._steps, aim),
-            beyond=beyond,
-            sight=await asyncio.to_thread(self._core.sight, caller),
-        )
-        if request.before is not None:
-            gone = await asyncio.to_thread(self._forgotten, aim)
-        else:
-            gone = await self._gone(survey, connections)
-        texts = set(said)
-        if request.before is None:
-            texts |= await self._ask_providers(survey, connections, gone)
-        stay: dict[str, set[str]] = {}
-        for connection, record in survey.living:
-            stay.setdefault(connection.binding.key, set()).add(record.handle.provider_record_id)
-        for one in survey.steps:
-            if one.record_id in gone.get(one.binding_key, ()):
-                texts.update(text for now in one.snapshots for text in _texts(now.record))
-        still = {text for _, record in survey.living for text in _texts(record)}
-        survey.seen = _seen(survey)
-        survey.aim = replace(
-            aim,
-            gone={key: frozenset(of) for key, of in gone.items() if of},
-            living={key: frozenset(of) for key, of in stay.items()},
-            texts=frozenset(texts - still),
-        )
-        return survey
-
-    async def _gone(
-        self, survey: _Survey, connections: Mapping[str, Connection]
-    ) -> dict[str, set[str]]:
-        """Note what lives, and return the ids of what does not, by binding."""
-        ids: dict[str, set[str]] = {key: set(of) for key, of in survey.aim.living.items()}
-        for one in survey.steps:
-            ids.setdefault(one.binding_key, set()).add(one.record_id)
-        for key, connection in connections.items():
-            found = await _living(connection, survey.aim, sorted(ids.get(key, ())))
-            survey.living += [(connection, record) for record in found]
-            ids.setdefault(key, set()).difference_update(
-                record.handle.provider_record_id for record in found
-            )
-        return ids
-
-    async def _ask_providers(
-        self, survey: _Survey, connections: Mapping[str, Connection], gone: dict[str, set[str]]
-    ) -> set[str]:
-        """Note what providers keep of what is gone; returns what that says."""
-        texts: set[str] = set()
-        aim = survey.aim
-        scope = Scope(
-            company_id=aim.company_id, subject_id=aim.subject_id, project_id=aim.project_id
-        )
-        for key, connection in connections.items():
-            if not connection.adapter.capabilities.writable:
-                continue
-            asked = EraseRequest(scope=scope, record_ids=tuple(sorted(gone.get(key, ()))))
-            reply = await connection.read(partial(connection.adapter.erase, asked))
-            survey.beyond += reply.beyond
-            texts.update(reply.texts)
-            gone.setdefault(key, set()).update(reply.record_ids)
-            # What it finds once the others are known is asked for with them.
-            asked = asked.model_copy(update={"record_ids": tuple(sorted(gone[key]))})
-            survey.providers.append((connection, asked, reply))
-        return texts
-
-    async def _connections(self, caller: Caller) -> tuple[dict[str, Connection], list[str]]:
-        """Open the company's bindings; also say which are not looked into."""
-
-        def rows() -> list[BindingRow]:
-            with self._core.database.read() as database:
-                return bindings.bindings(database, caller.company_id)
-
-        company = await asyncio.to_thread(find_company, self._core.database, caller.company_id)
-        found: dict[str, Connection] = {}
-        beyond = await asyncio.to_thread(self._running, caller)
-        for row in await asyncio.to_thread(rows):
-            if not row.enabled:
-                beyond.append(f"The binding {row.key} is disabled, so nobody looked into it.")
-                continue
-            found[row.key] = await self._core.open(row, company_read_only=company.read_only)
-            if not found[row.key].adapter.capabilities.writable:
-                beyond.append(f"The binding {row.key} is only read; what it keeps stays.")
-        return found, beyond
-
-    def _running(self, caller: Caller) -> list[str]:
-        with self._core.database.read() as database:
-            waiting = appending.pending(database, caller.company_id)
-        running = sum(one.draft["operation_type"] != OperationType.PURGE for one in waiting)
-        if not running:
-            return []
-        return [
-            f"{running} of the company's changes are running; purge again once they have ended."
-        ]
-
-    def _known_ids(self, caller: Caller, request: PurgeRequest) -> dict[str, frozenset[str]]:
-        """Return all ids of the record by binding, in those where one of them is known."""
-        assert request.record_id is not None  # noqa: S101 — only asked for a record
-        company_id, asked = caller.company_id, request.record_id
-        with self._core.database.read() as database:
-            rows = bindings.bindings(database, company_id)
-            # The log outlives the bindings that are removed.
-            used = {row.key for row in rows} | journal.binding_keys(database, company_id)
-        keys = sorted(used)
-        if request.binding_key is not None and request.binding_key not in used:
-            raise NotFound(
-                f"There is and was no binding {request.binding_key}; known are: "
-                f"{', '.join(keys) or 'none'}."
-            )
-        found: dict[str, frozenset[str]] = {}
-        met: dict[str, frozenset[str]] = {}
-        for key in keys if request.binding_key is None else [request.binding_key]:
-            with self._core.database.read() as database:
-                ids = journal.ids_of(database, company_id, key, asked)
-            found[key] = frozenset({*ids, asked})
-            if any(
-                self._core.log.mutations_of_record(company_id, key, one, None)
-                or self._core.log.retrievals(company_id, key, one, 1, None)[0]
-                for one in found[key]
-            ):
-                met[key] = found[key]
-        return met or found
-
-    def _steps(self, aim: Aim) -> list[Step]:
-        with self._core.database.read() as database:
-            return list(purging.steps(database, aim))
-
-    def _forgotten(self, aim: Aim) -> dict[str, set[str]]:
-        with self._core.database.read() as database:
-            return purging.forgotten(database, aim.company_id)
-
-    def _operations(self, aim: Aim) -> Iterator[Operation]:
-        """Return the operations that may hold something of it, sealed ones first."""
-        yield from self._core.log.sealed_about(aim)
-        above = self._core.log.sealed_through(aim.company_id)
-        with self._core.database.read() as database:
-            yield from purging.operations(database, aim, above=above)
-
-    def _count(self, survey: _Survey) -> None:
-        """Note what is kept where."""
-        aim = survey.aim
-        through = self._core.log.sealed_through(aim.company_id)
-        hot = sealed = 0
-        for operation in self._operations(aim):
-            if purging.doomed(operation, aim):
-                if operation.seq <= through:
-                    sealed += 1
-                else:
-                    hot += 1
-        survey.count("operation log", hot, "operations")
-        survey.count("sealed log", sealed, "operations")
-        if sealed and self._analysis.archive_url:
-            survey.count("object store", sealed, "operations")
-        survey.count("undo journal", len(survey.steps), "records before and after")
-        with self._core.database.read() as database:
-            links, ids = purging.names(database, aim)
-        survey.count("handle links", links, "ids")
-        survey.count("plugin ids", ids, "ids")
-        for connection, _, reply in survey.providers:
-            for place, count in reply.kept.items():
-                survey.count(f"{connection.binding.key}: {place}", count, "versions")
-        for path in kept_files.holding(self._paths, aim):
-            survey.count(str(path), 1, "file")
-
-    def _answer(self, request: PurgeRequest, survey: _Survey) -> PurgeAnswer:
-        return PurgeAnswer(
-            what=request.what,
-            applied=False,
-            copies=tuple(survey.copies),
-            living=tuple(
-                Living(
-                    binding_key=connection.binding.key,
-                    record_id=record.handle.provider_record_id if survey.reads(record) else "",
-                    text=record.text[:_SHOWN] if survey.reads(record) else "",
-                    only_read=not connection.adapter.capabilities.writable,
-                )
-                for connection, record in survey.living
-            ),
-            short=sum(len(text.strip()) < SHORTEST for text in survey.aim.texts),
-            beyond=(*dict.fromkeys(survey.beyond), *self._always_beyond()),
-        )
-
-    def _always_beyond(self) -> Iterator[str]:
-        if self._core.database.dialect == "postgresql":
-            yield _POSTGRESQL
+        through = core.log.sealed_through(aim.company_id)
+        doomed = [one.seq <= through for one in operations(core, aim) if purging.doomed(one, aim)]
+        count("operation log", doomed.count(False), "operations")
+        count("sealed log", doomed.count(True), "operations")
         if self._analysis.archive_url:
-            yield _BUCKET
-        yield _DISKS
+            count("object store", doomed.count(True), "operations")
+        count("undo journal", len(found.steps), "records before and after")
+        with core.database.read() as database:
+            links, ids = purging.names(database, aim)
+        count("handle links", links, "ids")
+        count("plugin ids", ids, "ids")
+        for connection, _, reply in found.providers:
+            for place, kept in reply.kept.items():
+                count(f"{connection.binding.key}: {place}", kept, "versions")
+        for path, _ in _files(self._paths, aim):
+            count(str(path), 1, "file")
+        if core.database.dialect == "postgresql":
+            found.beyond.append(_POSTGRESQL)
+        if self._analysis.archive_url:
+            found.beyond.append(_BUCKET)
+        found.beyond.append(_DISKS)
+        return found.answer(request, copies)
 
     # Erasing it
 
@@ -570,66 +272,81 @@ class Purging(Group):
                         "was forgotten; nothing was erased."
                     )
 
-    async def _erase_from_providers(self, survey: _Survey) -> list[str]:
-        beyond: list[str] = []
-        for connection, asked, known in survey.providers:
-            apply = asked.model_copy(update={"apply": True})
-            reply = await connection.mutate(
-                partial(connection.adapter.erase, apply), records=_REBUILT
-            )
-            beyond += [one for one in reply.beyond if one not in known.beyond]
-        return beyond
-
-    def _erase_from_log(self, entry: Entry, survey: _Survey, step: StepHook) -> None:
-        """Erase the log's values, then the journal's: the texts are known from there. Blocking."""
+    @contextmanager
+    def _archive(self, company_id: str) -> Iterator[Folder]:
+        """Hold the folder of what is sealed, in order."""
+        from memtui.analytics import recovery
         from memtui.analytics.layout import Folder
-        from memtui.analytics.recovery import locked
 
-        aim = survey.aim
-        folder = Folder(self._analysis.archive_folder, aim.company_id)
+        folder = Folder(self._analysis.archive_folder, company_id)
         folder.create()
-        with locked(folder):
-            self._erase_sealed(entry, aim, folder, step)
-            step("sealed")
-            above = self._core.log.sealed_through(aim.company_id)
-            while batch := self._next(aim, above):
-                above = max(batch)
-                with self._core.database.write() as database:
-                    done = erase_fields(database, aim.company_id, batch)
-                    if done:
-                        appending.append(database, _proof(self._core, entry, done))
-                step("batch")
-            step("log")
-            with self._core.database.write() as database:
-                purging.erase_steps(database, aim, survey.steps, entry.operation_id)
-                purging.drop_names(database, aim)
-            step("journal")
+        with recovery.locked(folder):
+            recovery.recover_locked(self._core.database, folder)
+            yield folder
 
-    def _erase_sealed(self, entry: Entry, aim: Aim, folder: Folder, step: StepHook) -> None:
-        """Write the segments anew that hold something of it, here and in the object store."""
-        from memtui.analytics import recovery, rewriting
+    def _refuse_altered(self, aim: Aim) -> None:
+        """Raise `Conflict` where a purge would stop at a segment, before anything is forgotten."""
+        with self._archive(aim.company_id) as folder:
+            for _ in self._touched(aim, folder):
+                pass
 
-        recovery.recover_locked(self._core.database, folder)
-        manifest = folder.read()
-        with self._core.database.read() as database:
-            salt = log.company_salt(database, aim.company_id)
+    def _touched(
+        self, aim: Aim, folder: Folder
+    ) -> Iterator[tuple[Segment, dict[int, tuple[str, ...]]]]:
+        """Yield the segments that hold something of it, with its fields by `seq`.
+
+        Raises:
+            Conflict: one is not as the log tells. What is written anew counts as proved, so nothing
+                that was altered may go into it.
+        """
         doomed = {
             one.seq: paths
             for one in self._core.log.sealed_about(aim)
             if (paths := purging.doomed(one, aim))
         }
         told = self._segments_told(aim.company_id) if doomed else {}
-        for segment in manifest.segments:
+        for segment in folder.read().segments:
             own = range(segment.first_seq, segment.last_seq + 1)
             here = {seq: paths for seq, paths in doomed.items() if seq in own}
-            # What is written anew counts as proved, so nothing that was altered may go into it.
-            if here and not _is_as_told(folder, segment, told.get(segment.span)):
+            if not here:
+                continue
+            if not _is_as_told(folder, segment, told.get(segment.span)):
                 raise Conflict(
                     f"The segment {segment.name} is not as the log tells, so nothing was erased "
                     "from it; find the place with memtui audit verify, bring its files back from "
                     "a backup and purge again."
                 )
-            fresh = rewriting.rewrite(folder, manifest, segment, here, salt) if here else None
+            yield segment, here
+
+    def _erase_from_log(self, entry: Entry, found: Survey, step: StepHook) -> None:
+        """Erase the log's values, then the journal's: the texts are known from there. Blocking."""
+        core, aim = self._core, found.aim
+        with self._archive(aim.company_id) as folder:
+            self._erase_sealed(entry, aim, folder, step)
+            step("sealed")
+            above = core.log.sealed_through(aim.company_id)
+            while batch := self._next(aim, above):
+                above = max(batch)
+                with core.database.write() as database:
+                    done = erase_fields(database, aim.company_id, batch)
+                    if done:
+                        appending.append(database, _proof(core, entry, done))
+                step("batch")
+            step("log")
+            with core.database.write() as database:
+                purging.erase_steps(database, aim, found.steps, entry.operation_id)
+                purging.drop_names(database, aim)
+            step("journal")
+
+    def _erase_sealed(self, entry: Entry, aim: Aim, folder: Folder, step: StepHook) -> None:
+        """Write the segments anew that hold something of it, here and in the object store."""
+        from memtui.analytics import rewriting
+
+        manifest = folder.read()
+        with self._core.database.read() as database:
+            salt = log.company_salt(database, aim.company_id)
+        for segment, here in self._touched(aim, folder):
+            fresh = rewriting.rewrite(folder, manifest, segment, here, salt)
             if fresh is None:
                 continue
             step("rewritten")
@@ -650,17 +367,14 @@ class Purging(Group):
         for kind in sorted(CONTROL):
             chosen = Filter(operation_type=kind, status=OperationStatus.OK)
             before: int | None = None
-            while True:
-                found = self._core.log.page(
-                    company_id, chosen, limit=_AT_ONCE, before=before, after=None, sight=None
-                ).operations
+            while found := self._core.log.page(
+                company_id, chosen, limit=_AT_ONCE, before=before
+            ).operations:
                 for one in found:
                     for segment in one.request.get("segments") or ():
                         span = segment["name"].partition(".")[0]
                         if one.seq > newest.get(span, (0, {}))[0]:
                             newest[span] = one.seq, segment
-                if len(found) < _AT_ONCE:
-                    break
                 before = found[-1].seq
         return {span: segment for span, (_, segment) in newest.items()}
 
@@ -673,6 +387,22 @@ class Purging(Group):
                     if len(found) == _BATCH:
                         break
         return found
+
+    # Looking for what is left
+
+    def _looked(self, answer: PurgeAnswer, found: Survey) -> PurgeAnswer:
+        """Look for the texts wherever a copy can lie."""
+        from memtui.analytics.traces import look
+
+        aim = found.aim
+        own = [path for _, _, reply in found.providers for path in reply.folders]
+        texts = searchable(aim.texts | {one for of in aim.gone.values() for one in of})
+        left = look([self._paths.data, self._paths.config, *own], texts, self._core.database)
+        others = self._of_others(left.traces, aim, own)
+        if found.sight is not None:
+            left = left.model_copy(update={"traces": _shown(left.traces, found.seen)})
+            others = _shown(others, found.seen)
+        return answer.model_copy(update={"applied": True, "found": left, "others": others})
 
     def _of_others(
         self, traces: Sequence[Trace], aim: Aim, folders: Sequence[Path]
@@ -690,36 +420,20 @@ class Purging(Group):
             if one.place.startswith(memories) or (one.text in said and one.place.startswith(logs))
         )
 
-    def _looked(self, answer: PurgeAnswer, survey: _Survey) -> PurgeAnswer:
-        """Look for the texts wherever a copy can lie."""
-        from memtui.analytics.traces import look
 
-        aim = survey.aim
-        own = [path for _, _, reply in survey.providers for path in reply.folders]
-        texts = searchable(aim.texts | {one for of in aim.gone.values() for one in of})
-        found = look([self._paths.data, self._paths.config, *own], texts, self._core.database)
-        others = self._of_others(found.traces, aim, own)
-        if survey.sight is not None:
-            found = found.model_copy(update={"traces": _shown(found.traces, survey.seen)})
-            others = _shown(others, survey.seen)
-        return answer.model_copy(update={"applied": True, "found": found, "others": others})
+async def _erase_from_providers(found: Survey) -> list[str]:
+    beyond: list[str] = []
+    for connection, asked, known in found.providers:
+        apply = asked.model_copy(update={"apply": True})
+        reply = await connection.mutate(partial(connection.adapter.erase, apply), records=_REBUILT)
+        beyond += [one for one in reply.beyond if one not in known.beyond]
+    return beyond
 
 
 def _shown(traces: Sequence[Trace], seen: Collection[str]) -> tuple[Trace, ...]:
     """Return traces without the texts, and the names of rows, that the caller may not see."""
     hidden = {"text": "", "key": ""}
     return tuple(one if one.text in seen else one.model_copy(update=hidden) for one in traces)
-
-
-def _with_living(survey: _Survey) -> Aim:
-    """Return what is erased once the living are forgotten."""
-    aim, gone, texts = survey.aim, dict(survey.aim.gone), set(survey.aim.texts)
-    for connection, record in survey.going():
-        key, record_id = connection.binding.key, record.handle.provider_record_id
-        gone[key] = gone.get(key, frozenset()) | {record_id}
-        texts.update(_texts(record))
-    living = {key: ids - gone.get(key, frozenset()) for key, ids in aim.living.items()}
-    return replace(aim, gone=gone, living=living, texts=frozenset(texts))
 
 
 def _is_as_told(folder: Folder, segment: Segment, told: Json | None) -> bool:
@@ -753,77 +467,75 @@ def _proof(
     )
 
 
-def _only_subject(request: PurgeRequest, survey: _Survey) -> str | None:
-    """Return the user whose memories alone these are."""
-    if request.record_id is None:
-        return request.subject_id
-    scopes = [record.scope for _, record in survey.living]
-    scopes += [s.record.scope for one in survey.steps for s in one.snapshots if s.record]
-    owners = {owner_of(scope) for scope in scopes}
-    [kind, subject_id] = owners.pop() if len(owners) == 1 else ("", "")
-    return subject_id if kind == "subject_id" else None
+# The home's own small files that can hold words of a memory
 
 
-async def _living(connection: Connection, aim: Aim, ids: Sequence[str]) -> list[Record]:
-    """Return the records that are still stored, expired ones too, of those that it is about."""
-    scope = Scope(company_id=aim.company_id)
-    found: dict[str, Record] = {}
-    if aim.subject_id is not None or aim.project_id is not None:
-        for record in await _stored(connection, aim):
-            found[record.handle.provider_record_id] = record
-    unseen = [one for one in ids if one not in found]
-    for start in range(0, len(unseen), _AT_ONCE):
-        handles = [
-            RecordHandle(provider_key=connection.adapter.key, provider_record_id=one)
-            for one in unseen[start : start + _AT_ONCE]
-            if one
-        ]
-        for snapshot in await _taken(connection, handles, scope):
-            if snapshot is not None:
-                found[snapshot.handle.provider_record_id] = snapshot
-    return list(found.values())
+def _scrub_files(paths: Paths, aim: Aim) -> None:
+    """Take what is gone out of the session, saved views and statements, drafts and the error log.
+
+    Raises:
+        Unavailable: a file cannot be written.
+    """
+    for path, fresh in _files(paths, aim):
+        try:
+            if fresh is None:
+                shutil.rmtree(path)
+            else:
+                with replacing(path) as beside:
+                    beside.write_bytes(fresh)
+        except OSError as error:
+            raise Unavailable(
+                f"{path} cannot be changed ({error.strerror}); make it writable and purge again."
+            ) from error
 
 
-async def _taken(
-    connection: Connection, handles: Sequence[RecordHandle], scope: Scope
-) -> list[Record | None]:
+def _files(paths: Paths, aim: Aim) -> list[tuple[Path, bytes | None]]:
+    """Return the files that hold something, with what each is to hold; None: the folder goes."""
+    found: list[tuple[Path, bytes | None]] = []
+    for path in (paths.session_file, paths.views_file, paths.queries_file):
+        try:
+            document = json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        fresh = _without(document, aim)
+        if fresh != document:
+            found.append((path, json_text(fresh, indent=1).encode()))
+    if (raw := _read(paths.log_file)) is not None:
+        lines = raw.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+        kept = [line for line in lines if not aim.says(line)]
+        if kept != lines:
+            found.append((paths.log_file, "".join(kept).encode("utf-8", "surrogateescape")))
+    for folder in sorted(paths.data.glob("draft-*")):
+        drafts = [_read(path) or b"" for path in folder.iterdir()] if folder.is_dir() else []
+        if any(aim.says(draft.decode("utf-8", "replace")) for draft in drafts):
+            found.append((folder, None))
+    return found
+
+
+def _read(path: Path) -> bytes | None:
     try:
-        return [one.record for one in await take(connection, handles, scope)]
-    except NotFound:
-        # One that nobody can look up: the others are asked for one by one.
-        if len(handles) == 1:
-            return []
-        return [record for one in handles for record in await _taken(connection, [one], scope)]
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
-async def _stored(connection: Connection, aim: Aim) -> list[Record]:
-    if not connection.adapter.capabilities.browse:
-        return []
-    request = BrowseRequest(
-        scope=Scope(company_id=aim.company_id),
-        filter=Filter(subject_id=aim.subject_id, project_id=aim.project_id),
-        expired=True,
-    )
-    return [
-        record
-        async for page in connection.pages(request, whole=True)
-        for record in page.records
-        if aim.is_of(record.scope)
-    ]
+def _without(value: Any, aim: Aim) -> Any:
+    """Return a JSON value without the list members, texts and scopes that are of what is gone."""
+    if isinstance(value, dict):
+        return None if _is_of(value, aim) else {k: _without(v, aim) for k, v in value.items()}
+    if isinstance(value, list):
+        return [one for one in value if _without(one, aim) == one]
+    return "" if isinstance(value, str) and aim.says(value) else value
 
 
-def _seen(survey: _Survey) -> frozenset[str]:
-    """Return the texts and ids of it that the caller may see."""
-    states = [now.record for one in survey.steps for now in one.snapshots if now.record]
-    states += [record for _, record in survey.living]
-    own = [record for record in states if survey.reads(record)]
-    texts = {text for record in own for text in _texts(record)}
-    return frozenset(texts | {record.handle.provider_record_id for record in own})
-
-
-def _texts(record: Record | None) -> Iterator[str]:
-    if record is not None:
-        yield from (one for one in (record.text, record.title, record.summary) if one)
+def _is_of(value: dict[str, Any], aim: Aim) -> bool:
+    if "company_id" not in value:
+        return False
+    try:
+        scope = Scope.model_validate(value)
+    except ValidationError:
+        return False
+    return scope.company_id == aim.company_id and aim.is_of(scope)
 
 
 _HELD = (

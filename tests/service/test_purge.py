@@ -284,6 +284,46 @@ async def test_no_altered_segment_is_written_anew(
     assert (await service.analysis.verify_chain(ANA)).problem is None
 
 
+@pytest.mark.parametrize("database_url", [""])
+async def test_an_altered_segment_stops_a_purge_before_anything_is_forgotten(
+    service: MemoryService, paths: Paths
+) -> None:
+    told = await tell(service, OF_PROJECT)
+    await service.analysis.seal(ANA, everything=True)
+    folder = Folder(paths.archive, "local")
+    [segment] = folder.read().segments
+    path = folder.file(segment, "operations")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-40] + bytes([whole[-40] ^ 1]) + whole[-39:])
+    memories = {
+        one: one.read_bytes() for one in (paths.data / "bindings").rglob("*") if one.is_file()
+    }
+    request = PurgeRequest(project_id="apollo", forget=True)
+    with pytest.raises(Conflict, match="not as the log tells"):
+        await service.purging.apply(ANA, request)
+    assert {one: one.read_bytes() for one in memories} == memories
+    path.write_bytes(whole)
+    assert (await service.get(ANA, told.note, OF_PROJECT)).record.text
+    assert (await service.purging.apply(ANA, request)).forgotten == 2
+
+
+@pytest.mark.parametrize("database_url", [""])
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({}, "Name a record, a subject, a project or an age, and one of them only."),
+        ({"record_id": "a", "subject_id": "b"}, "Name a record, a subject"),
+        ({"before": datetime(2026, 1, 1, tzinfo=UTC), "forget": True}, "What an age erases"),
+    ],
+)
+def test_a_request_that_names_no_one_thing_is_refused_in_a_sentence(
+    asked: dict[str, object], said: str, database_url: str
+) -> None:
+    with pytest.raises(Invalid) as refused:
+        PurgeRequest.model_validate(asked)
+    assert str(refused.value).startswith(said)
+
+
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A home with a sealed log and a fact that lives; and the fact's id."""

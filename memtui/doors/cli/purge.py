@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from memtui.analytics.traces import Trace
     from memtui.service import PurgeAnswer
-    from memtui.service.purge import Living
+    from memtui.service.survey import Living
 
 _COPIES = (Column("place", stretch=True), Column("copies", right=True), Column("of"))
 _LIVING = (Column("lives in"), Column("record"), Column("text", stretch=True))

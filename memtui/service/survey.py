@@ -1,0 +1,398 @@
+"""What there is of what a purge is about: what lives, what is gone, and what that said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Self
+
+from pydantic import model_validator
+
+from memtui.analytics.traces import SHORTEST, Found, Trace
+from memtui.contract import (
+    BrowseRequest,
+    EraseReply,
+    EraseRequest,
+    Filter,
+    Invalid,
+    Model,
+    NotFound,
+    OperationType,
+    Record,
+    RecordHandle,
+    Scope,
+    UtcDatetime,
+    owner_of,
+)
+from memtui.service.answers import Caller
+from memtui.service.connections import Connection
+from memtui.service.core import Core, find_company
+from memtui.service.mutations import take
+from memtui.store import appending, bindings, journal, purging
+from memtui.store.compiled import BindingRow
+from memtui.store.operation import Operation
+from memtui.store.purging import Aim, Step
+from memtui.store.sight import Sight
+
+_AT_ONCE = 500
+_SHOWN = 200
+
+
+class PurgeRequest(Model):
+    """What is to be erased: exactly one of a record, a subject, a project and an age.
+
+    Raises:
+        Invalid: it names none or several, or would forget records for an age.
+    """
+
+    record_id: str | None = None
+    binding_key: str | None = None
+    """The record's binding; None: every one where its id is known."""
+    subject_id: str | None = None
+    project_id: str | None = None
+    before: UtcDatetime | None = None
+    """The texts of operations that began before; never a record."""
+    forget: bool = False
+    """Forget what still lives first."""
+
+    @model_validator(mode="after")
+    def _names_one(self) -> Self:
+        named = (self.record_id, self.subject_id, self.project_id, self.before)
+        if sum(one is not None for one in named) != 1:
+            raise Invalid("Name a record, a subject, a project or an age, and one of them only.")
+        if self.forget and self.before is not None:
+            raise Invalid("What an age erases is in the log, and no record is forgotten for it.")
+        return self
+
+    @property
+    def what(self) -> str:
+        """Its kind, in a word."""
+        kinds = ("record", "subject", "project")
+        return next((kind for kind in kinds if getattr(self, f"{kind}_id") is not None), "age")
+
+
+class Copies(Model):
+    """What is kept in one place."""
+
+    place: str
+    count: int
+    what: str
+    """What is counted."""
+
+
+class Living(Model):
+    """A record that lives; its id and text are empty where the caller may not see it."""
+
+    binding_key: str
+    record_id: str
+    text: str
+    only_read: bool = False
+    """Its binding is only read, so that it cannot be forgotten."""
+
+
+class PurgeAnswer(Model):
+    """What would go, or went."""
+
+    what: str
+    applied: bool
+    operation_id: str | None = None
+    copies: tuple[Copies, ...] = ()
+    living: tuple[Living, ...] = ()
+    """Those that stay with their history; with `forget` and not applied: that would be forgotten.
+    """
+    forgotten: int = 0
+    found: Found | None = None
+    """Where the texts still are; None: not applied, so not looked for."""
+    others: tuple[Trace, ...] = ()
+    """Of these, the places in memories that live and say the same; they are left alone."""
+    short: int = 0
+    """Texts too short to be looked for: they are proved by the places that were emptied."""
+    beyond: tuple[str, ...] = ()
+    """Copies that are not in memtui's reach, a sentence each."""
+
+    @property
+    def left(self) -> tuple[Trace, ...]:
+        """Where a text still is though nothing that lives says it there."""
+        return (
+            tuple(one for one in self.found.traces if one not in self.others) if self.found else ()
+        )
+
+
+@dataclass(slots=True)
+class Survey:
+    """What there is of it."""
+
+    aim: Aim
+    steps: list[Step]
+    """Of the undo journal."""
+    sight: Sight | None
+    """What the caller may see; None: everything."""
+    beyond: list[str]
+    living: list[tuple[Connection, Record]] = field(default_factory=list)
+    providers: list[tuple[Connection, EraseRequest, EraseReply]] = field(default_factory=list)
+    """What each keeps of what is gone, and what erases it."""
+    seen: frozenset[str] = frozenset()
+    """Texts and ids of it that the caller may see."""
+
+    def going(self) -> list[tuple[Connection, Record]]:
+        """Return what lives and can be forgotten: not in a binding that is only read."""
+        return [one for one in self.living if one[0].adapter.capabilities.writable]
+
+    def with_living(self) -> Aim:
+        """Return what is erased once the living are forgotten."""
+        gone, texts = dict(self.aim.gone), set(self.aim.texts)
+        for connection, record in self.going():
+            key, record_id = connection.binding.key, record.handle.provider_record_id
+            gone[key] = gone.get(key, frozenset()) | {record_id}
+            texts.update(texts_of(record))
+        living = {key: ids - gone.get(key, frozenset()) for key, ids in self.aim.living.items()}
+        return replace(self.aim, gone=gone, living=living, texts=frozenset(texts))
+
+    def only_subject(self, request: PurgeRequest) -> str | None:
+        """Return the user whose memories alone these are."""
+        if request.record_id is None:
+            return request.subject_id
+        owners = {owner_of(record.scope) for record in self.states()}
+        [kind, subject_id] = owners.pop() if len(owners) == 1 else ("", "")
+        return subject_id if kind == "subject_id" else None
+
+    def states(self) -> Iterator[Record]:
+        """Yield every state of a record that is known of it."""
+        yield from (record for _, record in self.living)
+        yield from (s.record for one in self.steps for s in one.snapshots if s.record)
+
+    def reads(self, record: Record) -> bool:
+        """Whether the caller may see a record."""
+        return self.sight is None or self.sight.reads(record.scope)
+
+    def answer(self, request: PurgeRequest, copies: Sequence[Copies]) -> PurgeAnswer:
+        """Return what would go."""
+        return PurgeAnswer(
+            what=request.what,
+            applied=False,
+            copies=tuple(copies),
+            living=tuple(
+                Living(
+                    binding_key=connection.binding.key,
+                    record_id=record.handle.provider_record_id if self.reads(record) else "",
+                    text=record.text[:_SHOWN] if self.reads(record) else "",
+                    only_read=not connection.adapter.capabilities.writable,
+                )
+                for connection, record in self.living
+            ),
+            short=sum(len(text.strip()) < SHORTEST for text in self.aim.texts),
+            beyond=tuple(dict.fromkeys(self.beyond)),
+        )
+
+
+async def survey(
+    core: Core, caller: Caller, request: PurgeRequest, said: frozenset[str] = frozenset()
+) -> Survey:
+    """Find what lives, what is gone, and what the gone records said.
+
+    Args:
+        core: The service's parts.
+        caller: Whose company.
+        request: What is to be erased.
+        said: Texts of it that are known already.
+
+    Raises:
+        NotFound: it names a binding that never was.
+        Unavailable: a provider that may hold what lives cannot be asked.
+    """
+    aim = Aim(
+        company_id=caller.company_id,
+        subject_id=request.subject_id,
+        project_id=request.project_id,
+        before=request.before,
+    )
+    connections, beyond = await _connections(core, caller)
+    if request.record_id is not None:
+        known = await asyncio.to_thread(_known_ids, core, aim, request.record_id, request)
+        connections = {key: one for key, one in connections.items() if key in known}
+        aim = replace(aim, living=known)
+
+    def read() -> Survey:
+        with core.database.read() as database:
+            steps = list(purging.steps(database, aim))
+        return Survey(aim, steps, core.sight(caller), beyond)
+
+    found = await asyncio.to_thread(read)
+    texts = set(said)
+    if request.before is not None:
+
+        def forgotten() -> dict[str, set[str]]:
+            with core.database.read() as database:
+                return purging.forgotten(database, aim.company_id)
+
+        gone = await asyncio.to_thread(forgotten)
+    else:
+        gone = await _gone(found, connections)
+        texts |= await _ask_providers(found, connections, gone)
+    stay: dict[str, set[str]] = {}
+    for connection, record in found.living:
+        stay.setdefault(connection.binding.key, set()).add(record.handle.provider_record_id)
+    for one in found.steps:
+        if one.record_id in gone.get(one.binding_key, ()):
+            texts.update(text for now in one.snapshots for text in texts_of(now.record))
+    still = {text for _, record in found.living for text in texts_of(record)}
+    own = [record for record in found.states() if found.reads(record)]
+    found.seen = frozenset(
+        {text for record in own for text in texts_of(record)}
+        | {record.handle.provider_record_id for record in own}
+    )
+    found.aim = replace(
+        aim,
+        gone={key: frozenset(of) for key, of in gone.items() if of},
+        living={key: frozenset(of) for key, of in stay.items()},
+        texts=frozenset(texts - still),
+    )
+    return found
+
+
+async def _connections(core: Core, caller: Caller) -> tuple[dict[str, Connection], list[str]]:
+    """Open the company's bindings; also say what is not looked into."""
+
+    def read() -> tuple[list[BindingRow], bool, int]:
+        company = find_company(core.database, caller.company_id)
+        with core.database.read() as database:
+            waiting = appending.pending(database, caller.company_id)
+            running = sum(one.draft["operation_type"] != OperationType.PURGE for one in waiting)
+            return bindings.bindings(database, caller.company_id), company.read_only, running
+
+    rows, read_only, running = await asyncio.to_thread(read)
+    found: dict[str, Connection] = {}
+    beyond: list[str] = []
+    if running:
+        beyond.append(
+            f"{running} of the company's changes are running; purge again once they have ended."
+        )
+    for row in rows:
+        if not row.enabled:
+            beyond.append(f"The binding {row.key} is disabled, so nobody looked into it.")
+            continue
+        found[row.key] = await core.open(row, company_read_only=read_only)
+        if not found[row.key].adapter.capabilities.writable:
+            beyond.append(f"The binding {row.key} is only read; what it keeps stays.")
+    return found, beyond
+
+
+def _known_ids(
+    core: Core, aim: Aim, record_id: str, request: PurgeRequest
+) -> dict[str, frozenset[str]]:
+    """Return all ids of a record by binding, in those where one of them is known."""
+    company_id = aim.company_id
+    with core.database.read() as database:
+        rows = bindings.bindings(database, company_id)
+        # The log outlives the bindings that are removed.
+        used = {row.key for row in rows} | journal.binding_keys(database, company_id)
+        keys = sorted(used) if request.binding_key is None else [request.binding_key]
+        if not used.issuperset(keys):
+            raise NotFound(
+                f"There is and was no binding {request.binding_key}; known are: "
+                f"{', '.join(sorted(used)) or 'none'}."
+            )
+        found = {
+            key: frozenset({*journal.ids_of(database, company_id, key, record_id), record_id})
+            for key in keys
+        }
+    met = {
+        key: ids
+        for key, ids in found.items()
+        if any(
+            core.log.mutations_of_record(company_id, key, one, None)
+            or core.log.retrievals(company_id, key, one, 1, None)[0]
+            for one in ids
+        )
+    }
+    return met or found
+
+
+async def _gone(found: Survey, connections: Mapping[str, Connection]) -> dict[str, set[str]]:
+    """Note what lives, and return the ids of what does not, by binding."""
+    ids: dict[str, set[str]] = {key: set(of) for key, of in found.aim.living.items()}
+    for one in found.steps:
+        ids.setdefault(one.binding_key, set()).add(one.record_id)
+    for key, connection in connections.items():
+        living = await _living(connection, found.aim, sorted(ids.get(key, ())))
+        found.living += [(connection, record) for record in living]
+        ids.setdefault(key, set()).difference_update(
+            record.handle.provider_record_id for record in living
+        )
+    return ids
+
+
+async def _ask_providers(
+    found: Survey, connections: Mapping[str, Connection], gone: dict[str, set[str]]
+) -> set[str]:
+    """Note what providers keep of what is gone; returns what that says."""
+    texts: set[str] = set()
+    aim = found.aim
+    scope = Scope(company_id=aim.company_id, subject_id=aim.subject_id, project_id=aim.project_id)
+    for key, connection in connections.items():
+        if not connection.adapter.capabilities.writable:
+            continue
+        asked = EraseRequest(scope=scope, record_ids=tuple(sorted(gone.get(key, ()))))
+        reply = await connection.read(partial(connection.adapter.erase, asked))
+        found.beyond += reply.beyond
+        texts.update(reply.texts)
+        gone.setdefault(key, set()).update(reply.record_ids)
+        # What it finds once the others are known is asked for with them.
+        asked = asked.model_copy(update={"record_ids": tuple(sorted(gone[key]))})
+        found.providers.append((connection, asked, reply))
+    return texts
+
+
+async def _living(connection: Connection, aim: Aim, ids: Sequence[str]) -> list[Record]:
+    """Return the records that are still stored, expired ones too, of those that it is about."""
+    scope = Scope(company_id=aim.company_id)
+    found: dict[str, Record] = {}
+    about_owner = aim.subject_id is not None or aim.project_id is not None
+    if about_owner and connection.adapter.capabilities.browse:
+        request = BrowseRequest(
+            scope=scope,
+            filter=Filter(subject_id=aim.subject_id, project_id=aim.project_id),
+            expired=True,
+        )
+        async for page in connection.pages(request, whole=True):
+            for record in page.records:
+                if aim.is_of(record.scope):
+                    found[record.handle.provider_record_id] = record
+    handles = [
+        RecordHandle(provider_key=connection.adapter.key, provider_record_id=one)
+        for one in ids
+        if one and one not in found
+    ]
+    for start in range(0, len(handles), _AT_ONCE):
+        for snapshot in await _taken(connection, handles[start : start + _AT_ONCE], scope):
+            if snapshot is not None:
+                found[snapshot.handle.provider_record_id] = snapshot
+    return list(found.values())
+
+
+async def _taken(
+    connection: Connection, handles: Sequence[RecordHandle], scope: Scope
+) -> list[Record | None]:
+    try:
+        return [one.record for one in await take(connection, handles, scope)]
+    except NotFound:
+        # One that nobody can look up: the others are asked for one by one.
+        if len(handles) == 1:
+            return []
+        return [record for one in handles for record in await _taken(connection, [one], scope)]
+
+
+def operations(core: Core, aim: Aim) -> Iterator[Operation]:
+    """Return the operations that may hold something of it, sealed ones first. Blocking."""
+    yield from core.log.sealed_about(aim)
+    above = core.log.sealed_through(aim.company_id)
+    with core.database.read() as database:
+        yield from purging.operations(database, aim, above=above)
+
+
+def texts_of(record: Record | None) -> Iterator[str]:
+    """Yield what a record says."""
+    if record is not None:
+        yield from (one for one in (record.text, record.title, record.summary) if one)
