@@ -17,13 +17,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from memtui.analytics.columns import SELECTS, create_raw
 from memtui.analytics.engine import opened
 from memtui.analytics.layout import TABLES, Folder
-from memtui.analytics.operations import build, select_list
+from memtui.analytics.rows import fetch
 from memtui.analytics.seal import SEGMENT_ROWS, Made, write_files
-from memtui.analytics.source import TABLES as HOT
-from memtui.analytics.source import columns_of
+from memtui.analytics.source import HOT, SELECTS, columns_of, create_raw
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS, digest_of
 
@@ -187,12 +185,9 @@ def _make_rows(duck: Any, first: int, last: int, exact_after: str | None) -> str
 
 def _make_digests_fit(duck: Any, previous: str) -> None:
     duck.execute("CREATE OR REPLACE TABLE chain (seq BIGINT, before VARCHAR, own VARCHAR)")
-    parts = [
-        duck.execute(f"SELECT {select_list(table)} FROM ({SELECTS[table]})").fetchall()
-        for table in TABLES
-    ]
+    arrived = {table: f"({SELECTS[table]})" for table in TABLES}
     links = []
-    for one in build(*parts):
+    for one in fetch(duck, arrived, "true").values():
         own = digest_of(
             one, seq=one.seq, previous_digest=previous, salt=one.salt, company=_COMPANY_SALT
         )

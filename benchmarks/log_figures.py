@@ -14,13 +14,11 @@ import duckdb
 
 from benchmarks.generated_log import COMPANY, copy_rows, make_rows
 from benchmarks.table import Line, best, limited, reached
-from memtui.analytics.buckets import Bucket
-from memtui.analytics.dashboard import Dashboard
+from memtui.analytics.daily import LATENCY_ERROR
 from memtui.analytics.engine import opened
-from memtui.analytics.figures import Figures, HitSign
+from memtui.analytics.figures import Bucket, Figures, HitSign
 from memtui.analytics.layout import Folder
-from memtui.analytics.partials import LATENCY_ERROR
-from memtui.analytics.stats import Rollups
+from memtui.analytics.stats import Dashboard, Rollups
 from memtui.store.database import Database
 
 MOST_IN_SQLITE = 1_000_000

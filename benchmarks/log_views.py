@@ -53,8 +53,7 @@ def _measured(home: Path) -> dict[str, float]:
 
 
 def _once(home: Path) -> dict[str, float]:
-    from memtui.analytics.reading import OperationLog
-    from memtui.analytics.windows import View
+    from memtui.analytics.reading import OperationLog, View
     from memtui.contract import Filter
     from memtui.store.database import Database
 

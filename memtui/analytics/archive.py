@@ -1,16 +1,310 @@
-"""Look at a company's archive, and prove that it is whole."""
+"""What the hot tables and the archive hold between them, what a killed seal left, and the proof."""
 
 from __future__ import annotations
 
+import re
+import shutil
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+from sqlalchemy import delete, func, select
 
 from memtui.analytics.engine import opened, quoted
-from memtui.analytics.layout import Folder, Manifest, Segment, sha256_of
-from memtui.analytics.recovery import log_ends, refuse_gap, usable
-from memtui.contract import Model, Unavailable
+from memtui.analytics.layout import Folder, Manifest, Segment, sha256_of, sync_folder
+from memtui.analytics.source import load_raw, open_source
+from memtui.contract import (
+    Conflict,
+    Filter,
+    Model,
+    OperationStatus,
+    OperationType,
+    Scope,
+    Unavailable,
+)
+from memtui.store import appending, log
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS
+from memtui.store.operation import OperationDraft
+from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
+
+MEMTUI = "memtui"
+"""The principal and the door of what nobody asked for."""
+
+PATIENCE_S = 10.0
+"""How long sealing waits for those who only look."""
+
+_MEMORY_MB = 512
+_HOT: dict[str, Any] = {
+    "handles": HandleRow.__table__,  # type: ignore[attr-defined]
+    "usage": UsageRow.__table__,  # type: ignore[attr-defined]
+    "operations": OperationRow.__table__,  # type: ignore[attr-defined]
+}
+_HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
+_NEWEST = 50
+_UNFINISHED = re.compile(r"\.new-\d+-\d+")
+_SEGMENT = re.compile(r"(\d{12,})-\d{12,}(\.\d+)?")
+
+
+class LogEnds(NamedTuple):
+    """The newest number of a log, and the oldest one in its hot table (None: empty)."""
+
+    head: int
+    hot_first: int | None
+
+
+def log_ends(database: Database, company_id: str) -> LogEnds:
+    """Return where a company's log ends and where its hot table begins. Blocking."""
+    hot = _HOT["operations"]
+    with database.read() as connection:
+        head = connection.execute(
+            select(_HEADS.c.seq).where(_HEADS.c.company_id == company_id)
+        ).scalar()
+        first = connection.execute(
+            select(func.min(hot.c.seq)).where(hot.c.company_id == company_id)
+        ).scalar()
+    return LogEnds(head or 0, first)
+
+
+def refuse_gap(manifest: Manifest, ends: LogEnds) -> None:
+    """Make sure that the archive and the hot table are of one log and hold all of it.
+
+    Raises:
+        Unavailable: they do not.
+    """
+    sealed = manifest.sealed_through
+    if ends.head < sealed:
+        raise Unavailable(
+            f"The archive of {manifest.company_id} ends at operation {sealed} and its database at "
+            f"{ends.head}; restore the database that the archive belongs to."
+        )
+    hot_first = ends.head + 1 if ends.hot_first is None else ends.hot_first
+    if hot_first > sealed + 1:
+        raise Unavailable(
+            f"Operations {sealed + 1} to {hot_first - 1} of {manifest.company_id} are neither in "
+            "the database nor in the archive; `memtui archive fetch` brings what other machines "
+            "sealed, or bring the archive folder that holds them here."
+        )
+
+
+def recover(database: Database, root: Path, company_id: str) -> int:
+    """Clear away what a seal that was killed left; returns how many hot rows were. Blocking.
+
+    Does nothing while another process seals.
+
+    Raises:
+        Conflict: what is left in the hot table is not what was sealed.
+        Unavailable: the database or the archive cannot be read, or the archive is ahead of it.
+    """
+    folder = Folder(root, company_id)
+    with usable(folder):
+        if not folder.path.exists() or _is_settled(database, folder):
+            return 0
+    try:
+        with locked(folder, patience_s=0):
+            return recover_locked(database, folder)
+    except Busy:
+        return 0
+
+
+def _is_settled(database: Database, folder: Folder) -> bool:
+    """Tell whether nothing is left to do, without keeping a seal from its work."""
+    manifest = folder.read()
+    ends = log_ends(database, folder.company_id)
+    if ends.head < manifest.sealed_through or folder.waiting_file.exists():
+        return False
+    hot_first = ends.head + 1 if ends.hot_first is None else ends.hot_first
+    named = {segment.name for segment in manifest.segments}
+    unnamed = (
+        path.name not in named
+        and (_UNFINISHED.fullmatch(path.name) or _SEGMENT.fullmatch(path.name))
+        for path in folder.path.iterdir()
+    )
+    return hot_first == manifest.sealed_through + 1 and not any(unnamed)
+
+
+class Busy(Conflict):
+    """Another process holds the folder."""
+
+
+@contextmanager
+def usable(folder: Folder) -> Iterator[None]:
+    """Turn what the system refuses into a sentence: rights, a full disk, a file in the way."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(
+            f"The archive {error.filename or folder.path} cannot be used ({error.strerror}); "
+            "check its rights and its disk."
+        ) from error
+
+
+@contextmanager
+def locked(folder: Folder, *, patience_s: float | None = None) -> Iterator[None]:
+    """Hold the folder for as long as the block.
+
+    Whoever clears up behind a killed seal holds it for a moment too, so it is worth waiting:
+    `PATIENCE_S`, unless another time is given.
+
+    Raises:
+        Busy: another process held it all the while.
+        Unavailable: it may not be used.
+    """
+    from filelock import FileLock, Timeout
+
+    timeout = PATIENCE_S if patience_s is None else patience_s
+    with usable(folder):
+        try:
+            with FileLock(folder.lock_file, timeout=timeout, mode=0o600):
+                yield
+        except Timeout as error:
+            raise Busy(
+                f"Another memtui is sealing the log of {folder.company_id}; try again when it is "
+                "done."
+            ) from error
+
+
+def remove_hot(
+    database: Database,
+    company_id: str,
+    segment: Segment,
+    door: str,
+    step: Callable[[str], None] = lambda _name: None,
+) -> None:
+    """Log the sealing of a segment and remove its rows from the hot tables, in one transaction.
+
+    Raises:
+        Conflict: there are not as many as the segment has.
+    """
+    with database.write() as connection:
+        appending.append(connection, _sealing(company_id, segment, door))
+        for table, hot in _HOT.items():
+            gone = connection.execute(
+                delete(hot).where(
+                    hot.c.company_id == company_id,
+                    hot.c.seq.between(segment.first_seq, segment.last_seq),
+                )
+            ).rowcount
+            step("removing")
+            if gone != segment.files[table].rows:
+                raise Conflict(
+                    f"The operation log of {company_id} changed while it was sealed; nothing was "
+                    "removed from it, check it with memtui audit verify."
+                )
+
+
+def _sealing(company_id: str, segment: Segment, door: str) -> OperationDraft:
+    return OperationDraft(
+        operation_id=uuid.uuid4().hex,
+        operation_type=OperationType.SEAL,
+        status=OperationStatus.OK,
+        scope=Scope(company_id=company_id),
+        principal=segment.sealed_by,
+        door=door,
+        request={"segments": [segment.proof()]},
+        result_count=segment.count,
+        started_at=segment.sealed_at,
+        latency_ms=None,
+    )
+
+
+def recover_locked(database: Database, folder: Folder) -> int:
+    """Do what `recover` does, in a folder that the caller holds."""
+    _end_rewriting(database, folder)
+    manifest = folder.read()
+    ends = log_ends(database, folder.company_id)
+    _remove_unnamed(folder, manifest, ends)
+    refuse_gap(manifest, ends)
+    removed = 0
+    for segment in manifest.segments:
+        if ends.hot_first is not None and segment.last_seq >= ends.hot_first:
+            _refuse_difference(database, folder, segment)
+            remove_hot(database, folder.company_id, segment, MEMTUI)
+            removed += segment.count
+    return removed
+
+
+def _end_rewriting(database: Database, folder: Folder) -> None:
+    """Let a manifest that waits count if the chain names its segments; else it never did."""
+    if not folder.waiting_file.exists():
+        return
+    known = folder.read().segments
+    waiting = [one for one in folder.read(waiting=True).segments if one not in known]
+    chosen = Filter(operation_type=OperationType.PURGE)
+    with database.read() as connection:
+        newest = log.page(connection, folder.company_id, chosen, limit=_NEWEST).operations
+    named = [part for one in newest for part in one.request.get("segments", ())]
+    if all(one.proof() in named for one in waiting):
+        folder.waiting_file.replace(folder.manifest_file)
+        sync_folder(folder.path)
+    else:
+        folder.waiting_file.unlink()
+
+
+def remove_older(folder: Folder, manifest: Manifest) -> None:
+    """Remove the folders of segments in another revision than the one that counts."""
+    names = {segment.name for segment in manifest.segments}
+    spans = {segment.span for segment in manifest.segments}
+    for path in folder.path.iterdir():
+        is_segment = path.is_dir() and not path.is_symlink()
+        if is_segment and path.name not in names and path.name.partition(".")[0] in spans:
+            shutil.rmtree(path)
+
+
+def segments_beyond(folder: Folder, manifest: Manifest) -> list[Path]:
+    """Return the finished segments behind the last that the manifest names.
+
+    A seal was killed before it named them. Beside the database that it read they count for nothing;
+    beside another one they may be all that is left of their operations.
+    """
+    return [
+        path
+        for path in sorted(folder.path.iterdir() if folder.path.is_dir() else ())
+        if (found := _SEGMENT.fullmatch(path.name)) and int(found[1]) > manifest.sealed_through
+    ]
+
+
+def _remove_unnamed(folder: Folder, manifest: Manifest, ends: LogEnds) -> None:
+    """Remove files that never counted: their operations are all still in the hot table."""
+    remove_older(folder, manifest)
+    named = {segment.name for segment in manifest.segments}
+    for path in folder.path.iterdir():
+        if path.is_symlink() or not path.is_dir() or path.name in named:
+            continue
+        if _UNFINISHED.fullmatch(path.name):
+            shutil.rmtree(path)
+        elif found := _SEGMENT.fullmatch(path.name):
+            if ends.hot_first is None or int(found[1]) < ends.hot_first:
+                raise Unavailable(
+                    f"The manifest of {folder.path} does not name {path.name}, whose operations "
+                    "are nowhere else; restore the manifest from a backup."
+                )
+            shutil.rmtree(path)
+
+
+def _refuse_difference(database: Database, folder: Folder, segment: Segment) -> None:
+    """Make sure that the hot rows are in the files before they are removed."""
+    for table, file in segment.files.items():
+        path = folder.file(segment, table)
+        if not path.is_file() or sha256_of(path) != file.sha256:
+            raise Unavailable(
+                f"The archive's file {path} is missing or damaged; restore it from a backup."
+            )
+    with opened(memory_mb=_MEMORY_MB) as duck:
+        with open_source(database) as source:
+            load_raw(duck, source, folder.company_id, segment.first_seq, segment.last_seq)
+        sealed = quoted(folder.file(segment, "operations"))
+        different = duck.execute(
+            f"SELECT 1 FROM raw_operations FULL JOIN read_parquet({sealed}) sealed "
+            "USING (seq, digest) WHERE raw_operations.seq IS NULL OR sealed.seq IS NULL LIMIT 1"
+        ).fetchone()
+    if different is not None:
+        raise Conflict(
+            f"Operations {segment.first_seq} to {segment.last_seq} of {folder.company_id} differ "
+            "between the database and the archive; compare both with memtui audit verify."
+        )
 
 
 class ArchiveCheck(Model):
@@ -22,15 +316,6 @@ class ArchiveCheck(Model):
     bytes: int
     problems: tuple[str, ...] = ()
     """One sentence each, with the file or the operation it is about."""
-
-
-def ls(root: Path, company_id: str) -> Manifest:
-    """Return what is sealed of a company's log, oldest first. Blocking.
-
-    Raises:
-        Unavailable: the manifest is damaged.
-    """
-    return Folder(root, company_id).read()
 
 
 def verify(root: Path, company_id: str, database: Database | None = None) -> ArchiveCheck:

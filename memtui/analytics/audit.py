@@ -8,11 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from memtui.analytics.columns import RAW, SELECTS, load_raw
-from memtui.analytics.engine import guarded, opened, quoted
+from memtui.analytics.engine import guarded, opened
 from memtui.analytics.layout import TABLES, Folder, Segment, sha256_of
-from memtui.analytics.operations import build, select_list
-from memtui.analytics.source import Source, head, open_source
+from memtui.analytics.rows import fetch
+from memtui.analytics.source import SELECTS, Source, head, load_raw, open_source
 from memtui.contract import (
     Conflict,
     Invalid,
@@ -81,33 +80,27 @@ class _Log:
         """
         seq = 0
         for segment in self.segments:
-            sources = {
-                table: f"read_parquet({quoted(self.folder.file(segment, table))})"
-                for table in TABLES
-            }
             for first in range(segment.first_seq, segment.last_seq + 1, _SPAN):
                 last = min(first + _SPAN - 1, segment.last_seq)
-                yield from self._span(sources, first, last, segment)
+                yield from self._span(first, last, segment)
                 seq = last
-        copied = {table: f"({SELECTS[table]})" for table in TABLES}
         for first in range(seq + 1, self.head.seq + 1, _SPAN):
             last = min(first + _SPAN - 1, self.head.seq)
             load_raw(self._duck, self._source, self.folder.company_id, first, last)
-            yield from self._span(copied, first, last)
+            yield from self._span(first, last)
 
     def _span(
-        self, sources: dict[str, str], first: int, last: int, segment: Segment | None = None
+        self, first: int, last: int, segment: Segment | None = None
     ) -> Iterator[tuple[int, Operation | None]]:
         try:
             with guarded():
-                rows = [
-                    self._duck.execute(
-                        f"SELECT {select_list(table)} FROM {sources[table]} "
-                        f"WHERE seq BETWEEN {first} AND {last}"
-                    ).fetchall()
-                    for table in RAW
-                ]
-            found = {operation.seq: operation for operation in build(*rows)}
+                sources = {
+                    table: self.folder.parquet([segment], table)
+                    if segment
+                    else f"({SELECTS[table]})"
+                    for table in TABLES
+                }
+                found = fetch(self._duck, sources, f"seq BETWEEN {first} AND {last}")
         except (Unavailable, ValueError, TypeError, ArithmeticError) as error:
             raise _Unreadable(first, last, segment) from error
         yield from ((seq, found.get(seq)) for seq in range(first, last + 1))

@@ -1,4 +1,4 @@
-"""A `Filter` and a sort order as SQL over the columns of `memtui.analytics.columns`."""
+"""A `Filter` and a sort order as SQL over the columns of `memtui.analytics.source`."""
 
 from __future__ import annotations
 

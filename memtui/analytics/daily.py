@@ -1,4 +1,9 @@
-"""The partial figures of what is sealed: made once a segment, kept beside the segments.
+"""The figures of some operations by day, which can be added up; those of what is sealed are kept.
+
+They are three small tables: `totals` by day, binding and type; `spending` by day, provider and
+model; `latency` by day, binding and bin. Rows of the same keys may come from several parts of the
+log; their numbers are added. A bin holds latencies that differ by 1 %, so that a percentile made of
+bins is off by at most `LATENCY_ERROR` of itself.
 
 They lie in `<company>/daily-<what they depend on>/<sealed through>/` and can be deleted: the next
 question makes them again.
@@ -13,37 +18,97 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.analytics.engine import quoted
-from memtui.analytics.figures import USE_WITHIN
-from memtui.analytics.layout import TABLES, Folder, Manifest, Segment, sync_folder
-from memtui.analytics.partials import KEYS, first_opened, merged, partials
-from memtui.analytics.rows import Rows
+from memtui.analytics.figures import (
+    NUMBERS,
+    SPENT,
+    USE_WITHIN,
+    Bucket,
+    bucket_of,
+    is_use,
+    numbers_of,
+)
+from memtui.analytics.layout import TABLES, Manifest, Segment, sync_folder
+from memtui.analytics.rows import LogEngine
 from memtui.store.columns import UtcMicroseconds
 
 if TYPE_CHECKING:
     import duckdb
 
-_VERSION = 3
+_VERSION = 4
+_WIDTH = 1.01
+LATENCY_ERROR = (_WIDTH - 1) / (_WIDTH + 1)
+"""How far a percentile made of bins may be off, as a share of it."""
+
+_ZERO_BIN = -(2**31)
+_BIN = (
+    f"CASE WHEN latency_ms > 0 THEN ceil(ln(latency_ms) / ln({_WIDTH}))::INTEGER "
+    f"ELSE {_ZERO_BIN} END"
+)
+_KEYS = {
+    "totals": ("day", "binding_key", "operation_type"),
+    "spending": ("day", "provider", "model"),
+    "latency": ("day", "binding_key", "bin"),
+}
+_HITS = ("score_count", "used_count")
+_ADDED = {
+    "totals": (*(name for name in NUMBERS if name != "hit_count"), *_HITS),
+    "spending": SPENT,
+    "latency": ("operation_count",),
+}
+
+
+def bin_value(column: str) -> str:
+    """Return the SQL of the latency in milliseconds that a bin stands for."""
+    value = f"{2 / (_WIDTH + 1)!r} * pow({_WIDTH}, {column})"
+    return f"CASE WHEN {column} = {_ZERO_BIN} THEN 0.0 ELSE {value} END"
+
+
+def merged(table: str, rows: str) -> str:
+    """Return the query that adds up rows of the same keys."""
+    keys = ", ".join(_KEYS[table])
+    kind = "BIGINT" if table == "latency" else "DECIMAL(38, 0)"
+    sums = ", ".join(f"coalesce(sum({name}), 0)::{kind} AS {name}" for name in _ADDED[table])
+    return f"SELECT {keys}, {sums} FROM ({rows}) GROUP BY {keys}"
 
 
 class Daily:
-    """The partial figures of one company for one zone and one set of score thresholds."""
+    """The figures by day of one log, for one zone and one set of score thresholds."""
 
     def __init__(
-        self, root: Path, rows: Rows, *, zone: str, good_score: str, depends: Mapping[str, object]
+        self, log: LogEngine, *, zone: str, good_score: str, depends: Mapping[str, object]
     ) -> None:
-        self._rows = rows
-        self._zone = zone
+        """Set it up; `good_score`: SQL of whether a query's best score reaches the threshold."""
+        self._log = log
+        self._day = bucket_of(Bucket.DAY, zone)
         self._good_score = good_score
-        text = json.dumps([_VERSION, zone, dict(depends), rows.visible], sort_keys=True)
+        text = json.dumps([_VERSION, zone, dict(depends), log.visible], sort_keys=True)
         key = hashlib.sha256(text.encode()).hexdigest()[:16]
-        self._folder = Folder(root, rows.company_id).path / f"daily-{key}"
+        self._folder = log.folder.path / f"daily-{key}"
 
-    def tables(self, duck: duckdb.DuckDBPyConnection, manifest: Manifest) -> dict[str, str]:
+    def rows(
+        self, duck: duckdb.DuckDBPyConnection, manifest: Manifest, last: int
+    ) -> dict[str, str]:
+        """Return the query of each table over the whole log up to `last`, after a refresh."""
+        first = manifest.sealed_through + 1
+        limit = f"seq BETWEEN {first} AND {last}"
+        own = {table: f"SELECT * FROM hot_{table} WHERE {limit}" for table in TABLES}
+        row = duck.execute(
+            f"SELECT epoch_us(min(started_at)) FROM hot_operations WHERE {limit}"
+        ).fetchone()
+        since = UtcMicroseconds.loaded(row[0] if row else None)
+        hot = self._queries(own, manifest, since, first)
+        sealed = self.sealed_rows(duck, manifest)
+        return {
+            table: f"{rows} UNION ALL BY NAME {sealed[table]}" if sealed else rows
+            for table, rows in hot.items()
+        }
+
+    def sealed_rows(self, duck: duckdb.DuckDBPyConnection, manifest: Manifest) -> dict[str, str]:
         """Return the query of each table over all that is sealed, made where it is missing."""
         if not manifest.segments:
             return {}
@@ -54,7 +119,7 @@ class Daily:
             self._make(duck, manifest, through)
         return {
             table: f"SELECT * FROM read_parquet({quoted(through / f'{table}.parquet')})"
-            for table in KEYS
+            for table in _KEYS
         }
 
     def _elsewhere(self) -> Path:
@@ -63,22 +128,12 @@ class Daily:
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         return self._folder
 
-    def hot(self, duck: duckdb.DuckDBPyConnection, manifest: Manifest, last: int) -> dict[str, str]:
-        """Return the query of each table over the hot rows up to `last`, after a refresh."""
-        limit = f"seq BETWEEN {manifest.sealed_through + 1} AND {last}"
-        own = {table: f"SELECT * FROM hot_{table} WHERE {limit}" for table in TABLES}
-        row = duck.execute(
-            f"SELECT epoch_us(min(started_at)) FROM hot_operations WHERE {limit}"
-        ).fetchone()
-        since = UtcMicroseconds.loaded(row[0] if row else None)
-        return self._queries(own, manifest, since, manifest.sealed_through + 1)
-
     def _make(self, duck: duckdb.DuckDBPyConnection, manifest: Manifest, through: Path) -> None:
         self._folder.mkdir(mode=0o700, exist_ok=True)
         known = max((int(path.name) for path in self._folder.glob("[0-9]*")), default=0)
         if all(known != segment.last_seq for segment in manifest.segments):
             known = 0
-        for table in KEYS:
+        for table in _KEYS:
             old = self._folder / f"{known:012d}" / f"{table}.parquet"
             duck.execute(f"DROP TABLE IF EXISTS daily_{table}")
             if known:
@@ -90,7 +145,7 @@ class Daily:
                 self._add(duck, manifest, segment)
         work = self._folder / f".new-{os.getpid()}-{through.name}"
         work.mkdir(mode=0o700)
-        for table, keys in KEYS.items():
+        for table, keys in _KEYS.items():
             path = work / f"{table}.parquet"
             rows = merged(table, f"SELECT * FROM daily_{table}")
             order = ", ".join(keys)
@@ -106,7 +161,7 @@ class Daily:
                 shutil.rmtree(path, ignore_errors=True)
 
     def _add(self, duck: duckdb.DuckDBPyConnection, manifest: Manifest, segment: Segment) -> None:
-        own = {table: f"SELECT * FROM {self._rows.sealed((segment,), table)}" for table in TABLES}
+        own = {table: f"SELECT * FROM {self._log.sealed((segment,), table)}" for table in TABLES}
         queries = self._queries(own, manifest, segment.started_from, segment.first_seq)
         for table, query in queries.items():
             duck.execute(f"CREATE TEMP TABLE IF NOT EXISTS daily_{table} AS {query} LIMIT 0")
@@ -126,17 +181,56 @@ class Daily:
             # An opening in this part may count for a query in one before it.
             begin = quoted((since - USE_WITHIN).isoformat())
             around += (
-                f" UNION ALL SELECT * FROM {self._rows.sealed(near, 'operations')} "
+                f" UNION ALL SELECT * FROM {self._log.sealed(near, 'operations')} "
                 f"WHERE started_at >= {begin}::TIMESTAMPTZ"
             )
-            handles += f" UNION ALL SELECT * FROM {self._rows.sealed(near, 'handles')}"
-        return partials(
-            own["operations"],
-            own["usage"],
-            first_opened(around, handles, first),
-            zone=self._zone,
-            good_score=self._good_score,
-        )
+            handles += f" UNION ALL SELECT * FROM {self._log.sealed(near, 'handles')}"
+        opened = _first_opened(around, handles, first)
+        numbers = numbers_of(self._good_score, "score_count")
+        spent = ", ".join(SPENT)
+        key = f"{self._day} AS day, binding_key"
+        return {
+            "totals": merged(
+                "totals",
+                f"SELECT {key}, operation_type, {numbers}, {spent} FROM ({own['operations']}) "
+                f"UNION ALL BY NAME SELECT {key}, operation_type, 1 AS used_count FROM ({opened})",
+            ),
+            "spending": merged(
+                "spending",
+                f"SELECT {self._day} AS day, u.*, 1 AS usage_count, "
+                "(u.cost_pico IS NULL)::INTEGER AS unpriced_count FROM "
+                f"({own['usage']}) u JOIN (SELECT seq, started_at FROM ({own['operations']})) "
+                "USING (seq)",
+            ),
+            "latency": merged(
+                "latency",
+                f"SELECT {key}, {_BIN} AS bin, 1 AS operation_count "
+                f"FROM ({own['operations']}) WHERE latency_ms IS NOT NULL",
+            ),
+        }
+
+
+def _first_opened(operations: str, handles: str, first: int) -> str:
+    """Return the query of the answered queries whose records were first opened from `first` on.
+
+    Args:
+        operations: Query of the operations that openings and their queries are among.
+        handles: Query of their handles.
+        first: The lowest `seq` of an opening that counts; one below it counted before.
+    """
+    seconds = USE_WITHIN // timedelta(seconds=1)
+    return (
+        f"WITH moments AS (SELECT * FROM ({operations}) WHERE status = 'ok' "
+        f"AND (operation_type = 'query' OR {is_use('operation_type')})), "
+        "touched AS (SELECT o.*, coalesce(h.binding_key, '') AS at_binding, h.provider_record_id "
+        f"FROM ({handles}) h JOIN moments o ON o.seq = h.seq), "
+        "opened AS (SELECT q.seq FROM touched q JOIN touched u ON u.at_binding = q.at_binding "
+        "AND u.provider_record_id = q.provider_record_id AND q.operation_type = 'query' "
+        f"AND {is_use('u.operation_type')} AND u.seq > q.seq AND u.started_at >= q.started_at "
+        f"AND u.started_at <= q.started_at + to_seconds({seconds}) "
+        f"GROUP BY q.seq HAVING min(u.seq) >= {first}) "
+        "SELECT * FROM moments SEMI JOIN opened USING (seq)"
+    )
 
 
 def _put_in_place(work: Path, through: Path) -> None:

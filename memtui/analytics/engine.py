@@ -1,4 +1,4 @@
-"""DuckDB in memory: the one way in which this package runs it."""
+"""DuckDB in memory: the one way in which this package runs it, and how a question is stopped."""
 
 from __future__ import annotations
 
@@ -75,6 +75,12 @@ class Engine:
         """Return a connection to the same memory for one thread's use."""
         return self.connection.cursor()
 
+    @contextmanager
+    def asking(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection to the same memory for the block, whose errors are the contract's."""
+        with guarded(), self.cursor() as cursor:
+            yield cursor
+
     def close(self) -> None:
         """Free the memory and the spilled files."""
         with self._lock:
@@ -123,3 +129,52 @@ def first_line(error: Exception) -> str:
 def quoted(text: object) -> str:
     """Return a text as an SQL literal, of DuckDB, SQLite and PostgreSQL alike."""
     return "'" + str(text).replace("'", "''") + "'"
+
+
+class Interrupted(Unavailable):
+    """A newer question took the place of this one."""
+
+    def __init__(self) -> None:
+        super().__init__("A newer question took the place of this one.")
+
+
+class Stop:
+    """Stops an opening from another thread, which then raises `Interrupted`."""
+
+    def __init__(self) -> None:
+        self._stopped = threading.Event()
+        self._cursor: duckdb.DuckDBPyConnection | None = None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether it was stopped."""
+        return self._stopped.is_set()
+
+    def stop(self) -> None:
+        """Stop it now, or as soon as it begins."""
+        self._stopped.set()
+        if self._cursor is not None:
+            self._cursor.interrupt()
+
+    def check(self) -> None:
+        """Raise `Interrupted` if it was stopped."""
+        if self.stopped:
+            raise Interrupted
+
+    @contextmanager
+    def reaching(self, cursor: duckdb.DuckDBPyConnection) -> Iterator[None]:
+        """Let `stop` reach what the cursor does in the block."""
+        import duckdb
+
+        self._cursor = cursor
+        self.check()
+        try:
+            with guarded():
+                yield
+        except Unavailable as error:
+            if isinstance(error.__cause__, duckdb.InterruptException):
+                raise Interrupted from error
+            raise
+        finally:
+            self._cursor = None
+        self.check()

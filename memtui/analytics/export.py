@@ -6,29 +6,33 @@ memory than a short one.
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import tempfile
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import StrEnum
+from json.encoder import encode_basestring_ascii
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from memtui.analytics.conditions import condition
-from memtui.analytics.engine import Engine, guarded, quoted
+from memtui.analytics.engine import guarded, quoted
 from memtui.analytics.layout import TABLES, Manifest
-from memtui.analytics.lines import lines_of
-from memtui.analytics.rows import Rows
+from memtui.analytics.rows import LogEngine, among, fetch
 from memtui.analytics.source import columns_of
-from memtui.analytics.views import VIEWS
-from memtui.contract import Filter, Invalid
+from memtui.analytics.sql import VIEWS
+from memtui.contract import Filter, Invalid, Scope, SourceRef, Usage
 from memtui.csv_text import cell_sql
 from memtui.store.database import Database
+from memtui.store.operation import Operation, OperationDraft, OperationHandle
 from memtui.store.sight import Sight
+from memtui.store.values import MARK
 
 if TYPE_CHECKING:
     import duckdb
@@ -58,14 +62,13 @@ class ExportFormat(StrEnum):
     PARQUET = "parquet"
 
 
-class Exporter:
+class Exporter(LogEngine):
     """Exports what may be seen of one company's log. Blocking; close it when done."""
 
     def __init__(
         self, database: Database, root: Path, company_id: str, *, sight: Sight | None = None
     ) -> None:
-        self._engine = Engine(memory_mb=_MEMORY_MB)
-        self._rows = Rows(database, root, company_id, self._engine, sight=sight)
+        super().__init__(database, root, company_id, sight=sight, memory_mb=_MEMORY_MB)
         self._stopped = threading.Event()
         self._cursor: duckdb.DuckDBPyConnection | None = None
 
@@ -130,10 +133,6 @@ class Exporter:
         if self._cursor is not None:
             self._cursor.interrupt()
 
-    def close(self) -> None:
-        """Free the memory."""
-        self._engine.close()
-
     def _write_lines(self, file: IO[bytes], chosen: Filter | None) -> int:
         with self._asking(chosen) as (cursor, manifest, where):
             spans = self._spans(cursor, manifest, where)
@@ -146,7 +145,7 @@ class Exporter:
         guard = form is ExportFormat.CSV and not exact
         columns = ", ".join(_flat(name, form, guard=guard) for name in COLUMNS)
         with self._asking(chosen) as (cursor, manifest, where), guarded():
-            rows = self._rows.everything(manifest, "operations", columns, where)
+            rows = self.everything(manifest, "operations", columns, where)
             # DuckDB keeps the order of files, of tables and of UNION ALL, which is that of seq.
             cursor.execute(f"COPY ({rows}) TO {quoted(target)} ({_OPTIONS[form]})")
             [count] = cursor.fetchone() or (0,)
@@ -157,15 +156,11 @@ class Exporter:
         self, chosen: Filter | None
     ) -> Iterator[tuple[duckdb.DuckDBPyConnection, Manifest, str]]:
         """A cursor on one state of the log, and the condition of what is chosen of it."""
-        manifest, last = self._rows.refresh()
+        manifest, last = self.refresh()
         own = condition(chosen or Filter())
-        with guarded():
-            self._cursor = self._engine.cursor()
-        try:
+        # What writing to the target raises is told by whoever opened it.
+        with self.cursor() as self._cursor:
             yield self._cursor, manifest, f"seq <= {last}" + (f" AND {own}" if own else "")
-        finally:
-            self._cursor.close()
-            self._cursor = None
 
     def _spans(
         self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest, where: str
@@ -174,20 +169,18 @@ class Exporter:
 
         Returns how many are in each, and the queries of their rows by table.
         """
-        seqs = self._rows.everything(manifest, "operations", "seq", where)
+        seqs = self.everything(manifest, "operations", "seq", where)
+        cut = f"SELECT min(seq), max(seq), count(*) FROM chosen GROUP BY rowid // {_BATCH}"
         with guarded():
             cursor.execute(f"CREATE OR REPLACE TABLE chosen AS {seqs}")
-            cut = cursor.execute(
-                "SELECT min(seq), max(seq), count(*) FROM chosen "
-                f"GROUP BY rowid // {_BATCH} ORDER BY 1"
-            ).fetchall()
+            found = cursor.execute(f"{cut} ORDER BY 1").fetchall()
         spans = []
-        for low, high, count in cut:
+        for low, high, count in found:
             sources = {table: self._span(manifest, table, low, high) for table in TABLES}
             if count < high - low + 1:
-                among = f"seq IN (SELECT seq FROM chosen WHERE seq BETWEEN {low} AND {high})"
+                cond = f"seq IN (SELECT seq FROM chosen WHERE seq BETWEEN {low} AND {high})"
                 sources = {
-                    table: f"SELECT * FROM ({source}) WHERE {among}"
+                    table: f"SELECT * FROM ({source}) WHERE {cond}"
                     for table, source in sources.items()
                 }
             spans.append((count, sources))
@@ -196,19 +189,18 @@ class Exporter:
     def _lines(self, sources: dict[str, str]) -> bytes:
         if self._stopped.is_set():
             raise Invalid("The export was stopped.")
-        with guarded(), self._engine.cursor() as cursor:
+        with self.asking() as cursor:
             return lines_of(cursor, sources).encode()
 
     def _span(self, manifest: Manifest, table: str, low: int, high: int) -> str:
         """Return the query of a table's rows from one number to another."""
-        within = f"WHERE seq BETWEEN {low} AND {high}"
+        within, sealed = f"seq BETWEEN {low} AND {high}", manifest.sealed_through
         parts = [
-            f"SELECT * FROM {self._rows.sealed([segment], table)} {within}"
+            f"SELECT * FROM {self.sealed([segment], table)} WHERE {within}"
             for segment in manifest.holding(low, high)
         ]
-        if high > manifest.sealed_through:
-            hot = f"{within} AND seq > {manifest.sealed_through}"
-            parts.append(f"SELECT * FROM hot_{table} {hot}")
+        if high > sealed:
+            parts.append(self.hot(table, "*", within, sealed, high))
         return " UNION ALL ".join(parts)
 
 
@@ -292,3 +284,154 @@ def _flat(name: str, form: ExportFormat, *, guard: bool) -> str:
     if guard and columns_of("operations").get(name) == "VARCHAR":
         return f"{cell_sql(name)} AS {name}"
     return name
+
+
+# JSON Lines: a line is an operation as Python's `json` writes it, without spaces and in ASCII.
+# DuckDB puts nearly all of them together, several times as fast as Python; where it may write
+# something else than Python, the line is made from the operation.
+
+_BEYOND_ASCII = re.compile(r"[\x7f-\U0010ffff]+")
+_NESTED = {"scope", "source", "handles", "usage", "request", "started_at", "absent", "salts"}
+PLAIN = (*(n for n in OperationDraft.model_fields if n not in _NESTED), "seq", "previous_digest")
+SCOPE = tuple(Scope.model_fields)
+SOURCE = tuple(name for name in SourceRef.model_fields if name not in {"kind", "company_id"})
+USAGE = tuple(name for name in Usage.model_fields if name not in {"cost_usd", "details"})
+HANDLE = tuple(name for name in OperationHandle.model_fields if name != "binding_key")
+
+
+def lines_of(duck: Any, sources: Mapping[str, str]) -> str:
+    """Return a line for each operation, in order.
+
+    Args:
+        duck: The DuckDB that has them.
+        sources: The queries of their rows with the sealed columns, by table.
+    """
+    found = dict(duck.execute(_select_lines(sources)).fetchall())
+    lines = "".join(found.values())
+    if _may_differ(lines):
+        differing = [seq for seq, line in found.items() if _may_differ(line)]
+        lines = "".join((found | _from_operations(duck, sources, differing)).values())
+    if lines.isascii() and "\x7f" not in lines:
+        return lines
+    return _BEYOND_ASCII.sub(lambda match: encode_basestring_ascii(match[0])[1:-1], lines)
+
+
+def _may_differ(line: str) -> bool:
+    """Whether a text may be escaped otherwise than Python does it, or a number is not finite."""
+    return MARK in line or "\\u" in line
+
+
+def _from_operations(duck: Any, sources: Mapping[str, str], seqs: Sequence[int]) -> dict[int, str]:
+    found = {table: f"({source})" for table, source in sources.items()}
+    return {
+        seq: json.dumps(_document(operation), separators=(",", ":")) + "\n"
+        for seq, operation in fetch(duck, found, among(seqs)).items()
+    }
+
+
+def _document(operation: Operation) -> dict[str, Any]:
+    """Return what a line has of an operation, in the order that it has it."""
+    own = operation.model_dump()
+    moment = operation.started_at.isoformat().replace("+00:00", "Z")
+    later = {name: own[name] for name in ("request", "scope", "source")}
+    usage = [
+        {name: one[name] for name in USAGE}
+        | {"cost_usd": cost if cost is None else str(cost), "details": one["details"]}
+        for one in own["usage"]
+        for cost in (one["cost_usd"],)
+    ]
+    handles = [
+        {name: one[name] for name in HANDLE} | {"binding_key": one["binding_key"]}
+        for one in own["handles"]
+    ]
+    return (
+        {name: own[name] for name in PLAIN}
+        | {"started_at": moment, **later, "usage": usage, "handles": handles}
+        | {"absent": own["absent"], "digest": own["digest"]}
+    )
+
+
+def _select_lines(sources: Mapping[str, str]) -> str:
+    """Return the query of `seq` and line, in order."""
+    return f"""
+        WITH o AS MATERIALIZED ({sources["operations"]}),
+        u AS (
+            SELECT seq, string_agg({_USAGE}, ',' ORDER BY ordinal) AS list
+            FROM ({sources["usage"]}) p GROUP BY seq
+        ),
+        h AS (
+            SELECT seq, string_agg({_HANDLE}, ',' ORDER BY rank) AS list
+            FROM ({sources["handles"]}) p JOIN o USING (seq) GROUP BY seq
+        )
+        SELECT seq, {_OPERATION} || chr(10)
+        FROM o LEFT JOIN u USING (seq) LEFT JOIN h USING (seq) ORDER BY seq
+    """
+
+
+def _object(members: Mapping[str, str]) -> str:
+    """SQL of the text of a JSON object, whose members are SQL of JSON texts."""
+    parts = ", ',', ".join(f"'\"{name}\":', {value}" for name, value in members.items())
+    return f"concat('{{', {parts}, '}}')"
+
+
+def _members(table: str, names: Mapping[str, str], alias: str) -> dict[str, str]:
+    """The members of these names, each out of a column of the table."""
+    kinds = columns_of(table)
+    return {name: _value(f"{alias}.{column}", kinds[column]) for name, column in names.items()}
+
+
+def _value(column: str, kind: str) -> str:
+    if kind == "VARCHAR":
+        text = f"to_json({column})::VARCHAR"
+    elif kind == "DOUBLE":
+        text = f"CASE WHEN isfinite({column}) THEN {column}::VARCHAR ELSE {quoted(MARK)} END"
+        return f"CASE WHEN {column} IS NULL THEN 'null' ELSE {text} END"
+    else:
+        text = f"{column}::VARCHAR"
+    return f"coalesce({text}, 'null')"
+
+
+def _same(names: tuple[str, ...]) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+_MOMENT = (
+    "replace(strftime(timezone('UTC', o.started_at), '\"%Y-%m-%dT%H:%M:%S.%fZ\"'), '.000000Z', 'Z')"
+)
+_SOURCE = _members(
+    "operations", {"kind": "source_kind", "company_id": "company_id"}, "o"
+) | _members("operations", {name: f"source_{name}" for name in SOURCE}, "o")
+_OPERATION = _object(
+    _members("operations", _same(PLAIN), "o")
+    | {
+        "started_at": _MOMENT,
+        "request": "o.request",
+        "scope": _object(_members("operations", _same(SCOPE), "o")),
+        "source": f"CASE WHEN o.source_kind IS NULL THEN 'null' ELSE {_object(_SOURCE)} END",
+        "usage": "'[', u.list, ']'",
+        "handles": "'[', h.list, ']'",
+        "absent": "coalesce(o.absent, '{}')",
+        "digest": _value("o.digest", "VARCHAR"),
+    }
+)
+# As Python writes a decimal: below a millionth with an exponent.
+_DOLLARS = """
+    CASE WHEN p.cost_pico IS NULL THEN 'null'
+    WHEN p.cost_pico = 0 THEN '"0"'
+    WHEN p.cost_pico < 1000000 THEN concat('"',
+        regexp_replace(rtrim(p.cost_pico::VARCHAR, '0'), '^(.)(.)', '\\1.\\2'),
+        'E-', 13 - length(p.cost_pico::VARCHAR), '"')
+    ELSE concat('"', p.cost_pico // 1000000000000,
+        rtrim(rtrim('.' || lpad((p.cost_pico % 1000000000000)::VARCHAR, 12, '0'), '0'), '.'), '"')
+    END
+"""
+_USAGE = _object(
+    _members("usage", _same(USAGE), "p") | {"cost_usd": _DOLLARS, "details": "p.details"}
+)
+_HANDLE = _object(
+    _members("handles", _same(HANDLE), "p")
+    | {
+        "binding_key": "CASE WHEN p.binding_key = o.binding_key THEN 'null' "
+        f"ELSE {_value('p.binding_key', 'VARCHAR')} END"
+    }
+)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
 
 from pydantic import computed_field
 
+from memtui.analytics.engine import quoted
 from memtui.contract import Model, OperationType
 
 USES = (OperationType.GET, OperationType.HISTORY)
@@ -22,6 +25,39 @@ BY_HAND = "operation_type = 'correct' AND status = 'ok' AND NOT starts_with(prin
 
 FAILED = "status NOT IN ('ok', 'cancelled')"
 """The SQL of whether an operation failed."""
+
+_ANSWERED = "operation_type = 'query' AND status = 'ok'"
+_COUNTED = {
+    "operation_count": "true",
+    "query_count": "operation_type = 'query'",
+    "write_count": "operation_type = 'write'",
+    "correction_count": BY_HAND,
+    "success_count": "status = 'ok'",
+    "failure_count": FAILED,
+    "cancelled_count": "status = 'cancelled'",
+    "answered_count": _ANSWERED,
+    "empty_count": f"{_ANSWERED} AND result_count = 0",
+}
+SPENT = ("input_tokens", "output_tokens", "embedding_tokens", "cost_pico", "usage_count",
+         "unpriced_count")  # fmt: skip
+NUMBERS = (*_COUNTED, "hit_count", *SPENT)
+"""What is added up, of one operation or of many."""
+
+
+def numbers_of(hit: str, name: str = "hit_count") -> str:
+    """Return the SQL of 0 or 1 for each count of an operation, less what it spent.
+
+    Args:
+        hit: The SQL of whether a query is a hit.
+        name: What to call the count of hits.
+    """
+    counted = _COUNTED | {name: f"{_ANSWERED} AND {hit}"}
+    return ", ".join(f"({sql})::INTEGER AS {name}" for name, sql in counted.items())
+
+
+def is_use(column: str) -> str:
+    """Return the SQL of whether an operation of this type opens a record."""
+    return f"{column} IN ({', '.join(quoted(kind) for kind in USES)})"
 
 
 class HitSign(StrEnum):
@@ -105,3 +141,87 @@ class Stats(Figures):
     """By binding, `keys` holding `binding`; the first key in order, None last."""
     groups: tuple[Group, ...] = ()
     """By what was asked for: in order of time, then of their keys."""
+
+
+class Bucket(StrEnum):
+    """How long a stretch of time is. A week begins on Monday."""
+
+    HOUR = "hour"
+    DAY = "day"
+    WEEK = "week"
+    MONTH = "month"
+
+
+def bucket_of(bucket: Bucket, zone: str) -> str:
+    """Return the SQL of the bucket that `started_at` is in.
+
+    It is the bucket's first local date, or, for an hour, the moment it began: on the day the
+    clocks go back one hour of the day comes twice.
+    """
+    local = f"timezone({quoted(zone)}, started_at)"
+    if bucket is Bucket.HOUR:
+        return f"epoch_us(started_at - ({local} - date_trunc('hour', {local})))"
+    return f"date_trunc('{bucket}', {local})::DATE"
+
+
+def begin_of(found: date | int, zone: str) -> datetime:
+    """Return when the bucket that `bucket_of` found begins, in the zone."""
+    here = ZoneInfo(zone)
+    if isinstance(found, int):
+        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=found)).astimezone(here)
+    # By way of UTC: where midnight is skipped, the day begins at the moment it is skipped at.
+    midnight = datetime(found.year, found.month, found.day, tzinfo=here)
+    return midnight.astimezone(UTC).astimezone(here)
+
+
+def end_of(bucket: Bucket, found: date | int, zone: str) -> datetime:
+    """Return when it ends, which is when the next one begins."""
+    if isinstance(found, int):
+        return begin_of(found + 3_600_000_000, zone)
+    after = {
+        Bucket.DAY: found + timedelta(days=1),
+        Bucket.WEEK: found + timedelta(days=7),
+        Bucket.MONTH: (found.replace(day=1) + timedelta(days=32)).replace(day=1),
+    }
+    return begin_of(after[bucket], zone)
+
+
+OF_OPERATION = {
+    "company": "company_id",
+    "agent": "agent_id",
+    "project": "project_id",
+    "binding": "binding_key",
+    "type": "operation_type",
+    "source_kind": "source_kind",
+    "status": "status",
+    "door": "door",
+    "principal": "principal",
+}
+OF_USAGE = {"provider": "provider", "model": "model"}
+"""Dimensions of what was consumed. An operation counts in each group that it used, and in the one
+of None where it used nothing; tokens and cost count where they were spent."""
+
+DIMENSIONS = OF_OPERATION | OF_USAGE
+
+
+class Cut(NamedTuple):
+    """By which dimensions and how in time figures are cut; by neither, all are one group."""
+
+    by: tuple[str, ...] = ()
+    bucket: Bucket | None = None
+
+    @property
+    def of_usage(self) -> bool:
+        """Whether it takes the usage of an operation apart."""
+        return any(name in OF_USAGE for name in self.by)
+
+    def columns(self, zone: str) -> dict[str, str]:
+        """Return the SQL of each column that groups have in common, by name, in their order."""
+        time = {} if self.bucket is None else {f"by_{self.bucket}": bucket_of(self.bucket, zone)}
+        return time | {f"key_{name}": DIMENSIONS[name] for name in self.by}
+
+    def columns_of_days(self) -> dict[str, str]:
+        """Return the same of rows that are by local `day`; an hour is too short for them."""
+        time = {f"by_{self.bucket}": f"date_trunc('{self.bucket}', day)::DATE"}
+        keys = {f"key_{name}": DIMENSIONS[name] for name in self.by}
+        return (time if self.bucket else {}) | keys

@@ -14,10 +14,12 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from memtui.analytics.engine import quoted
 from memtui.contract import Json, Model, Unavailable, UtcDatetime
 from memtui.store.digest import GENESIS
 
@@ -145,6 +147,21 @@ class Folder:
     def file(self, segment: Segment, table: str) -> Path:
         """Return one file of a segment."""
         return self.path / segment.name / f"{table}.parquet"
+
+    def parquet(self, segments: Sequence[Segment], table: str) -> str:
+        """Return the rows of segments in DuckDB's SQL, for FROM.
+
+        Raises:
+            Unavailable: a file of them is missing.
+        """
+        files = [self.file(segment, table) for segment in segments]
+        for file in files:
+            if not file.is_file():
+                raise Unavailable(
+                    f"The file {file} is missing; restore it from a backup, and see with "
+                    "memtui archive verify whether others are."
+                )
+        return f"read_parquet([{', '.join(map(quoted, files))}])"
 
     def create(self) -> None:
         """Create the folder with mode 0700."""

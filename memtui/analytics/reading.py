@@ -7,25 +7,22 @@ hot, or for an order that is not the log's own.
 
 from __future__ import annotations
 
+import threading
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.analytics.conditions import condition, ordering
-from memtui.analytics.engine import MEMORY_MB, Engine, guarded, quoted
-from memtui.analytics.hot import HotCopy
-from memtui.analytics.layout import Manifest, Segment
-from memtui.analytics.rows import Rows
-from memtui.analytics.stopping import Stop
-from memtui.analytics.windows import NumberedView, Numbers, Reversed, View, WholeView
+from memtui.analytics.engine import Stop, guarded, quoted
+from memtui.analytics.layout import TABLES, Segment
+from memtui.analytics.rows import LogEngine, among, fetch
+from memtui.analytics.source import columns_of
 from memtui.contract import Filter
 from memtui.store import log
-from memtui.store.database import Database
 from memtui.store.operation import Operation
-from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,25 +36,23 @@ _ALL = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RECENT = 10_000
 """The newest hot rows, which are filtered in the database and need not be in the copy."""
+_UNASKED = {"company_id", "binding_reason", "capped", "undoes", "previous_digest", "digest", "salt",
+            "salts", "absent", "source_comment_id", "source_document_key", "source_activity_id",
+            "source_external_ref"}  # fmt: skip
+"""What neither a filter nor an order asks for."""
+
+Tell = Callable[[tuple[Operation, ...]], None]
 
 
-class OperationLog:
+class OperationLog(LogEngine):
     """What may be seen of a company's operations, hot and sealed. Blocking; close it when done."""
 
-    def __init__(
-        self,
-        database: Database,
-        root: Path,
-        company_id: str,
-        *,
-        sight: Sight | None = None,
-        memory_mb: int = MEMORY_MB,
-    ) -> None:
-        self._database = database
-        self._sight = sight
-        self._engine = Engine(memory_mb=memory_mb)
-        self._rows = Rows(database, root, company_id, self._engine, sight=sight)
-        self._hot = HotCopy(database, company_id, self._engine, sight=sight)
+    tables = ("operations",)
+    kept = {
+        "operations": [name for name in columns_of("operations") if name not in _UNASKED],
+        "usage": ("seq", "input_tokens", "output_tokens", "embedding_tokens", "cost_usd"),
+        "handles": ("seq", "score"),
+    }
 
     def open(
         self,
@@ -65,7 +60,7 @@ class OperationLog:
         sort: str = "-seq",
         *,
         stop: Stop | None = None,
-        early: Callable[[tuple[Operation, ...]], None] | None = None,
+        early: Tell | None = None,
     ) -> View:
         """Open a view. Without a filter and in the log's own order nothing is computed.
 
@@ -85,34 +80,36 @@ class OperationLog:
         chosen, stop = chosen or Filter(), stop or Stop()
         if sort not in {"seq", "-seq"}:
             return self._sorted(chosen, sort, stop)
-        _, ends = self._rows.place()
-        view = (
-            self._filtered(chosen, ends.head, stop, _Early(self, early))
-            if self._sight is not None or condition(chosen)
-            else WholeView(self, ends.head)
-        )
-        return view if sort == "seq" else Reversed(view)
+        last, turned = self.place()[1].head, sort == "-seq"
+        if not self._narrows(chosen):
+            return View(self, chosen, last, None, range(1, last + 1), turned=turned)
+        return self._filtered(chosen, last, stop, _Early(self, early), turned=turned)
 
-    def _filtered(self, chosen: Filter, last: int, stop: Stop, early: _Early) -> View:
+    def _narrows(self, chosen: Filter) -> bool:
+        return bool(self.visible or condition(chosen))
+
+    def _filtered(
+        self, chosen: Filter, last: int, stop: Stop, early: _Early, *, turned: bool
+    ) -> View:
         where = condition(chosen) or "true"
         while True:
-            manifest, _ = self._rows.place()
+            manifest, _ = self.place()
             sealed = manifest.sealed_through
-            through = max(sealed, last - _RECENT, min(self._hot.through, last))
+            through = max(sealed, last - _RECENT, min(self.through, last))
             recent = self._recent(chosen, through + 1, last, stop)
             if through:
                 early.begin(recent)
             parts = []
             if through > sealed:
-                self._hot.refresh(manifest, through, stop)
-                parts.append(self._hot.query("seq", sealed, through, where))
-            begun = self._hot.begun
+                self.copy(manifest, through, stop)
+                parts.append(self.hot("operations", "seq", where, sealed, through))
+            begun = self.begun
             for segments in _newest_first(manifest.segments):
-                files = self._rows.sealed(segments, "operations")
+                files = self.sealed(segments, "operations")
                 parts.append(f"SELECT seq FROM {files} WHERE {where}")
             table = self._found(parts, stop, early) if parts else None
-            if self._stood_still(manifest, begun):
-                return NumberedView(self, chosen, last, table, recent)
+            if self.stood_still(manifest) and self.begun == begun:
+                return View(self, chosen, last, table, recent, turned=turned)
             if table is not None:
                 table.close()
 
@@ -121,25 +118,17 @@ class OperationLog:
     ) -> array[int]:
         """Return the numbers that match in the database, ends included; it ends after `most`."""
         found: array[int] = array("q")
+        company_id = self.folder.company_id
         for start in range(first, last + 1, _RECENT):
             stop.check()
             if len(found) >= most:
                 break
             end = min(start + _RECENT - 1, last)
             with self._database.read() as connection:
-                found.extend(
-                    log.seqs(
-                        connection,
-                        self._rows.company_id,
-                        chosen,
-                        start,
-                        end,
-                        sight=self._sight,
-                    )
-                )
+                found.extend(log.seqs(connection, company_id, chosen, start, end, sight=self.sight))
         return found
 
-    def _found(self, parts: Sequence[str], stop: Stop, early: _Early) -> Numbers:
+    def _found(self, parts: Sequence[str], stop: Stop, early: _Early) -> _Numbers:
         """Return what queries of the log's parts find, of which each is older than those before."""
         with self._numbering(stop) as cursor:
             cursor.execute("CREATE TEMP TABLE view (seq BIGINT)")
@@ -147,30 +136,30 @@ class OperationLog:
                 early.look(cursor)
                 with stop.reaching(cursor):
                     cursor.execute(f"INSERT INTO view {part} ORDER BY seq DESC")
-            return Numbers(cursor, turned=True)
+            return _Numbers(cursor, newest_first=True)
 
     def _sorted(self, chosen: Filter, sort: str, stop: Stop) -> View:
         key, by = ordering(sort)
         where, columns = condition(chosen), f"seq, {key}"
         while True:
             stop.check()
-            manifest, ends = self._rows.place()
+            manifest, ends = self.place()
             sealed, last = manifest.sealed_through, ends.head
             parts = []
             if last > sealed:
-                self._hot.refresh(manifest, last, stop)
-                parts.append(self._hot.query(columns, sealed, last, where))
-            begun = self._hot.begun
+                self.copy(manifest, last, stop)
+                parts.append(self.hot("operations", columns, where, sealed, last))
+            begun = self.begun
             if sealed:
-                files = self._rows.sealed(manifest.segments, "operations")
+                files = self.sealed(manifest.segments, "operations")
                 parts.append(f"SELECT {columns} FROM {files} WHERE {where or 'true'}")
             table = self._ordered(" UNION ALL ".join(parts), by, stop) if parts else None
-            if self._stood_still(manifest, begun):
-                return NumberedView(self, chosen, last, table, array("q"))
+            if self.stood_still(manifest) and self.begun == begun:
+                return View(self, chosen, last, table, (), turned=False)
             if table is not None:
                 table.close()
 
-    def _ordered(self, matching: str, by: str, stop: Stop) -> Numbers:
+    def _ordered(self, matching: str, by: str, stop: Stop) -> _Numbers:
         with self._numbering(stop) as cursor:
             for statement in (
                 # Sorted as they come from both, ten million of them do not fit into the memory.
@@ -180,74 +169,58 @@ class OperationLog:
             ):
                 with stop.reaching(cursor):
                     cursor.execute(statement)
-            return Numbers(cursor)
+            return _Numbers(cursor)
 
     @contextmanager
     def _numbering(self, stop: Stop) -> Iterator[duckdb.DuckDBPyConnection]:
         """A cursor for the table `view`, which the block hands on unless it fails."""
         stop.check()
         with guarded():
-            cursor = self._engine.cursor()
+            cursor = self.cursor()
             try:
                 yield cursor
             except BaseException:
                 cursor.close()
                 raise
 
-    def _stood_still(self, manifest: Manifest, begun: int) -> bool:
-        """Whether nothing was sealed, or the copy begun anew, while it was read."""
-        now, _ = self._rows.place()
-        return now.sealed_through == manifest.sealed_through and self._hot.begun == begun
-
-    def close(self) -> None:
-        """Free the memory."""
-        self._engine.close()
-
-    @contextmanager
-    def cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A cursor for the block."""
-        cursor = self._engine.cursor()
-        try:
-            with guarded():
-                yield cursor
-        finally:
-            cursor.close()
-
     def operations(self, seqs: Sequence[int]) -> tuple[Operation, ...]:
         """Return the operations with these numbers, in this order."""
         found: dict[int, Operation] = {}
         missing: Sequence[int] = seqs
         while missing:
-            manifest, _ = self._rows.place()
+            manifest, _ = self.place()
             sealed = [seq for seq in missing if seq <= manifest.sealed_through]
             with self._database.read() as connection:
                 hot = [seq for seq in missing if seq > manifest.sealed_through]
-                for operation in log.by_seqs(connection, self._rows.company_id, hot):
+                for operation in log.by_seqs(connection, self.folder.company_id, hot):
                     found[operation.seq] = operation
             if sealed:
-                with self.cursor() as cursor:
-                    found |= self._rows.sealed_operations(cursor, manifest, sealed)
+                segments = [
+                    one
+                    for one in manifest.segments
+                    if any(one.first_seq <= seq <= one.last_seq for seq in sealed)
+                ]
+                sources = {table: self.sealed(segments, table) for table in TABLES}
+                with self.asking() as cursor:
+                    found |= fetch(cursor, sources, among(sealed))
             # What was sealed between the two reads is read again, from where it is now.
             missing = [seq for seq in seqs if seq not in found]
         return tuple(found[seq] for seq in seqs)
 
     def last_begun(self, chosen: Filter, by: datetime, last: int) -> int | None:
         """Return the number of the last operation to begin by a moment, of those that match."""
+        company_id = self.folder.company_id
         with self._database.read() as connection:
-            hot = log.last_begun(
-                connection, self._rows.company_id, chosen, by, last, sight=self._sight
-            )
-        manifest, _ = self._rows.place()
-        matching = condition(chosen)
-        narrowed = bool(matching) or self._sight is not None
-        segments = _begun(manifest.segments, by, all_of_them=narrowed)
+            hot = log.last_begun(connection, company_id, chosen, by, last, sight=self.sight)
+        manifest, _ = self.place()
+        segments = _begun(manifest.segments, by, all_of_them=self._narrows(chosen))
         if segments and (hot is None or hot[0] <= max(one.started_to for one in segments)):
             where = f"started_at <= {quoted(by.isoformat())}::TIMESTAMPTZ AND seq <= {last}"
-            where += f" AND {matching}" if matching else ""
-            with self.cursor() as cursor:
+            where += f" AND {condition(chosen) or 'true'}"
+            with self.asking() as cursor:
                 rows = cursor.execute(
                     "SELECT epoch_us(started_at), seq "
-                    f"FROM {self._rows.sealed(segments, 'operations')} WHERE {where} "
+                    f"FROM {self.sealed(segments, 'operations')} WHERE {where} "
                     "ORDER BY started_at DESC, seq DESC LIMIT 1"
                 ).fetchall()
             for microseconds, seq in rows:
@@ -257,18 +230,18 @@ class OperationLog:
 
     def newer(self, chosen: Filter, after: int) -> tuple[Operation, ...]:
         """Return what matches above `after`, oldest first, up to `TAIL`."""
-        _, ends = self._rows.place()
+        _, ends = self.place()
         while True:
-            manifest, _ = self._rows.place()
+            manifest, _ = self.place()
             first = max(after, manifest.sealed_through) + 1
             hot = self._recent(chosen, first, ends.head, Stop(), TAIL)
-            if self._stood_still(manifest, self._hot.begun):
+            if self.stood_still(manifest):
                 break
         found: list[int] = []
         if after < manifest.sealed_through:
-            sealed = self._rows.sealed(manifest.holding(after + 1, ends.head), "operations")
+            sealed = self.sealed(manifest.holding(after + 1, ends.head), "operations")
             where = f"seq > {after} AND {condition(chosen) or 'true'}"
-            with self.cursor() as cursor:
+            with self.asking() as cursor:
                 rows = cursor.execute(
                     f"SELECT seq FROM {sealed} WHERE {where} ORDER BY seq LIMIT {TAIL}"
                 ).fetchall()
@@ -276,12 +249,107 @@ class OperationLog:
         return self.operations([*found, *hot][:TAIL])
 
 
+class View:
+    """The operations that a filter let through when it was opened, in the order asked for.
+
+    Their numbers are in a table, where older or sorted ones had to be looked for, then in a list.
+    """
+
+    def __init__(
+        self,
+        log: OperationLog,
+        chosen: Filter,
+        last: int,
+        table: _Numbers | None,
+        recent: Sequence[int],
+        *,
+        turned: bool,
+    ) -> None:
+        self._log = log
+        self._chosen = chosen
+        self._table = table
+        self._held = 0 if table is None else table.count
+        self._recent = recent
+        self._turned = turned
+        self.count = self._held + len(recent)
+        """How many there are."""
+        self.last = last
+        """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
+
+    def window(self, start: int, n: int) -> tuple[Operation, ...]:
+        """Return up to `n` of them from position `start` on, counted from 0. Blocking."""
+        end = min(start + n, self.count)
+        low, high = (self.count - end, self.count - start) if self._turned else (start, end)
+        seqs: list[int] = []
+        if self._table is not None and low < self._held:
+            seqs.extend(self._table.at(low, high - low))
+        seqs.extend(self._recent[max(0, low - self._held) : max(0, high - self._held)])
+        return self._log.operations(seqs[::-1] if self._turned else seqs)
+
+    def position(self, moment: datetime) -> int:
+        """Return where the one stands that was the last to begin by a moment. Blocking.
+
+        Where all of them began later it is the place of the log's oldest.
+        """
+        seq = self._log.last_begun(self._chosen, moment, self.last)
+        place = self._place_of(seq)
+        return max(0, self.count - 1 - place) if self._turned else place
+
+    def _place_of(self, seq: int | None) -> int:
+        if seq is None and self._table is not None and self._held:
+            seq = self._table.least
+        if seq is None or (self._recent and seq >= self._recent[0]):
+            return 0 if seq is None else self._held + bisect_left(self._recent, seq)
+        return 0 if self._table is None else self._table.position(seq)
+
+    def tail(self, after: int) -> tuple[Operation, ...]:
+        """Return what was appended above `seq` `after`, oldest first, up to `TAIL`. Blocking."""
+        return self._log.newer(self._chosen, after)
+
+    def close(self) -> None:
+        """Let go of what the view holds."""
+        if self._table is not None:
+            self._table.close()
+
+
+class _Numbers:
+    """The numbers of operations in order, in the private table `view` of a DuckDB cursor."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, *, newest_first: bool = False) -> None:
+        """Count them; a position is a rowid, or with `newest_first` counted from the end."""
+        self._cursor = cursor
+        self._newest_first = newest_first
+        self._lock = threading.Lock()
+        self.count, self.least = self._ask("SELECT count(*), min(seq) FROM view")[0]
+
+    def at(self, start: int, n: int) -> list[int]:
+        """Return up to `n` numbers from a position on."""
+        end = min(start + n, self.count)
+        low, high = (self.count - end, self.count - start) if self._newest_first else (start, end)
+        rows = self._ask(
+            "SELECT seq FROM view WHERE rowid >= $1 AND rowid < $2 ORDER BY rowid", [low, high]
+        )
+        found = [seq for (seq,) in rows]
+        return found[::-1] if self._newest_first else found
+
+    def position(self, seq: int) -> int:
+        """Return where a number that is there stands."""
+        [(row,)] = self._ask("SELECT rowid FROM view WHERE seq = $1", [seq])
+        return self.count - 1 - row if self._newest_first else int(row)
+
+    def close(self) -> None:
+        """Free the table."""
+        self._cursor.close()
+
+    def _ask(self, question: str, values: Sequence[int] = ()) -> list[tuple[int, ...]]:
+        with self._lock, guarded():
+            return self._cursor.execute(question, values).fetchall()
+
+
 class _Early:
     """Tells of the newest operations that match while older ones are looked for."""
 
-    def __init__(
-        self, log: OperationLog, tell: Callable[[tuple[Operation, ...]], None] | None
-    ) -> None:
+    def __init__(self, log: OperationLog, tell: Tell | None) -> None:
         self._log = log
         self._tell = tell
         self._recent: list[int] = []

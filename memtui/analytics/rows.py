@@ -1,56 +1,83 @@
-"""Hot and sealed rows together, each operation once, for DuckDB to ask."""
+"""One company's log for DuckDB to ask: hot and sealed rows together, each operation once."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from memtui.analytics.columns import SELECTS, load_raw
+from sqlalchemy import JSON, select
+
+from memtui.analytics.archive import LogEnds, log_ends, refuse_gap
 from memtui.analytics.conditions import visible_to
-from memtui.analytics.engine import Engine, guarded, quoted
+from memtui.analytics.engine import MEMORY_MB, Engine, Stop
 from memtui.analytics.layout import TABLES, Folder, Manifest, Segment
-from memtui.analytics.operations import build, select_list
-from memtui.analytics.recovery import LogEnds, log_ends, refuse_gap
-from memtui.analytics.source import open_source
+from memtui.analytics.source import HOT, SELECTS, Source, create_raw, load_raw, open_source
+from memtui.store.columns import ForeignText, Portable
 from memtui.store.database import Database
 from memtui.store.operation import Operation
+from memtui.store.rows import to_operation
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     import duckdb
 
-_LAST = 2**62
+BATCH = 10_000
+"""Operations copied at a time; between two times the copying can be stopped."""
 
 
-class Rows:
-    """One company's rows: the sealed files, and a copy of the hot rows that grows as they do.
+class LogEngine(Engine):
+    """A DuckDB over one company's log: the sealed files, and a copy of the hot rows.
 
-    What is out of the asker's sight is in neither.
-
-    DuckDB starts at the first call that needs it. Safe for several threads, each with a cursor of
+    The log is only ever appended to, so the copy grows by what is new and loses what was sealed.
+    What is out of the asker's sight is in neither. Safe for several threads, each with a cursor of
     its own.
     """
+
+    tables: Sequence[str] = TABLES
+    """What the copy has; its tables are called `hot_operations` and so on."""
+    kept: Mapping[str, Sequence[str]] | None = None
+    """The columns that are copied, by table; None: all."""
 
     def __init__(
         self,
         database: Database,
         root: Path,
         company_id: str,
-        engine: Engine,
         *,
         sight: Sight | None = None,
+        zone: str = "UTC",
+        memory_mb: int = MEMORY_MB,
+        locked: bool = False,
     ) -> None:
-        self.company_id = company_id
+        """Set it up.
+
+        Args:
+            database: The control plane's.
+            root: The archive folder of all companies.
+            company_id: Whose log.
+            sight: What may be seen; None is everything.
+            zone: The IANA name of the time zone that days are cut in.
+            memory_mb: What DuckDB may use.
+            locked: It can open nothing but the company's archive.
+        """
+        self.folder = Folder(root, company_id)
+        only = self.folder.path.absolute() if locked else None
+        super().__init__(memory_mb=memory_mb, zone=zone, only=only)
+        self.sight = sight
         self.visible = visible_to(sight)
         """The SQL condition of the operations that may be seen; empty for all."""
+        self.through = 0
+        """The newest `seq` that is in the copy, or sealed."""
+        self.begun = 0
+        """How often it was begun: once more where the database turned out to hold another log."""
         self._database = database
-        self._folder = Folder(root, company_id)
-        self._engine = engine
-        self._lock = threading.Lock()
-        self._loaded = 0
-        self._empty = True
+        self._copying = threading.Lock()
+        self._above = 0
+        self._digest: str | None = None
 
     def place(self) -> tuple[Manifest, LogEnds]:
         """Return what is sealed and what is hot, at one moment.
@@ -59,50 +86,91 @@ class Rows:
             Unavailable: some operations are in neither.
         """
         while True:
-            manifest = self._folder.read()
-            ends = log_ends(self._database, self.company_id)
+            manifest = self.folder.read()
+            ends = log_ends(self._database, self.folder.company_id)
             if (ends.hot_first or ends.head + 1) <= manifest.sealed_through + 1:
                 break
             # A seal may have come between the two reads; the manifest is written first.
-            if self._folder.read() == manifest:
+            if self.folder.read() == manifest:
                 break
         refuse_gap(manifest, ends)
         return manifest, ends
 
+    def stood_still(self, manifest: Manifest) -> bool:
+        """Whether nothing was sealed since a manifest was read."""
+        return self.place()[0].sealed_through == manifest.sealed_through
+
     def refresh(self) -> tuple[Manifest, int]:
-        """Bring the copy of the hot rows up to date; returns what is sealed, and the last `seq`."""
-        with self._lock, guarded():
-            duck = self._engine.connection
-            while True:
-                manifest, ends = self.place()
-                loaded = max(self._loaded, manifest.sealed_through)
-                if ends.head == loaded and not self._empty:
-                    return manifest, loaded
+        """Bring the copy up to date; returns what is sealed, and the last `seq`."""
+        while True:
+            manifest, ends = self.place()
+            self.copy(manifest, ends.head, Stop())
+            if self.stood_still(manifest):
+                return manifest, ends.head
+
+    def copy(self, manifest: Manifest, through: int, stop: Stop) -> None:
+        """Bring the copy up to a `seq`, and take out what is sealed.
+
+        What was copied before it was stopped need not be copied again.
+
+        Raises:
+            Interrupted: it was stopped.
+            Unavailable: the log cannot be read.
+        """
+        with self._copying, self.asking() as cursor:
+            self._take_out(cursor, manifest.sealed_through, stop)
+            if self.through < through:
                 with open_source(self._database) as source:
-                    load_raw(duck, source, self.company_id, loaded + 1, _LAST)
-                row = duck.execute("SELECT min(seq), max(seq) FROM raw_operations").fetchone()
-                first, last = row or (None, None)
-                if first is None or first == loaded + 1:
-                    break
-            self._keep(duck, manifest)
-            self._loaded = last or loaded
-        return manifest, self._loaded
+                    while self.through < through:
+                        self._add(cursor, source, min(self.through + BATCH, through), stop)
 
-    def _keep(self, duck: duckdb.DuckDBPyConnection, manifest: Manifest) -> None:
-        duck.execute("BEGIN")
-        for table in TABLES:
-            if self._empty:
-                duck.execute(f"CREATE TABLE hot_{table} AS {self._arrived(table)}")
-            else:
-                duck.execute(f"INSERT INTO hot_{table} {self._arrived(table)}")
-                duck.execute(f"DELETE FROM hot_{table} WHERE seq <= {manifest.sealed_through}")
-        duck.execute("COMMIT")
-        self._empty = False
-        for table in TABLES:
-            duck.execute(f"DROP TABLE raw_{table}")
+    def _take_out(self, cursor: duckdb.DuckDBPyConnection, sealed: int, stop: Stop) -> None:
+        other = self.through > sealed and self._digest != self._digest_at(self.through)
+        if not self.begun or sealed < self._above or other:
+            with stop.reaching(cursor):
+                create_raw(cursor, self.kept)
+                for table in self.tables:
+                    cursor.execute(f"CREATE OR REPLACE TABLE hot_{table} AS {SELECTS[table]}")
+            self.begun += 1
+            self._above = self.through = sealed
+        elif sealed > self._above:
+            with stop.reaching(cursor):
+                for table in self.tables:
+                    # Deleted rows would keep their memory.
+                    left = f"SELECT * FROM hot_{table} WHERE seq > {sealed}"
+                    cursor.execute(f"CREATE OR REPLACE TABLE hot_{table} AS {left}")
+            self._above, self.through = sealed, max(self.through, sealed)
 
-    def _arrived(self, table: str) -> str:
-        return within_sight(f"({SELECTS[table]})", table, "raw_operations", self.visible)
+    def _add(
+        self, cursor: duckdb.DuckDBPyConnection, source: Source, through: int, stop: Stop
+    ) -> None:
+        with stop.reaching(cursor):
+            company_id = self.folder.company_id
+            load_raw(cursor, source, company_id, self.through + 1, through, only=self.kept)
+            cursor.begin()
+            try:
+                for table in self.tables:
+                    rows = _seen(f"({SELECTS[table]})", table, "raw_operations", self.visible)
+                    cursor.execute(f"INSERT INTO hot_{table} {rows}")
+                cursor.commit()
+            except BaseException:
+                cursor.rollback()
+                raise
+            self.through = through
+            self._digest = self._digest_at(through)
+
+    def _digest_at(self, seq: int) -> str | None:
+        """Return the digest of an operation in the database; None where it is not there."""
+        columns = HOT["operations"].c
+        own = (columns.company_id == self.folder.company_id, columns.seq == seq)
+        with self._database.read() as connection:
+            return connection.execute(select(columns.digest).where(*own)).scalar()
+
+    def hot(self, table: str, columns: str, where: str, above: int, through: int | None) -> str:
+        """Return the query of the copied rows above one `seq` and up to another."""
+        end = "" if through is None else f" AND seq <= {through}"
+        condition = f" AND ({where})" if where else ""
+        return f"SELECT {columns} FROM hot_{table} WHERE seq > {above}{end}{condition}"
 
     def everything(
         self,
@@ -114,52 +182,33 @@ class Rows:
         last: int | None = None,
     ) -> str:
         """Return the query of a table's rows, hot and sealed, up to `last`, after `refresh`."""
-        hot = f"seq > {manifest.sealed_through}" + (f" AND ({where})" if where else "")
-        if last is not None:
-            # What is sealed needs no such filter, and DuckDB expects it to leave few rows.
-            hot += f" AND seq <= {last}"
-        parts = [f"SELECT {columns} FROM hot_{table} WHERE {hot}"]
-        if manifest.segments:
-            sealed = self.sealed(manifest.segments, table)
-            condition = f" WHERE {where}" if where else ""
-            parts.insert(0, f"SELECT {columns} FROM {sealed}{condition}")
-        return " UNION ALL ".join(parts)
+        # What is sealed needs no such end, and DuckDB expects it to leave few rows.
+        hot = self.hot(table, columns, where, manifest.sealed_through, last)
+        if not manifest.segments:
+            return hot
+        condition = f" WHERE {where}" if where else ""
+        sealed = f"SELECT {columns} FROM {self.sealed(manifest.segments, table)}{condition}"
+        return f"{sealed} UNION ALL {hot}"
 
     def sealed(self, segments: Sequence[Segment], table: str) -> str:
         """Return the rows of segments as what can stand in FROM."""
-        return sealed_rows(self._folder, segments, table, self.visible)
-
-    def sealed_operations(
-        self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest, seqs: Sequence[int]
-    ) -> dict[int, Operation]:
-        """Return the sealed operations with these numbers, by number."""
-        if not seqs:
-            return {}
-        segments = [
-            s for s in manifest.segments if any(s.first_seq <= n <= s.last_seq for n in seqs)
-        ]
-        sources = {table: self.sealed(segments, table) for table in TABLES}
-        return fetch(cursor, sources, seqs)
+        return sealed_rows(self.folder, segments, table, self.visible)
 
 
-def sealed_rows(folder: Folder, segments: Sequence[Segment], table: str, visible: str) -> str:
-    """Return the rows of segments that a condition on operations lets through, for FROM."""
-    rows, operations = (
-        f"read_parquet([{', '.join(quoted(folder.file(segment, name)) for segment in segments)}])"
-        for name in (table, "operations")
-    )
-    return f"({within_sight(rows, table, operations, visible)})" if visible else rows
+def sealed_rows(folder: Folder, segments: Sequence[Segment], table: str, visible: str = "") -> str:
+    """Return the rows of segments that a condition on operations lets through, for FROM.
 
-
-def within_sight(rows: str, table: str, operations: str, visible: str) -> str:
-    """Return the query of a table's rows whose operation may be seen.
-
-    Args:
-        rows: What holds them, for FROM.
-        table: What they are rows of.
-        operations: What holds the operations.
-        visible: The condition (`memtui.analytics.conditions.visible_to`); empty for all.
+    Raises:
+        Unavailable: a file of them is missing.
     """
+    rows = folder.parquet(segments, table)
+    if not visible:
+        return rows
+    return f"({_seen(rows, table, folder.parquet(segments, 'operations'), visible)})"
+
+
+def _seen(rows: str, table: str, operations: str, visible: str) -> str:
+    """Return the query of a table's rows whose operation may be seen."""
     if not visible:
         return f"SELECT * FROM {rows}"
     if table != "operations":
@@ -168,15 +217,67 @@ def within_sight(rows: str, table: str, operations: str, visible: str) -> str:
 
 
 def fetch(
-    cursor: duckdb.DuckDBPyConnection, sources: dict[str, str], seqs: Sequence[int]
+    duck: duckdb.DuckDBPyConnection, sources: Mapping[str, str], where: str
 ) -> dict[int, Operation]:
-    """Return the operations with these numbers, by number, out of tables or files by table name."""
+    """Return operations by number.
+
+    Args:
+        duck: The DuckDB that has them.
+        sources: What holds their rows with the sealed columns, for FROM, by table.
+        where: The condition of their numbers (`among`).
+    """
+    operations, usage, handles = (_rows(duck, table, sources[table], where) for table in TABLES)
+    parts: dict[int, tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+    for place, rows in enumerate((usage, handles)):
+        for row in rows:
+            parts[row["seq"]][place].append(row)
+    return {row["seq"]: to_operation(row, *parts[row["seq"]]) for row in operations}
+
+
+def among(seqs: Sequence[int]) -> str:
+    """Return the SQL condition of some numbers, which are at least one."""
     low, high = min(seqs), max(seqs)
-    wanted = f"seq BETWEEN {low} AND {high}"
+    within = f"seq BETWEEN {low} AND {high}"
     if high - low + 1 > len(seqs):
-        wanted += f" AND seq IN ({', '.join(map(str, seqs))})"
-    parts = [
-        cursor.execute(f"SELECT {select_list(table)} FROM {source} WHERE {wanted}").fetchall()
-        for table, source in sources.items()
-    ]
-    return {operation.seq: operation for operation in build(*parts)}
+        within += f" AND seq IN ({', '.join(map(str, seqs))})"
+    return within
+
+
+Row = dict[str, Any]
+
+
+def _rows(duck: duckdb.DuckDBPyConnection, table: str, source: str, where: str) -> Iterator[Row]:
+    """Yield rows as the log's writers knew them."""
+    names = HOT[table].columns.keys()
+    order = {"usage": " ORDER BY seq, ordinal", "handles": " ORDER BY seq, rank"}.get(table, "")
+    listed = ", ".join(_STORED.get(name, name) for name in names)
+    found = duck.execute(f"SELECT {listed} FROM {source} WHERE {where}{order}").fetchall()
+    loads = _LOADS[table]
+    for row in found:
+        yield {
+            name: value if load is None or value is None else load(value)
+            for name, value, load in zip(names, row, loads, strict=True)
+        }
+
+
+_STORED = {"started_at": "epoch_us(started_at) AS started_at", "cost_usd": "cost_pico AS cost_usd"}
+"""The columns that the sealed files have otherwise than the database."""
+
+
+def _load_of(kind: Any) -> Callable[[Any], Any] | None:
+    if isinstance(kind, Portable):
+        return kind.loaded
+    return _DECODER.decode if isinstance(kind, JSON) else None
+
+
+def _nothing(_constant: str) -> None:
+    """What JSON knows no number for counts as null in the digest."""
+
+
+_DECODER = json.JSONDecoder(parse_constant=_nothing)
+_LOADS = {name: [_load_of(column.type) for column in table.columns] for name, table in HOT.items()}
+
+
+def text_of(value: Any) -> Any:
+    """Return a value as it was before the database escaped it."""
+    return ForeignText.loaded(value) if isinstance(value, str) else value

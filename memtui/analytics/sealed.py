@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from memtui.analytics.conditions import condition, visible_to
-from memtui.analytics.engine import Engine, guarded, quoted
+from memtui.analytics.engine import Engine, quoted
 from memtui.analytics.layout import TABLES, Folder, Manifest
-from memtui.analytics.operations import text_of
-from memtui.analytics.rows import fetch, sealed_rows
+from memtui.analytics.rows import among, fetch, sealed_rows, text_of
 from memtui.analytics.source import stored_text
 from memtui.contract import Filter, OperationStatus, OperationType
 from memtui.store.columns import UtcMicroseconds
@@ -24,8 +22,6 @@ from memtui.store.sight import Sight
 from memtui.store.values import stored_json
 
 if TYPE_CHECKING:
-    import duckdb
-
     from memtui.store.purging import Aim
 
 _AT_ONCE = 4_096
@@ -263,13 +259,13 @@ class Sealed:
     def _by_seqs(self, seqs: Sequence[int]) -> dict[int, Operation]:
         if not seqs:
             return {}
-        with self._cursor() as cursor:
-            return fetch(cursor, {table: self._files(table) for table in TABLES}, seqs)
+        with self._engine.asking() as cursor:
+            return fetch(cursor, {table: self._files(table) for table in TABLES}, among(seqs))
 
     def _ask(self, sql: str) -> list[Any]:
         if not self.manifest.segments:
             return []
-        with self._cursor() as cursor:
+        with self._engine.asking() as cursor:
             return cursor.execute(sql).fetchall()
 
     @property
@@ -282,15 +278,6 @@ class Sealed:
 
     def _files(self, table: str) -> str:
         return sealed_rows(self._folder, self.manifest.segments, table, self._visible)
-
-    @contextmanager
-    def _cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
-        with guarded():
-            cursor = self._engine.cursor()
-            try:
-                yield cursor
-            finally:
-                cursor.close()
 
 
 def _successful(chosen: Filter) -> Filter:

@@ -1,10 +1,19 @@
-"""Rows of the control plane's tables on their way to DuckDB, out of one consistent view."""
+"""Rows of the control plane's tables on their way to DuckDB, out of one consistent view.
+
+`SELECTS` makes of them the columns of the sealed files, which the copy of the hot rows has too: the
+control plane's own with these differences. `started_at` is a timestamp in UTC. Money is
+`cost_pico`, a whole number of 1e-12 US dollars, NULL where unpriced. An operation also has the sums
+of its usage (`input_tokens`, `output_tokens`, `embedding_tokens`, `cost_pico`, `usage_count`,
+`unpriced_count`) and of its handles (`handle_count`, `best_score`), so that most questions need no
+join. A sum beyond 2**63 - 1 stands at that number. Text that Parquet cannot hold is escaped as in
+the database (`memtui.store.columns.ForeignText`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, LargeBinary, Table
 from sqlalchemy.types import TypeDecorator
@@ -17,20 +26,22 @@ from memtui.store.database import Database
 from memtui.store.digest import GENESIS
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
 
-TABLES: dict[str, Table] = {
+HOT: dict[str, Table] = {
     "operations": OperationRow.__table__,  # type: ignore[attr-defined]
     "usage": UsageRow.__table__,  # type: ignore[attr-defined]
     "handles": HandleRow.__table__,  # type: ignore[attr-defined]
-    "heads": LogHeadRow.__table__,  # type: ignore[attr-defined]
 }
+_HEADS: Table = LogHeadRow.__table__  # type: ignore[attr-defined]
 
 _BATCH = 4096
 _LAST = 2**62
+_LARGEST = 2**63 - 1
 
 
-def columns_of(table: str) -> dict[str, str]:
+def columns_of(table: str | Table) -> dict[str, str]:
     """Return the DuckDB type of every column of a table."""
-    return {column.name: _duckdb_type(column) for column in TABLES[table].columns}
+    columns = (HOT[table] if isinstance(table, str) else table).columns
+    return {column.name: _duckdb_type(column) for column in columns}
 
 
 def stored_text(value: str) -> str:
@@ -38,18 +49,63 @@ def stored_text(value: str) -> str:
     return str(ForeignText.stored(value))
 
 
-class Source(Protocol):
-    """A consistent view of the hot tables; what is appended or sealed meanwhile is not in it."""
+def create_raw(duck: Any, only: Mapping[str, Sequence[str]] | None = None) -> None:
+    """Create the empty tables `raw_*` that rows arrive in, with all columns or `only` these."""
+    for table in HOT:
+        kinds = columns_of(table)
+        columns = ", ".join(f"{name} {kinds[name]}" for name in (only or {}).get(table, kinds))
+        duck.execute(f"CREATE OR REPLACE TABLE raw_{table} ({columns})")
 
-    def copy_into(
-        self, duck: Any, target: str, table: str, where: str, names: Sequence[str]
-    ) -> None:
-        """Append columns of the rows that a condition lets through to a DuckDB table of them."""
+
+def load_raw(
+    duck: Any,
+    source: Source,
+    company_id: str,
+    first: int,
+    last: int,
+    *,
+    only: Mapping[str, Sequence[str]] | None = None,
+) -> None:
+    """Put the rows of a range of operations, ends included, in place of those that arrived."""
+    create_raw(duck, only)
+    where = _company_rows(company_id, first, last)
+    for name, table in HOT.items():
+        names = (only or {}).get(name) or table.columns.keys()
+        source.copy_into(duck, f"raw_{name}", table, where, names)
 
 
-def company_rows(company_id: str, first: int, last: int) -> str:
-    """Return the condition for a company's rows with `seq` from `first` to `last`."""
-    return f"company_id = {quoted(stored_text(company_id))} AND seq BETWEEN {first} AND {last}"
+def _sum(column: str) -> str:
+    # Not least(): that takes the number where the sum is NULL.
+    return f"(CASE WHEN sum({column}) > {_LARGEST} THEN {_LARGEST} ELSE sum({column}) END)::BIGINT"
+
+
+SELECTS = {
+    "operations": f"""
+        SELECT o.* REPLACE (make_timestamptz(o.started_at) AS started_at),
+            coalesce(u.input_tokens, 0) AS input_tokens,
+            coalesce(u.output_tokens, 0) AS output_tokens,
+            coalesce(u.embedding_tokens, 0) AS embedding_tokens,
+            u.cost_pico, coalesce(u.usage_count, 0) AS usage_count,
+            coalesce(u.unpriced_count, 0) AS unpriced_count,
+            coalesce(h.handle_count, 0) AS handle_count, h.best_score
+        FROM raw_operations o
+        LEFT JOIN (
+            SELECT seq, {_sum("input_tokens")} AS input_tokens,
+                {_sum("output_tokens")} AS output_tokens,
+                {_sum("embedding_tokens")} AS embedding_tokens, {_sum("cost_usd")} AS cost_pico,
+                count(*) AS usage_count, count(*) - count(cost_usd) AS unpriced_count
+            FROM raw_usage GROUP BY seq
+        ) u ON u.seq = o.seq
+        LEFT JOIN (
+            SELECT seq, count(*) AS handle_count, max(score) AS best_score
+            FROM raw_handles GROUP BY seq
+        ) h ON h.seq = o.seq
+        ORDER BY o.seq
+    """,
+    "usage": "SELECT * RENAME (cost_usd AS cost_pico) FROM raw_usage ORDER BY seq, ordinal",
+    "handles": "SELECT * FROM raw_handles ORDER BY seq, rank",
+}
+"""From the rows that arrived to the rows that are kept, by table."""
 
 
 class Head(NamedTuple):
@@ -64,18 +120,17 @@ class Head(NamedTuple):
 
 def head(source: Source, duck: Any, company_id: str) -> Head:
     """Return where a company's log ends and where its hot table begins, in one view of both."""
-    columns = columns_of("heads")
+    columns = columns_of(_HEADS)
     listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
     duck.execute(f"CREATE OR REPLACE TABLE raw_heads ({listed})")
-    own = company_rows(company_id, 0, _LAST)
-    source.copy_into(duck, "raw_heads", "heads", own, tuple(columns))
+    own = _company_rows(company_id, 0, _LAST)
+    source.copy_into(duck, "raw_heads", _HEADS, own, tuple(columns))
     duck.execute("CREATE OR REPLACE TABLE raw_first (seq BIGINT)")
-    first = f"{own} AND seq = (SELECT min(seq) FROM {TABLES['operations'].name} WHERE {own})"
-    source.copy_into(duck, "raw_first", "operations", first, ("seq",))
+    operations = HOT["operations"]
+    first = f"{own} AND seq = (SELECT min(seq) FROM {operations.name} WHERE {own})"
+    source.copy_into(duck, "raw_first", operations, first, ("seq",))
     found = duck.execute("SELECT seq, digest, salt FROM raw_heads").fetchall()
     hot = duck.execute("SELECT seq FROM raw_first").fetchall()
-    duck.execute("DROP TABLE raw_heads")
-    duck.execute("DROP TABLE raw_first")
     [(seq, digest, salt)] = found or [(0, GENESIS, b"")]
     return Head(seq, digest, bytes(salt), hot[0][0] if hot else seq + 1)
 
@@ -90,17 +145,17 @@ def open_source(database: Database) -> Iterator[Source]:
     """
     with database.read() as connection:
         if database.dialect == "sqlite":
-            yield _SqliteSource(connection)
+            yield Source(connection)
             return
         url = connection.alchemy.engine.url.set(drivername="postgresql")
     with _open_postgres(url.render_as_string(hide_password=False)) as source:
         yield source
 
 
-class _SqliteSource:
-    """Python's own SQLite and DuckDB's appender.
+class Source:
+    """The hot tables at one moment, by Python's own SQLite and DuckDB's appender.
 
-    Not ADBC's driver: it brings a SQLite of its own, and a process in which two of them open one
+    Not by ADBC's driver: it brings a SQLite of its own, and a process in which two of them open one
     file loses its locks on it (https://sqlite.org/howtocorrupt.html §2.2.1).
     """
 
@@ -108,36 +163,35 @@ class _SqliteSource:
         self._connection = connection
 
     def copy_into(
-        self, duck: Any, target: str, table: str, where: str, names: Sequence[str]
+        self, duck: Any, target: str, table: Table, where: str, names: Sequence[str]
     ) -> None:
-        """See `Source`."""
-        sql = f"SELECT {', '.join(names)} {_from(table, where)}"
+        """Append columns of the rows that a condition lets through to a DuckDB table of them."""
+        sql = f"SELECT {', '.join(names)} FROM {table.name} WHERE {where} ORDER BY seq"
         rows = self._connection.exec_driver_sql(sql)
         with duck.appender(target) as appender:
             while batch := rows.fetchmany(_BATCH):
                 appender.append_rows(batch)
 
 
-class _PostgresSource:
+class _PostgresSource(Source):
     """ADBC streams the rows as Arrow, with no Python object a row."""
 
     def __init__(self, connection: Any) -> None:
-        self._connection = connection
+        self._adbc = connection
 
     def copy_into(
-        self, duck: Any, target: str, table: str, where: str, names: Sequence[str]
+        self, duck: Any, target: str, table: Table, where: str, names: Sequence[str]
     ) -> None:
-        """See `Source`."""
         from adbc_driver_manager import AdbcStatement
 
-        columns, kinds = TABLES[table].columns, columns_of(table)
-        asked = (
-            f"{name}::text AS {name}" if isinstance(columns[name].type, JSON) else name
+        kinds = columns_of(table)
+        asked = ", ".join(
+            f"{name}::text AS {name}" if isinstance(table.columns[name].type, JSON) else name
             for name in names
         )
         casts = ", ".join(f"CAST({name} AS {kinds[name]})" for name in names)
-        with AdbcStatement(self._connection) as statement:
-            statement.set_sql_query(f"SELECT {', '.join(asked)} {_from(table, where)}")
+        with AdbcStatement(self._adbc) as statement:
+            statement.set_sql_query(f"SELECT {asked} FROM {table.name} WHERE {where} ORDER BY seq")
             stream, _ = statement.execute_query()
             duck.register("arriving", stream)
             duck.execute(f"INSERT INTO {target} SELECT {casts} FROM arriving")
@@ -171,20 +225,11 @@ def _open_postgres(uri: str) -> Iterator[Source]:
         ) from error
 
 
-def _from(table: str, where: str) -> str:
-    return f"FROM {TABLES[table].name} WHERE {where} ORDER BY seq"
+def _company_rows(company_id: str, first: int, last: int) -> str:
+    return f"company_id = {quoted(stored_text(company_id))} AND seq BETWEEN {first} AND {last}"
 
 
 def _duckdb_type(column: Column[Any]) -> str:
-    kind = column.type
-    if isinstance(kind, TypeDecorator):
-        kind = kind.impl_instance
-    for sort, name in (
-        (BigInteger, "BIGINT"),
-        (Double, "DOUBLE"),
-        (Boolean, "BOOLEAN"),
-        (LargeBinary, "BLOB"),
-    ):
-        if isinstance(kind, sort):
-            return name
-    return "VARCHAR"
+    kind = column.type.impl_instance if isinstance(column.type, TypeDecorator) else column.type
+    names = {BigInteger: "BIGINT", Double: "DOUBLE", Boolean: "BOOLEAN", LargeBinary: "BLOB"}
+    return next((name for sort, name in names.items() if isinstance(kind, sort)), "VARCHAR")

@@ -1,4 +1,4 @@
-"""Any question in SQL about one company's log, read-only and locked in."""
+"""Any question in SQL about one company's log, read-only and locked in, and the views it reads."""
 
 from __future__ import annotations
 
@@ -8,25 +8,210 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memtui.analytics.ceiling import memory_ceiling
-from memtui.analytics.engine import Engine, first_line, guarded
-from memtui.analytics.layout import Folder
-from memtui.analytics.operations import text_of
-from memtui.analytics.rows import Rows
+from memtui.analytics.engine import first_line, guarded
+from memtui.analytics.rows import LogEngine, text_of
+from memtui.analytics.source import columns_of, stored_text
 from memtui.analytics.statement import check_statement
-from memtui.analytics.views import RECORDS, VIEWS, load_bindings, select_list
 from memtui.contract import Invalid, Model
+from memtui.store import bindings
+from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     import duckdb
 
+_USD = "cost_pico * 0.000000000001::DECIMAL(13, 12) AS cost_usd"
+_SURROGATE = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_DERIVED = {
+    "input_tokens": "Sum over the operation's usage.",
+    "output_tokens": "Sum over the operation's usage.",
+    "embedding_tokens": "Sum over the operation's usage.",
+    "cost_usd": "US dollars, the sum of the priced usage; NULL where nothing is priced.",
+    "usage_count": "Calls of models and providers.",
+    "unpriced_count": "How many of them have no price.",
+    "handle_count": "Records that the operation returned or touched, and listed.",
+    "best_score": "The highest score of a returned record.",
+}
+_SOURCE = "Of the work object that the memory comes from."
+_MEANINGS = {
+    "seq": "Place in the log, from 1 without a gap.",
+    "operation_id": "Unique in the company.",
+    "operation_type": "`write`, `query`, `get`, `correct`, `forget`, `browse` …",
+    "status": "`ok`, `error`, `denied`, `conflict`, `cancelled` or `unknown`.",
+    "binding_key": "The binding that served it; NULL where none did.",
+    "provider_key": "The binding's provider.",
+    "binding_reason": "Why this binding was chosen.",
+    "agent_id": "Whose memory was asked.",
+    "project_id": "Whose memory was asked.",
+    "issue_id": "What was worked on.",
+    "run_id": "The run that asked.",
+    "subject_id": "The person or identity that the memory is about.",
+    "source_kind": "The kind of work object that the memory comes from.",
+    "source_issue_id": _SOURCE,
+    "source_comment_id": _SOURCE,
+    "source_document_key": _SOURCE,
+    "source_run_id": _SOURCE,
+    "source_activity_id": _SOURCE,
+    "source_external_ref": "A URL, or a path.",
+    "principal": "Who asked, such as `user:ana` or `agent:bob`.",
+    "door": "Through what: `cli`, `tui`, `http` …",
+    "error_kind": "What failed, as a word; NULL where nothing did.",
+    "error_message": "What failed, as a sentence.",
+    "result_count": "Records returned or touched, listed or not.",
+    "capped": "Whether there was more to return.",
+    "previous_digest": "The digest of the operation before it.",
+    "provider": "Who was called.",
+    "model": "The model that was called; NULL where it was none.",
+    "input_tokens": "Tokens that were read.",
+    "output_tokens": "Tokens that were written.",
+    "embedding_tokens": "Tokens that were embedded.",
+    "provider_record_id": "The provider's own id of the record.",
+    "score": "Its relevance to a query; NULL where the provider gives none.",
+    "ghost": "Whether it was forgotten and the provider still returned it.",
+    "started_at": "TIMESTAMPTZ; days and hours are cut in your time zone.",
+    "latency_ms": "Milliseconds; NULL: nobody measured it.",
+    "request": "JSON, less any lone surrogates: what was asked, redacted.",
+    "details": "JSON, less any lone surrogates: the provider's own.",
+    "cost_usd": "US dollars; NULL where unpriced.",
+    "ordinal": "Place among the operation's usage, from 0.",
+    "rank": "Place among the operation's records, from 1.",
+    "undoes": "The operation that this one took back.",
+    "digest": "SHA-256 of the operation's document, which holds `previous_digest`.",
+    "absent": "JSON: the values that the log does not hold, with what stands for each; else NULL.",
+}
+_OF_BINDINGS = {
+    "key": "What it is called.",
+    "provider_key": "Its provider.",
+    "enabled": "Whether it serves at all.",
+    "read_only": "Whether it refuses changes.",
+    "created_at": "When it was added.",
+}
+_RETURNED = "o.operation_type IN ('query', 'context')"
+_OPENED = "o.operation_type IN ('get', 'history')"
+_FORGOTTEN = (
+    "coalesce(arg_max(o.operation_type = 'forget' OR (o.operation_type = 'undo' "
+    'AND contains(o.request, \'"type":"write"\')), h.seq) '
+    "FILTER (o.operation_type IN ('write', 'correct', 'forget', 'undo')), false)"
+)
+_RECORDS = {
+    "binding_key": ("h.binding_key", "The binding that it is in."),
+    "provider_record_id": ("h.provider_record_id", "The provider's own id of the record."),
+    "provider_key": ("arg_max(h.provider_key, h.seq)", "The binding's provider."),
+    "first_seen": ("min(o.started_at)", "When an operation first returned or touched it."),
+    "last_seen": ("max(o.started_at)", "When an operation last did."),
+    "written_at": (
+        "min(o.started_at) FILTER (o.operation_type = 'write')",
+        "When it was written through memtui; NULL where it was not.",
+    ),
+    "query_count": (
+        f"count(*) FILTER ({_RETURNED})",
+        "How often a query or a context returned it.",
+    ),
+    "last_query_at": (f"max(o.started_at) FILTER ({_RETURNED})", "When one last did."),
+    "best_rank": (f"min(h.rank) FILTER ({_RETURNED})", "Its best place among the results, from 1."),
+    "best_score": (f"max(h.score) FILTER ({_RETURNED})", "Its highest score."),
+    "open_count": (f"count(*) FILTER ({_OPENED})", "How often it or its history was opened."),
+    "last_opened_at": (f"max(o.started_at) FILTER ({_OPENED})", "When it last was."),
+    "correction_count": (
+        "count(*) FILTER (o.operation_type = 'correct')",
+        "How often it was corrected.",
+    ),
+    "last_corrected_at": (
+        "max(o.started_at) FILTER (o.operation_type = 'correct')",
+        "When it last was.",
+    ),
+    "forgotten": (_FORGOTTEN, "Whether its last change forgot it, or took its writing back."),
+    "ghost": ("bool_or(h.ghost)", "Whether it was forgotten and yet returned."),
+}
+RECORDS = (
+    f"SELECT {', '.join(f'{sql} AS {name}' for name, (sql, _) in _RECORDS.items())} "
+    "FROM handles h JOIN operations o ON o.seq = h.seq WHERE o.status = 'ok' "
+    "GROUP BY h.binding_key, h.provider_record_id"
+)
+"""The query of the view `records`, over the views of the log: successful operations only."""
+
+_BINDINGS = {
+    "key": "VARCHAR",
+    "provider_key": "VARCHAR",
+    "enabled": "BOOLEAN",
+    "read_only": "BOOLEAN",
+    "created_at": "TIMESTAMPTZ",
+}
+
+
+class Column(Model):
+    """A column of a view, for completion and documentation."""
+
+    name: str
+    meaning: str = ""
+
+
+def _columns(table: str) -> tuple[str, ...]:
+    return tuple(name for name in columns_of(table) if name not in {"company_id", "salt", "salts"})
+
+
+VIEWS: dict[str, tuple[Column, ...]] = {
+    "operations": tuple(
+        Column(name=name, meaning=(_DERIVED | _MEANINGS if table else _DERIVED).get(name, ""))
+        for table, names in ((1, _columns("operations")), (0, tuple(_DERIVED)))
+        for name in names
+    ),
+    "usage": tuple(
+        Column(name=name, meaning=_MEANINGS.get(name, "")) for name in _columns("usage")
+    ),
+    "handles": tuple(
+        Column(name=name, meaning=_MEANINGS.get(name, "")) for name in _columns("handles")
+    ),
+    "records": tuple(Column(name=name, meaning=meaning) for name, (_, meaning) in _RECORDS.items()),
+    "bindings": tuple(Column(name=name, meaning=_OF_BINDINGS[name]) for name in _BINDINGS),
+}
+"""Every view and its columns, in order. A binding's config is left out: it is nobody's figure."""
+
+
+def _select_list(view: str) -> str:
+    """Return the columns of a view of the log, out of those of `memtui.analytics.source`."""
+    return ", ".join(_selected(column.name) for column in VIEWS[view])
+
+
+def _selected(name: str) -> str:
+    if name == "cost_usd":
+        return _USD
+    if name in {"request", "details"}:
+        # One lone surrogate would make every question about the column fail.
+        return (
+            f"CASE WHEN contains({name}, '\\ud') "
+            f"THEN regexp_replace({name}, '({_PAIR})|{_SURROGATE}', '\\1', 'g') "
+            f"ELSE {name} END AS {name}"
+        )
+    return name
+
+
+def _load_bindings(duck: Any, database: Database, company_id: str) -> None:
+    """Put the company's bindings in place of those that were there."""
+    with database.read() as connection:
+        rows = bindings.bindings(connection, company_id)
+    columns = ", ".join(f"{name} {kind}" for name, kind in _BINDINGS.items())
+    duck.execute(f"CREATE OR REPLACE TABLE bindings ({columns})")
+    for row in rows:
+        micros = UtcMicroseconds.stored(row.created_at)
+        duck.execute(
+            "INSERT INTO bindings VALUES (?, ?, ?, ?, make_timestamptz(?))",
+            [
+                stored_text(row.key),
+                stored_text(row.provider_key),
+                row.enabled,
+                row.read_only,
+                micros,
+            ],
+        )
+
+
 TIME_LIMIT_S = 60.0
 MEMORY_MB = 512
 MAX_ROWS = 10_000
 
-_NAMES = frozenset(VIEWS)
 _NO_LIMIT = 2**62
 _CEILING = 4
 """How many times what DuckDB may use the whole process may grow while a statement runs."""
@@ -43,11 +228,11 @@ class SqlAnswer(Model):
     """True: there were more rows than asked for."""
 
 
-class SqlConsole:
+class SqlConsole(LogEngine):
     """A DuckDB that holds what may be seen of one company, and can reach nothing else. Blocking.
 
-    Views (`memtui.analytics.views.VIEWS` lists their columns): `operations`, `usage`, `handles`,
-    `records` and `bindings`. Every run sees what was logged until it began.
+    Views (`VIEWS` lists their columns): `operations`, `usage`, `handles`, `records` and `bindings`.
+    Every run sees what was logged until it began.
     """
 
     def __init__(
@@ -60,12 +245,10 @@ class SqlConsole:
         memory_mb: int = MEMORY_MB,
         sight: Sight | None = None,
     ) -> None:
-        self._database = database
-        self._company_id = company_id
-        self._memory_mb = memory_mb
-        folder = Folder(root, company_id).path.absolute()
-        self._engine = Engine(memory_mb=memory_mb, zone=zone, only=folder)
-        self._rows = Rows(database, root, company_id, self._engine, sight=sight)
+        super().__init__(
+            database, root, company_id, sight=sight, zone=zone, memory_mb=memory_mb, locked=True
+        )
+        self._ceiling_mb = _CEILING * memory_mb
         self._preparing = threading.Lock()
         self._running: set[duckdb.DuckDBPyConnection] = set()
 
@@ -84,32 +267,24 @@ class SqlConsole:
             Invalid: it is wrong, takes too long or too much memory, or was cancelled.
             Unavailable: the log cannot be read.
         """
-        with guarded():
-            cursor = self._engine.cursor()
-        try:
-            check_statement(cursor, sql, _NAMES)
+        with self.asking() as cursor:
+            check_statement(cursor, sql, frozenset(VIEWS))
             self._prepare()
             return self._ask(cursor, sql, time_limit_s, max_rows)
-        finally:
-            cursor.close()
 
     def cancel(self) -> None:
         """Stop every statement that runs."""
         for cursor in tuple(self._running):
             cursor.interrupt()
 
-    def close(self) -> None:
-        """Free the memory."""
-        self._engine.close()
-
     def _prepare(self) -> None:
         with self._preparing, guarded():
-            manifest, last = self._rows.refresh()
-            duck = self._engine.connection
-            load_bindings(duck, self._database, self._company_id)
+            manifest, last = self.refresh()
+            duck = self.connection
+            _load_bindings(duck, self._database, self.folder.company_id)
             for view in ("operations", "usage", "handles"):
-                rows = self._rows.everything(manifest, view, select_list(view), last=last)
-                if self._rows.visible:
+                rows = self.everything(manifest, view, _select_list(view), last=last)
+                if self.visible:
                     # A limit that limits nothing: DuckDB moves no condition of the statement's
                     # below it, which could fail on a hidden row and show it in its message.
                     rows = f"SELECT * FROM ({rows}) LIMIT {_NO_LIMIT}"
@@ -130,7 +305,7 @@ class SqlConsole:
         self._running.add(cursor)
         timer.start()
         try:
-            with memory_ceiling(_CEILING * self._memory_mb), _explained(late, time_limit_s):
+            with memory_ceiling(self._ceiling_mb), _explained(late, time_limit_s):
                 cursor.execute(sql)
                 described = cursor.description or []
                 rows = cursor.fetchmany(max_rows + 1)
@@ -178,3 +353,58 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(part) for part in value]
     return text_of(value)
+
+
+_STATUS = Path("/proc/self/status")
+_lock = threading.Lock()
+_running = 0
+_before = 0
+
+
+@contextmanager
+def memory_ceiling(extra_mb: int) -> Iterator[None]:
+    """A ceiling on this process's memory for the block, so much above what it has.
+
+    DuckDB counts what it keeps, not the texts and lists of a single step of an expression, and a
+    step cannot be cancelled. The ceiling makes such a step fail instead of the machine.
+    It holds for all threads, so `extra_mb` has to leave room for theirs. Of blocks at the same
+    time the first one's stands. Does nothing where the system has no such limit or no `/proc`.
+    """
+    if not _STATUS.exists():
+        yield
+        return
+    _raise(extra_mb)
+    try:
+        yield
+    finally:
+        _lift()
+
+
+def _raise(extra_mb: int) -> None:
+    import resource
+
+    global _running, _before  # noqa: PLW0603 — a process has one limit
+    with _lock:
+        _running += 1
+        if _running > 1:
+            return
+        _before, hard = resource.getrlimit(resource.RLIMIT_DATA)
+        wanted = _held_bytes() + extra_mb * 2**20
+        others = [limit for limit in (_before, hard) if limit != resource.RLIM_INFINITY]
+        resource.setrlimit(resource.RLIMIT_DATA, (min([wanted, *others]), hard))
+
+
+def _lift() -> None:
+    import resource
+
+    global _running  # noqa: PLW0603
+    with _lock:
+        _running -= 1
+        if _running == 0:
+            hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+            resource.setrlimit(resource.RLIMIT_DATA, (_before, hard))
+
+
+def _held_bytes() -> int:
+    lines = _STATUS.read_text(encoding="ascii", errors="replace").splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData:"))

@@ -1,33 +1,70 @@
-"""Rollups over hot and sealed operations together (seed 000, "Cost And Evaluation")."""
+"""Rollups over hot and sealed operations together (seed 000, "Cost And Evaluation").
+
+Every figure is a sum over rows that hold `NUMBERS`: one row an operation for exact figures of any
+filter (`stats`), or one for a day's operations of one kind, added up once a sealed segment, for the
+dashboard (`memtui.analytics.daily`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memtui.analytics.buckets import Bucket
 from memtui.analytics.conditions import condition
-from memtui.analytics.cuts import DIMENSIONS, Cut
-from memtui.analytics.daily import Daily
-from memtui.analytics.dashboard import Dashboard, Span, paint
-from memtui.analytics.engine import Engine, guarded, quoted
-from memtui.analytics.figures import Figures, Group, HitSign, Stats
+from memtui.analytics.daily import LATENCY_ERROR, Daily, bin_value, merged
+from memtui.analytics.engine import quoted
+from memtui.analytics.figures import (
+    DIMENSIONS,
+    NUMBERS,
+    OF_OPERATION,
+    OF_USAGE,
+    SPENT,
+    USE_WITHIN,
+    Bucket,
+    Cut,
+    Figures,
+    Group,
+    HitSign,
+    Latency,
+    Stats,
+    begin_of,
+    end_of,
+    is_use,
+    numbers_of,
+)
 from memtui.analytics.layout import Manifest
-from memtui.analytics.partials import is_use
-from memtui.analytics.question import Question
-from memtui.analytics.rows import Rows
+from memtui.analytics.rows import LogEngine, text_of
 from memtui.analytics.source import stored_text
-from memtui.contract import Filter, Invalid
+from memtui.contract import Filter, Invalid, Model
 from memtui.store.database import Database
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     import duckdb
 
+TOGETHER = 2_000_000
+"""The longest log whose latencies are held in memory once for each of several cuts."""
 
-class Rollups:
+_SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+_NEEDED = ("seq", "started_at", "operation_type", "status", "principal", "result_count",
+           "latency_ms", "best_score", "binding_key")  # fmt: skip
+
+
+class Dashboard(Model):
+    """What screen 6 shows first."""
+
+    stats: Stats
+    """Totals and bindings; `groups` are the buckets of time."""
+    types: tuple[Group, ...]
+    """By type of operation, without latency."""
+    spending: tuple[Group, ...]
+    """By bucket of time and provider: tokens, cost and usage only."""
+
+
+class Rollups(LogEngine):
     """The figures of one company's log. Blocking; close it when done."""
 
     def __init__(
@@ -42,29 +79,22 @@ class Rollups:
         sight: Sight | None = None,
         memory_mb: int = 512,
     ) -> None:
-        """Set it up.
-
-        Args:
-            database: The control plane's.
-            root: The archive folder of all companies.
-            company_id: Whose log.
-            zone: The IANA name of the zone that days are cut in.
-            score_threshold: From this score on a returned record is a hit.
-            thresholds: The same for single bindings, by key.
-            sight: What may be seen, and counts; None is everything.
-            memory_mb: What DuckDB may use.
-        """
-        self._engine = Engine(memory_mb=memory_mb)
-        self._rows = Rows(database, root, company_id, self._engine, sight=sight)
+        """Set it up; `score_threshold`, and `thresholds` by binding: from there on a hit."""
+        super().__init__(database, root, company_id, sight=sight, zone=zone, memory_mb=memory_mb)
         self._zone = zone
-        self._threshold = score_threshold
-        self._thresholds = dict(thresholds or {})
+        single = "".join(
+            f" WHEN {quoted(stored_text(key))} THEN {value!r}"
+            for key, value in (thresholds or {}).items()
+        )
+        limit = f"CASE binding_key{single} ELSE {score_threshold!r} END"
+        self._good_score = (
+            f"coalesce(best_score >= {limit if single else repr(score_threshold)}, false)"
+        )
         self._daily = Daily(
-            root,
-            self._rows,
+            self,
             zone=zone,
-            good_score=self._good_score(),
-            depends={"threshold": score_threshold, "thresholds": self._thresholds},
+            good_score=self._good_score,
+            depends={"threshold": score_threshold, "thresholds": dict(thresholds or {})},
         )
 
     def stats(
@@ -75,7 +105,7 @@ class Rollups:
         bucket: Bucket | None = None,
         hit_sign: HitSign | None = None,
     ) -> Stats:
-        """Return the figures of the operations that a filter lets through.
+        """Return the exact figures of the operations that a filter lets through.
 
         Args:
             chosen: The filter; None is everything.
@@ -91,36 +121,15 @@ class Rollups:
         for name in by:
             if name not in DIMENSIONS:
                 raise Invalid(f"There is no dimension {name}; choose {', '.join(DIMENSIONS)}.")
-        manifest, last = self._rows.refresh()
-        with guarded():
-            cursor = self._engine.cursor()
-            try:
-                sign = hit_sign or self._sign(cursor, manifest)
-                where = condition(chosen or Filter())
-                ask = Question(
-                    cursor,
-                    self._rows,
-                    (manifest, last),
-                    where,
-                    zone=self._zone,
-                    sign=sign,
-                    good_score=self._good_score(),
-                )
-                cuts = [Cut(), Cut(("binding",)), Cut(tuple(by), bucket)]
-                found = ask.groups(cuts if by or bucket else cuts[:2])
-                [total] = found[0]
-                return Stats(
-                    **_own(total),
-                    hit_sign=sign,
-                    bindings=found[1],
-                    groups=found[2] if by or bucket else (),
-                )
-            finally:
-                cursor.close()
-
-    def close(self) -> None:
-        """Free the memory."""
-        self._engine.close()
+        manifest, last = self.refresh()
+        with self.asking() as cursor:
+            sign = hit_sign or self._sign(cursor, manifest)
+            asked = _Exact(self, cursor, (manifest, last), condition(chosen or Filter()), sign)
+            cuts = [Cut(), Cut(("binding",))]
+            if by or bucket:
+                cuts.append(Cut(tuple(by), bucket))
+            [total], bindings, *groups = asked.groups(cuts)
+            return _answer(total, sign, bindings, groups[0] if groups else ())
 
     def dashboard(
         self,
@@ -130,7 +139,7 @@ class Rollups:
         until: date | None = None,
         hit_sign: HitSign | None = None,
     ) -> Dashboard:
-        """Return the figures of whole days, from partial figures made once a sealed segment.
+        """Return the figures of whole days, from those that were added up once a sealed segment.
 
         They equal those of `stats`, except for percentiles of latency, which may be off by
         `Stats.latency_error` of themselves.
@@ -147,50 +156,277 @@ class Rollups:
         """
         if bucket is Bucket.HOUR:
             raise Invalid("The dashboard has days, weeks and months; ask stats for hours.")
-        manifest, last = self._rows.refresh()
-        with guarded():
-            cursor = self._engine.cursor()
-            try:
-                sign = hit_sign or self._sign(cursor, manifest)
-                sealed = self._daily.tables(cursor, manifest)
-                hot = self._daily.hot(cursor, manifest, last)
-                return paint(
-                    cursor,
-                    [hot, sealed] if sealed else [hot],
-                    Span(bucket=bucket, zone=self._zone, since=since, until=until),
-                    sign,
-                )
-            finally:
-                cursor.close()
+        days = " AND ".join(
+            f"day {sign} {quoted(day.isoformat())}::DATE"
+            for sign, day in ((">=", since), ("<", until))
+            if day is not None
+        )
+        manifest, last = self.refresh()
+        with self.asking() as cursor:
+            sign = hit_sign or self._sign(cursor, manifest)
+            for table, rows in self._daily.rows(cursor, manifest, last).items():
+                chosen = f"SELECT * FROM ({rows}) WHERE {days or 'true'}"
+                # Latencies are many and are added up for each question anyway.
+                added = chosen if table == "latency" else merged(table, chosen)
+                cursor.execute(f"CREATE OR REPLACE TEMP TABLE painted_{table} AS {added}")
+            painted = _Painted(cursor, self._zone, sign)
+            time = Cut(bucket=bucket)
+            [total] = painted.groups("totals", Cut())
+            stats = _answer(
+                total,
+                sign,
+                painted.groups("totals", Cut(("binding",))),
+                painted.groups("totals", time),
+            )
+            return Dashboard(
+                stats=stats.model_copy(update={"latency_error": LATENCY_ERROR}),
+                types=painted.groups("totals", Cut(("type",)), latency=False),
+                spending=painted.groups("spending", Cut(("provider",), bucket), latency=False),
+            )
 
     def prepare(self) -> None:
         """Make the partial figures of what is sealed, so that the next dashboard need not."""
-        manifest, _ = self._rows.place()
-        with guarded():
-            cursor = self._engine.cursor()
-            try:
-                self._daily.tables(cursor, manifest)
-            finally:
-                cursor.close()
-
-    def _good_score(self) -> str:
-        """Return the SQL of whether a query's best score reaches its binding's threshold."""
-        single = " ".join(
-            f"WHEN {quoted(stored_text(key))} THEN {value!r}"
-            for key, value in self._thresholds.items()
-        )
-        limit = (
-            f"CASE binding_key {single} ELSE {self._threshold!r} END"
-            if single
-            else repr(self._threshold)
-        )
-        return f"coalesce(best_score >= {limit}, false)"
+        manifest, _ = self.place()
+        with self.asking() as cursor:
+            self._daily.sealed_rows(cursor, manifest)
 
     def _sign(self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest) -> HitSign:
-        uses = self._rows.everything(manifest, "handles", "1", is_use("operation_type"))
+        uses = self.everything(manifest, "handles", "1", is_use("operation_type"))
         found = cursor.execute(f"SELECT 1 FROM ({uses}) LIMIT 1").fetchone()
         return HitSign.USED if found else HitSign.SCORE
 
 
-def _own(group: Group) -> dict[str, Any]:
-    return {name: getattr(group, name) for name in Figures.model_fields}
+def _answer(
+    total: Group, sign: HitSign, bindings: tuple[Group, ...], groups: tuple[Group, ...]
+) -> Stats:
+    own = {name: getattr(total, name) for name in Figures.model_fields}
+    return Stats(**own, hit_sign=sign, bindings=bindings, groups=groups)
+
+
+def _group(row: Mapping[str, Any], cut: Cut, zone: str, latency: Mapping[str, float]) -> Group:
+    """Return the group of a row of sums and of the columns of its cut."""
+    begun = None if cut.bucket is None else row[f"by_{cut.bucket}"]
+    return Group(
+        **{name: int(row[name]) for name in Figures.model_fields if name in row},
+        cost_usd=Decimal(int(row["cost_pico"])).scaleb(-12),
+        latency_ms=Latency(**latency),
+        keys={name: text_of(row[f"key_{name}"]) for name in cut.by},
+        begins=None if begun is None else begin_of(begun, zone),
+        ends=None if begun is None or cut.bucket is None else end_of(cut.bucket, begun, zone),
+    )
+
+
+def _asked(cursor: duckdb.DuckDBPyConnection, sql: str) -> list[dict[str, Any]]:
+    cursor.execute(sql)
+    names = [str(column[0]) for column in cursor.description or []]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def _sums(names: Sequence[str]) -> str:
+    return ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in names)
+
+
+def _latency(found: Sequence[float] | None) -> Latency:
+    return Latency(**dict(zip(_SHARES, found or (), strict=False)))
+
+
+class _Exact:
+    """What is asked of the operations that a filter lets through, out of their own rows."""
+
+    def __init__(
+        self,
+        rows: Rollups,
+        cursor: duckdb.DuckDBPyConnection,
+        state: tuple[Manifest, int],
+        where: str,
+        sign: HitSign,
+    ) -> None:
+        """Take a state of the log (`Rollups.refresh`) and the SQL of a filter, empty for all."""
+        self._rows = rows
+        self._cursor = cursor
+        self._manifest, self._last = state
+        self._where = where
+        self._hit = rows._good_score  # noqa: SLF001 — its own part
+        self._zone = rows._zone  # noqa: SLF001
+        if sign is HitSign.USED:
+            cursor.execute(f"CREATE OR REPLACE TEMP TABLE used AS {self._used()}")
+            self._hit = "seq IN (SELECT seq FROM used)"
+
+    def groups(self, cuts: Sequence[Cut]) -> list[tuple[Group, ...]]:
+        """Return the groups of each cut, in order.
+
+        A log of up to `TOGETHER` operations is read once for all cuts of operations, a longer one
+        once for each cut: exact percentiles hold every latency in memory, as often as it is cut.
+        """
+        together = [cut for cut in cuts if not cut.of_usage and self._last <= TOGETHER]
+        found = dict(zip(together, self._read(together), strict=True)) if together else {}
+        for cut in cuts:
+            if cut not in found:
+                [found[cut]] = self._read([cut])
+        return [found[cut] for cut in cuts]
+
+    def _read(self, cuts: Sequence[Cut]) -> list[tuple[Group, ...]]:
+        columns: dict[str, str] = {}
+        for cut in cuts:
+            columns |= cut.columns(self._zone)
+        names = tuple(columns)
+        named = "".join(f"{sql} AS {name}, " for name, sql in columns.items())
+        own = [tuple(cut.columns(self._zone)) for cut in cuts]
+        sets = ", ".join(f"({', '.join(group)})" for group in dict.fromkeys(own))
+        which = f"grouping_id({', '.join(names)})" if names else "0"
+        order = "".join(f", {name} NULLS LAST" for name in names)
+        dimensions = tuple(dict.fromkeys(name for cut in cuts for name in cut.by))
+        if any(cut.of_usage for cut in cuts) and self._last > TOGETHER:
+            source = self._joined(named, dimensions)
+        else:
+            source = f"(SELECT {named}* FROM ({self._operations(dimensions)}))"
+        rows = _asked(
+            self._cursor,
+            f"SELECT {''.join(f'{name}, ' for name in names)}{which} AS cut, {_sums(NUMBERS)}, "
+            f"quantile_cont(latency_ms, {list(_SHARES.values())}) AS latency "
+            f"FROM {source} GROUP BY GROUPING SETS ({sets}) ORDER BY cut{order}",
+        )
+        ids = [_grouping_id(names, group) for group in own]
+        return [
+            tuple(
+                _group(row, cut, self._zone, dict(zip(_SHARES, row["latency"] or (), strict=False)))
+                for row in rows
+                if row["cut"] == number
+            )
+            for cut, number in zip(cuts, ids, strict=True)
+        ]
+
+    def _joined(self, named: str, dimensions: tuple[str, ...]) -> str:
+        """Make a table of the operations and their usage, a part of the log at a time.
+
+        Joined at once, a long log does not fit into the memory and is spilled several times over.
+        """
+        for first in range(1, self._last + 1, TOGETHER):
+            part = self._operations(dimensions, f"seq BETWEEN {first} AND {first + TOGETHER - 1}")
+            rows = f"SELECT {named}* EXCLUDE (seq, started_at) FROM ({part})"
+            make = "CREATE OR REPLACE TEMP TABLE joined AS" if first == 1 else "INSERT INTO joined"
+            self._cursor.execute(f"{make} {rows}")
+        return "joined"
+
+    def _operations(self, by: tuple[str, ...], within: str = "") -> str:
+        """The operations with their `NUMBERS`, once for each group of usage that they are in.
+
+        `within` is a condition on `seq`.
+        """
+        of_usage = [OF_USAGE[name] for name in by if name in OF_USAGE]
+        spent = () if of_usage else SPENT
+        dimensions = [OF_OPERATION[name] for name in by if name in OF_OPERATION]
+        columns = ", ".join(dict.fromkeys((*_NEEDED, *dimensions, *spent)))
+        kept = ", ".join(dict.fromkeys(("seq", "started_at", "latency_ms", *dimensions, *spent)))
+        where = " AND ".join(filter(None, (self._where, within)))
+        everything = self._rows.everything(
+            self._manifest, "operations", columns, where, last=self._last
+        )
+        # Numbers, because texts would make what is joined to the usage several times as wide.
+        judged = f"SELECT {kept}, {numbers_of(self._hit)} FROM ({everything})"
+        if not of_usage:
+            return judged
+        usage = self._rows.everything(self._manifest, "usage", "*", within)
+        split = ", ".join(of_usage)
+        return (
+            f"SELECT o.*, u.* EXCLUDE (seq) FROM ({judged}) o LEFT JOIN ("
+            f"SELECT seq, {split}, sum(input_tokens) AS input_tokens, "
+            "sum(output_tokens) AS output_tokens, sum(embedding_tokens) AS embedding_tokens, "
+            "sum(cost_pico) AS cost_pico, count(*) AS usage_count, "
+            "count(*) - count(cost_pico) AS unpriced_count "
+            f"FROM ({usage}) GROUP BY seq, {split}) u ON u.seq = o.seq"
+        )
+
+    def _used(self) -> str:
+        """The queries of which a record was opened later, soon enough and through any door."""
+        moments = self._rows.everything(
+            self._manifest,
+            "operations",
+            "seq, started_at",
+            f"status = 'ok' AND (operation_type = 'query' OR {is_use('operation_type')})",
+        )
+        handles = self._rows.everything(
+            self._manifest,
+            "handles",
+            "seq, operation_type, coalesce(binding_key, '') AS binding, provider_record_id",
+            f"operation_type = 'query' OR {is_use('operation_type')}",
+        )
+        seconds = USE_WITHIN // timedelta(seconds=1)
+        return (
+            f"WITH touched AS (SELECT h.*, o.started_at FROM ({handles}) h "
+            f"JOIN ({moments}) o ON o.seq = h.seq) "
+            "SELECT DISTINCT q.seq FROM touched q JOIN touched u "
+            "ON u.binding = q.binding AND u.provider_record_id = q.provider_record_id "
+            f"AND q.operation_type = 'query' AND {is_use('u.operation_type')} "
+            "AND u.seq > q.seq AND u.started_at >= q.started_at "
+            f"AND u.started_at <= q.started_at + to_seconds({seconds})"
+        )
+
+
+def _grouping_id(columns: Sequence[str], group: Sequence[str]) -> int:
+    """The number that DuckDB gives the rows of a group: a bit for each column that is not in it."""
+    return int("".join("0" if name in group else "1" for name in columns) or "0", 2)
+
+
+class _Painted:
+    """What is asked of the figures by day, in the tables `painted_*` of a cursor."""
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection, zone: str, sign: HitSign) -> None:
+        self._cursor = cursor
+        self._zone = zone
+        self._sign = sign
+
+    def groups(self, table: str, cut: Cut, *, latency: bool = True) -> tuple[Group, ...]:
+        """Return the figures of a table's rows by a cut, in order."""
+        keys = cut.columns_of_days()
+        named = "".join(f"{sql} AS {name}, " for name, sql in keys.items())
+        grouped = f"GROUP BY {', '.join(keys)}" if keys else ""
+        ordered = f"ORDER BY {', '.join(f'{key} NULLS LAST' for key in keys)}" if keys else ""
+        hits = f"{self._sign}_count AS hit_count, *" if table == "totals" else "*"
+        sums = _sums(NUMBERS if table == "totals" else SPENT)
+        rows = _asked(
+            self._cursor,
+            f"SELECT {named}{sums} FROM (SELECT {hits} FROM painted_{table}) {grouped} {ordered}",
+        )
+        percentiles = self._latencies(keys) if latency else {}
+        return tuple(
+            _group(
+                row,
+                cut,
+                self._zone,
+                percentiles.get(tuple(row[name] for name in keys), {}),
+            )
+            for row in rows
+        )
+
+    def _latencies(self, keys: dict[str, str]) -> dict[tuple[Any, ...], dict[str, float]]:
+        """Interpolate percentiles between the bins that hold the neighbouring operations."""
+        named = "".join(f"{sql} AS {name}, " for name, sql in keys.items())
+        group = ", ".join((*keys, "bin"))
+        apart = f"PARTITION BY {', '.join(keys)}" if keys else ""
+        ends, values = [], []
+        for name, share in _SHARES.items():
+            place = f"({share!r}::DOUBLE * (total - 1))"
+            for end in ("floor", "ceil"):
+                within = f"until - n <= {end}({place}) AND {end}({place}) < until"
+                ends.append(f"max(bin) FILTER ({within}) AS {name}_{end}")
+            low, high = (bin_value(f"{name}_{end}") for end in ("floor", "ceil"))
+            part = f"({place} - floor({place}))"
+            values.append(f"(1 - {part}) * ({low}) + {part} * ({high}) AS {name}")
+        counted = (
+            f"SELECT {named}bin, sum(operation_count)::BIGINT AS n "
+            f"FROM painted_latency GROUP BY {group}"
+        )
+        added = (
+            f"SELECT *, sum(n) OVER ({apart} ORDER BY bin)::BIGINT AS until, "
+            f"sum(n) OVER ({apart})::BIGINT AS total FROM ({counted})"
+        )
+        outer = "".join(f"{key}, " for key in keys)
+        grouped = f"GROUP BY {', '.join(keys)}" if keys else ""
+        found = (
+            f"SELECT {outer}any_value(total) AS total, {', '.join(ends)} FROM ({added}) {grouped}"
+        )
+        rows = _asked(self._cursor, f"SELECT {outer}{', '.join(values)} FROM ({found})")
+        return {
+            tuple(row[name] for name in keys): {name: row[name] for name in _SHARES} for row in rows
+        }

@@ -21,17 +21,14 @@ from memtui.store.sight import Sight
 if TYPE_CHECKING:
     from memtui.analytics.archive import ArchiveCheck
     from memtui.analytics.audit import AuditCheck
-    from memtui.analytics.buckets import Bucket
-    from memtui.analytics.dashboard import Dashboard
     from memtui.analytics.export import ExportFormat
-    from memtui.analytics.figures import HitSign, Stats
+    from memtui.analytics.figures import Bucket, HitSign, Stats
     from memtui.analytics.layout import Folder, Manifest, Segment
     from memtui.analytics.objects import ObjectStore
-    from memtui.analytics.reading import OperationLog
+    from memtui.analytics.reading import OperationLog, View
     from memtui.analytics.seal import SealReport
     from memtui.analytics.sql import SqlAnswer, SqlConsole
-    from memtui.analytics.stats import Rollups
-    from memtui.analytics.windows import View
+    from memtui.analytics.stats import Dashboard, Rollups
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -131,14 +128,14 @@ class Analysis(Group):
         """Finish or take back what a dead process left of a seal, for every company."""
         if self._core.database.read_only or not await asyncio.to_thread(self._archive.is_dir):
             return
-        from memtui.analytics import recovery
+        from memtui.analytics import archive
         from memtui.store import bindings
 
         def recover() -> None:
             with self._core.database.read() as database:
                 companies = [row.company_id for row in bindings.companies(database)]
             for company_id in companies:
-                recovery.recover(self._core.database, self._archive, company_id)
+                archive.recover(self._core.database, self._archive, company_id)
 
         await asyncio.to_thread(recover)
 
@@ -164,7 +161,7 @@ class Analysis(Group):
             Invalid: operations cannot be sorted so.
             Unavailable: the log cannot be read.
         """
-        from memtui.analytics.stopping import Stop
+        from memtui.analytics.engine import Stop
 
         sight = await self._sight(caller)
         log, stop = self._log(caller.company_id, sight), Stop()
@@ -258,10 +255,8 @@ class Analysis(Group):
 
     async def segments(self, caller: Caller) -> Manifest:
         """Return what is sealed, oldest first."""
-        from memtui.analytics import archive
-
         await self._sight(caller)
-        return await asyncio.to_thread(archive.ls, self._archive, caller.company_id)
+        return await asyncio.to_thread(self._folder(caller).read)
 
     async def seal(
         self, caller: Caller, *, everything: bool = False, before: datetime | None = None
@@ -418,8 +413,8 @@ class Analysis(Group):
             Conflict: another process seals this log, or the store's copy is another one's.
             Unavailable: the object store cannot be reached or written.
         """
+        from memtui.analytics.archive import locked, usable
         from memtui.analytics.layout import Folder
-        from memtui.analytics.recovery import locked, usable
 
         def remove() -> None:
             folder = Folder(self._archive, company_id)

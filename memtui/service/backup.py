@@ -32,7 +32,7 @@ from memtui.store.database import Database
 from memtui.store.tables import LogHeadRow
 
 if TYPE_CHECKING:
-    from memtui.analytics.recovery import LogEnds
+    from memtui.analytics.archive import LogEnds
 
 _HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
 _CONTENTS = "backup.json"
@@ -135,8 +135,8 @@ def backup(
 @contextmanager
 def _unchanged(log: SealedLog) -> Iterator[None]:
     """Keep a log from being sealed; where nobody can write, nobody seals either."""
+    from memtui.analytics.archive import locked
     from memtui.analytics.layout import Folder
-    from memtui.analytics.recovery import locked
 
     if log.manifest is None:
         raise Unavailable(
@@ -208,8 +208,8 @@ class _Writer:
 
     def _refuse_damage(self) -> None:
         """A backup of damaged segments would only be found out when it is needed."""
+        from memtui.analytics.archive import refuse_gap
         from memtui.analytics.layout import Folder
-        from memtui.analytics.recovery import refuse_gap
 
         for company_id, held in self._held.items():
             folder = Folder(self._paths.archive, company_id)
@@ -337,7 +337,7 @@ def _log_ends(database: Database) -> dict[str, LogEnd]:
 
 
 def _held(database: Database) -> dict[str, LogEnds]:
-    from memtui.analytics.recovery import log_ends
+    from memtui.analytics.archive import log_ends
 
     return {company_id: log_ends(database, company_id) for company_id in _log_ends(database)}
 

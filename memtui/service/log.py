@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memtui.analytics.recovery import log_ends, refuse_gap
+from memtui.analytics.archive import log_ends, refuse_gap
 from memtui.contract import (
     Filter,
     Invalid,

@@ -275,13 +275,13 @@ class Purging(Group):
     @contextmanager
     def _archive(self, company_id: str) -> Iterator[Folder]:
         """Hold the folder of what is sealed, in order."""
-        from memtui.analytics import recovery
+        from memtui.analytics import archive
         from memtui.analytics.layout import Folder
 
         folder = Folder(self._analysis.archive_folder, company_id)
         folder.create()
-        with recovery.locked(folder):
-            recovery.recover_locked(self._core.database, folder)
+        with archive.locked(folder):
+            archive.recover_locked(self._core.database, folder)
             yield folder
 
     def _refuse_altered(self, aim: Aim) -> None:
@@ -340,24 +340,24 @@ class Purging(Group):
 
     def _erase_sealed(self, entry: Entry, aim: Aim, folder: Folder, step: StepHook) -> None:
         """Write the segments anew that hold something of it, here and in the object store."""
-        from memtui.analytics import rewriting
+        from memtui.analytics import seal
 
         manifest = folder.read()
         with self._core.database.read() as database:
             salt = log.company_salt(database, aim.company_id)
         for segment, here in self._touched(aim, folder):
-            fresh = rewriting.rewrite(folder, manifest, segment, here, salt)
+            fresh = seal.rewrite(folder, manifest, segment, here, salt)
             if fresh is None:
                 continue
             step("rewritten")
             manifest = manifest.with_segment(fresh.segment)
-            rewriting.wait(folder, manifest)
+            folder.write(manifest, waiting=True)
             step("waiting")
             with self._core.database.write() as database:
                 proof = _proof(self._core, entry, fresh.erased, [fresh.segment.proof()])
                 appending.append(database, proof)
             step("proved")
-            rewriting.replace(folder)
+            seal.replace_waiting(folder)
             step("replaced")
         self._analysis.renew_store(folder)
 

@@ -31,7 +31,7 @@ from memtui.fuzzy import pattern
 from memtui.store.columns import ForeignText
 from memtui.store.connection import Connection
 from memtui.store.operation import Operation, OperationPage
-from memtui.store.rows import to_operation
+from memtui.store.rows import Loaded, to_operation
 from memtui.store.sight import Sight, seen
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
 
@@ -271,13 +271,14 @@ def _with_parts(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Opera
     if not rows:
         return ()
     usage, handles = (_parts(connection, table, rows) for table in (_USAGE, _HANDLES))
-    return tuple(to_operation(row, usage[row.seq], handles[row.seq]) for row in rows)
+    return tuple(
+        to_operation(row._mapping, usage[row.seq], handles[row.seq])  # noqa: SLF001
+        for row in rows
+    )
 
 
-def _parts(
-    connection: Connection, table: Any, rows: Sequence[Row[Any]]
-) -> dict[int, list[Row[Any]]]:
-    found: dict[int, list[Row[Any]]] = defaultdict(list)
+def _parts(connection: Connection, table: Any, rows: Sequence[Row[Any]]) -> dict[int, list[Loaded]]:
+    found: dict[int, list[Loaded]] = defaultdict(list)
     order = table.c.ordinal if "ordinal" in table.c else table.c.rank
     seqs = [row.seq for row in rows]
     for start in range(0, len(seqs), _ID_CHUNK):
@@ -290,7 +291,7 @@ def _parts(
             .order_by(table.c.seq, order)
         )
         for part in connection.execute(statement):
-            found[part.seq].append(part)
+            found[part.seq].append(part._mapping)  # noqa: SLF001 — SQLAlchemy's public name
     return found
 
 

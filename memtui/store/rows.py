@@ -6,10 +6,8 @@ operation passes here, and a mapping that SQLAlchemy converts takes thrice the t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
-
-from sqlalchemy import Row
 
 from memtui.contract import Json, Scope, SourceRef, Usage
 from memtui.store.operation import Operation, OperationDraft, OperationHandle
@@ -22,6 +20,7 @@ from memtui.store.values import (
 )
 
 Stored = tuple[Any, ...]
+Loaded = Mapping[Any, Any]
 
 _SCOPE_FIELDS = tuple(Scope.model_fields)
 _SOURCE_COLUMNS = {
@@ -30,6 +29,8 @@ _SOURCE_COLUMNS = {
     if name != "company_id"
 }
 _NO_SOURCE: Stored = (None,) * len(_SOURCE_COLUMNS)
+_USAGE_FIELDS = tuple(Usage.model_fields)
+_HANDLE_FIELDS = tuple(name for name in OperationHandle.model_fields if name != "binding_key")
 _PARTS = {"scope", "source", "handles", "usage", "absent", "salts"}
 _OWN_FIELDS = tuple(name for name in Operation.model_fields if name not in _PARTS)
 
@@ -135,29 +136,23 @@ def _json(value: Json) -> str:
 
 
 def to_operation(
-    row: Row[Any], usage: Iterable[Row[Any]] = (), handles: Iterable[Row[Any]] = ()
+    row: Loaded, usage: Iterable[Loaded] = (), handles: Iterable[Loaded] = ()
 ) -> Operation:
     """Build the operation of a row and of its usage and handle rows, in order."""
-    columns = row._mapping  # noqa: SLF001 — SQLAlchemy's public name for it
-    source = {name: columns[column] for name, column in _SOURCE_COLUMNS.items()}
-    company_id = columns["company_id"]
+    source = {name: row[column] for name, column in _SOURCE_COLUMNS.items()}
+    own_binding = row["binding_key"]
     return Operation(
-        **{name: columns[name] for name in _OWN_FIELDS},
-        absent=columns["absent"] or {},
-        salts=columns["salts"] or {},
-        scope=Scope(**{name: columns[name] for name in _SCOPE_FIELDS}),
-        source=SourceRef(company_id=company_id, **source) if source["kind"] else None,
-        usage=tuple(Usage(**_fields(part, Usage)) for part in usage),
-        handles=tuple(_handle(part, columns["binding_key"]) for part in handles),
+        **{name: row[name] for name in _OWN_FIELDS},
+        absent=row["absent"] or {},
+        salts=row["salts"] or {},
+        scope=Scope(**{name: row[name] for name in _SCOPE_FIELDS}),
+        source=SourceRef(company_id=row["company_id"], **source) if source["kind"] else None,
+        usage=tuple(Usage(**{name: part[name] for name in _USAGE_FIELDS}) for part in usage),
+        handles=tuple(
+            OperationHandle(
+                **{name: part[name] for name in _HANDLE_FIELDS},
+                binding_key=None if part["binding_key"] == own_binding else part["binding_key"],
+            )
+            for part in handles
+        ),
     )
-
-
-def _handle(row: Row[Any], own_binding: str | None) -> OperationHandle:
-    fields = _fields(row, OperationHandle)
-    if fields["binding_key"] == own_binding:
-        fields["binding_key"] = None
-    return OperationHandle(**fields)
-
-
-def _fields(row: Row[Any], model: type[Usage | OperationHandle]) -> dict[str, Any]:
-    return {name: row._mapping[name] for name in model.model_fields}  # noqa: SLF001

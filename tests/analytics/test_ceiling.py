@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.analytics.ceiling import memory_ceiling
+from memtui.analytics.sql import memory_ceiling
 
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="the ceiling on memory needs /proc"

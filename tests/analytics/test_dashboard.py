@@ -9,13 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.analytics.buckets import Bucket
-from memtui.analytics.dashboard import Dashboard
-from memtui.analytics.figures import Figures, Group, HitSign
+from memtui.analytics.archive import recover
+from memtui.analytics.daily import LATENCY_ERROR
+from memtui.analytics.figures import Bucket, Figures, Group, HitSign
 from memtui.analytics.layout import Folder
-from memtui.analytics.partials import LATENCY_ERROR
-from memtui.analytics.recovery import recover
-from memtui.analytics.stats import Rollups
+from memtui.analytics.stats import Dashboard, Rollups
 from memtui.contract import Filter, Invalid
 from memtui.store.database import Database
 from tests.analytics.logs import NOW, append, draft, fill

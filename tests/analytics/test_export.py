@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.analytics import export, lines
+from memtui.analytics import export
 from memtui.analytics.export import Exporter, ExportFormat
 from memtui.contract import Filter, Invalid, SourceRef, Usage
 from memtui.store.database import Database
@@ -90,7 +90,7 @@ def test_the_file_is_the_same_whoever_writes_it(
     count = found.count(b"\n")
     assert count == 25 + len(odd())
     with monkeypatch.context() as patched:
-        patched.setattr(lines, "_may_differ", lambda _line: True)
+        patched.setattr(export, "_may_differ", lambda _line: True)
         assert exported(database, root, tmp_path / "python.jsonl") == found
     chosen = Filter(operation_type="query")
     some = exported(database, root, tmp_path / "some.jsonl", chosen)

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memtui.analytics import hot as copying
 from memtui.analytics import reading
+from memtui.analytics import rows as copying
+from memtui.analytics.engine import Interrupted, Stop
 from memtui.analytics.layout import Folder
 from memtui.analytics.reading import OperationLog
-from memtui.analytics.stopping import Interrupted, Stop
 from memtui.contract import Comparison, Filter, Measure
 from memtui.fuzzy import finds
 from memtui.store import log as stored_log
@@ -40,7 +40,7 @@ FILTERS: list[tuple[Filter, Callable[[Operation], bool]]] = [
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let few operations be many."""
     monkeypatch.setattr(reading, "_RECENT", 10)
-    monkeypatch.setattr(copying, "_BATCH", 7)
+    monkeypatch.setattr(copying, "BATCH", 7)
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_the_copy_answers_as_the_log_does_after_every_change(
     fill(database, 25, start=92)
     check()
     # What was sealed is not kept.
-    [(held,)] = operations._engine.connection.execute("SELECT count(*) FROM hot").fetchall()
+    [(held,)] = operations.connection.execute("SELECT count(*) FROM hot_operations").fetchall()
     assert held == 25
 
 
@@ -149,7 +149,7 @@ def test_a_stopped_copying_goes_on_where_it_was(
         stop.left = asked
         with pytest.raises(Interrupted):
             operations.open(Filter(door="test"), "latency_ms", stop=stop)
-        reached.append(operations._hot.through)
+        reached.append(operations.through)
     assert 0 < reached[0] < reached[1] < 60
     assert operations.open(Filter(door="test"), "latency_ms").count == 60
 

@@ -19,10 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.analytics.conditions import SORTS
+from memtui.analytics.engine import Interrupted, Stop
 from memtui.analytics.reading import OperationLog
 from memtui.analytics.seal import seal as logged_seal
 from memtui.analytics.sealed import Archive
-from memtui.analytics.stopping import Interrupted, Stop
 from memtui.contract import Comparison, Filter, Invalid, Measure, Unavailable, Usage
 from memtui.service.log import WholeLog
 from memtui.store import log

@@ -13,9 +13,9 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from memtui.analytics import archive, audit, recovery
+from memtui.analytics import archive, audit
+from memtui.analytics.archive import locked, recover
 from memtui.analytics.layout import Folder
-from memtui.analytics.recovery import locked, recover
 from memtui.analytics.seal import seal
 from memtui.contract import Conflict, Unavailable
 from memtui.store.database import Database
@@ -72,7 +72,7 @@ def test_sealed_rows_leave_the_hot_table_and_no_one_elses_do(
     counted = [len(sealed(root, table=table)) for table in ("operations", "usage", "handles")]
     assert counted == before
     assert archive.verify(root, "acme").problems == ()
-    assert archive.ls(root, "other").segments == ()
+    assert Folder(root, "other").read().segments == ()
 
 
 @ON_BOTH
@@ -264,7 +264,7 @@ def test_a_folder_that_cannot_be_used_is_one_sentence(database: Database, root: 
 def test_two_cannot_seal_at_once(
     database: Database, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recovery, "PATIENCE_S", 0)
+    monkeypatch.setattr(archive, "PATIENCE_S", 0)
     fill(database, 3)
     seal(database, root, "acme")
     with locked(Folder(root, "acme")):
@@ -301,4 +301,4 @@ def test_verify_names_a_removed_segment_and_a_broken_link(root: Path) -> None:
 def test_a_damaged_manifest_is_one_sentence(root: Path) -> None:
     Folder(root, "acme").manifest_file.write_text("{")
     with pytest.raises(Unavailable, match="cannot be read"):
-        archive.ls(root, "acme")
+        Folder(root, "acme").read()

@@ -14,9 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.analytics.layout import Folder
-from memtui.analytics.sql import SqlConsole
+from memtui.analytics.sql import VIEWS, SqlConsole
 from memtui.analytics.statement import LONGEST, check_statement
-from memtui.analytics.views import VIEWS
 from memtui.contract import Denied, Invalid, MemtuiError
 from memtui.store import bindings
 from memtui.store.compiled import BindingRow

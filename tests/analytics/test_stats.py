@@ -14,9 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memtui.analytics.buckets import Bucket
-from memtui.analytics.cuts import DIMENSIONS
-from memtui.analytics.figures import Figures, HitSign, Stats
+from memtui.analytics.figures import DIMENSIONS, Bucket, Figures, HitSign, Stats
 from memtui.analytics.stats import Rollups
 from memtui.contract import Filter, Invalid
 from memtui.store.database import Database
@@ -258,7 +256,7 @@ def test_a_long_log_is_cut_apart_with_the_same_figures(
         ]
 
     together = asked()
-    monkeypatch.setattr("memtui.analytics.question.TOGETHER", 49)
+    monkeypatch.setattr("memtui.analytics.stats.TOGETHER", 49)
     assert asked() == together
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from memtui.analytics.buckets import Bucket
+from memtui.analytics.figures import Bucket
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Conflict, Denied, Filter, Invalid, OperationType, Unavailable
 from memtui.importing.importer import Import

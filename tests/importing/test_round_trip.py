@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memtui.analytics.buckets import Bucket
+from memtui.analytics.figures import Bucket
 from memtui.config import Paths, Settings, load_settings
 from memtui.service import Caller, MemoryService, Operation, open_service
 from tests.analytics.logs import draft

@@ -17,8 +17,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from memtui.analytics.buckets import Bucket
-from memtui.analytics.figures import Group
+from memtui.analytics.figures import Bucket, Group
 from memtui.analytics.layout import Folder
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from memtui.analytics.buckets import Bucket, begin_of, end_of
+from memtui.analytics.figures import Bucket, begin_of, end_of
 from memtui.config import Paths, load_settings
 from memtui.contract import Denied, Filter, Invalid, NotFound, OperationType, Scope, Usage
 from memtui.service import (

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from memtui.analytics.buckets import Bucket
 from memtui.analytics.export import ExportFormat
+from memtui.analytics.figures import Bucket
 from memtui.config import Paths, load_settings
 from memtui.contract import (
     BrowseRequest,

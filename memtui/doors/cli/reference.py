@@ -108,7 +108,7 @@ def exit_codes_page() -> str:
 
 def sql_page() -> str:
     """Return the page of the views that a statement reads, with every column and its type."""
-    from memtui.analytics.views import VIEWS
+    from memtui.analytics.sql import VIEWS
 
     lines = ["# SQL", "", _SQL_HEAD]
     for view, types in _view_types().items():
@@ -124,8 +124,7 @@ def _view_types() -> dict[str, dict[str, str]]:
     """Return the type of every column of every view, as DuckDB says it of an empty log."""
     from tempfile import TemporaryDirectory
 
-    from memtui.analytics.sql import SqlConsole
-    from memtui.analytics.views import VIEWS
+    from memtui.analytics.sql import VIEWS, SqlConsole
     from memtui.store.database import Database
 
     with TemporaryDirectory(prefix="memtui-") as name:

@@ -83,7 +83,7 @@ async def _ask(session: Session, statement: str, limit: int, timeout: float) -> 
 
 
 async def _list_views(session: Session) -> None:
-    from memtui.analytics.views import VIEWS
+    from memtui.analytics.sql import VIEWS
 
     document = {}
     for view, columns in VIEWS.items():

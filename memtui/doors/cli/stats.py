@@ -16,8 +16,7 @@ from memtui.doors.cli.tables import Column, facts, table
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from memtui.analytics.buckets import Bucket
-    from memtui.analytics.figures import Figures, Group, HitSign, Stats
+    from memtui.analytics.figures import Bucket, Figures, Group, HitSign, Stats
 
 _FIGURES = (
     Column("operations", right=True),
@@ -93,7 +92,7 @@ def _names(by: list[str] | None) -> tuple[str, ...]:
 
 
 def _bucket(name: str | None) -> Bucket | None:
-    from memtui.analytics.buckets import Bucket
+    from memtui.analytics.figures import Bucket
 
     return Bucket(name) if name else None
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from memtui.analytics.buckets import Bucket
-from memtui.analytics.figures import Group, HitSign, Stats
+from memtui.analytics.figures import Bucket, Group, HitSign, Stats
 from memtui.contract import Filter
 from memtui.screens.analytics.period import MOST_BUCKETS, Span, after, begin_in
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from textual import on
 
-from memtui.analytics.buckets import Bucket
-from memtui.analytics.figures import Group, HitSign
+from memtui.analytics.figures import Bucket, Group, HitSign
 from memtui.contract import Filter, NotFound
 from memtui.filters import format_filter
 from memtui.screens.analytics import files

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 from enum import Enum
 from zoneinfo import ZoneInfo
 
-from memtui.analytics.buckets import Bucket, begin_of, end_of
+from memtui.analytics.figures import Bucket, begin_of, end_of
 from memtui.contract import Filter
 
 MOST_BUCKETS = 5_000

@@ -16,7 +16,7 @@ async def read_words() -> Words:
     """Return the views and their columns, without waiting for what they come from."""
 
     def read() -> Words:
-        from memtui.analytics.views import VIEWS
+        from memtui.analytics.sql import VIEWS
 
         return Words(
             {

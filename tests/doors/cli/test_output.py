@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.analytics.recovery import Busy
-from memtui.analytics.stopping import Interrupted
+from memtui.analytics.archive import Busy
+from memtui.analytics.engine import Interrupted
 from memtui.contract import MemtuiError, NotFound, Record, RecordHandle, Scope, Usage
 from memtui.doors.cli.errors import KIND_CODES, kind_of
 from memtui.doors.cli.output import Dim, Output, jsonable, shown

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from memtui.analytics.views import VIEWS
+from memtui.analytics.sql import VIEWS
 from memtui.store.database import Database
 from tests.doors.cli.conftest import HOSTILE, Run, assert_harmless
 
