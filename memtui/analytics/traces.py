@@ -29,15 +29,13 @@ from memtui.store.database import Database
 
 SHORTEST = 12
 """Characters; a shorter text would be found everywhere and is proved by its places instead."""
-MOST = 300
-"""Texts that are looked for at once, the longest first."""
-
-_CHUNK = 8 << 20
+_CHUNK = 4 << 20
 _ROWS = 5_000
 _SQLITE = b"SQLite format 3\0"
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{16,}={0,2}")
 _BASE64_BYTES = re.compile(rb"[A-Za-z0-9+/]{16,}={0,2}")
 _DEPTH = 4
+_WORD = re.compile(rb"[0-9A-Za-z\x80-\xff]+")
 
 
 class Trace(Model):
@@ -77,19 +75,18 @@ def look(places: Sequence[Path], texts: Sequence[str], database: Database | None
 
     Args:
         places: Files, or folders with everything in them; links are not followed.
-        texts: What to look for, as `searchable` returns it; the first `MOST` of them are.
+        texts: What to look for, as `searchable` returns it.
         database: The control plane's; a SQLite one is read as the file that it is.
     """
-    wanted = tuple(texts[:MOST])
-    if not wanted:
+    if not texts:
         return Found(texts=0)
-    search = _Search(wanted)
+    search = _Search(texts)
     for path in _files(places):
         search.file(path)
     if database is not None and database.dialect == "postgresql":
         search.control_plane(database)
     return Found(
-        texts=len(wanted),
+        texts=len(texts),
         files=search.files,
         bytes=search.bytes,
         traces=tuple(
@@ -119,8 +116,9 @@ def _files(places: Sequence[Path]) -> Iterator[Path]:
 class _Search:
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
-        self._written = [(text, _as_bytes(text)) for text in texts]
-        self._overlap = max(len(one) for _, all_of in self._written for one in all_of)
+        self._forms = [_Form(text, written) for text in texts for written in _as_bytes(text)]
+        self._plain = [_Form(text, _utf8(text)) for text in texts]
+        self._overlap = max(len(one.written) for one in self._forms)
         self.found: Counter[tuple[str, str, str]] = Counter()
         self.files = 0
         self.bytes = 0
@@ -162,9 +160,13 @@ class _Search:
         while chunk := stream.read(_CHUNK):
             data = rest + chunk
             hidden = b"\0".join(_unpacked(data))
-            for text, written in self._written:
-                if any(one in data or one in hidden for one in written):
-                    self.found[place, "", text] += 1
+            words = _Words(data, hidden)
+            found = (
+                one.text
+                for one in self._forms
+                if words.may_hold(one) and (one.written in data or one.written in hidden)
+            )
+            self.found.update((place, "", text) for text in set(found))
             rest = data[-self._overlap :]
 
     def _sqlite(self, path: Path) -> None:
@@ -198,14 +200,47 @@ class _Search:
         at = [names.index(key) for key in keys]
         for place_in_row, name in enumerate(names):
             values = [_read(row[place_in_row]) for row in rows]
-            whole = "\0".join(values)
-            for text in self._texts:
-                if text not in whole:
-                    continue
+            words = _Words(_utf8("\0".join(values)))
+            for text in (one.text for one in self._plain if words.may_hold(one)):
                 for row, value in zip(rows, values, strict=True):
                     if text in value:
                         key = " ".join(str(row[one])[:80] for one in at)
                         self.found[f"{place}.{name}", key, text] += 1
+
+
+class _Form:
+    """How a text can stand in bytes, and a word without which it does not stand there.
+
+    UTF-16 has a zero byte beside each letter of most alphabets, so zero bytes count for nothing.
+    """
+
+    def __init__(self, text: str, written: bytes) -> None:
+        self.text = text
+        self.written = written
+        squeezed = written.replace(b"\0", b"")
+        words = [(len(one[0]), one.start(), one[0]) for one in _WORD.finditer(squeezed)]
+        self.word = max(words)[2] if words else b""
+        inner = [one for one in words if one[1] > 0 and sum(one[:2]) < len(squeezed)]
+        self.whole_word = max(inner)[2] if inner else b""
+        """One that has something else on both sides."""
+
+
+class _Words:
+    """The words of some bytes: what many thousand texts are looked up in before they are sought."""
+
+    def __init__(self, *parts: bytes) -> None:
+        self._all: set[bytes] = set()
+        for part in parts:
+            self._all.update(_WORD.findall(part))
+            if b"\0" in part:
+                self._all.update(_WORD.findall(part.replace(b"\0", b"")))
+        self._joined = b" ".join(self._all)
+
+    def may_hold(self, form: _Form) -> bool:
+        """Whether a text can stand there."""
+        if form.whole_word:
+            return form.whole_word in self._all
+        return form.word in self._joined
 
 
 def _read(value: object) -> str:
@@ -258,9 +293,12 @@ def _as_bytes(text: str) -> list[bytes]:
     return sorted({one for write in _WRITERS for one in write(text)})
 
 
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
 def _plain(text: str) -> Iterator[bytes]:
-    raw = text.encode("utf-8", "surrogatepass")
-    yield raw
+    yield _utf8(text)
     for encoding in ("utf-16-le", "utf-16-be"):
         yield text.encode(encoding, "surrogatepass")
 
@@ -268,8 +306,8 @@ def _plain(text: str) -> Iterator[bytes]:
 def _in_json(text: str) -> Iterator[bytes]:
     for is_ascii in (False, True):
         written = json.dumps(text, ensure_ascii=is_ascii)[1:-1]
-        yield written.encode("utf-8", "surrogatepass")
-        yield written.replace("/", "\\/").encode("utf-8", "surrogatepass")
+        yield _utf8(written)
+        yield _utf8(written.replace("/", "\\/"))
 
 
 _WRITERS: tuple[Callable[[str], Iterator[bytes]], ...] = (_plain, _in_json)

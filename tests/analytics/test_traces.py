@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from memtui.analytics.traces import MOST, look, searchable
+from memtui.analytics.traces import look, searchable
 
 TEXT = 'The "launch" code — über alles\nis marmalade'
 
@@ -81,9 +81,30 @@ def test_a_name_is_looked_at_and_a_link_is_not_followed(tmp_path: Path) -> None:
     ]
 
 
-def test_short_texts_are_not_looked_for_and_many_are_cut(tmp_path: Path) -> None:
+def test_short_texts_are_not_looked_for() -> None:
     assert searchable(["short", " twelve chars  ", "twelve chars", "x" * 20]) == (
         "x" * 20,
         "twelve chars",
     )
-    assert look([tmp_path], [f"text number {n:05}" for n in range(MOST + 5)]).texts == MOST
+
+
+def test_the_shortest_of_thousands_of_texts_is_found(tmp_path: Path) -> None:
+    (tmp_path / "notes").write_text("before text number 04999 after")
+    _rows(tmp_path / "rows.db", "text number 04999")
+    wanted = searchable(f"text number {n:05}{' ' + 'and more' * (n < 4999)}" for n in range(5000))
+    assert wanted[-1] == "text number 04999"
+    found = look([tmp_path], wanted)
+    assert found.texts == 5000
+    assert {(Path(one.place).name.partition(":")[0], one.text) for one in found.traces} == {
+        ("notes", wanted[-1]),
+        ("rows.db", wanted[-1]),
+    }
+
+
+@pytest.mark.parametrize(
+    "text", ["marmaladejam0", "日本語のとても長い文章です。", "* * * * * * *", "jam, marmalade"]
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_a_text_is_found_inside_of_other_words(tmp_path: Path, text: str, encoding: str) -> None:
+    (tmp_path / "notes").write_bytes(f"un{text}ly".encode(encoding))
+    assert {one.text for one in look([tmp_path], [text]).traces} == {text}
