@@ -395,7 +395,7 @@ def _same(names: tuple[str, ...]) -> dict[str, str]:
     return {name: name for name in names}
 
 
-_MOMENT = (
+_LINE_MOMENT = (
     "replace(strftime(timezone('UTC', o.started_at), '\"%Y-%m-%dT%H:%M:%S.%fZ\"'), '.000000Z', 'Z')"
 )
 _SOURCE = _members(
@@ -404,7 +404,7 @@ _SOURCE = _members(
 _OPERATION = _object(
     _members("operations", _same(PLAIN), "o")
     | {
-        "started_at": _MOMENT,
+        "started_at": _LINE_MOMENT,
         "request": "o.request",
         "scope": _object(_members("operations", _same(SCOPE), "o")),
         "source": f"CASE WHEN o.source_kind IS NULL THEN 'null' ELSE {_object(_SOURCE)} END",
