@@ -132,7 +132,7 @@ class Folder:
 
     @property
     def waiting_file(self) -> Path:
-        """The manifest that counts once the chain names its segments (`rewriting`)."""
+        """The manifest that counts once the chain names its segments (`seal.rewrite`)."""
         return self.path / ".manifest-waiting.json"
 
     @property
