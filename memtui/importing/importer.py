@@ -6,13 +6,12 @@ import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from pathlib import Path
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from memtui.contract import Invalid, Model, OperationStatus, OperationType, Usd, UtcDatetime
+from memtui.contract import Invalid, Model, Usd, UtcDatetime
 from memtui.importing.claude_code import Transcripts, transcripts_in
 from memtui.importing.columns import ColumnMap
 from memtui.importing.rows import FormatName, format_of, read
@@ -21,6 +20,7 @@ from memtui.importing.translating import PRICED_BY, LeftOut, Translator
 from memtui.service import Caller, ForeignOperation, MemoryService
 from memtui.store.operation import OperationDraft
 
+_TOKENS = ("input_tokens", "output_tokens", "embedding_tokens")
 _TOLD = 10
 """Bad rows that are told with their reason."""
 _TRANSCRIPTS: FormatName = "claude-code"
@@ -86,43 +86,6 @@ class ImportReport(Model):
     unpriced_count: int = 0
 
 
-@dataclass(slots=True)
-class _Figures:
-    """What operations come to."""
-
-    operations: int = 0
-    types: Counter[OperationType] = field(default_factory=Counter)
-    statuses: Counter[OperationStatus] = field(default_factory=Counter)
-    input_tokens: int = 0
-    output_tokens: int = 0
-    embedding_tokens: int = 0
-    first: datetime | None = None
-    last: datetime | None = None
-    cost: Decimal = Decimal(0)
-    usage: int = 0
-    unpriced: int = 0
-    priced_here: int = 0
-    unmeasured: int = 0
-
-    def add(self, draft: OperationDraft) -> None:
-        self.operations += 1
-        self.types[draft.operation_type] += 1
-        self.statuses[draft.status] += 1
-        self.first = self.first or draft.started_at
-        self.last = draft.started_at
-        self.unmeasured += draft.latency_ms is None
-        for usage in draft.usage:
-            self.usage += 1
-            self.input_tokens += usage.input_tokens
-            self.output_tokens += usage.output_tokens
-            self.embedding_tokens += usage.embedding_tokens
-            self.priced_here += PRICED_BY in usage.details
-            if usage.cost_usd is None:
-                self.unpriced += 1
-            else:
-                self.cost += usage.cost_usd
-
-
 class Import:
     """One import, from its files on. It can be run once; close it when done."""
 
@@ -159,7 +122,13 @@ class Import:
         self._translator = Translator(company_id, columns, self._zone)
         self._transcripts = Transcripts(company_id)
         self._staging: Staging | None = None
-        self._figures = _Figures()
+        self._types: Counter[str] = Counter()
+        self._statuses: Counter[str] = Counter()
+        self._figures: Counter[str] = Counter()
+        """Numbers of the report, by their names there."""
+        self._cost = Decimal(0)
+        self._first: datetime | None = None
+        self._last: datetime | None = None
         self._left_out: Counter[str] = Counter()
         self.bad_count = 0
         self.bad: list[BadRow] = []
@@ -187,13 +156,14 @@ class Import:
             Invalid: a file cannot be read, or rows do not fit (`bad` tells which).
             Denied, Conflict: as `Companies.import_log`.
         """
-        await asyncio.to_thread(self._read, lambda count: report("read", count))
+        staging = self._staging = Staging(once=self.form == _TRANSCRIPTS)
+        await asyncio.to_thread(self._read, staging, lambda count: report("read", count))
         if self.bad_count and not skip_bad and not dry_run:
             raise self._refusal()
         count = await service.companies.import_log(
             caller,
             self.company_id,
-            self._operations(),
+            self._operations(staging),
             name=self._name(),
             asked={
                 "files": [path.name for path in self.files[:_TOLD]],
@@ -203,38 +173,32 @@ class Import:
             dry_run=dry_run,
             report=lambda count: report("gone through", count),
         )
-        figures = self._figures
+        spent = self._figures["usage_count"] > self._figures["unpriced_count"]
         return ImportReport(
             company_id=self.company_id,
             created=count.created,
             dry_run=dry_run,
             files=tuple(str(path) for path in self.files),
             format=self.form,
-            operations=figures.operations,
+            operations=self._types.total(),
             added=count.added,
             known=count.known,
             bad_count=self.bad_count,
             bad=tuple(self.bad),
             skipped=dict(self._transcripts.skipped + self._left_out),
-            repeated=self._repeated(),
+            repeated=self._transcripts.repeated + staging.added - staging.count,
             columns=tuple(
                 ColumnUse(column=column, field=name) for column, name in self._columns.seen.items()
             ),
             types={word: kind.value for word, kind in self._translator.types.items()},
-            types_count={kind.value: count for kind, count in figures.types.items()},
-            status_count={status.value: count for status, count in figures.statuses.items()},
-            first=figures.first,
-            last=figures.last,
+            types_count=dict(self._types),
+            status_count=dict(self._statuses),
+            first=self._first,
+            last=self._last,
             naive_count=self._translator.naive,
             timezone=str(self._zone),
-            unmeasured_count=figures.unmeasured,
-            input_tokens=figures.input_tokens,
-            output_tokens=figures.output_tokens,
-            embedding_tokens=figures.embedding_tokens,
-            cost_usd=figures.cost if figures.usage > figures.unpriced else None,
-            usage_count=figures.usage,
-            priced_here_count=figures.priced_here,
-            unpriced_count=figures.unpriced,
+            cost_usd=self._cost if spent else None,
+            **self._figures,
         )
 
     def close(self) -> None:
@@ -242,13 +206,12 @@ class Import:
         if self._staging is not None:
             self._staging.close()
 
-    def _read(self, report: Callable[[int], None]) -> None:
-        self._staging = Staging(once=self.form == _TRANSCRIPTS)
+    def _read(self, staging: Staging, report: Callable[[int], None]) -> None:
         for number, path in enumerate(self.files):
             for entry in self._entries(path):
-                self._staging.add(number, entry)
-                if self._staging.added % 1000 == 0:
-                    report(self._staging.added)
+                staging.add(number, entry)
+                if staging.added % 1000 == 0:
+                    report(staging.added)
         unused = self._columns.unused()
         if unused and self.form != _TRANSCRIPTS:
             raise Invalid(
@@ -284,17 +247,27 @@ class Import:
             "Nothing was imported; say --skip-bad to import the others."
         )
 
-    def _operations(self) -> Iterator[ForeignOperation]:
-        assert self._staging is not None  # noqa: S101 — `run` has read the files
-        for packed, started_at, key, occurrence, foreign_id in self._staging.in_order():
+    def _operations(self, staging: Staging) -> Iterator[ForeignOperation]:
+        for packed, started_at, key, occurrence, foreign_id in staging.in_order():
             own_id = operation_id(self.company_id, key, occurrence)
             draft = unpack(packed, kept_id(foreign_id, occurrence) or own_id, started_at)
-            self._figures.add(draft)
+            self._count(draft)
             yield ForeignOperation(draft, own_id)
 
-    def _repeated(self) -> int:
-        assert self._staging is not None  # noqa: S101 — `run` has read the files
-        return self._transcripts.repeated + self._staging.added - self._staging.count
+    def _count(self, draft: OperationDraft) -> None:
+        self._types[draft.operation_type.value] += 1
+        self._statuses[draft.status.value] += 1
+        self._first = self._first or draft.started_at
+        self._last = draft.started_at
+        figures = self._figures
+        figures["unmeasured_count"] += draft.latency_ms is None
+        for usage in draft.usage:
+            figures["usage_count"] += 1
+            for name in _TOKENS:
+                figures[name] += getattr(usage, name)
+            figures["priced_here_count"] += PRICED_BY in usage.details
+            figures["unpriced_count"] += usage.cost_usd is None
+            self._cost += usage.cost_usd or 0
 
     def _name(self) -> str:
         first = self.files[0].name

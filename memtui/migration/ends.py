@@ -70,7 +70,8 @@ class Ends:
         """Yield what a binding holds of the part, the oldest first.
 
         A provider that has to search for what it lists is asked again until it has nothing left to
-        try; `report` is told how many records it has found so far.
+        try; `report` is told how many records it has found so far. A page after one that may not
+        be all says so too.
         """
         request = BrowseRequest(
             scope=self.scope,
@@ -79,6 +80,7 @@ class Ends:
             sort="created_at",
             limit=_PAGE,
         )
+        at_least = False
         while True:
             page = await self.service.browse(self.caller, request)
             while page.unfinished:
@@ -87,7 +89,8 @@ class Ends:
                 page = await self.service.browse(self.caller, begun)
                 if request.cursor is not None and not page.unfinished:
                     page = await self.service.browse(self.caller, request)
-            yield page
+            at_least = at_least or page.at_least
+            yield page.model_copy(update={"at_least": at_least})
             if page.next_cursor is None:
                 return
             request = request.model_copy(update={"cursor": page.next_cursor})

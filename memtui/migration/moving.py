@@ -7,13 +7,12 @@ so a run begins by reading those, and needs no ledger that could disagree with t
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from time import monotonic
+from typing import Literal
 
 from pydantic import computed_field
 
@@ -50,6 +49,12 @@ _BETWEEN_SECONDS = 0.1
 """How long nothing is told after a report."""
 _WINDOW_SECONDS = 10.0
 """The rate is that of these last seconds: a run that goes on begins with what is there already."""
+_AT_ONCE = 8
+_LISTED_FAILURES = 1_000
+_FAILURES_TO_STOP = 10
+
+_Outcome = Literal["written", "replaced", "unchanged"]
+_Found = tuple[Held | None, str | None]
 
 
 class Progress(Model):
@@ -79,20 +84,18 @@ class Pace:
         self._report = report
         self._clock = clock
         self._marks = deque([(clock(), 0)])
-        self._told_at: float | None = None
+        self._told_at = float("-inf")
 
     def add(self, records: int = 1) -> None:
         """Count records as finished."""
         self.done += records
-        now = self._clock()
-        if self._told_at is None or now - self._told_at >= _BETWEEN_SECONDS:
+        if self._clock() - self._told_at >= _BETWEEN_SECONDS:
             self.tell()
 
     def search(self, found: int) -> None:
         """Report that the source is still searched."""
-        self._report(
-            Progress(done=0, total=None, found=found, failed=0, rate=0.0, seconds_left=None)
-        )
+        nothing = Progress(done=0, total=None, found=found, failed=0, rate=0.0, seconds_left=None)
+        self._report(nothing)
 
     def tell(self) -> None:
         """Report now."""
@@ -105,203 +108,9 @@ class Pace:
         left = None if self.total is None or not rate else max(0, self.total - self.done) / rate
         self._report(
             Progress(
-                done=self.done,
-                total=self.total,
-                failed=self.failed,
-                rate=rate,
-                seconds_left=left,
+                done=self.done, total=self.total, failed=self.failed, rate=rate, seconds_left=left
             )
         )
-
-
-_FACT = "fact"
-Found = tuple[Held | None, str | None]
-
-
-class Outcome(StrEnum):
-    """What became of a record."""
-
-    WRITTEN = "written"
-    REPLACED = "replaced"
-    UNCHANGED = "unchanged"
-
-
-class Mover:
-    """Moves records of one source, and learns what the destination cannot hold."""
-
-    def __init__(self, ends: Ends, index: Index) -> None:
-        self._ends = ends
-        self._index = index
-        self._facts = asyncio.Lock()
-        can = ends.destination.capabilities
-        able = {"expires_at": can.expiry, "pinned": can.pin, "valid_from": can.validity}
-        self._unable = {name for name, is_able in able.items() if not is_able}
-        self._lost: set[tuple[str, str]] = set()
-        self._added: set[str] = set()
-
-    @property
-    def carried(self) -> tuple[str, ...]:
-        """The fields that travel in the metadata, so far as is known."""
-        return tuple(sorted(self._unable | {name for _, name in self._lost}))
-
-    async def move(self, parcel: Parcel, found: Found) -> Outcome:
-        """Bring the destination to hold a record as the source does.
-
-        `found` is what `find` gave for it.
-
-        Raises:
-            Conflict: the record was changed in the destination since it was migrated.
-            Invalid: the destination takes no such record, or kept another text.
-        """
-        if not parcel.record.text.strip():
-            raise Invalid("It has no text, and no provider takes such a record.")
-        held, base = found
-        if held is None:
-            adopted = await self._write_new(parcel)
-            if adopted is None:
-                return Outcome.WRITTEN
-            held, base = adopted, adopted.state
-        if held.prints == parcel.prints or base is None:
-            return Outcome.UNCHANGED
-        self._refuse_edited(parcel, held, base)
-        await self._replace(parcel, held)
-        return Outcome.REPLACED
-
-    def find(self, parcel: Parcel) -> Found:
-        """Return the record's like in the destination, and the state that both began with.
-
-        Blocking. That state is None where neither has a passport: nothing tells then who changed
-        what, and the record stays.
-        """
-        identity = identity_of(self._ends.source.key, parcel.record_id)
-        if (held := self._index.migrated(identity)) is not None:
-            return held, held.state
-        passport = parcel.passport
-        if passport is not None and passport.binding == self._ends.destination.key:
-            held = self._index.named(passport.record_id)
-            if held is not None:
-                return held, passport.state
-        return self._index.take_alike(parcel.prints), None
-
-    def _refuse_edited(self, parcel: Parcel, held: Held, base: str) -> None:
-        if digest_of(held.prints) == base:
-            return
-        can = self._ends.destination.capabilities
-        kept = {"text": True, "pinned": can.pin, "expires_at": can.expiry}
-        edited = [
-            name
-            for name in differing(held.prints, parcel.prints)
-            if kept.get(name, name in {"topic", "tags"} and not is_empty(held.prints, name))
-        ]
-        if edited:
-            raise Conflict(
-                f"Its {' and '.join(edited).replace('_', ' ')} changed in "
-                f"{self._ends.destination.key} (as {held.id}) since it was migrated; forget it "
-                "there to have the source's again."
-            )
-
-    async def _write_new(self, parcel: Parcel) -> Held | None:
-        """Write a record; returns the one that stands in its place if it is this very record."""
-        request = self._packed(parcel)
-        try:
-            answer = await self._write(request)
-        except Conflict as error:
-            occupant = error.current and _held(error.current)
-            if occupant and occupant.identity == identity_of(
-                self._ends.source.key, parcel.record_id
-            ):
-                return occupant
-            # Another record has the id, so this one gets one of its own.
-            own = identity_of(self._ends.source.key, parcel.record_id)
-            answer = await self._write(request.model_copy(update={"record_id": own}))
-        await self._settle(parcel, answer)
-        return None
-
-    async def _settle(self, parcel: Parcel, answer: MutationAnswer) -> None:
-        """Compare what is stored with what was sent, and carry what was not kept.
-
-        Raises:
-            Invalid: the text is another one now.
-        """
-        if not answer.records:
-            return
-        stored = unpack(answer.records[0])
-        if print_of(stored.prints, "text") != print_of(parcel.prints, "text"):
-            raise Invalid(f"{self._ends.destination.key} stored another text than it was given.")
-        if stored.passport is None or stored.prints == parcel.prints:
-            return
-        lost = set(differing(stored.prints, parcel.prints))
-        extra = stored.record.metadata.keys() - parcel.record.metadata.keys()
-        if extra and all(
-            stored.record.metadata.get(name) == value
-            for name, value in parcel.record.metadata.items()
-        ):
-            self._added |= extra
-            lost.discard("metadata")
-        self._lost |= {(parcel.record.kind, name) for name in lost}
-        held = _held(answer.records[0])
-        again = await self._replace(parcel, held, settle=False)
-        left = unpack(again.records[0]) if again.records else stored
-        if left.prints != parcel.prints:
-            names = ", ".join(differing(left.prints, parcel.prints)).replace("_", " ")
-            raise Invalid(f"{self._ends.destination.key} did not keep its {names}.")
-
-    async def _replace(self, parcel: Parcel, held: Held, *, settle: bool = True) -> MutationAnswer:
-        request = self._packed(parcel)
-        if self._ends.destination.capabilities.keeps_ids and held.scope == parcel.record.scope:
-            update = {"record_id": held.id, "mode": WriteMode.UPSERT}
-            answer = await self._write(request.model_copy(update=update))
-        else:
-            await self._forget(held)
-            answer = await self._write(request)
-        if settle:
-            await self._settle(parcel, answer)
-        return answer
-
-    async def _forget(self, held: Held) -> None:
-        """Take away what is written again at once; the source still has it."""
-        destination = self._ends.destination
-        handle = RecordHandle(provider_key=destination.provider_key, provider_record_id=held.id)
-        await self._ends.service.forget(
-            self._ends.caller,
-            ForgetRequest(
-                scope=held.scope,
-                handles=(handle,),
-                binding_key=destination.key,
-                revisions={held.id: held.revision} if held.revision else {},
-            ),
-        )
-
-    async def _write(self, request: WriteRequest) -> MutationAnswer:
-        if request.kind != _FACT:
-            return await self._ends.service.write(self._ends.caller, request)
-        async with self._facts:  # their number is limited, so each must see the one before
-            return await self._ends.service.write(self._ends.caller, request)
-
-    def _packed(self, parcel: Parcel) -> WriteRequest:
-        lost = {name for kind, name in self._lost if kind == parcel.record.kind} | self._unable
-        ends = self._ends
-        return pack(parcel, ends.source.key, ends.destination.key, lost, self._added)
-
-
-def _held(record: Record) -> Held:
-    parcel = unpack(record)
-    passport = parcel.passport
-    return Held(
-        0,
-        parcel.record_id,
-        parcel.prints,
-        passport.identity if passport else None,
-        passport.state if passport else None,
-        passport.binding if passport else None,
-        record.scope,
-        record.revision,
-    )
-
-
-_AT_ONCE = 8
-_LISTED_FAILURES = 1_000
-_FAILURES_TO_STOP = 10
 
 
 class Failure(Model):
@@ -339,46 +148,6 @@ class Applied(Model):
         return not self.source_at_least
 
 
-@dataclass(slots=True)
-class _Tally:
-    pace: Pace
-    outcomes: dict[Outcome, int] = field(default_factory=lambda: dict.fromkeys(Outcome, 0))
-    failures: list[Failure] = field(default_factory=list)
-    redacted: int = 0
-    unavailable: int = 0
-    at_least: bool = False
-    unread: tuple[str, ...] = ()
-
-    def count(self, parcel: Parcel, outcome: Outcome) -> None:
-        self.unavailable = 0
-        self.outcomes[outcome] += 1
-        self.redacted += bool(parcel.redacted) and outcome is not Outcome.UNCHANGED
-        self.pace.add()
-
-    def fail(self, parcel: Parcel, error: MemtuiError) -> None:
-        self.pace.failed += 1
-        self.pace.add()
-        self.unavailable = self.unavailable + 1 if isinstance(error, Unavailable) else 0
-        if len(self.failures) < _LISTED_FAILURES:
-            self.failures.append(Failure(record_id=parcel.record_id, reason=str(error)))
-        if self.unavailable >= _FAILURES_TO_STOP:
-            raise error
-
-    def answer(self, carried: tuple[str, ...]) -> Applied:
-        return Applied(
-            seen=self.pace.done,
-            written=self.outcomes[Outcome.WRITTEN],
-            replaced=self.outcomes[Outcome.REPLACED],
-            unchanged=self.outcomes[Outcome.UNCHANGED],
-            failed=self.pace.failed,
-            redacted=self.redacted,
-            failures=tuple(self.failures),
-            source_at_least=self.at_least,
-            source_unread=self.unread,
-            carried=carried,
-        )
-
-
 async def apply(
     ends: Ends, data: Path, report: Callable[[Progress], None] = lambda _progress: None
 ) -> Applied:
@@ -395,21 +164,28 @@ async def apply(
     """
     await check_writable(ends)
     kept = ProgressFile(data, ends)
-    with kept.alone(), Index() as index:
+    with kept.alone(), Index(ends.source.key, ends.destination.key) as index:
         known = await asyncio.to_thread(kept.read)
         await _read_destination(ends, index)
         begun = MigrationState(begun_at=datetime.now(UTC), switched=known.switched)
         await asyncio.to_thread(kept.write, begun)
-        mover, tally = Mover(ends, index), _Tally(Pace(report))
-        async for page in ends.pages(ends.source, tally.pace.search):
+        mover = _Mover(ends, index, Pace(report))
+        async for page in ends.pages(ends.source, mover.pace.search):
             if page.total is not None and not page.at_least:
-                tally.pace.total = page.total
-            tally.at_least, tally.unread = tally.at_least or page.at_least, page.unread
-            await _move_all(mover, tally, page.records)
-            tally.pace.tell()
+                mover.pace.total = page.total
+            await mover.move_all(page.records)
+            mover.pace.tell()
         ended = begun.model_copy(update={"applied_at": datetime.now(UTC)})
         await asyncio.to_thread(kept.write, ended)
-    return tally.answer(mover.carried)
+    return Applied(
+        seen=mover.pace.done,
+        failed=mover.pace.failed,
+        failures=tuple(mover.failures),
+        source_at_least=page.at_least,
+        source_unread=page.unread,
+        carried=mover.carried,
+        **mover.counts,
+    )
 
 
 async def _read_destination(ends: Ends, index: Index) -> None:
@@ -422,31 +198,188 @@ async def _read_destination(ends: Ends, index: Index) -> None:
         await asyncio.to_thread(index.add, map(unpack, page.records))
 
 
-async def _move_all(mover: Mover, tally: _Tally, records: Sequence[Record]) -> None:
-    def look() -> list[tuple[Parcel, Found]]:
-        return [(parcel, mover.find(parcel)) for parcel in living(records, unpack_clean)]
+class _Mover:
+    """Moves records of one source, counts them, and learns what the destination cannot hold."""
 
-    room = asyncio.Semaphore(_AT_ONCE)
+    def __init__(self, ends: Ends, index: Index, pace: Pace) -> None:
+        self.pace = pace
+        self.counts: Counter[str] = Counter()
+        self.failures: list[Failure] = []
+        self._ends = ends
+        self._index = index
+        self._facts = asyncio.Lock()
+        self._in_a_row = 0
+        """Failures one after the other because the provider was not available."""
+        can = ends.destination.capabilities
+        able = {"expires_at": can.expiry, "pinned": can.pin, "valid_from": can.validity}
+        self._unable = {name for name, is_able in able.items() if not is_able}
+        self._lost: set[tuple[str, str]] = set()
+        self._added: set[str] = set()
 
-    async def one(parcel: Parcel, found: Found) -> None:
-        async with room:
-            try:
-                outcome = await mover.move(parcel, found)
-            except MemtuiError as error:
-                tally.fail(parcel, error)
-            else:
-                tally.count(parcel, outcome)
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """The fields that travel in the metadata, so far as is known."""
+        return tuple(sorted(self._unable | {name for _, name in self._lost}))
 
-    looked = await asyncio.to_thread(look)
-    tally.pace.add(len(records) - len(looked))  # those that should have expired
-    try:
-        async with asyncio.TaskGroup() as group:
-            for parcel, found in looked:
-                group.create_task(one(parcel, found))
-    except ExceptionGroup as stopped:
-        raise _first(stopped) from stopped
+    async def move_all(self, records: Sequence[Record]) -> None:
+        """Move a page of records, several at once."""
+        room = asyncio.Semaphore(_AT_ONCE)
 
+        async def one(parcel: Parcel, found: _Found) -> None:
+            async with room:
+                try:
+                    outcome = await self._move(parcel, found)
+                except MemtuiError as error:
+                    self._fail(parcel, error)
+                else:
+                    self._in_a_row = 0
+                    self.counts[outcome] += 1
+                    self.counts["redacted"] += bool(parcel.redacted) and outcome != "unchanged"
+                    self.pace.add()
 
-def _first(group: ExceptionGroup[Exception]) -> Exception:
-    error = group.exceptions[0]
-    return _first(error) if isinstance(error, ExceptionGroup) else error
+        parcels = await asyncio.to_thread(living, records, unpack_clean)
+        looked = await asyncio.to_thread(lambda: [(one, self._find(one)) for one in parcels])
+        self.pace.add(len(records) - len(looked))  # those that should have expired
+        try:
+            async with asyncio.TaskGroup() as group:
+                for parcel, found in looked:
+                    group.create_task(one(parcel, found))
+        except ExceptionGroup as stopped:
+            error: Exception = stopped
+            while isinstance(error, ExceptionGroup):
+                error = error.exceptions[0]
+            raise error from stopped
+
+    def _fail(self, parcel: Parcel, error: MemtuiError) -> None:
+        self.pace.failed += 1
+        self.pace.add()
+        self._in_a_row = self._in_a_row + 1 if isinstance(error, Unavailable) else 0
+        if len(self.failures) < _LISTED_FAILURES:
+            self.failures.append(Failure(record_id=parcel.record_id, reason=str(error)))
+        if self._in_a_row >= _FAILURES_TO_STOP:
+            raise error
+
+    def _find(self, parcel: Parcel) -> _Found:
+        """Return the record's like in the destination, and the state that both began with.
+
+        That state is None where neither has a passport: nothing tells then who changed what, and
+        the record stays.
+        """
+        held = self._index.migrated(identity_of(self._ends.source.key, parcel.record_id))
+        if held is not None:
+            return held, held.state
+        passport = parcel.passport
+        if passport is not None and passport.binding == self._ends.destination.key:
+            held = self._index.named(passport.record_id)
+            if held is not None:
+                return held, passport.state
+        return self._index.take_alike(parcel.prints), None
+
+    async def _move(self, parcel: Parcel, found: _Found) -> _Outcome:
+        """Bring the destination to hold a record as the source does.
+
+        Raises:
+            Conflict: the record was changed in the destination since it was migrated.
+            Invalid: the destination takes no such record, or kept another text.
+        """
+        if not parcel.record.text.strip():
+            raise Invalid("It has no text, and no provider takes such a record.")
+        held, base = found
+        if held is None:
+            held = await self._write_new(parcel)
+            if held is None:
+                return "written"
+            base = held.state
+        if held.prints == parcel.prints or base is None:
+            return "unchanged"
+        self._refuse_edited(parcel, held, base)
+        await self._settle(parcel, await self._replace(parcel, held))
+        return "replaced"
+
+    def _refuse_edited(self, parcel: Parcel, held: Held, base: str) -> None:
+        if digest_of(held.prints) == base:
+            return
+        destination = self._ends.destination
+        can = destination.capabilities
+        kept = {"text": True, "pinned": can.pin, "expires_at": can.expiry}
+        edited = [
+            name
+            for name in differing(held.prints, parcel.prints)
+            if kept.get(name, name in {"topic", "tags"} and not is_empty(held.prints, name))
+        ]
+        if edited:
+            raise Conflict(
+                f"Its {' and '.join(edited).replace('_', ' ')} changed in {destination.key} "
+                f"(as {held.id}) since it was migrated; forget it there to have the source's again."
+            )
+
+    async def _write_new(self, parcel: Parcel) -> Held | None:
+        """Write a record; returns the one that stands in its place if it is this very record."""
+        request = self._packed(parcel)
+        try:
+            answer = await self._write(request)
+        except Conflict as error:
+            own = identity_of(self._ends.source.key, parcel.record_id)
+            occupant = error.current and Held.of(unpack(error.current))
+            if occupant and occupant.identity == own:
+                return occupant
+            # Another record has the id, so this one gets one of its own.
+            answer = await self._write(request.model_copy(update={"record_id": own}))
+        await self._settle(parcel, answer)
+        return None
+
+    async def _settle(self, parcel: Parcel, answer: MutationAnswer) -> None:
+        """Compare what is stored with what was sent, and carry what was not kept.
+
+        Raises:
+            Invalid: the text is another one now.
+        """
+        if not answer.records:
+            return
+        key, metadata = self._ends.destination.key, parcel.record.metadata
+        stored = unpack(answer.records[0])
+        if print_of(stored.prints, "text") != print_of(parcel.prints, "text"):
+            raise Invalid(f"{key} stored another text than it was given.")
+        if stored.passport is None or stored.prints == parcel.prints:
+            return
+        lost = set(differing(stored.prints, parcel.prints))
+        held = stored.record.metadata
+        extra = held.keys() - metadata.keys()
+        if extra and all(held.get(name) == value for name, value in metadata.items()):
+            self._added |= extra
+            lost.discard("metadata")
+        self._lost |= {(parcel.record.kind, name) for name in lost}
+        again = await self._replace(parcel, Held.of(stored))
+        left = unpack(again.records[0]) if again.records else stored
+        if left.prints != parcel.prints:
+            names = ", ".join(differing(left.prints, parcel.prints)).replace("_", " ")
+            raise Invalid(f"{key} did not keep its {names}.")
+
+    async def _replace(self, parcel: Parcel, held: Held) -> MutationAnswer:
+        request, destination = self._packed(parcel), self._ends.destination
+        if destination.capabilities.keeps_ids and held.scope == parcel.record.scope:
+            update = {"record_id": held.id, "mode": WriteMode.UPSERT}
+            return await self._write(request.model_copy(update=update))
+        # What is taken away is written again at once; the source still has it.
+        handle = RecordHandle(provider_key=destination.provider_key, provider_record_id=held.id)
+        await self._ends.service.forget(
+            self._ends.caller,
+            ForgetRequest(
+                scope=held.scope,
+                handles=(handle,),
+                binding_key=destination.key,
+                revisions={held.id: held.revision} if held.revision else {},
+            ),
+        )
+        return await self._write(request)
+
+    async def _write(self, request: WriteRequest) -> MutationAnswer:
+        if request.kind != "fact":
+            return await self._ends.service.write(self._ends.caller, request)
+        async with self._facts:  # their number is limited, so each must see the one before
+            return await self._ends.service.write(self._ends.caller, request)
+
+    def _packed(self, parcel: Parcel) -> WriteRequest:
+        lost = {name for kind, name in self._lost if kind == parcel.record.kind} | self._unable
+        ends = self._ends
+        return pack(parcel, ends.source.key, ends.destination.key, lost, self._added)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 
 from pydantic import ValidationError, computed_field
 
 from memtui.contract import BrowseRequest, Invalid, Model, Record, Scope, owner_of
 from memtui.migration.ends import Ends
-from memtui.migration.parcel import Parcel, living, unpack_clean
+from memtui.migration.parcel import living, unpack_clean
 from memtui.service import BindingView
 from memtui.service.mutations import FACT, FactLimits, check_text
 
@@ -138,77 +137,74 @@ class Plan(Model):
         return not self.source_at_least
 
 
-@dataclass(slots=True)
 class _Survey:
-    ends: Ends
-    limits: FactLimits
-    records: int = 0
-    scopes: Counter[tuple[str, str, str | None]] = field(default_factory=Counter)
-    facts: Counter[str] = field(default_factory=Counter)
-    has: Counter[str] = field(default_factory=Counter)
-    refused: int = 0
-    refusals: list[Refusal] = field(default_factory=list)
-    redacted: int = 0
+    """What the records of the source come to, page by page."""
 
-    def add(self, parcel: Parcel) -> None:
-        record = parcel.record
-        self.records += 1
-        self.redacted += bool(parcel.redacted)
-        self._count_fields(record)
-        label = label_of(record.scope)
-        key = (label, record.kind, self._place(record))
-        if key in self.scopes or len(self.scopes) < _COUNTED:
-            self.scopes[key] += 1
-        reason = refusal(self.ends, record, self.limits) or self._too_many(record, label)
-        if reason is not None:
-            self.refused += 1
-            if len(self.refusals) < _LISTED:
-                self.refusals.append(Refusal(record_id=parcel.record_id, reason=reason))
+    def __init__(self, ends: Ends, limits: FactLimits) -> None:
+        self._ends = ends
+        self._limits = limits
+        self.has: Counter[str] = Counter()
+        """How many records have something that a destination may not keep."""
+        self.scopes: Counter[tuple[str, str, str]] = Counter()
+        self.refusals: list[Refusal] = []
+        self._facts: Counter[str] = Counter()
+
+    def add(self, records: Sequence[Record]) -> None:
+        for parcel in living(records, unpack_clean):
+            record, label = parcel.record, label_of(parcel.record.scope)
+            self._count_fields(record)
+            self.has["secret"] += bool(parcel.redacted)
+            key = (label, record.kind, self._place(record) or "")
+            if key in self.scopes or len(self.scopes) < _COUNTED:
+                self.scopes[key] += 1
+            reason = refusal(self._ends, record, self._limits) or self._too_many(record, label)
+            if reason is not None:
+                self.has["refused"] += 1
+                if len(self.refusals) < _LISTED:
+                    self.refusals.append(Refusal(record_id=parcel.record_id, reason=reason))
 
     def _place(self, record: Record) -> str | None:
         try:
-            return place_for(self.ends.destination, record.scope)
+            return place_for(self._ends.destination, record.scope)
         except Invalid:
             return None
 
     def _too_many(self, record: Record, label: str) -> str | None:
-        most = self.limits.max_count
+        most = self._limits.max_count
         if record.kind != FACT or not most or not label.startswith(("project ", "subject ")):
             return None
-        self.facts[label] += 1
-        if self.facts[label] <= most:
+        self._facts[label] += 1
+        if self._facts[label] <= most:
             return None
         return f"The {label} may hold {most} facts; prune some, or raise fact_max_count."
 
     def _count_fields(self, record: Record) -> None:
-        for name in ("expires_at", "valid_from", "valid_to", "summary"):
+        for name in ("expires_at", "valid_from", "valid_to", "summary", "title"):
             self.has[name] += getattr(record, name) is not None
         self.has["pinned"] += record.pinned
         self.has["kind"] += record.kind != FACT
-        self.has["title"] += record.title is not None
+        self.has["record"] += 1
 
-
-def _losses(ends: Ends, survey: _Survey) -> tuple[Loss, ...]:
-    source, destination = ends.source.capabilities, ends.destination.capabilities
-    has, total = survey.has, survey.records
-    only_facts = ends.destination.provider_key in {"facts", "facts-http"}
-    found = (
-        Loss(what="expiry", records=0 if destination.expiry else has["expires_at"], carried=True),
-        Loss(what="pin", records=0 if destination.pin else has["pinned"], carried=True),
-        Loss(
-            what="begin of validity",
-            records=0 if destination.validity else has["valid_from"],
-            carried=True,
-        ),
-        Loss(what="end of validity", records=has["valid_to"], carried=False),
-        Loss(what="kind", records=has["kind"] if only_facts else 0, carried=True),
-        Loss(what="title", records=has["title"] if only_facts else 0, carried=True),
-        Loss(what="id", records=0 if destination.keeps_ids else total, carried=True),
-        Loss(what="summary", records=has["summary"], carried=False),
-        Loss(what="time of the last change", records=total, carried=False),
-        Loss(what="history", records=total if source.history else 0, carried=False),
-    )
-    return tuple(loss for loss in found if loss.records)
+    def losses(self) -> tuple[Loss, ...]:
+        keeps, has = self._ends.destination.capabilities, self.has
+        only_facts = self._ends.destination.provider_key in _FACT_PROVIDERS
+        found = (
+            ("expiry", "expires_at", not keeps.expiry, True),
+            ("pin", "pinned", not keeps.pin, True),
+            ("begin of validity", "valid_from", not keeps.validity, True),
+            ("end of validity", "valid_to", True, False),
+            ("kind", "kind", only_facts, True),
+            ("title", "title", only_facts, True),
+            ("id", "record", not keeps.keeps_ids, True),
+            ("summary", "summary", True, False),
+            ("time of the last change", "record", True, False),
+            ("history", "record", self._ends.source.capabilities.history, False),
+        )
+        return tuple(
+            Loss(what=what, records=has[field], carried=carried)
+            for what, field, is_lost, carried in found
+            if is_lost and has[field]
+        )
 
 
 async def plan(
@@ -218,17 +214,10 @@ async def plan(
 
     `limits` are those that the service holds facts to.
     """
-    survey, at_least = _Survey(ends, limits), False
-    unread: tuple[str, ...] = ()
-
-    def add(records: tuple[Record, ...]) -> None:
-        for parcel in living(records, unpack_clean):
-            survey.add(parcel)
-
+    survey = _Survey(ends, limits)
     async for page in ends.pages(ends.source, report):
-        await asyncio.to_thread(add, page.records)
-        at_least, unread = at_least or page.at_least, page.unread
-        report(survey.records)
+        await asyncio.to_thread(survey.add, page.records)
+        report(survey.has["record"])
     asked = BrowseRequest(
         scope=ends.scope, binding_key=ends.destination.key, filter=ends.part.filter, limit=1
     )
@@ -236,19 +225,17 @@ async def plan(
     return Plan(
         source=ends.source.key,
         destination=ends.destination.key,
-        records=survey.records,
-        source_at_least=at_least,
-        source_unread=unread,
+        records=survey.has["record"],
+        source_at_least=page.at_least,
+        source_unread=page.unread,
         destination_records=there.total,
         destination_at_least=there.at_least,
         scopes=tuple(
-            ScopeCount(scope=scope, kind=kind, place=place, records=count)
-            for (scope, kind, place), count in sorted(
-                survey.scopes.items(), key=lambda item: (*item[0][:2], item[0][2] or "")
-            )
+            ScopeCount(scope=scope, kind=kind, place=place or None, records=count)
+            for (scope, kind, place), count in sorted(survey.scopes.items())
         ),
-        losses=_losses(ends, survey),
-        refused=survey.refused,
+        losses=survey.losses(),
+        refused=survey.has["refused"],
         refusals=tuple(survey.refusals),
-        redacted=survey.redacted,
+        redacted=survey.has["secret"],
     )

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import itertools
 import random
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
@@ -18,7 +18,7 @@ from pydantic import computed_field
 
 from memtui.contract import Model, NotFound, QueryRequest, Record, Scope
 from memtui.migration.ends import Ends, ProgressFile
-from memtui.migration.index import Index, Pairing
+from memtui.migration.index import Index
 from memtui.migration.parcel import Parcel, living, unpack, unpack_clean
 from memtui.service import BindingView, BrowseAnswer
 
@@ -110,28 +110,42 @@ async def verify(
     read. A secret that a migration takes out is no difference.
     """
     drawn = seed if seed is not None or sample is None else random.SystemRandom().getrandbits(32)
-    with Index() as index:
-        pairing = Pairing(index, ends)
-        source = await _read_source(ends, pairing, sample, drawn or 0, report)
-        destination = await _read_destination(ends, index, source.records, report)
-        await asyncio.to_thread(pairing.pair, sampled=sample is not None)
+    chosen = None if sample is None else _Sample(sample, drawn or 0)
+    with Index(ends.source.key, ends.destination.key) as index:
+
+        def take_source(records: Sequence[Record]) -> int:
+            parcels = living(records, unpack_clean)
+            (chosen.offer if chosen else index.add_source)(parcels)
+            return len(parcels)
+
+        def take_destination(records: Sequence[Record]) -> int:
+            index.add(living(records, unpack))
+            return len(records)
+
+        read, source = await _read(ends, ends.source, take_source, report)
+        if chosen:
+            await asyncio.to_thread(index.add_source, chosen.taken())
+        _, destination = await _read(
+            ends, ends.destination, take_destination, lambda there: report(read + there)
+        )
+        await asyncio.to_thread(index.pair, sampled=sample is not None)
         if destination.at_least:
-            await _look_for_missing(ends, index, pairing)
-            await asyncio.to_thread(pairing.pair, sampled=sample is not None)
+            await _look_for_missing(ends, index)
+            await asyncio.to_thread(index.pair, sampled=sample is not None)
         if source.at_least and sample is None:
-            source.records += await _look_for_surplus(ends, pairing)
-            await asyncio.to_thread(pairing.pair, sampled=False)
-        found = await asyncio.to_thread(_found, pairing)
-    answer = found.model_copy(
-        update={
-            "source_records": source.records,
-            "source_at_least": source.at_least,
-            "source_unread": source.unread,
-            "destination_at_least": destination.at_least,
-            "destination_unread": destination.unread,
-            "sample": sample,
-            "seed": drawn,
-        }
+            read += await _look_for_extra(ends, index)
+            await asyncio.to_thread(index.pair, sampled=False)
+        counts, mismatches = await asyncio.to_thread(lambda: (index.counts(), _mismatches(index)))
+    answer = Verified(
+        **counts,
+        source_records=read,
+        mismatches=mismatches,
+        source_at_least=source.at_least,
+        source_unread=source.unread,
+        destination_at_least=destination.at_least,
+        destination_unread=destination.unread,
+        sample=sample,
+        seed=drawn,
     )
     if ends.part.is_all:
         await asyncio.to_thread(_note, ProgressFile(data, ends), answer)
@@ -141,57 +155,31 @@ async def verify(
 def _note(kept: ProgressFile, answer: Verified) -> None:
     if answer.is_same and answer.checked < answer.source_records:
         return  # a part that is the same says nothing of the rest
-    known = kept.read()
     verified_at = datetime.now(UTC) if answer.is_same else None
     update = {"verified_at": verified_at, "verified_whole": answer.passed}
-    kept.write(known.model_copy(update=update))
+    kept.write(kept.read().model_copy(update=update))
 
 
-@dataclass(slots=True)
-class _Read:
-    """How much of a side was read, and what was not."""
+async def _read(
+    ends: Ends,
+    binding: BindingView,
+    take: Callable[[Sequence[Record]], int],
+    report: Callable[[int], None],
+) -> tuple[int, BrowseAnswer]:
+    """Read all that a binding lists; `take` returns how many of a page count.
 
-    records: int = 0
-    at_least: bool = False
-    unread: tuple[str, ...] = ()
-
-    def add(self, page: BrowseAnswer, records: int) -> None:
-        self.records += records
-        self.at_least, self.unread = self.at_least or page.at_least, page.unread
-
-
-async def _read_source(
-    ends: Ends, pairing: Pairing, sample: int | None, seed: int, report: Callable[[int], None]
-) -> _Read:
-    drawn, read = _Sample(sample, seed), _Read()
-    async for page in ends.pages(ends.source, report):
-        parcels = await asyncio.to_thread(living, page.records, unpack_clean)
-        if sample is None:
-            await asyncio.to_thread(pairing.add_source, parcels)
-        else:
-            drawn.offer(parcels)
-        read.add(page, len(parcels))
-        report(read.records)
-    if sample is not None:
-        await asyncio.to_thread(pairing.add_source, drawn.taken())
-    return read
+    Returns how many those are, and the last page.
+    """
+    read = 0
+    async for page in ends.pages(binding, report):
+        read += await asyncio.to_thread(take, page.records)
+        report(read)
+    return read, page
 
 
-async def _read_destination(
-    ends: Ends, index: Index, seen: int, report: Callable[[int], None]
-) -> _Read:
-    read = _Read()
-    async for page in ends.pages(ends.destination, lambda found: report(seen + found)):
-        parcels = await asyncio.to_thread(living, page.records, unpack)
-        await asyncio.to_thread(index.add, parcels)
-        read.add(page, len(page.records))
-        report(seen + read.records)
-    return read
-
-
-async def _look_for_missing(ends: Ends, index: Index, pairing: Pairing) -> None:
+async def _look_for_missing(ends: Ends, index: Index) -> None:
     """Ask by id for what a destination that does not list everything did not list."""
-    for own, names, scope in await asyncio.to_thread(pairing.missing_names):
+    for own, names, scope in await asyncio.to_thread(index.missing):
         found = await _found_by_id(ends, ends.destination, names, scope)
         if found is None and (known := await _found_by_id(ends, ends.source, [own], scope)):
             await _search_for(ends, ends.destination, known)
@@ -203,13 +191,13 @@ async def _look_for_missing(ends: Ends, index: Index, pairing: Pairing) -> None:
             await asyncio.to_thread(index.add, [parcel])
 
 
-async def _look_for_surplus(ends: Ends, pairing: Pairing) -> int:
+async def _look_for_extra(ends: Ends, index: Index) -> int:
     """Ask a source that does not list everything for what was migrated and it did not list.
 
     Returns how many records it has after all.
     """
     added = 0
-    for name, scope in await asyncio.to_thread(pairing.surplus_names):
+    for name, scope in await asyncio.to_thread(index.surplus):
         held = await _found_by_id(ends, ends.destination, [name], scope)
         passport = unpack(held).passport if held else None
         if held is None or passport is None:
@@ -220,7 +208,7 @@ async def _look_for_surplus(ends: Ends, pairing: Pairing) -> int:
             await _search_for(ends, ends.source, held)
             found = await _found_by_id(ends, ends.source, names, scope)
         parcels = living([found] if found else [], unpack_clean)
-        await asyncio.to_thread(pairing.add_source, parcels)
+        await asyncio.to_thread(index.add_source, parcels)
         added += len(parcels)
     return added
 
@@ -249,40 +237,34 @@ async def _search_for(ends: Ends, binding: BindingView, record: Record) -> None:
         await ends.service.explain(ends.caller, asked)
 
 
-def _found(pairing: Pairing) -> Verified:
-    mismatches = [
-        *(Mismatch(what="missing", source_id=one) for one in pairing.missing(_LISTED)),
+def _mismatches(index: Index) -> tuple[Mismatch, ...]:
+    found = [
+        *(Mismatch(what="missing", source_id=one) for one, _, _ in index.missing(_LISTED)),
         *(
             Mismatch(what="different", source_id=left, destination_id=right, fields=fields)
-            for left, right, fields in pairing.different(_LISTED)
+            for left, right, fields in index.different(_LISTED)
         ),
-        *(Mismatch(what="extra", destination_id=one) for one in pairing.surplus(_LISTED)),
+        *(Mismatch(what="extra", destination_id=one) for one, _ in index.surplus(_LISTED)),
     ]
-    counts = pairing.counts()
-    return Verified(
-        source_records=counts.checked, mismatches=tuple(mismatches[:_LISTED]), **counts._asdict()
-    )
+    return tuple(found[:_LISTED])
 
 
 class _Sample:
     """The records whose seeded hashes are smallest: a uniform sample, whatever the order."""
 
-    def __init__(self, size: int | None, seed: int) -> None:
-        self._size = size or 0
+    def __init__(self, size: int, seed: int) -> None:
+        self._size = size
         self._key = seed.to_bytes(16, "big", signed=True)
         self._heap: list[tuple[int, int, Parcel]] = []
-        self._count = 0
+        self._count = itertools.count()
 
     def offer(self, parcels: Iterable[Parcel]) -> None:
         for parcel in parcels:
             name = parcel.record_id.encode("utf-8", "surrogatepass")
             digest = blake2b(name, key=self._key, digest_size=8).digest()
-            self._count += 1
-            entry = (-int.from_bytes(digest, "big"), self._count, parcel)
-            if len(self._heap) < self._size:
-                heapq.heappush(self._heap, entry)
-            else:
-                heapq.heappushpop(self._heap, entry)
+            heapq.heappush(self._heap, (-int.from_bytes(digest), next(self._count), parcel))
+            if len(self._heap) > self._size:
+                heapq.heappop(self._heap)
 
     def taken(self) -> list[Parcel]:
         return [parcel for _, _, parcel in self._heap]

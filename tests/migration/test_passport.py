@@ -145,6 +145,6 @@ def test_an_index_that_cannot_be_used_says_so() -> None:
 
 
 def _use_closed() -> None:
-    with Index() as index:
-        index.database.close()
+    with Index("a", "b") as index:
+        index._database.close()
         index.named("x")
