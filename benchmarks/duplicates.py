@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from memtui.context.assembly import SectionKind, assemble, section_of_texts
+from memtui.context.assembly import ContextFact, ContextSection, SectionKind, assemble
 from memtui.context.cost import TokenCounter
 from memtui.pruning.duplicates import Entry, find_clusters
 
@@ -217,8 +217,11 @@ def measure_assembly() -> None:
     for limit in (None, 500):
         start = time.perf_counter()
         sections = [
-            section_of_texts(SectionKind.USER, texts[:5_000]),
-            section_of_texts(SectionKind.WORKSPACE, texts[5_000:]),
+            ContextSection(kind=kind, facts=tuple(ContextFact(text=text) for text in half))
+            for kind, half in (
+                (SectionKind.USER, texts[:5_000]),
+                (SectionKind.WORKSPACE, texts[5_000:]),
+            )
         ]
         context = assemble(sections, counter=counter, max_tokens=limit)
         seconds = time.perf_counter() - start

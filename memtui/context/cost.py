@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from importlib import import_module
+from typing import Any, NamedTuple
 
 from memtui.contract import Invalid, Model, Usd
 
@@ -28,15 +29,6 @@ Published comparisons put Claude at 16 % (prose) to 30 % (code) above it.
 """
 
 _BYTES_A_TOKEN = 4
-
-
-class TokenCount(Model):
-    """How many tokens a text is, and how that is known."""
-
-    tokens: int
-    exact: bool
-    """False: an estimate, because the model's tokenizer is not public or not installed."""
-    tokenizer: str
 
 
 class TokenCounter:
@@ -63,10 +55,6 @@ class TokenCounter:
             "UTF-8 bytes / 4" if count is None else (encoding or DEFAULT_TOKENIZER)
         ) + ("" if self._percent == 100 else f" + {self._percent - 100}%")
         self.note = self._explain(vocabulary=count is not None)
-
-    def count(self, text: str) -> TokenCount:
-        """Count `text` and say how."""
-        return TokenCount(tokens=self.tokens(text), exact=self.exact, tokenizer=self.tokenizer)
 
     def tokens(self, text: str) -> int:
         """Return the number of tokens of `text`, the tokenizer's own count on the whole text."""
@@ -122,7 +110,8 @@ def _by_bytes(text: str) -> int:
 
 REQUESTS = 1_000
 
-_PLACES = Decimal("0.000000000001")
+_PLACES = Decimal("1e-12")
+_MILLION = 1_000_000
 
 
 class Price(Model):
@@ -145,19 +134,26 @@ class Price(Model):
         return self.cost_usd is not None
 
 
-def price(
-    model: str,
-    input_tokens: int,
-    *,
-    provider: str | None = None,
-    at: datetime | None = None,
-) -> Price:
+class Call(NamedTuple):
+    """What one call of a model consumed. The cached tokens are part of the input tokens."""
+
+    model: str
+    provider: str | None
+    at: datetime
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    """Those of `cache_write_tokens` that are kept for an hour."""
+
+
+def price(model: str, input_tokens: int, *, at: datetime | None = None) -> Price:
     """Price `input_tokens` of input to `model`, uncached, at the standard rate.
 
     Args:
         model: A model's name; `provider/model` and `provider:model` name the provider too.
         input_tokens: The size of one request's input.
-        provider: The provider's id, where the model's name does not tell (embeddings).
         at: The moment of the request, for prices that change; now, if not given.
 
     Raises:
@@ -166,26 +162,87 @@ def price(
     if input_tokens < 0:
         raise Invalid("A request cannot have fewer than 0 input tokens; give a count.")
     moment = at or datetime.now(UTC)
-    for owner, name in _readings(model, provider):
-        found = _look_up(owner, name, input_tokens, moment)
-        if found is not None:
-            whose, cost = found
-            return Price(
-                model=model,
-                provider=whose,
-                input_tokens=input_tokens,
-                cost_usd=_usd(cost),
-                per_1000_requests_usd=_usd(cost * REQUESTS),
-                table=table_name(),
-                table_date=_table_date(moment.date()),
-            )
+    # One token more is asked for, so that a model without a price for input has none for nothing.
+    is_priced = cost_of(Call(model, None, moment, 1)) is not None
+    found = cost_of(Call(model, None, moment, input_tokens)) if is_priced else None
+    provider, cost = found or (None, None)
     return Price(
         model=model,
         provider=provider,
         input_tokens=input_tokens,
+        cost_usd=cost,
+        per_1000_requests_usd=None if cost is None else cost * REQUESTS,
         table=table_name(),
         table_date=_table_date(moment.date()),
     )
+
+
+def cost_of(call: Call) -> tuple[str, Decimal] | None:
+    """Return whose price it is and the cost in US dollars; None where a part has no price."""
+    hour = call.at.replace(minute=0, second=0, microsecond=0)
+    found = _prices(call.model, call.provider, hour)
+    if found is None:
+        return None
+    provider, prices = found
+    rates = vars(prices)
+    for tokens, name in ((call.input_tokens, "input_mtok"), (call.output_tokens, "output_mtok")):
+        if tokens and rates.get(name) is None:
+            return None
+    cost = _at_plain_rates(rates, call)
+    if cost is None:
+        cost = _computed(prices, call)
+    return provider, cost.quantize(_PLACES)
+
+
+def _at_plain_rates(rates: Mapping[str, Any], call: Call) -> Decimal | None:
+    """Multiply it out where each sort of token has one rate; the table's own way is far slower."""
+    cached = call.cache_read_tokens + call.cache_write_tokens
+    counts = {
+        "input_mtok": call.input_tokens - cached,
+        "cache_read_mtok": call.cache_read_tokens,
+        "cache_write_mtok": call.cache_write_tokens - call.cache_write_1h_tokens,
+        "cache_write_1h_mtok": call.cache_write_1h_tokens,
+        "output_mtok": call.output_tokens,
+    }
+    total = Decimal(0)
+    for name, tokens in counts.items():
+        if not tokens:
+            continue
+        rate = rates.get(name)
+        if any(call.input_tokens >= tier.start for tier in getattr(rate, "tiers", ())):
+            return None
+        rate = getattr(rate, "base", rate)
+        if not isinstance(rate, Decimal):
+            return None
+        total += tokens * rate
+    return total / _MILLION
+
+
+def _computed(prices: Any, call: Call) -> Decimal:
+    from genai_prices import Usage
+
+    counts = {name: value for name, value in call._asdict().items() if name.endswith("_tokens")}
+    used = Usage(**{name: count for name, count in counts.items() if count})
+    return Decimal(prices.calc_price(used)["total_price"])
+
+
+@lru_cache(maxsize=4096)
+def _prices(model: str, provider: str | None, at: datetime) -> tuple[str, Any] | None:
+    """Return a model's prices at a moment; the table's prices change by the hour at most."""
+    from genai_prices import Usage, calc_price
+
+    # The provider may be named in the model's name, or by a name that the table does not know.
+    readings = [(provider.lower(), model)] if provider else []
+    readings += [(owner, name) for owner, _, name in map(model.partition, "/:") if owner and name]
+    for owner, name in (*readings, (None, model)):
+        try:
+            found = calc_price(
+                Usage(input_tokens=1), model_ref=name, provider_id=owner, genai_request_timestamp=at
+            )
+        except LookupError:
+            continue
+        return found.provider.id, found.model_price
+    return None
 
 
 @cache
@@ -194,38 +251,6 @@ def table_name() -> str:
     from importlib.metadata import version
 
     return f"genai-prices {version('genai-prices')}"
-
-
-def _readings(model: str, provider: str | None) -> Iterator[tuple[str | None, str]]:
-    yield provider, model
-    if provider is None:
-        for mark in "/:":
-            owner, found, name = model.partition(mark)
-            if found and owner and name:
-                yield owner, name
-
-
-def _look_up(
-    provider: str | None, model: str, input_tokens: int, at: datetime
-) -> tuple[str, Decimal] | None:
-    from genai_prices import Usage, calc_price
-
-    try:
-        found = calc_price(
-            Usage(input_tokens=input_tokens),
-            model_ref=model,
-            provider_id=provider,
-            genai_request_timestamp=at,
-        )
-    except LookupError:
-        return None
-    if vars(found.model_price).get("input_mtok") is None:
-        return None
-    return found.provider.id, found.input_price
-
-
-def _usd(amount: Decimal) -> Decimal:
-    return amount.quantize(_PLACES)
 
 
 @cache
@@ -283,7 +308,7 @@ class PromptShare(Model):
         return self.min_share > TARGET_SHARE
 
 
-def share_of_prompt(memory_tokens: int, baseline: Sequence[Component] = BASELINE) -> PromptShare:
+def share_of_prompt(memory_tokens: int) -> PromptShare:
     """Put a memory context of `memory_tokens` beside the baseline.
 
     Raises:
@@ -292,20 +317,17 @@ def share_of_prompt(memory_tokens: int, baseline: Sequence[Component] = BASELINE
     if memory_tokens < 0:
         raise Invalid("A memory context cannot have fewer than 0 tokens; give a count.")
     memory = Component(name="Memory", min_tokens=memory_tokens, max_tokens=memory_tokens)
-    rows = (*baseline, memory)
+    rows = (*BASELINE, memory)
     total = _total("Total with memory", rows)
     return PromptShare(
         rows=rows,
-        baseline=_total("Total baseline", baseline),
+        baseline=_total("Total baseline", BASELINE),
         total=total,
-        min_share=memory_tokens / total.max_tokens if total.max_tokens else 0.0,
-        max_share=memory_tokens / total.min_tokens if total.min_tokens else 0.0,
+        min_share=memory_tokens / total.max_tokens,
+        max_share=memory_tokens / total.min_tokens,
     )
 
 
 def _total(name: str, rows: Sequence[Component]) -> Component:
-    return Component(
-        name=name,
-        min_tokens=sum(row.min_tokens for row in rows),
-        max_tokens=sum(row.max_tokens for row in rows),
-    )
+    least, most = sum(row.min_tokens for row in rows), sum(row.max_tokens for row in rows)
+    return Component(name=name, min_tokens=least, max_tokens=most)

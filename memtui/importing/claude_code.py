@@ -18,12 +18,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from typing import Any
 
-from memtui.context.cost import table_name
+from memtui.context.cost import Call, cost_of, table_name
 from memtui.contract import OperationStatus, OperationType, Scope, SourceKind, SourceRef, Usage
 from memtui.importing import values
 from memtui.importing.rows import Row, json_lines
 from memtui.importing.staging import Entry, key_of
-from memtui.importing.translating import DOOR, IMPORTED, PRICED_BY, Call, price
+from memtui.importing.translating import DOOR, IMPORTED, PRICED_BY
 from memtui.store.operation import OperationDraft
 
 AGENT = "claude-code"
@@ -196,7 +196,7 @@ class Transcripts:
         told = message.first.get("costUSD")
         cost = None if told is None else values.money(told)
         if cost is None:
-            found = price(
+            found = cost_of(
                 Call(
                     model=model,
                     provider=_PROVIDER,

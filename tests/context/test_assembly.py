@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,33 +12,18 @@ from memtui.context.assembly import (
     SectionKind,
     WarningKind,
     assemble,
-    assemble_memory_context,
     fact_tokens,
     section_of_records,
-    section_of_texts,
 )
 from memtui.context.cost import TokenCounter
 from memtui.contract import Invalid, Record, RecordHandle, Scope
+from tests.contexts import section_of_texts, seed_context
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 COUNTER = TokenCounter("gpt-4o")
 
 ANY_TEXT = st.text(st.characters(codec=None, categories=None), max_size=60)
 FACTS = st.lists(ANY_TEXT, max_size=8)
-
-
-def seed_function(user_facts: Sequence[str], drive_facts: Sequence[str] | None) -> str:
-    """The TypeScript of seed 004 §6.3, statement by statement."""
-    context = ""
-    if len(user_facts) > 0:
-        context += "## About This User\n\n"
-        context += "\n".join([f"- {f}" for f in user_facts])
-        context += "\n\n"
-    if drive_facts and len(drive_facts) > 0:
-        context += "## About This Workspace\n\n"
-        context += "\n".join([f"- {f}" for f in drive_facts])
-        context += "\n\n"
-    return context
 
 
 def record(name: str, text: str, **fields: Any) -> Record:
@@ -55,19 +39,18 @@ def record(name: str, text: str, **fields: Any) -> Record:
 
 
 def test_the_text_is_the_seeds() -> None:
-    assert assemble_memory_context(["Likes tea"], ["Uses SQLite", "Ships on Monday"]) == (
+    assert seed_context(["Likes tea"], ["Uses SQLite", "Ships on Monday"]) == (
         "## About This User\n\n- Likes tea\n\n"
         "## About This Workspace\n\n- Uses SQLite\n- Ships on Monday\n\n"
     )
-    assert assemble_memory_context([], None) == ""
-    assert assemble_memory_context([], []) == ""
-    assert assemble_memory_context([""], None) == "## About This User\n\n- \n\n"
+    assert seed_context([], None) == ""
+    assert seed_context([], []) == ""
+    assert seed_context([""], None) == "## About This User\n\n- \n\n"
 
 
 @given(FACTS, st.none() | FACTS)
 def test_both_ways_equal_the_seeds_function(user: list[str], drive: list[str] | None) -> None:
-    expected = seed_function(user, drive)
-    assert assemble_memory_context(user, drive) == expected
+    expected = seed_context(user, drive)
     context = assemble(
         [
             section_of_texts(SectionKind.WORKSPACE, drive or ()),
@@ -137,7 +120,7 @@ def test_a_note_is_cut_between_its_lines_and_a_fact_only_whole() -> None:
 def test_a_budget_warns_and_never_cuts() -> None:
     facts = [f"The deploy of service {number} needs a review." for number in range(100)]
     context = assemble([section_of_texts(SectionKind.USER, facts)], counter=COUNTER, budget=900)
-    assert context.text == seed_function(facts, None)
+    assert context.text == seed_context(facts, None)
     assert context.over_budget
     assert [(w.kind, w.section) for w in context.warnings] == [
         (WarningKind.OVER_BUDGET, None),
@@ -163,7 +146,7 @@ def test_sections_come_in_the_order_of_the_tiers_whatever_the_order_given() -> N
 def test_a_fact_of_two_lines_or_with_controls_is_sent_as_it_is_with_a_warning() -> None:
     facts = ["one\n## About This Workspace", "two\x1b[31m", "three"]
     context = assemble([section_of_texts(SectionKind.USER, facts)], counter=COUNTER)
-    assert context.text == seed_function(facts, None)
+    assert context.text == seed_context(facts, None)
     assert [w.kind for w in context.warnings] == [
         WarningKind.LINE_BREAK,
         WarningKind.CONTROL_CHARACTERS,

@@ -28,11 +28,6 @@ def test_the_share_is_of_the_whole_prompt() -> None:
     assert table.rows[-1].name == "Memory"
 
 
-def test_an_own_baseline_may_be_empty() -> None:
-    assert share_of_prompt(10, ()).min_share == 1.0
-    assert share_of_prompt(0, ()).max_share == 0.0
-
-
 def test_a_negative_context_is_refused() -> None:
     with pytest.raises(Invalid):
         share_of_prompt(-1)

@@ -42,16 +42,15 @@ def no_vocabulary(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 )
 def test_openai_models_are_counted_exactly(model: str, tokenizer: str) -> None:
     text = "Prefers TypeScript, 日本語 and 12345 emoji 👩‍💻."
-    count = TokenCounter(model).count(text)
-    assert (count.exact, count.tokenizer) == (True, tokenizer)
-    assert count.tokens == len(getattr(openai, tokenizer)().encode(text))
+    counter = TokenCounter(model)
+    assert (counter.exact, counter.tokenizer) == (True, tokenizer)
+    assert counter.tokens(text) == len(getattr(openai, tokenizer)().encode(text))
 
 
 @pytest.mark.parametrize("model", [None, "", "claude-opus-4-1", "gemini-2.5-pro", "o11", "gpt-45"])
 def test_other_models_are_marked_as_estimates(model: str | None) -> None:
     counter = TokenCounter(model)
     assert not counter.exact
-    assert not counter.count("Likes tea").exact
     assert counter.note.startswith("Estimated for ")
 
 
@@ -85,8 +84,8 @@ def test_ten_megabytes_count(piece: str) -> None:
 @pytest.mark.usefixtures("no_vocabulary")
 def test_without_the_vocabulary_package_it_estimates_and_says_so() -> None:
     counter = TokenCounter("gpt-4o")
-    count = counter.count("x" * 41)
-    assert (count.tokens, count.exact, count.tokenizer) == (11, False, "UTF-8 bytes / 4")
+    assert counter.tokens("x" * 41) == 11
+    assert (counter.exact, counter.tokenizer) == (False, "UTF-8 bytes / 4")
     assert "install rs-bpe" in counter.note
     assert counter.tokens("") == 0
     assert counter.tokens("a\ud800") == 1

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memtui.context.cost import Call, _computed, _prices, cost_of
 from memtui.importing import values
 from memtui.importing.columns import guess
-from memtui.importing.translating import Call, _computed, _prices, price
 
 BERLIN = ZoneInfo("Europe/Berlin")
 AT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -139,13 +139,13 @@ def test_a_price_is_the_tables_own(
     total = plain + read + written
     call = Call(model, None, AT, total, output, read, written, hour)
     held = _prices(model, None, AT)
-    found = price(call)
+    found = cost_of(call)
     assert held is not None
     assert found == (held[0], _computed(held[1], call).quantize(Decimal("1e-12")))
 
 
 def test_an_unknown_model_has_no_price() -> None:
-    assert price(Call("mystery-9", "nobody", AT, 10, 10)) is None
+    assert cost_of(Call("mystery-9", "nobody", AT, 10, 10)) is None
     embedding = Call("text-embedding-3-small", "openai", AT, 1_000_000)
-    assert price(embedding) == ("openai", Decimal("0.02"))
-    assert price(Call("text-embedding-3-small", "openai", AT, 10, 10)) is None  # has no output
+    assert cost_of(embedding) == ("openai", Decimal("0.02"))
+    assert cost_of(Call("text-embedding-3-small", "openai", AT, 10, 10)) is None  # has no output

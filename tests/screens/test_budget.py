@@ -13,7 +13,6 @@ from textual.widgets import Input, OptionList
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.context.assembly import assemble_memory_context
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
@@ -40,6 +39,7 @@ from memtui.screens.prune.screen import PruneReview
 from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest
 from memtui.widgets.charts import Charts
 from memtui.widgets.virtual_list import VirtualList
+from tests.contexts import seed_context
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until
 
@@ -138,9 +138,7 @@ async def test_bars_price_share_text_and_charts(
         assert isinstance(app.frame, BudgetScreen)
         answer = app.frame.view.answer
         assert answer is not None
-        assert answer.text == assemble_memory_context(
-            ["Likes tea", "Writes Lua"], ["Deploys from main"]
-        )
+        assert answer.text == seed_context(["Likes tea", "Writes Lua"], ["Deploys from main"])
         assert f"{answer.tokens} / 500" in shown
         await pilot.press("t")
         await until(pilot, lambda: "## About This Workspace" in screen_text(app))

@@ -12,7 +12,6 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from memtui.config import Paths, Settings, load_settings
-from memtui.context.assembly import assemble_memory_context
 from memtui.context.cost import TokenCounter
 from memtui.contract import (
     Denied,
@@ -24,6 +23,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, ContextAnswer, ContextRequest, MemoryService, open_service
+from tests.contexts import seed_context
 
 CALLER = Caller(company_id="local", principal="user:ana", door="test")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
@@ -108,7 +108,7 @@ async def test_any_facts_are_assembled_byte_for_byte(
         answer = await service.context(CALLER, asked(BOTH, model="gpt-4o"))
     finally:
         await service.close()
-    assert answer.text == assemble_memory_context(held["ana"], held["apollo"])
+    assert answer.text == seed_context(held["ana"], held["apollo"])
     assert answer.tokens == TokenCounter("gpt-4o").tokens(answer.text)
     assert answer.exact
 
@@ -198,7 +198,7 @@ async def test_facts_are_read_from_the_binding_that_serves_each(service: MemoryS
     there = await write(service, "Uses SQLite", APOLLO)
     here = await write(service, "Likes tea", ANA)
     answer = await service.context(CALLER, asked(BOTH, delivered=True))
-    assert answer.text == assemble_memory_context(["Likes tea"], ["Uses SQLite"])
+    assert answer.text == seed_context(["Likes tea"], ["Uses SQLite"])
     assert set(await service.log.retrieval_stats(CALLER, "other", [there, here])) == {there}
     assert set(await service.log.retrieval_stats(CALLER, "default", [there, here])) == {here}
 
@@ -226,8 +226,6 @@ async def test_ten_thousand_facts(paths: Paths, settings: Settings) -> None:
         answer: ContextAnswer = await service.context(CALLER, asked(ANA, delivered=True))
     finally:
         await service.close()
-    assert sorted(answer.text.split("\n")) == sorted(
-        assemble_memory_context(facts, None).split("\n")
-    )
+    assert sorted(answer.text.split("\n")) == sorted(seed_context(facts, None).split("\n"))
     assert len(answer.sections[0].facts) == 10_000
     assert answer.over_budget

@@ -112,7 +112,7 @@ class PruneReview(ModalListScreen):
         counter, now = TokenCounter(self._view.model), self.state.clock()
         reviewed = {part.place.section for part in parts}
         others = [
-            ContextSection(kind=one.kind, title=one.title, budget=one.budget, facts=one.facts)
+            ContextSection(kind=one.kind, facts=one.facts)
             for one in (self._view.answer.sections if self._view.answer else ())
             if one.kind not in reviewed
         ]

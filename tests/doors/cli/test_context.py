@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from memtui.context.assembly import assemble_memory_context
 from memtui.context.cost import TokenCounter
+from tests.contexts import seed_context
 from tests.doors.cli.conftest import Run
 from tests.doors.cli.test_facts import U, add
 
@@ -19,7 +19,7 @@ BOTH = (*U, "--project", "D")
 def text(here: Run) -> str:
     add(here, "Prefers concise replies")
     add(here, "Uses SQLite", "--project", "D")
-    return assemble_memory_context(["Prefers concise replies"], ["Uses SQLite"])
+    return seed_context(["Prefers concise replies"], ["Uses SQLite"])
 
 
 def test_the_document(here: Run, text: str) -> None:
