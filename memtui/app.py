@@ -35,7 +35,7 @@ from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.first_start import find_memories, is_first_start, offer
 from memtui.screens.help import Help, help_content
 from memtui.screens.limits import limits_sheet
-from memtui.screens.operations import OperationsScreen
+from memtui.screens.operations.screen import OperationsScreen
 from memtui.screens.palette import Commands
 from memtui.screens.query import QueryScreen
 from memtui.screens.records.screen import RecordsScreen
@@ -46,11 +46,11 @@ from memtui.screens.state import (
     ConfigurationChanged,
     FilterChosen,
     GoTo,
-    LookChosen,
-    LooksChanged,
     Phase,
     ScopeChosen,
     StateController,
+    ViewChosen,
+    ViewsChanged,
 )
 from memtui.screens.themes import known, own_themes
 from memtui.widgets.background import Background
@@ -227,15 +227,15 @@ class MemtuiApp(App[None]):
         """Look at another binding."""
         self.controller.choose(binding_key=message.key or "")
 
-    def on_looks_changed(self, message: LooksChanged) -> None:
+    def on_views_changed(self, message: ViewsChanged) -> None:
         """Offer the saved views of the operation log as they are now."""
-        self.controller.use_looks(message.looks)
+        self.controller.use_views(message.views)
 
-    async def on_look_chosen(self, message: LookChosen) -> None:
+    async def on_view_chosen(self, message: ViewChosen) -> None:
         """Show the operation log as in a saved view."""
         await self.switch_mode(OperationsScreen.MODE)
         if isinstance(self.frame, OperationsScreen):
-            self.frame.use_look(message.look)
+            self.frame.use_view(message.view)
 
     def on_configuration_changed(self, message: ConfigurationChanged) -> None:
         """Resolve again after bindings or targets changed."""

@@ -22,7 +22,7 @@ from memtui.screens.budget.screen import BudgetScreen
 from memtui.screens.conformance import Conformance
 from memtui.screens.migration import Migration
 from memtui.screens.namespaces import Namespaces
-from memtui.screens.operations import OperationsScreen
+from memtui.screens.operations.screen import OperationsScreen
 from memtui.screens.prune.screen import PruneReview
 from memtui.screens.query import QueryScreen
 from memtui.screens.query.screen import AskLine

@@ -151,7 +151,7 @@ class ListScreen(MemtuiScreen, Generic[R]):
     @on(Opened)
     def _opened(self) -> None:
         self.query_one(self.SPLIT).add_class("-opened")
-        self.query_one(f"#{self.NOUN}-detail").focus()
+        self.query_one(f"#{self.NOUN}-detail", DetailPane).enter()
         self.entered()
 
     def action_back(self) -> None:

@@ -14,7 +14,7 @@ from memtui.actions import ACTIONS
 from memtui.contract import Scope
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.help import group_title
-from memtui.screens.state import BindingChosen, LookChosen, ScopeChosen
+from memtui.screens.state import BindingChosen, ScopeChosen, ViewChosen
 from memtui.widgets.display import DIM, display
 
 
@@ -90,9 +90,9 @@ def _places(screen: MemtuiScreen) -> Iterable[Command]:
             "Look at this binding.",
             partial(screen.post_message, BindingChosen(binding.key)),
         )
-    for look in screen.state.looks:
+    for view in screen.state.views:
         yield Command(
-            display(f"View: {look.name}", limit=100),
+            display(f"View: {view.name}", limit=100),
             "Show the operation log so.",
-            partial(screen.post_message, LookChosen(look)),
+            partial(screen.post_message, ViewChosen(view)),
         )

@@ -21,7 +21,7 @@ from memtui.config import Paths, Settings
 from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.filters import parse_filter
 from memtui.screens.keymap import Keymap, load_keymap
-from memtui.screens.log_views import LogLook, load_looks
+from memtui.screens.saved_views import SavedView, load_views
 from memtui.screens.session import SavedCompany, SavedSession, load_session, save_session
 from memtui.widgets.background import Background
 
@@ -87,7 +87,7 @@ class AppState:
     """The company's spending limits as last checked."""
     filters: tuple[str, ...] = ()
     """Filter lines applied before, the newest last."""
-    looks: tuple[LogLook, ...] = ()
+    views: tuple[SavedView, ...] = ()
     """The saved views of the operation log."""
     views_file: Path = Path("views.json")
     """Where they are kept."""
@@ -159,20 +159,20 @@ class FilterChosen(Message):
         self.line = line
 
 
-class LookChosen(Message):
+class ViewChosen(Message):
     """A person wants to see the operation log as in a saved view."""
 
-    def __init__(self, look: LogLook) -> None:
+    def __init__(self, view: SavedView) -> None:
         super().__init__()
-        self.look = look
+        self.view = view
 
 
-class LooksChanged(Message):
+class ViewsChanged(Message):
     """A saved view of the operation log came, changed its name or went; these are all of them."""
 
-    def __init__(self, looks: tuple[LogLook, ...]) -> None:
+    def __init__(self, views: tuple[SavedView, ...]) -> None:
         super().__init__()
-        self.looks = looks
+        self.views = views
 
 
 class GoTo(Message):
@@ -232,7 +232,7 @@ class StateController:
         self._purging = Background(app, "purge")
         self._told = ""
         self.saved, self.saved_problem = _read_session(paths)
-        looks, problem = _read_looks(paths)
+        views, problem = _read_views(paths)
         self.saved_problem = self.saved_problem or problem
         self._asked_for = company or settings.company
         self._company = self._asked_for or self.saved.company
@@ -251,7 +251,7 @@ class StateController:
             zone=ZoneInfo(settings.timezone) if settings.timezone else None,
             zone_name=settings.zone_name or "UTC",
             queries_file=paths.queries_file,
-            looks=looks,
+            views=views,
             views_file=paths.views_file,
         )
 
@@ -363,9 +363,9 @@ class StateController:
         if wanted != self.state:
             self._settle(wanted)
 
-    def use_looks(self, looks: tuple[LogLook, ...]) -> None:
+    def use_views(self, views: tuple[SavedView, ...]) -> None:
         """Offer other saved views of the operation log."""
-        self._set(replace(self.state, looks=looks))
+        self._set(replace(self.state, views=views))
 
     def resolve_again(self) -> None:
         """Read bindings and targets again."""
@@ -474,9 +474,9 @@ def _read_session(paths: Paths) -> tuple[SavedSession, str]:
         return SavedSession(), str(error)
 
 
-def _read_looks(paths: Paths) -> tuple[tuple[LogLook, ...], str]:
+def _read_views(paths: Paths) -> tuple[tuple[SavedView, ...], str]:
     try:
-        return load_looks(paths.views_file), ""
+        return load_views(paths.views_file), ""
     except Invalid as error:
         return (), str(error)
 

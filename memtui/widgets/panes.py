@@ -73,6 +73,10 @@ class DetailPane(ListMoves, VerticalScroll, can_focus=True):
         """Lines in view."""
         return self.size.height
 
+    def enter(self) -> None:
+        """Take the focus."""
+        self.focus()
+
     def move(self, lines: int) -> None:
         """Scroll by so many lines."""
         self.scroll_relative(y=lines, animate=False)

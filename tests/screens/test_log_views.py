@@ -8,39 +8,39 @@ from pathlib import Path
 import pytest
 
 from memtui.contract import Invalid
-from memtui.screens.log_views import LogLook, checked_name, delete_look, load_looks, save_look
+from memtui.screens.saved_views import SavedView, checked_name, delete_view, load_views, save_view
 
-DEAR = LogLook(
+DEAR = SavedView(
     name="dear",
     filter_line="cost>0.01",
     column="cost",
     hidden=("door", "by"),
     wider={"cost": 2},
 )
-SLOW = LogLook(name="Slow", filter_line="took>2s", column="ms", descending=False)
+SLOW = SavedView(name="Slow", filter_line="took>2s", column="ms", descending=False)
 
 
 def names(path: Path) -> list[str]:
-    return [look.name for look in load_looks(path)]
+    return [view.name for view in load_views(path)]
 
 
 def test_views_are_kept_private_in_the_order_of_their_names(tmp_path: Path) -> None:
     path = tmp_path / "views.json"
-    assert load_looks(path) == ()
-    save_look(path, SLOW)
-    assert save_look(path, DEAR) == (DEAR, SLOW) == load_looks(path)
+    assert load_views(path) == ()
+    save_view(path, SLOW)
+    assert save_view(path, DEAR) == (DEAR, SLOW) == load_views(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
 def test_a_view_is_replaced_renamed_and_deleted(tmp_path: Path) -> None:
     path = tmp_path / "views.json"
-    save_look(path, SLOW)
-    save_look(path, DEAR)
-    save_look(path, DEAR.model_copy(update={"filter_line": "cost>1"}))
-    assert load_looks(path)[0].filter_line == "cost>1"
-    save_look(path, DEAR.model_copy(update={"name": "zz"}), instead_of="dear")
+    save_view(path, SLOW)
+    save_view(path, DEAR)
+    save_view(path, DEAR.model_copy(update={"filter_line": "cost>1"}))
+    assert load_views(path)[0].filter_line == "cost>1"
+    save_view(path, DEAR.model_copy(update={"name": "zz"}), instead_of="dear")
     assert names(path) == ["Slow", "zz"]
-    assert delete_look(path, "Slow")[0].name == "zz"
+    assert delete_view(path, "Slow")[0].name == "zz"
     assert names(path) == ["zz"]
 
 
@@ -48,9 +48,9 @@ def test_a_broken_file_is_a_sentence_and_stays_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "views.json"
     path.write_text('{"looks": 3}')
     with pytest.raises(Invalid, match=r"saved views in .* cannot be read"):
-        load_looks(path)
+        load_views(path)
     with pytest.raises(Invalid, match="cannot be read"):
-        save_look(path, DEAR)
+        save_view(path, DEAR)
     assert path.read_text() == '{"looks": 3}'
 
 

@@ -95,7 +95,7 @@ async def test_filter_order_time_follow_and_a_saved_view(
         await pilot.press("V")
         await press(pilot, "dear")
         await pilot.press("enter")
-        await until(pilot, lambda: [look.name for look in app.state.looks] == ["dear"])
+        await until(pilot, lambda: [view.name for view in app.state.views] == ["dear"])
         assert toasts(app)[-1] == "Kept the view dear."
 
         # To a time, in the order of time, sealed or not.
@@ -221,24 +221,24 @@ async def test_views_are_renamed_replaced_and_deleted(
 ) -> None:
     await write_notes(service, caller, ["one"])
 
-    def looks() -> list[tuple[str, str]]:
-        return [(look.name, look.filter_line) for look in app.state.looks]
+    def views() -> list[tuple[str, str]]:
+        return [(view.name, view.filter_line) for view in app.state.views]
 
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)
         await pilot.press("V", "a", "enter")
-        await until(pilot, lambda: looks() == [("a", "")])
+        await until(pilot, lambda: views() == [("a", "")])
         app.controller.choose(filter_line="type:write")
         await until(pilot, lambda: app.state.filter_line)
         await pilot.press("V", "a", "up", "enter")
         await until(pilot, lambda: "Replace the view a?" in screen_text(app))
         await pilot.press("y")
-        await until(pilot, lambda: looks() == [("a", "type:write")])
+        await until(pilot, lambda: views() == [("a", "type:write")])
         await pilot.press("V", "down", "enter")
         await until(pilot, lambda: "Another name for the view a" in screen_text(app))
         await pilot.press("b", "enter")
-        await until(pilot, lambda: looks() == [("b", "type:write")])
+        await until(pilot, lambda: views() == [("b", "type:write")])
         await pilot.press("V", "down", "down", "enter")
         await until(pilot, lambda: "Delete the view b?" in screen_text(app))
         await pilot.press("y")
-        await until(pilot, lambda: not looks())
+        await until(pilot, lambda: not views())

@@ -21,7 +21,7 @@ from memtui.screens.analytics.messages import Told
 from memtui.screens.analytics.period import Period, bucket_words, span_of
 from memtui.screens.analytics.plots import Plot, plots_of
 from memtui.screens.base import frame_of
-from memtui.screens.columns_dialog import choose_columns
+from memtui.screens.list_screen import choose_columns
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import key_hint

@@ -29,9 +29,9 @@ from memtui.screens.analytics.statements import Statements
 from memtui.screens.analytics.views_sheet import read_words, views_content
 from memtui.screens.analytics.words import Words
 from memtui.screens.base import frame_of
-from memtui.screens.columns_dialog import choose_columns
 from memtui.screens.dialogs.sheet import READING, Drawn, Sheet
 from memtui.screens.exports import Writer
+from memtui.screens.list_screen import choose_columns
 from memtui.screens.state import ServiceSession
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background

@@ -1,4 +1,4 @@
-"""The screen of the operation log: list on the left, the selected operation on the right."""
+"""Screen 2: the operation log; list on the left, the selected operation on the right."""
 
 from __future__ import annotations
 
@@ -6,62 +6,79 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
-from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Container
 from textual.widgets import Input
 
 from memtui.actions import Need
-from memtui.contract import Conflict, Filter, Invalid, NotFound, OperationStatus
+from memtui.contract import (
+    Conflict,
+    Filter,
+    Invalid,
+    MemtuiError,
+    NotFound,
+    OperationStatus,
+    Record,
+    RecordHandle,
+)
 from memtui.filters import Taker, format_filter, parse_filter, parse_when
 from memtui.json_text import json_text
-from memtui.screens.base import MemtuiScreen
-from memtui.screens.columns_dialog import choose_columns
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
-from memtui.screens.dialogs.waiting import Waiting
 from memtui.screens.exports import Exports, Writer
-from memtui.screens.log_views import LogLook
-from memtui.screens.marking import Marking
+from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import open_source
-from memtui.screens.operations.columns import HIDDEN, asked, operation_columns
-from memtui.screens.operations.detail import OperationDetail
-from memtui.screens.operations.details import DetailFeed
-from memtui.screens.operations.feed import NEWEST_FIRST, LogFeed
-from memtui.screens.operations.looks import Looks
-from memtui.screens.state import AppState, ConfigurationChanged, FilterChosen, GoTo
+from memtui.screens.operations.log import NEWEST_FIRST, LogFeed
+from memtui.screens.operations.view import (
+    SHOWN,
+    SORTS,
+    OperationDetail,
+    OperationView,
+    asked,
+    operation_columns,
+)
+from memtui.screens.saved_views import SavedView, checked_name, delete_view, save_view
+from memtui.screens.state import (
+    AppState,
+    ConfigurationChanged,
+    FilterChosen,
+    GoTo,
+    ViewChosen,
+    ViewsChanged,
+)
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.virtual_list import (
-    ColumnsAsked,
-    Highlighted,
-    Opened,
-    PagesWanted,
-    Scrolled,
-    SelectionChanged,
-    SortAsked,
-    VirtualList,
-)
+from memtui.widgets.virtual_list import Scrolled, VirtualList
 
 if TYPE_CHECKING:
-    from memtui.service.answers import UndoCandidate
+    from memtui.service.answers import Change
+    from memtui.store.journal import Found
 
 POLL_SECONDS = 2.0
 _EXPORTED = ("csv", "jsonl", "parquet")
+_HIDDEN = frozenset(SORTS) - SHOWN
+_TEXTS_READ = 10
+"""Records whose text is read when a person goes into the details."""
 
 
-class OperationsScreen(MemtuiScreen, Marking):
-    """Every operation of the company, newest first and live."""
+class OperationsScreen(ListScreen[Operation]):
+    """Every operation of the company, newest first and live.
+
+    What a change did comes from the undo journal, which costs nothing. The text of a record that a
+    query returned takes a read, and every read is an operation of its own: it happens only when
+    the person goes into the details, once a record.
+    """
 
     MODE = "operations"
+    NOUN = "operation"
     NARROWS = Taker.OPERATIONS
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("operations")
 
@@ -69,29 +86,39 @@ class OperationsScreen(MemtuiScreen, Marking):
         super().__init__(state)
         self._typed: str | None = None
         self._feed = LogFeed(self)
-        self._details = DetailFeed(self, self._draw_detail)
-        self._looks = Looks(self, self._look)
         self._exports = Exports(self)
-        self._acts = Background(self, "operation-acts")
+        self._records: dict[str, Record | str] = {"": "erased"}
+        self._changes: dict[str, tuple[Change, ...]] = {}
+        self._checked: dict[str, str] = {}
+        self._journal = Background(self, "operation-changes")
+        self._texts = Background(self, "operation-texts")
 
-    def compose_body(self) -> ComposeResult:
-        """Lay out list and detail."""
-        with Container(classes="split"):
-            log: VirtualList[Operation] = VirtualList(
-                operation_columns(self._now),
-                self._feed.rows,
-                name="operation-list",
-            )
-            log.sort = NEWEST_FIRST
-            log.hidden = HIDDEN
-            yield log
-            yield OperationDetail(name="operation-detail")
+    def make_list(self) -> VirtualList[Operation]:
+        """Return the list, the newest operations first."""
+        columns = operation_columns(self.state.clock)
+        log: VirtualList[Operation] = VirtualList(columns, self._feed.rows, name="operation-list")
+        log.sort = NEWEST_FIRST
+        log.hidden = _HIDDEN
+        return log
+
+    def make_detail(self) -> OperationDetail:
+        """Return the pane of the details, with the records of the operation in it."""
+        return OperationDetail(name="operation-detail")
 
     def on_mount(self) -> None:
         """Begin to look for new operations."""
-        super().on_mount()
         self.set_interval(POLL_SECONDS, self._poll)
-        self._list.focus()
+
+    def _poll(self) -> None:
+        if self.is_current:
+            self._feed.poll()
+
+    # The log.
+
+    @property
+    def reading(self) -> bool:
+        """Whether the log is being read."""
+        return self._feed.head.busy
 
     def load(self) -> None:
         """Open the log with the filter, unless that was done while it was typed."""
@@ -100,10 +127,18 @@ class OperationsScreen(MemtuiScreen, Marking):
         if typed is None or chosen != self._feed.chosen:
             self._feed.load(chosen)
 
-    def select(self, name: str) -> None:
-        """Put the cursor on an operation; the log is narrowed to nothing else to find it."""
-        if not self._list.go_to_key(name):
-            self._acts.every(lambda: self._find(name), self._point, self.fail)
+    def fetch(self, pages: tuple[int, ...]) -> None:
+        """Read pages that came into view."""
+        self._feed.fetch(pages)
+
+    def sort(self, column: str) -> None:
+        """Order by a column, or turn its order around."""
+        self._feed.sort(column)
+
+    @on(Scrolled)
+    def look(self) -> None:
+        """Say how much there is, and how much of it is new."""
+        self._feed.look()
 
     @on(FilterLine.Typed)
     def _try(self, event: FilterLine.Typed) -> None:
@@ -126,96 +161,21 @@ class OperationsScreen(MemtuiScreen, Marking):
             if event.line == self.state.filter_line:
                 self.load()
 
-    async def _find(self, name: str) -> Operation:
-        return await self.session.service.log.get(self.session.caller, name)
+    def select(self, name: str) -> None:
+        """Put the cursor on an operation; the log is narrowed to nothing else to find it."""
+        if not self.rows_list.go_to_key(name):
+            self.talk(self._select(name))
 
-    def _point(self, operation: Operation) -> None:
-        if self._list.go_to_key(operation.operation_id):
+    async def _select(self, name: str) -> None:
+        session = self.session
+        operation = await self.change(lambda: session.service.log.get(session.caller, name))
+        if self.rows_list.go_to_key(operation.operation_id):
             return
         place = self._feed.place_of(operation)
         if place is None:
             self._draw(operation)
         else:
-            self._list.go_to(place, in_the_middle=True)
-
-    @property
-    def _list(self) -> VirtualList[Operation]:
-        return self.query_one(VirtualList)
-
-    @property
-    def _operation(self) -> Operation:
-        current = self._list.current
-        if current is None:
-            raise NotFound("No operation is selected.")
-        return current
-
-    @property
-    def reading(self) -> bool:
-        """Whether the log is being read."""
-        return self._feed.busy
-
-    def _now(self) -> datetime:
-        return self.state.clock()
-
-    def _poll(self) -> None:
-        if self.is_current:
-            self._feed.poll()
-
-    @on(PagesWanted)
-    def _fetch(self, event: PagesWanted) -> None:
-        self._feed.fetch(event.pages)
-
-    @on(Scrolled)
-    def _scrolled(self) -> None:
-        self._feed.look()
-
-    @on(SortAsked)
-    def _sort(self, event: SortAsked) -> None:
-        self._feed.sort(event.column)
-
-    @on(SelectionChanged)
-    def _marked(self) -> None:
-        self._feed.look()
-
-    @on(ColumnsAsked)
-    def _choose_columns(self) -> None:
-        choose_columns(self, self._list)
-
-    @on(Highlighted)
-    def _selected(self) -> None:
-        operation = self._list.current
-        self.missing = _missing(operation)
-        self._draw_detail()
-        if operation is not None:
-            self._details.read_changes(operation)
-
-    def _draw_detail(self) -> None:
-        self._draw(self._list.current)
-
-    def _draw(self, operation: Operation | None) -> None:
-        view = None if operation is None else self._details.view(operation)
-        self.query_one(OperationDetail).show(view)
-
-    @on(Opened)
-    def _enter(self) -> None:
-        self.query_one(".split").add_class("-opened")
-        self.query_one(OperationDetail).enter()
-        if (operation := self._list.current) is not None:
-            self._details.read_texts(operation)
-
-    def action_back(self) -> None:
-        """Go back from the details to the list; there, take away the range, else all marks."""
-        if self._list.has_focus:
-            self._list.action_unmark()
-        self.query_one(".split").remove_class("-opened")
-        self._list.focus()
-
-    @on(OperationDetail.RecordChosen)
-    def _go_to_record(self, event: OperationDetail.RecordChosen) -> None:
-        operation = self._list.current
-        if operation is not None:
-            chosen = event.handle.provider_record_id
-            self.post_message(GoTo("records", binding_key=operation.binding_key, select=chosen))
+            self.rows_list.go_to(place, in_the_middle=True)
 
     def action_follow(self) -> None:
         """Turn following on or off."""
@@ -223,17 +183,183 @@ class OperationsScreen(MemtuiScreen, Marking):
 
     def action_jump(self) -> None:
         """Go to the last operation that had begun by a time."""
+        self.talk(self._jump())
+
+    async def _jump(self) -> None:
         zone = self.state.zone or datetime.now().astimezone().tzinfo or UTC
 
         def moment(text: str) -> datetime:
             return parse_when(text.strip(), now=self.state.clock(), zone=zone)
 
-        def go(text: str | None) -> None:
-            if text is not None:
-                self._feed.jump(moment(text))
-
         prompt = Prompt("Go to a time", placeholder="2026-03-01, 14:30, 3d ago", check=moment)
-        self.app.push_screen(prompt, go)
+        if (text := await self.ask(prompt)) is not None:
+            self._feed.jump(moment(text))
+
+    # Details.
+
+    def missing_for(self, row: Operation | None) -> dict[Need, str]:
+        """Return which needs do not hold for an operation."""
+        missing = super().missing_for(row)
+        if row is None or row.status is not OperationStatus.UNKNOWN:
+            missing[Need.UNKNOWN_OUTCOME] = ""
+        return missing
+
+    def draw_detail(self) -> None:
+        """Draw the operation under the cursor, with what is known of it by now."""
+        self._draw(self.rows_list.current)
+
+    def _draw(self, operation: Operation | None) -> None:
+        view = None
+        if operation is not None:
+            view = OperationView(
+                operation=operation,
+                now=self.state.clock(),
+                zone=self.state.zone,
+                records=self._records,
+                changes=self._changes.get(operation.operation_id, ()),
+                checked=self._checked.get(operation.operation_id, ""),
+            )
+        self.query_one(OperationDetail).show(view)
+
+    def moved(self) -> None:
+        """Read what a change did to each record."""
+        operation = self.rows_list.current
+        if operation is None:
+            return
+        session, wanted = self.session, operation.operation_id
+        if not operation.operation_type.mutates or wanted in self._changes:
+            self._journal.forget()
+            return
+
+        async def read() -> tuple[tuple[Change, ...], Found | None]:
+            changes = await session.service.log.changes(session.caller, wanted)
+            return changes, await session.service.log.found_outcome(session.caller, wanted)
+
+        def show(read: tuple[tuple[Change, ...], Found | None]) -> None:
+            changes, found = read
+            self._changes[wanted] = changes
+            if found is not None:
+                self._checked[wanted] = found.told
+            for change in changes:
+                record = change.after or change.before
+                if record is not None:
+                    self._records.setdefault(record.handle.provider_record_id, record)
+            self.draw_detail()
+
+        self._journal.latest(read, show, self.fail)
+
+    def entered(self) -> None:
+        """Read the records of the operation whose text is not known yet."""
+        operation, session = self.rows_list.current, self.session
+        unknown = [
+            handle
+            for handle in (operation.handles if operation else ())
+            if handle.provider_record_id not in self._records
+        ][:_TEXTS_READ]
+        if operation is None or not unknown:
+            return
+
+        async def read() -> dict[str, Record | str]:
+            found: dict[str, Record | str] = {}
+            for one in unknown:
+                handle = RecordHandle(
+                    provider_key=one.provider_key, provider_record_id=one.provider_record_id
+                )
+                try:
+                    answer = await session.service.get(
+                        session.caller, handle, operation.scope, binding_key=operation.binding_key
+                    )
+                except NotFound:
+                    found[one.provider_record_id] = "it is not there any more"
+                except MemtuiError as error:
+                    found[one.provider_record_id] = str(error)
+                else:
+                    found[one.provider_record_id] = answer.record
+            return found
+
+        def show(found: dict[str, Record | str]) -> None:
+            self._records.update(found)
+            self.draw_detail()
+
+        self._texts.latest(read, show, self.fail)
+
+    def action_check(self) -> None:
+        """Ask the provider whether an unknown outcome happened."""
+        self.talk(self._check(self.row.operation_id))
+
+    async def _check(self, wanted: str) -> None:
+        session = self.session
+        found = await self.change(lambda: session.service.check_outcome(session.caller, wanted))
+        self._checked[wanted] = found.told
+        self._changes.pop(wanted, None)
+        self.draw_detail()
+
+    @on(OperationDetail.RecordChosen)
+    def _go_to_record(self, event: OperationDetail.RecordChosen) -> None:
+        if (operation := self.rows_list.current) is not None:
+            chosen = event.handle.provider_record_id
+            self.post_message(GoTo("records", binding_key=operation.binding_key, select=chosen))
+
+    def action_open(self) -> None:
+        """Open the source of the record under the cursor, else of the operation."""
+        handle = self.query_one(OperationDetail).handle
+        record = self._records.get(handle.provider_record_id) if handle else None
+        if isinstance(record, Record):
+            open_source(self, self.acts, record.source, record.location)
+        else:
+            open_source(self, self.acts, self.row.source)
+
+    def action_records(self) -> None:
+        """Show the first record that the operation touched."""
+        operation = self.row
+        if not operation.handles:
+            raise NotFound("This operation touched no record.")
+        first = operation.handles[0].provider_record_id
+        self.post_message(GoTo("records", binding_key=operation.binding_key, select=first))
+
+    def action_same_run(self) -> None:
+        """Narrow every screen to the run of this operation."""
+        self._narrow("run")
+
+    def action_same_issue(self) -> None:
+        """Narrow every screen to the issue of this operation."""
+        self._narrow("issue")
+
+    def _narrow(self, word: str) -> None:
+        field, operation = f"{word}_id", self.row
+        value = getattr(operation.scope, field) or getattr(operation.source, field, None)
+        if value is None:
+            raise NotFound(f"This operation belongs to no {word}.")
+        narrowed = Filter().model_copy(update={field: value})
+        self.post_message(FilterChosen(format_filter(narrowed)))
+
+    def action_copy(self) -> None:
+        """Offer what to copy of the marked operations, else of the selected one."""
+        chosen = self.rows_list.chosen
+        if not chosen:
+            raise NotFound("No operation is selected.")
+        several = len(chosen) > 1
+        indent = None if several else 2
+        texts = {
+            "text": "\n".join(filter(None, map(asked, chosen))),
+            "id": "\n".join(one.operation_id for one in chosen),
+            "JSON": "\n".join(
+                json_text(one.model_dump(mode="json"), indent=indent) for one in chosen
+            ),
+            "digest": "\n".join(one.digest for one in chosen),
+        }
+        names = {**texts, "JSON": "all of it"}
+        if several:
+            names = {"text": "texts", "id": "ids", "digest": "digests"}
+            names["JSON"] = "all of them, one a line"
+        which = fmt.counted(len(chosen), "operation") if several else f"#{fmt.count(chosen[0].seq)}"
+
+        def copy(what: str | None) -> None:
+            if what is not None:
+                self.copy(texts[what], f"Copied the {what} of {which}.")
+
+        choices = [Choice(what, names[what], what) for what in texts if texts[what]]
+        self.app.push_screen(Choose(f"Copy of {which}", choices), copy)
 
     def action_export(self) -> None:
         """Ask for a file and write all that the filter lets through into it."""
@@ -255,14 +381,73 @@ class OperationsScreen(MemtuiScreen, Marking):
 
         return write
 
-    def action_views(self) -> None:
-        """Offer the saved views, and to save this one."""
-        self._looks.ask()
+    # Saved views.
 
-    def _look(self) -> LogLook:
-        shown, (column, descending) = self._list, self._feed.order
-        return LogLook(
-            name="",
+    def action_views(self) -> None:
+        """Offer the saved views, and to keep what is shown under the name that is typed."""
+        self.talk(self._choose_view())
+
+    async def _choose_view(self) -> None:
+        kept, path = self.state.views, self.state.views_file
+
+        def offer(text: str) -> list[Choice[tuple[str, SavedView]]]:
+            try:
+                view = self._shown_as(checked_name(text))
+            except Invalid:
+                return []
+            return [Choice(("save", view), view.name, "save as")]
+
+        chooser: Choose[tuple[str, SavedView]] = Choose(
+            "Views of the log",
+            [
+                Choice((what, view), view.name, what)
+                for what in ("use", "rename", "delete")
+                for view in kept
+            ],
+            placeholder="type a name to save what is shown",
+            offer=offer,
+        )
+        what, view = await self.ask(chooser) or ("", None)
+        if view is None:
+            return
+        write = partial(save_view, path, view)
+        if what == "use":
+            self.post_message(ViewChosen(view))
+        elif what == "rename":
+            await self._rename(view)
+        elif what == "delete":
+            question = f"Delete the view {view.name}? No operation is touched."
+            if await self.ask(Confirm(question, verb="delete it")):
+                write = partial(delete_view, path, view.name)
+                await self._keep(write, f"Deleted the view {view.name}.")
+        elif view.name not in {one.name for one in kept} or await self.ask(
+            Confirm(f"Replace the view {view.name}?", verb="replace it")
+        ):
+            await self._keep(write, f"Kept the view {view.name}.")
+
+    async def _rename(self, view: SavedView) -> None:
+        def check(text: str) -> str:
+            name = checked_name(text)
+            if name != view.name and name in {one.name for one in self.state.views}:
+                raise Invalid(f"There is a view {name} already; give another name.")
+            return name
+
+        title = f"Another name for the view {view.name}"
+        text = await self.ask(Prompt(title, value=view.name, check=check))
+        if text is not None:
+            renamed = view.model_copy(update={"name": check(text)})
+            write = partial(save_view, self.state.views_file, renamed, instead_of=view.name)
+            await self._keep(write, f"Kept the view {renamed.name}.")
+
+    async def _keep(self, write: partial[tuple[SavedView, ...]], said: str) -> None:
+        views = await self.change(lambda: asyncio.to_thread(write))
+        self.post_message(ViewsChanged(views))
+        self.toast(said)
+
+    def _shown_as(self, name: str) -> SavedView:
+        shown, (column, descending) = self.rows_list, self._feed.order
+        return SavedView(
+            name=name,
             filter_line=self.state.filter_line,
             column=column,
             descending=descending,
@@ -270,138 +455,48 @@ class OperationsScreen(MemtuiScreen, Marking):
             wider=shown.wider,
         )
 
-    def use_look(self, look: LogLook) -> None:
+    def use_view(self, view: SavedView) -> None:
         """Show the log as in a saved view."""
-        keys = {column.key for column in self._list.columns}
-        self._list.hidden = frozenset(look.hidden) & keys if keys - {*look.hidden} else HIDDEN
-        self._list.wider = {key: cells for key, cells in look.wider.items() if key in keys}
-        self._feed.order = (look.column, look.descending) if look.column in keys else NEWEST_FIRST
-        self.post_message(FilterChosen(look.filter_line))
-        if look.filter_line == self.state.filter_line:
+        shown, keys = self.rows_list, frozenset(SORTS)
+        shown.hidden = keys.intersection(view.hidden) if keys.difference(view.hidden) else _HIDDEN
+        shown.wider = {key: cells for key, cells in view.wider.items() if key in keys}
+        self._feed.order = (view.column, view.descending) if view.column in keys else NEWEST_FIRST
+        self.post_message(FilterChosen(view.filter_line))
+        if view.filter_line == self.state.filter_line:
             self.reload()
 
-    def action_open(self) -> None:
-        """Open the source of the record under the cursor, else of the operation."""
-        handle = self.query_one(OperationDetail).handle
-        record = self._details.record(handle.provider_record_id) if handle else None
-        if record is not None:
-            open_source(self, self._acts, record.source, record.location)
-        else:
-            open_source(self, self._acts, self._operation.source)
-
-    def action_records(self) -> None:
-        """Show the first record that the operation touched."""
-        operation = self._operation
-        if not operation.handles:
-            self.fail(NotFound("This operation touched no record."))
-            return
-        self.post_message(
-            GoTo(
-                "records",
-                binding_key=operation.binding_key,
-                select=operation.handles[0].provider_record_id,
-            )
-        )
-
-    def action_same_run(self) -> None:
-        """Narrow every screen to the run of this operation."""
-        operation = self._operation
-        source = operation.source
-        self._narrow("run", operation.scope.run_id or (source.run_id if source else None))
-
-    def action_same_issue(self) -> None:
-        """Narrow every screen to the issue of this operation."""
-        operation = self._operation
-        source = operation.source
-        self._narrow("issue", operation.scope.issue_id or (source.issue_id if source else None))
-
-    def _narrow(self, field: str, value: str | None) -> None:
-        if value is None:
-            self.fail(NotFound(f"This operation belongs to no {field}."))
-            return
-        narrowed = Filter().model_copy(update={f"{field}_id": value})
-        self.post_message(FilterChosen(format_filter(narrowed)))
-
-    def action_check(self) -> None:
-        """Ask the provider whether an unknown outcome happened."""
-        self._details.check(self._operation)
-
-    def action_copy(self) -> None:
-        """Offer what to copy of the marked operations, else of the selected one."""
-        chosen = self._list.chosen
-        if not chosen:
-            raise NotFound("No operation is selected.")
-        texts = {
-            "text": "\n".join(filter(None, map(asked, chosen))),
-            "id": "\n".join(one.operation_id for one in chosen),
-            "JSON": "\n".join(
-                json_text(one.model_dump(mode="json"), indent=None if len(chosen) > 1 else 2)
-                for one in chosen
-            ),
-            "digest": "\n".join(one.digest for one in chosen),
-        }
-        several = len(chosen) > 1
-        names = {
-            "text": "texts" if several else texts["text"],
-            "id": "ids" if several else texts["id"],
-            "JSON": "all of them, one a line" if several else "all of it",
-            "digest": "digests" if several else texts["digest"],
-        }
-        which = fmt.counted(len(chosen), "operation") if several else f"#{fmt.count(chosen[0].seq)}"
-
-        def copy(what: str | None) -> None:
-            if what is not None:
-                self.copy(texts[what], f"Copied the {what} of {which}.")
-
-        choices = [Choice(what, names[what], what) for what in texts if texts[what]]
-        self.app.push_screen(Choose(f"Copy of {which}", choices), copy)
+    # Taking back.
 
     def action_undo(self) -> None:
         """Take the marked changes back after a yes, else the selected or the last one."""
-        marked = self._list.selection.marks.values()
+        self.talk(self._undo())
+
+    async def _undo(self) -> None:
+        marked, current = self.rows_list.selection.marks.values(), self.rows_list.current
         changes = [one for one in marked if one.operation_type.mutates]
         if changes:
-            self._ask_undos(sorted(changes, key=lambda one: -one.seq))
-            return
-        operation = self._list.current
-        if operation is not None and operation.operation_type.mutates:
-            records = len(operation.handles)
-            self._ask_undo(operation, fmt.counted(records, "record") if records else "")
-            return
-        session = self.session
-
-        async def last() -> list[UndoCandidate]:
-            await self._acts.settled()
-            return await session.service.undoable(session.caller, 1)
-
-        words = "waiting for the change under way"
-        self.app.push_screen(Waiting(words, last, self._offer_last, self.fail))
-
-    def _offer_last(self, found: list[UndoCandidate]) -> None:
-        if not found:
-            self.fail(Invalid("There is nothing to undo."))
-        elif found[0].why_not is not None:
-            self.fail(Invalid(f"The last change cannot be taken back. {found[0].why_not}"))
+            changes.sort(key=lambda one: -one.seq)
+            records = sum(len(one.handles) for one in changes)
+            of = f" of {fmt.counted(records, 'record')}" if records else ""
+            count = fmt.counted(len(changes), "marked change")
+            question = f"Take back the {count}{of}, the newest first?"
+        elif current is not None and current.operation_type.mutates:
+            changes, records = [current], len(current.handles)
+            what = fmt.counted(records, "record") if records else ""
+            question = fmt.take_back(current, what, self.state.clock())
         else:
-            self._ask_undo(found[0].operation, fmt.changed(found[0]))
+            found = await self.last_change()
+            if found.why_not is not None:
+                raise Invalid(f"The last change cannot be taken back. {found.why_not}")
+            changes = [found.operation]
+            question = fmt.take_back(found.operation, fmt.changed(found), self.state.clock())
+        if await self.ask(Confirm(question, verb="take it back")):
+            done = await self.change(lambda: self._take_back(changes))
+            self.rows_list.selection.marks.clear()
+            self.toast(f"Took it back: {done}. Undo that operation to do it again.")
+            self._feed.poll()
 
-    def _ask_undo(self, operation: Operation, what: str) -> None:
-        self._ask(fmt.take_back(operation, what, self.state.clock()), [operation])
-
-    def _ask_undos(self, operations: list[Operation]) -> None:
-        records = sum(len(one.handles) for one in operations)
-        of = f" of {fmt.counted(records, 'record')}" if records else ""
-        marked = fmt.counted(len(operations), "marked change")
-        self._ask(f"Take back the {marked}{of}, the newest first?", operations)
-
-    def _ask(self, question: str, operations: Sequence[Operation]) -> None:
-        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
-            if yes:
-                self._acts.every(lambda: self._undo(operations), self._undone, self.fail)
-
-        self.app.push_screen(Confirm(question, verb="take it back"), answered)
-
-    async def _undo(self, operations: Sequence[Operation]) -> str:
+    async def _take_back(self, operations: Sequence[Operation]) -> str:
         session, records, settings = self.session, 0, 0
         for operation in operations:
             answer = await session.service.undo(session.caller, operation.operation_id)
@@ -412,16 +507,3 @@ class OperationsScreen(MemtuiScreen, Marking):
         counts = {"record": records, "setting": settings}
         told = [fmt.counted(count, what) for what, count in counts.items() if count]
         return " and ".join(told) or fmt.counted(0, "record")
-
-    def _undone(self, what: str) -> None:
-        self._list.selection.marks.clear()
-        self.toast(f"Took it back: {what}. Undo that operation to do it again.")
-        self._feed.poll()
-
-
-def _missing(operation: Operation | None) -> dict[Need, str]:
-    if operation is None:
-        return {Need.ROW: "", Need.UNKNOWN_OUTCOME: ""}
-    if operation.status is OperationStatus.UNKNOWN:
-        return {}
-    return {Need.UNKNOWN_OUTCOME: ""}

@@ -13,13 +13,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import Filter, MemtuiError
-from memtui.screens.base import MemtuiScreen
-from memtui.screens.operations.columns import SORTS
+from memtui.screens.list_screen import ListScreen
+from memtui.screens.operations.view import SORTS
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.rows import PAGE_ROWS, WindowRows
-from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
     from memtui.service.analysis import LogView
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
 NEWEST_FIRST = ("when", True)
 ORDERED_ROWS = 64
 """Rows of a page in another order, where each may lie in another place of the archive."""
-
 _PAGES = 24
 _KEPT = 1_000
 """Operations that came since the view was opened and are held; beyond, it is opened again."""
@@ -49,7 +47,7 @@ def operation_key(operation: Operation) -> str:
 class LogFeed:
     """Reads the log for one list and says how much of it is shown."""
 
-    def __init__(self, screen: MemtuiScreen) -> None:
+    def __init__(self, screen: ListScreen[Operation]) -> None:
         self._screen = screen
         self.rows: WindowRows[Operation] = WindowRows(
             operation_key, newest_first=True, max_pages=_PAGES
@@ -67,7 +65,8 @@ class LogFeed:
         self._problem = ""
         self._ordering = ""
         self._looking = False
-        self._head = Background(screen, "log-head")
+        self.head = Background(screen, "log-head")
+        """Opens the log."""
         self._orders = Background(screen, "log-order")
         self._windows = Background(screen, "log-pages")
         self._tail = Background(screen, "log-tail")
@@ -75,17 +74,10 @@ class LogFeed:
         self._closing = Background(screen, "log-closing")
 
     @property
-    def busy(self) -> bool:
-        """Whether the log is being opened."""
-        return self._head.busy
-
-    @property
-    def _list(self) -> VirtualList[Operation]:
-        return self._screen.query_one(VirtualList)
-
-    @property
     def _in_time_order(self) -> bool:
-        return self._list.rows is self.rows
+        return self._screen.rows_list.rows is self.rows
+
+    # Opening.
 
     def load(self, chosen: Filter) -> None:
         """Open the log with a filter; an opening under way is stopped."""
@@ -93,12 +85,12 @@ class LogFeed:
         for work in (self._tail, self._windows, self._orders, self._places):
             work.forget()
         if not self.rows.count:
-            self._list.notice = ("Reading the log …",)
+            self._screen.rows_list.notice = ("Reading the log …",)
         again = chosen == self.chosen
         self.chosen = chosen
         self._looking = False
         early = self._show_early if self.order == NEWEST_FIRST and not again else None
-        self._head.latest(
+        self.head.latest(
             lambda: self._open(chosen, early),
             lambda opened: self._show(opened, again=again),
             self._broken,
@@ -113,65 +105,65 @@ class LogFeed:
         number = max(0, view.count - 1) // PAGE_ROWS
         return _Opened(view, number, await view.window(number * PAGE_ROWS, PAGE_ROWS))
 
+    def _replace(self, view: LogView | None) -> Operation | None:
+        """Put another view in place of those there are; return what the cursor stood on."""
+        self._close(self._view, self._ordered)
+        self._view, self._ordered = view, None
+        self._looking = False
+        shown = self._screen.rows_list
+        return shown.current if shown.cursor else None
+
     def _show_early(self, found: Sequence[Operation]) -> None:
         """Show the newest that match while older ones are looked for."""
-        was = self._list.current if self._list.cursor else None
-        self._close(self._view, self._ordered)
-        self._view = self._ordered = None
+        was = self._replace(None)
         self._looking = True
         self.rows.reset(len(found))
         self.rows.put(0, found[::-1])
-        self._list.show(self.rows)
+        self._screen.rows_list.show(self.rows)
         self._find(was)
         self.look()
 
     def _show(self, opened: _Opened, *, again: bool) -> None:
-        was = self._list.current if self._list.cursor else None
-        self._close(self._view, self._ordered)
-        self._view, self._ordered = opened.view, None
+        was = self._replace(opened.view)
         self._arrived = []
         self._problem = ""
-        self._looking = False
         self._last_seq = opened.view.last
         self.rows.reset(opened.view.count)
         self.rows.put(opened.number, opened.rows)
         self._seen = self.rows.count
-        self._list.notice = self._nothing()
+        shown = self._screen.rows_list
+        shown.notice = (
+            "No operation matches.",
+            "/ changes the filter, ctrl+l takes it away, s widens the scope.",
+        )
+        if self.chosen == Filter():
+            shown.notice = (
+                "No operations yet.",
+                "What reads or changes a memory is logged here; press 3 and ask something.",
+            )
         if self.order == NEWEST_FIRST or self._in_time_order:
-            self._list.show(self.rows)
+            shown.show(self.rows)
             if not again:
                 self._find(was)
-        self._list.sort = self.order
+        shown.sort = self.order
         if self.order != NEWEST_FIRST:
             self._open_order()
         self.look()
 
     def _find(self, operation: Operation | None) -> None:
         """Go to where an operation is among others now, else to the newest."""
+        shown = self._screen.rows_list
         place = None if operation is None else self.place_of(operation)
         if place is not None:
-            self._list.go_to(place, in_the_middle=True)
+            shown.go_to(place, in_the_middle=True)
         elif operation is None or self.rows.index_of(operation_key(operation)) is None:
-            self._list.go_to(0)
-
-    def _nothing(self) -> tuple[str, ...]:
-        if self.chosen == Filter():
-            return (
-                "No operations yet.",
-                "What reads or changes a memory is logged here; press 3 and ask something.",
-            )
-        return (
-            "No operation matches.",
-            "/ changes the filter, ctrl+l takes it away, s widens the scope.",
-        )
+            shown.go_to(0)
 
     def _broken(self, error: MemtuiError) -> None:
-        self._close(self._view, self._ordered)
-        self._view = self._ordered = None
-        self._looking = False
+        self._replace(None)
         self.rows.reset(0)
-        self._list.notice = (f"✗ {error}", "r reads the log again.")
-        self._list.show(self.rows)
+        self._screen.rows_list.notice = (f"✗ {error}", "r reads the log again.")
+        self._screen.rows_list.show(self.rows)
         self._screen.show_count("")
 
     def _close(self, *views: LogView | None) -> None:
@@ -181,28 +173,38 @@ class LogFeed:
 
     def fetch(self, wanted: tuple[int, ...]) -> None:
         """Read pages that came into view; a newer wish cancels an older one."""
-        rows = self._list.rows
-        natural = rows is self.rows
+        shown = self._screen.rows_list
+        rows, natural = shown.rows, self._in_time_order
         view = self._view if natural else self._ordered
         if view is None or not isinstance(rows, WindowRows):
             return
         arrived = self._arrived if natural else []
 
+        async def pages() -> dict[int, Sequence[Operation]]:
+            """Read pages of the view, and of what came since it was opened."""
+            found: dict[int, Sequence[Operation]] = {}
+            for number in wanted:
+                first, end = rows.page_bounds(number)
+                held = await view.window(first, end - first) if first < view.count else ()
+                past = (max(0, first - view.count), max(0, end - view.count))
+                found[number] = [*held, *arrived[slice(*past)]]
+            return found
+
         def hold(found: dict[int, Sequence[Operation]]) -> None:
             for number, page in found.items():
                 rows.put(number, page)
-            if self._list.rows is rows:
-                self._list.rows_changed()
+            if shown.rows is rows:
+                shown.rows_changed()
 
-        self._windows.latest(lambda: _pages(view, rows, wanted, arrived), hold, self._screen.fail)
+        self._windows.latest(pages, hold, self._screen.fail)
+
+    # Following.
 
     def poll(self) -> None:
         """Look for operations newer than the last one, unless a look is under way."""
-        view = self._view
-        if view is None or self._head.busy or self._tail.busy:
-            return
-        last = self._last_seq
-        self._tail.latest(lambda: view.tail(last), self._came, self._missed)
+        view, last = self._view, self._last_seq
+        if view is not None and not self.head.busy and not self._tail.busy:
+            self._tail.latest(lambda: view.tail(last), self._came, self._missed)
 
     def _missed(self, error: MemtuiError) -> None:
         self._problem = str(error)
@@ -216,7 +218,7 @@ class LogFeed:
             self._grow(rows, self.rows.count + len(rows))
         self.look()
         if len(self._arrived) > _KEPT:
-            self._head.latest(lambda: self._open(self.chosen), self._renew, self._missed)
+            self.head.latest(lambda: self._open(self.chosen), self._renew, self._missed)
 
     def _renew(self, opened: _Opened) -> None:
         """Go on with a view that holds what came since the one before was opened."""
@@ -232,35 +234,36 @@ class LogFeed:
         added = count - self.rows.count
         self.rows.extend(rows, count)
         if self._in_time_order:
-            self._list.rows_changed(added_above=added, follow=self.following)
+            self._screen.rows_list.rows_changed(added_above=added, follow=self.following)
 
     def turn(self) -> None:
         """Turn following on, and go to the newest, or turn it off."""
         self.following = not self.following
         if self.following:
             self.in_time_order()
-            self._list.go_to(0)
+            self._screen.rows_list.go_to(0)
             self.poll()
         self.look()
+
+    # Order.
 
     def in_time_order(self) -> None:
         """Go back from another order to the newest first."""
         self._orders.forget()
         self._ordering = ""
-        self.order = self._list.sort = NEWEST_FIRST
+        self.order = self._screen.rows_list.sort = NEWEST_FIRST
         if not self._in_time_order:
             self._windows.forget()
             self._close(self._ordered)
             self._ordered = None
-            self._list.show(self.rows)
+            self._screen.rows_list.show(self.rows)
 
     def sort(self, column: str) -> None:
         """Order by a column, or turn its order around."""
-        descending = self.order != (column, True)
-        self.order = self._list.sort = (column, descending)
+        self.order = self._screen.rows_list.sort = (column, self.order != (column, True))
         if self.order == NEWEST_FIRST:
             self.in_time_order()
-            self._list.go_to(0)
+            self._screen.rows_list.go_to(0)
             self.look()
         elif self._view is not None:
             self._open_order()
@@ -283,9 +286,9 @@ class LogFeed:
             rows.reset(opened.view.count)
             rows.put(0, opened.rows)
             self._ordering = ""
-            self._list.sort = order
-            self._list.show(rows)
-            self._list.go_to(0)
+            self._screen.rows_list.sort = order
+            self._screen.rows_list.show(rows)
+            self._screen.rows_list.go_to(0)
             self.look()
 
         def stay(error: MemtuiError) -> None:
@@ -305,7 +308,7 @@ class LogFeed:
 
         def go(position: int) -> None:
             self.in_time_order()
-            self._list.go_to(self.rows.count - 1 - position, in_the_middle=True)
+            self._screen.rows_list.go_to(self.rows.count - 1 - position, in_the_middle=True)
             self.look()
 
         self._places.latest(lambda: view.position(moment), go, self._screen.fail)
@@ -319,39 +322,21 @@ class LogFeed:
 
     def look(self) -> None:
         """Note what has been seen, and say how much there is."""
+        count, logged, shown = self.rows.count, self._last_seq, self._screen.rows_list
         if self._looking:
-            self._screen.show_count(f"{fmt.count(self.rows.count)} so far  looking further …")
+            self._screen.show_count(f"{fmt.count(count)} so far  looking further …")
             return
-        in_order = self._in_time_order
-        if in_order and self._list.scroll_offset.y == 0:
-            self._seen = self.rows.count
-        unseen = self.rows.count - self._seen
-        count, logged = self.rows.count, self._last_seq
+        if self._in_time_order and shown.scroll_offset.y == 0:
+            self._seen = count
         words = [fmt.count(count) if count == logged else fmt.of_total(count, logged)]
-        if marked := len(self._list.selection.marks):
+        if marked := len(shown.selection.marks):
             words.append(f"{fmt.count(marked)} marked")
         if self._ordering:
             words.append(f"ordering by {self._ordering} …")
         elif self._problem:
             words.append(f"not live: {self._problem}")
         else:
-            words.append("● live" if self.following and in_order else "○ paused")
-        if unseen > 0:
+            words.append("● live" if self.following and self._in_time_order else "○ paused")
+        if (unseen := count - self._seen) > 0:
             words.append(f"+{fmt.count(unseen)} new")
         self._screen.show_count("  ".join(words))
-
-
-async def _pages(
-    view: LogView,
-    rows: WindowRows[Operation],
-    wanted: Sequence[int],
-    arrived: Sequence[Operation],
-) -> dict[int, Sequence[Operation]]:
-    """Read pages of a view, and of what came since it was opened."""
-    found: dict[int, Sequence[Operation]] = {}
-    for number in wanted:
-        first, end = rows.page_bounds(number)
-        held = await view.window(first, end - first) if first < view.count else ()
-        past = (max(0, first - view.count), max(0, end - view.count))
-        found[number] = [*held, *arrived[slice(*past)]]
-    return found

@@ -1,4 +1,4 @@
-"""Looks at the operation log that a person gave a name: filter, order and columns."""
+"""Views of the operation log that a person gave a name: filter, order and columns."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from memtui.screens.kept import load_document, save_document
 _LONGEST_NAME = 60
 
 
-class LogLook(Model):
+class SavedView(Model):
     """What is shown of the log, and how."""
 
     name: str
@@ -25,10 +25,10 @@ class LogLook(Model):
 
 
 class _Kept(Model):
-    looks: tuple[LogLook, ...] = ()
+    looks: tuple[SavedView, ...] = ()
 
 
-def load_looks(path: Path) -> tuple[LogLook, ...]:
+def load_views(path: Path) -> tuple[SavedView, ...]:
     """Read the saved views, in the order of their names; there being none is no view. Blocking.
 
     Raises:
@@ -36,22 +36,22 @@ def load_looks(path: Path) -> tuple[LogLook, ...]:
     """
     problem = f"The saved views in {path} cannot be read; mend the file or move it away."
     found = load_document(path, _Kept, problem)
-    return tuple(sorted(found.looks, key=lambda look: look.name.casefold()))
+    return tuple(sorted(found.looks, key=lambda view: view.name.casefold()))
 
 
-def save_look(path: Path, look: LogLook, *, instead_of: str = "") -> tuple[LogLook, ...]:
+def save_view(path: Path, view: SavedView, *, instead_of: str = "") -> tuple[SavedView, ...]:
     """Keep a view in place of the one of its name, and of another; returns all. Blocking.
 
     Raises:
         Invalid: the file cannot be read or written.
     """
-    gone = {look.name, instead_of}
-    return _save(path, [*(one for one in load_looks(path) if one.name not in gone), look])
+    gone = {view.name, instead_of}
+    return _save(path, [*(one for one in load_views(path) if one.name not in gone), view])
 
 
-def delete_look(path: Path, name: str) -> tuple[LogLook, ...]:
-    """Let go of a view; returns the others. Raises as `save_look`. Blocking."""
-    return _save(path, [one for one in load_looks(path) if one.name != name])
+def delete_view(path: Path, name: str) -> tuple[SavedView, ...]:
+    """Let go of a view; returns the others. Raises as `save_view`. Blocking."""
+    return _save(path, [one for one in load_views(path) if one.name != name])
 
 
 def checked_name(name: str) -> str:
@@ -66,6 +66,6 @@ def checked_name(name: str) -> str:
     return kept
 
 
-def _save(path: Path, looks: list[LogLook]) -> tuple[LogLook, ...]:
-    save_document(path, _Kept(looks=tuple(looks)))
-    return load_looks(path)
+def _save(path: Path, views: list[SavedView]) -> tuple[SavedView, ...]:
+    save_document(path, _Kept(looks=tuple(views)))
+    return load_views(path)
