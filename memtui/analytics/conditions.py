@@ -9,7 +9,7 @@ from memtui.analytics.source import stored_text
 from memtui.contract import Comparison, Filter, Invalid, Measure
 from memtui.fuzzy import pattern
 from memtui.store.operation import ASKED
-from memtui.store.sight import PLAIN, Sight
+from memtui.store.sight import Sight, plain_columns
 
 _EQUAL = (
     "agent_id",
@@ -76,7 +76,7 @@ def visible_to(sight: Sight | None) -> str:
     """Return the SQL condition of the operations that may be seen; empty for all."""
     if sight is None:
         return ""
-    plain = sight.condition(PLAIN).compile(
+    plain = sight.condition(plain_columns()).compile(
         dialect=default.DefaultDialect(), compile_kwargs={"literal_binds": True}
     )
     return f"({plain})"

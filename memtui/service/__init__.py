@@ -1,5 +1,8 @@
 """The service: what every door asks, and the only way to a provider."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from memtui.service.answers import (
     Answer,
     BindingHealth,
@@ -22,24 +25,26 @@ from memtui.service.answers import (
     UndoCandidate,
     caller_of,
 )
-from memtui.service.companies import ForeignOperation, ImportCount
-from memtui.service.context import ContextAnswer, ContextRequest, PruneAnswer, PruneRequest
-from memtui.service.limits import (
-    LimitMeasure,
-    LimitPeriod,
-    LimitState,
-    LimitTarget,
-    SpendingLimit,
-    SpendingStatus,
-)
-from memtui.service.members import NewToken, TokenView
 from memtui.service.memory import MemoryService, open_service
-from memtui.service.metrics import FactDay, FactMetrics
-from memtui.service.namespaces import KeptNamespace, MemoryName, NamespaceDeleted, PluginLedger
-from memtui.service.stored_secrets import StoredSecret
-from memtui.service.survey import PurgeAnswer, PurgeRequest
-from memtui.service.visibility import Membership, Role
 from memtui.store.operation import Operation, OperationHandle, OperationPage
+
+if TYPE_CHECKING:
+    from memtui.service.companies import ForeignOperation, ImportCount
+    from memtui.service.context import ContextAnswer, ContextRequest, PruneAnswer, PruneRequest
+    from memtui.service.limits import (
+        LimitMeasure,
+        LimitPeriod,
+        LimitState,
+        LimitTarget,
+        SpendingLimit,
+        SpendingStatus,
+    )
+    from memtui.service.members import NewToken, TokenView
+    from memtui.service.metrics import FactDay, FactMetrics
+    from memtui.service.namespaces import KeptNamespace, MemoryName, NamespaceDeleted, PluginLedger
+    from memtui.service.stored_secrets import StoredSecret
+    from memtui.service.survey import PurgeAnswer, PurgeRequest
+    from memtui.service.visibility import Membership, Role
 
 __all__ = [
     "Answer",
@@ -93,3 +98,30 @@ __all__ = [
     "caller_of",
     "open_service",
 ]
+
+_MODULES = {
+    "companies": ("ForeignOperation", "ImportCount"),
+    "context": ("ContextAnswer", "ContextRequest", "PruneAnswer", "PruneRequest"),
+    "limits": (
+        "LimitMeasure",
+        "LimitPeriod",
+        "LimitState",
+        "LimitTarget",
+        "SpendingLimit",
+        "SpendingStatus",
+    ),
+    "members": ("NewToken", "TokenView"),
+    "metrics": ("FactDay", "FactMetrics"),
+    "namespaces": ("KeptNamespace", "MemoryName", "NamespaceDeleted", "PluginLedger"),
+    "survey": ("PurgeAnswer", "PurgeRequest"),
+    "stored_secrets": ("StoredSecret",),
+    "visibility": ("Membership", "Role"),
+}
+"""What few commands need: imported when it is asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(import_module(f"memtui.service.{module}"), name)
+    raise AttributeError(name)

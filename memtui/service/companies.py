@@ -13,9 +13,6 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import delete
-from sqlmodel import SQLModel
-
 from memtui.contract import (
     Conflict,
     Denied,
@@ -38,7 +35,7 @@ from memtui.service.core import (
     to_its_end,
 )
 from memtui.service.redaction import may_hold_secret, redact, redact_json
-from memtui.store import appending, bindings, log, members
+from memtui.store import appending, bindings, members
 from memtui.store import bindings as table
 from memtui.store.compiled import CompanyRow
 from memtui.store.connection import Connection
@@ -479,6 +476,8 @@ class Companies(Group):
     ) -> tuple[list[ForeignOperation], set[str]]:
         """Return what is neither hot nor sealed, each operation once, and the taken ids."""
         ids = list({name for one in batch for name in (one.own_id, one.draft.operation_id)})
+        from memtui.store import log
+
         owners = log.owners(connection, ids)
         sealed = self._core.log.sealed(company_id, ids)
         begun = {one: at for one, (owner, at) in owners.items() if owner == company_id} | sealed
@@ -508,6 +507,9 @@ def _view(row: CompanyRow) -> CompanyView:
 
 def _remove_rows(database: Database, company_id: str) -> None:
     """Remove whatever any table has of a company, in one transaction."""
+    from sqlalchemy import delete
+    from sqlmodel import SQLModel
+
     with database.write() as connection:
         for table in SQLModel.metadata.sorted_tables:
             if "company_id" in table.c:

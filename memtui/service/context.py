@@ -38,7 +38,7 @@ from memtui.contract import (
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.plan import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
 from memtui.service.answers import Caller, RetrievalCount
-from memtui.service.core import Group
+from memtui.service.core import Core, Group
 from memtui.service.log import Log
 from memtui.service.reads import everything, note_problems
 from memtui.store import journal
@@ -114,7 +114,9 @@ class _Part(Model):
 class Contexts(Group):
     """What models will see, and what of it could be pruned."""
 
-    log: Log
+    def __init__(self, core: Core, log: Log) -> None:
+        super().__init__(core)
+        self._log = log
 
     async def context(self, caller: Caller, request: ContextRequest) -> ContextAnswer:
         """Assemble what a model will see.
@@ -192,7 +194,7 @@ class Contexts(Group):
             entry.result_count = len(records)
             await note_problems(entry, connection)
             ids = [record.handle.provider_record_id for record in records]
-            counts = await self.log.retrieval_stats(caller, connection.binding.key, ids)
+            counts = await self._log.retrieval_stats(caller, connection.binding.key, ids)
             made = await asyncio.to_thread(self._plan, caller, request, records, counts)
         return PruneAnswer(
             operation_id=entry.operation_id,

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import wraps
+from functools import cached_property, wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from memtui.contract import (
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from memtui.service.log import WholeLog
     from memtui.service.mutations import FactLimits
 
+if TYPE_CHECKING:
+    from memtui.service.log import WholeLog
+
 P = ParamSpec("P")
 T = TypeVar("T")
 GroupT = TypeVar("GroupT", bound="Group")
@@ -65,12 +69,13 @@ class Routed:
     """The roles of whom the caller is or acts for; None: the company has no members."""
 
 
-@dataclass(eq=False, slots=True)
+@dataclass(eq=False)
 class Core:
     """The parts that every operation needs."""
 
     database: Database
-    log: WholeLog
+    archive: Path
+    """Where sealed operations lie."""
     providers: Providers
     connections: Connections
     recorder: Recorder
@@ -79,6 +84,14 @@ class Core:
     read_only: bool
     fact_limits: FactLimits
     _changes: set[asyncio.Task[Any]] = field(default_factory=set)
+
+    @cached_property
+    def log(self) -> WholeLog:
+        """The whole log, sealed operations included."""
+        from memtui.analytics.sealed import Archive
+        from memtui.service.log import WholeLog
+
+        return WholeLog(self.database, Archive(self.archive))
 
     async def to_its_end(self, change: Coroutine[Any, Any, T]) -> T:
         """Run a change to its end even where its caller is cancelled."""
@@ -98,7 +111,8 @@ class Core:
             await asyncio.wait(self._changes)
         await self.connections.close()
         await self.recorder.close()
-        await asyncio.to_thread(self.log.close)
+        if "log" in vars(self):
+            await asyncio.to_thread(self.log.close)
 
     # Routing and authorising
 

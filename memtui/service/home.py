@@ -6,13 +6,15 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from memtui.analytics.layout import Folder, Manifest
 from memtui.config import Paths, Settings
 from memtui.contract import NotFound, Unavailable
 from memtui.store import bindings
 from memtui.store.database import SEE_RECOVERY, Database
+
+if TYPE_CHECKING:
+    from memtui.analytics.layout import Manifest
 
 _MAX_SESSION_BYTES = 10_000_000
 
@@ -89,6 +91,8 @@ def find_remains(paths: Paths) -> Remains:
 
 
 def _sealed(root: Path) -> Iterator[SealedLog]:
+    from memtui.analytics.layout import Folder
+
     for folder in sorted(root.iterdir()) if root.is_dir() else ():
         if not folder.is_dir() or all(path.name.startswith(".") for path in folder.iterdir()):
             continue

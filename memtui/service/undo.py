@@ -32,7 +32,7 @@ from memtui.contract import (
 from memtui.service.answers import Caller, MutationAnswer, UndoCandidate
 from memtui.service.bindings import refuse_shared
 from memtui.service.connections import Connection
-from memtui.service.core import Group, in_thread, to_its_end
+from memtui.service.core import Core, Group, in_thread, to_its_end
 from memtui.service.log import Log, one
 from memtui.service.members import REVOKED
 from memtui.service.mutations import aligned, take
@@ -55,7 +55,9 @@ _SEARCHED_WORDS = 8
 class Undo(Group):
     """Taking mutations back, and finding out about those of unknown outcome."""
 
-    log: Log
+    def __init__(self, core: Core, log: Log) -> None:
+        super().__init__(core)
+        self._log = log
 
     @to_its_end
     async def undo(self, caller: Caller, operation_id: str | None = None) -> MutationAnswer:
@@ -225,10 +227,10 @@ class Undo(Group):
         Raises:
             Invalid: its outcome is known, by itself or by an earlier check.
         """
-        asked = await self.log.get(caller, operation_id)
+        asked = await self._log.get(caller, operation_id)
         if asked.status is not OperationStatus.UNKNOWN:
             raise Invalid(f"The outcome of {asked.operation_id} is known: {asked.status}.")
-        known = await self.log.found_outcome(caller, asked.operation_id)
+        known = await self._log.found_outcome(caller, asked.operation_id)
         if known is not None and known.happened:
             raise Invalid(f"The outcome is known since the check {known.check_id}: {known.told}")
         request = {"checks": asked.operation_id}

@@ -99,366 +99,388 @@ class IntentRow:
 
 COMPANIES = Prepared(
     "COMPANIES",
-    """
-SELECT memory_companies.company_id, memory_companies.name, memory_companies.read_only, memory_companies.link_templates, memory_companies.purge_after_days, memory_companies.created_at
-FROM memory_companies ORDER BY memory_companies.created_at, memory_companies.company_id
-""",
+    "SELECT memory_companies.company_id, memory_companies.name, memory_companies.read_only, memory_companies.link_templates, memory_companies.purge_after_days, memory_companies.created_at FROM memory_companies ORDER BY memory_companies.created_at, memory_companies.company_id",
     results="text text flag json plain moment",
 )
 
 COMPANY = Prepared(
     "COMPANY",
-    """
-SELECT memory_companies.company_id, memory_companies.name, memory_companies.read_only, memory_companies.link_templates, memory_companies.purge_after_days, memory_companies.created_at
-FROM memory_companies
-WHERE memory_companies.company_id = ?
-""",
+    "SELECT memory_companies.company_id, memory_companies.name, memory_companies.read_only, memory_companies.link_templates, memory_companies.purge_after_days, memory_companies.created_at FROM memory_companies WHERE memory_companies.company_id = ?",
     binds="company_id=text",
     results="text text flag json plain moment",
 )
 
 IS_USED = Prepared(
     "IS_USED",
-    """
-SELECT (EXISTS (SELECT memory_companies.company_id
-FROM memory_companies)) OR (EXISTS (SELECT memory_log_heads.company_id
-FROM memory_log_heads)) AS anon_1
-""",
+    "SELECT (EXISTS (SELECT memory_companies.company_id FROM memory_companies)) OR (EXISTS (SELECT memory_log_heads.company_id FROM memory_log_heads)) AS anon_1",
     results="flag",
 )
 
 ADD_COMPANY = Prepared(
     "ADD_COMPANY",
-    """
-INSERT INTO memory_companies (company_id, name, read_only, link_templates, purge_after_days, created_at) VALUES (?, ?, ?, ?, ?, ?)
-""",
+    "INSERT INTO memory_companies (company_id, name, read_only, link_templates, purge_after_days, created_at) VALUES (?, ?, ?, ?, ?, ?)",
     binds="company_id=text name=text read_only=flag link_templates=json purge_after_days=plain created_at=moment",
 )
 
 SET_READ_ONLY = Prepared(
     "SET_READ_ONLY",
-    """
-UPDATE memory_companies SET read_only=? WHERE memory_companies.company_id = ?
-""",
+    "UPDATE memory_companies SET read_only=? WHERE memory_companies.company_id = ?",
     binds="value=flag company=text",
 )
 
 KEEP_PURGING = Prepared(
     "KEEP_PURGING",
-    """
-UPDATE memory_companies SET purge_after_days=? WHERE memory_companies.company_id = ?
-""",
+    "UPDATE memory_companies SET purge_after_days=? WHERE memory_companies.company_id = ?",
     binds="value=plain company=text",
 )
 
 BINDINGS = Prepared(
     "BINDINGS",
-    """
-SELECT memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only, memory_bindings.created_at
-FROM memory_bindings
-WHERE memory_bindings.company_id = ? ORDER BY memory_bindings.created_at, memory_bindings."key"
-""",
+    'SELECT memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only, memory_bindings.created_at FROM memory_bindings WHERE memory_bindings.company_id = ? ORDER BY memory_bindings.created_at, memory_bindings."key"',
     binds="company_id=text",
     results="text text text text json json flag flag moment",
 )
 
 BINDING = Prepared(
     "BINDING",
-    """
-SELECT memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only, memory_bindings.created_at
-FROM memory_bindings
-WHERE memory_bindings.company_id = ? AND memory_bindings."key" = ?
-""",
+    'SELECT memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only, memory_bindings.created_at FROM memory_bindings WHERE memory_bindings.company_id = ? AND memory_bindings."key" = ?',
     binds="company_id=text key=text",
     results="text text text text json json flag flag moment",
 )
 
 ADD_BINDING = Prepared(
     "ADD_BINDING",
-    """
-INSERT INTO memory_bindings (binding_id, company_id, "key", provider_key, config, capabilities, enabled, read_only, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-""",
+    'INSERT INTO memory_bindings (binding_id, company_id, "key", provider_key, config, capabilities, enabled, read_only, created_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)',
     binds="binding_id=text company_id=text key=text provider_key=text config=json capabilities=json enabled=flag read_only=flag created_at=moment",
 )
 
 REMOVE_BINDING = Prepared(
     "REMOVE_BINDING",
-    """
-DELETE FROM memory_bindings WHERE memory_bindings.binding_id = ?
-""",
+    "DELETE FROM memory_bindings WHERE memory_bindings.binding_id = ?",
     binds="binding_id=text",
 )
 
 TARGETS = Prepared(
     "TARGETS",
-    """
-SELECT memory_binding_targets.company_id, memory_binding_targets.target_type, memory_binding_targets.target_id, memory_binding_targets.binding_id
-FROM memory_binding_targets
-WHERE memory_binding_targets.company_id = ? ORDER BY memory_binding_targets.target_type, memory_binding_targets.target_id
-""",
+    "SELECT memory_binding_targets.company_id, memory_binding_targets.target_type, memory_binding_targets.target_id, memory_binding_targets.binding_id FROM memory_binding_targets WHERE memory_binding_targets.company_id = ? ORDER BY memory_binding_targets.target_type, memory_binding_targets.target_id",
     binds="company_id=text",
     results="text text text text",
 )
 
 ADD_TARGET = Prepared(
     "ADD_TARGET",
-    """
-INSERT INTO memory_binding_targets (company_id, target_type, target_id, binding_id) VALUES (?, ?, ?, ?)
-""",
+    "INSERT INTO memory_binding_targets (company_id, target_type, target_id, binding_id) VALUES (?, ?, ?, ?)",
     binds="company_id=text target_type=text target_id=text binding_id=text",
 )
 
 REMOVE_TARGET = Prepared(
     "REMOVE_TARGET",
-    """
-DELETE FROM memory_binding_targets WHERE memory_binding_targets.company_id = ? AND memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ?
-""",
+    "DELETE FROM memory_binding_targets WHERE memory_binding_targets.company_id = ? AND memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ?",
     binds="company_id=text target_type=text target_id=text",
 )
 
 REMOVE_TARGETS = Prepared(
     "REMOVE_TARGETS",
-    """
-DELETE FROM memory_binding_targets WHERE memory_binding_targets.binding_id = ?
-""",
+    "DELETE FROM memory_binding_targets WHERE memory_binding_targets.binding_id = ?",
     binds="binding_id=text",
 )
 
 MEMBERS = Prepared(
     "MEMBERS",
-    """
-SELECT memory_members.company_id, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id
-FROM memory_members
-WHERE memory_members.company_id = ? ORDER BY memory_members.principal, memory_members.project_id
-""",
+    "SELECT memory_members.company_id, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id FROM memory_members WHERE memory_members.company_id = ? ORDER BY memory_members.principal, memory_members.project_id",
     binds="company_id=text",
     results="text text text text text",
 )
 
 ROLES = Prepared(
     "ROLES",
-    """
-SELECT memory_members.company_id, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id
-FROM memory_members
-WHERE memory_members.company_id = ? AND memory_members.principal = ?
-""",
+    "SELECT memory_members.company_id, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id FROM memory_members WHERE memory_members.company_id = ? AND memory_members.principal = ?",
     binds="company_id=text principal=text",
     results="text text text text text",
 )
 
 ANY_MEMBER = Prepared(
     "ANY_MEMBER",
-    """
-SELECT memory_members.principal
-FROM memory_members
-WHERE memory_members.company_id = ?
- LIMIT ? OFFSET ?
-""",
+    "SELECT memory_members.principal FROM memory_members WHERE memory_members.company_id = ? LIMIT ? OFFSET ?",
     binds="company_id=text param_1=plain param_2=plain",
     results="text",
-    constants={"param_1": 1, "param_2": 0},
+    constants={
+        "param_1": 1,
+        "param_2": 0,
+    },
 )
 
 ADD_MEMBER = Prepared(
     "ADD_MEMBER",
-    """
-INSERT INTO memory_members (company_id, principal, project_id, role, subject_id) VALUES (?, ?, ?, ?, ?)
-""",
+    "INSERT INTO memory_members (company_id, principal, project_id, role, subject_id) VALUES (?, ?, ?, ?, ?)",
     binds="company_id=text principal=text project_id=text role=text subject_id=text",
 )
 
 REMOVE_MEMBER = Prepared(
     "REMOVE_MEMBER",
-    """
-DELETE FROM memory_members WHERE memory_members.company_id = ? AND memory_members.principal = ? AND memory_members.project_id = ?
-""",
+    "DELETE FROM memory_members WHERE memory_members.company_id = ? AND memory_members.principal = ? AND memory_members.project_id = ?",
     binds="company_id=text principal=text project_id=text",
 )
 
 TOKENS = Prepared(
     "TOKENS",
-    """
-SELECT memory_tokens.digest, memory_tokens.company_id, memory_tokens.label, memory_tokens.principal, memory_tokens.acts_for, memory_tokens.created_at
-FROM memory_tokens
-WHERE memory_tokens.company_id = ? ORDER BY memory_tokens.created_at
-""",
+    "SELECT memory_tokens.digest, memory_tokens.company_id, memory_tokens.label, memory_tokens.principal, memory_tokens.acts_for, memory_tokens.created_at FROM memory_tokens WHERE memory_tokens.company_id = ? ORDER BY memory_tokens.created_at",
     binds="company_id=text",
     results="text text text text text moment",
 )
 
 TOKEN = Prepared(
     "TOKEN",
-    """
-SELECT memory_tokens.digest, memory_tokens.company_id, memory_tokens.label, memory_tokens.principal, memory_tokens.acts_for, memory_tokens.created_at
-FROM memory_tokens
-WHERE memory_tokens.digest = ?
-""",
+    "SELECT memory_tokens.digest, memory_tokens.company_id, memory_tokens.label, memory_tokens.principal, memory_tokens.acts_for, memory_tokens.created_at FROM memory_tokens WHERE memory_tokens.digest = ?",
     binds="digest=text",
     results="text text text text text moment",
 )
 
 ADD_TOKEN = Prepared(
     "ADD_TOKEN",
-    """
-INSERT INTO memory_tokens (digest, company_id, label, principal, acts_for, created_at) VALUES (?, ?, ?, ?, ?, ?)
-""",
+    "INSERT INTO memory_tokens (digest, company_id, label, principal, acts_for, created_at) VALUES (?, ?, ?, ?, ?, ?)",
     binds="digest=text company_id=text label=text principal=text acts_for=text created_at=moment",
 )
 
 REMOVE_TOKEN = Prepared(
     "REMOVE_TOKEN",
-    """
-DELETE FROM memory_tokens WHERE memory_tokens.company_id = ? AND memory_tokens.label = ?
-""",
+    "DELETE FROM memory_tokens WHERE memory_tokens.company_id = ? AND memory_tokens.label = ?",
     binds="company_id=text label=text",
 )
 
 LIMITS = Prepared(
     "LIMITS",
-    """
-SELECT memory_spending_limits.company_id, memory_spending_limits.target_type, memory_spending_limits.target_id, memory_spending_limits.measure, memory_spending_limits.period, memory_spending_limits.amount
-FROM memory_spending_limits
-WHERE memory_spending_limits.company_id = ? ORDER BY memory_spending_limits.target_type, memory_spending_limits.target_id, memory_spending_limits.measure, memory_spending_limits.period
-""",
+    "SELECT memory_spending_limits.company_id, memory_spending_limits.target_type, memory_spending_limits.target_id, memory_spending_limits.measure, memory_spending_limits.period, memory_spending_limits.amount FROM memory_spending_limits WHERE memory_spending_limits.company_id = ? ORDER BY memory_spending_limits.target_type, memory_spending_limits.target_id, memory_spending_limits.measure, memory_spending_limits.period",
     binds="company_id=text",
     results="text text text text text plain",
 )
 
 SET_LIMIT = Prepared(
     "SET_LIMIT",
-    """
-INSERT INTO memory_spending_limits (company_id, target_type, target_id, measure, period, amount) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (company_id, target_type, target_id, measure, period) DO UPDATE SET amount = excluded.amount
-""",
+    "INSERT INTO memory_spending_limits (company_id, target_type, target_id, measure, period, amount) VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (company_id, target_type, target_id, measure, period) DO UPDATE SET amount = excluded.amount",
     binds="company_id=text target_type=text target_id=text measure=text period=text amount=plain",
 )
 
 REMOVE_LIMIT = Prepared(
     "REMOVE_LIMIT",
-    """
-DELETE FROM memory_spending_limits WHERE memory_spending_limits.company_id = ? AND memory_spending_limits.target_type = ? AND memory_spending_limits.target_id = ? AND memory_spending_limits.measure = ? AND memory_spending_limits.period = ?
-""",
+    "DELETE FROM memory_spending_limits WHERE memory_spending_limits.company_id = ? AND memory_spending_limits.target_type = ? AND memory_spending_limits.target_id = ? AND memory_spending_limits.measure = ? AND memory_spending_limits.period = ?",
     binds="company_id=text target_type=text target_id=text measure=text period=text",
 )
 
 ROUTE_BY_KEY = Prepared(
     "ROUTE_BY_KEY",
-    """
-SELECT memory_companies.read_only, EXISTS (SELECT *
-FROM memory_members
-WHERE memory_members.company_id = memory_companies.company_id) AS closed, ? AS anon_1, memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only AS read_only_1, memory_bindings.created_at, memory_members.company_id AS company_id_1, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id
-FROM memory_companies LEFT OUTER JOIN memory_bindings ON memory_bindings.company_id = memory_companies.company_id AND memory_bindings."key" = ? LEFT OUTER JOIN memory_members ON memory_members.company_id = memory_companies.company_id AND memory_members.principal = ?
-WHERE memory_companies.company_id = ?
-""",
+    'SELECT memory_companies.read_only, EXISTS (SELECT * FROM memory_members WHERE memory_members.company_id = memory_companies.company_id) AS closed, ? AS anon_1, memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only AS read_only_1, memory_bindings.created_at, memory_members.company_id AS company_id_1, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id FROM memory_companies LEFT OUTER JOIN memory_bindings ON memory_bindings.company_id = memory_companies.company_id AND memory_bindings."key" = ? LEFT OUTER JOIN memory_members ON memory_members.company_id = memory_companies.company_id AND memory_members.principal = ? WHERE memory_companies.company_id = ?',
     binds="param_1=plain key=text person=text company=text",
     results="flag flag plain text text text text json json flag flag moment text text text text text",
-    constants={"param_1": "key"},
+    constants={
+        "param_1": "key",
+    },
 )
 
 ROUTE_BY_TARGET = Prepared(
     "ROUTE_BY_TARGET",
-    """
-SELECT memory_companies.read_only, EXISTS (SELECT *
-FROM memory_members
-WHERE memory_members.company_id = memory_companies.company_id) AS closed, memory_binding_targets.target_type, memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only AS read_only_1, memory_bindings.created_at, memory_members.company_id AS company_id_1, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id
-FROM memory_companies LEFT OUTER JOIN (memory_binding_targets JOIN memory_bindings ON memory_bindings.binding_id = memory_binding_targets.binding_id) ON memory_binding_targets.company_id = memory_companies.company_id AND (memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ? OR memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ? OR memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ?) LEFT OUTER JOIN memory_members ON memory_members.company_id = memory_companies.company_id AND memory_members.principal = ?
-WHERE memory_companies.company_id = ?
-""",
+    'SELECT memory_companies.read_only, EXISTS (SELECT * FROM memory_members WHERE memory_members.company_id = memory_companies.company_id) AS closed, memory_binding_targets.target_type, memory_bindings.binding_id, memory_bindings.company_id, memory_bindings."key", memory_bindings.provider_key, memory_bindings.config, memory_bindings.capabilities, memory_bindings.enabled, memory_bindings.read_only AS read_only_1, memory_bindings.created_at, memory_members.company_id AS company_id_1, memory_members.principal, memory_members.project_id, memory_members.role, memory_members.subject_id FROM memory_companies LEFT OUTER JOIN (memory_binding_targets JOIN memory_bindings ON memory_bindings.binding_id = memory_binding_targets.binding_id) ON memory_binding_targets.company_id = memory_companies.company_id AND (memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ? OR memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ? OR memory_binding_targets.target_type = ? AND memory_binding_targets.target_id = ?) LEFT OUTER JOIN memory_members ON memory_members.company_id = memory_companies.company_id AND memory_members.principal = ? WHERE memory_companies.company_id = ?',
     binds="target_type_1=text project=text target_type_2=text agent=text target_type_3=text company=text person=text company=text",
     results="flag flag text text text text text json json flag flag moment text text text text text",
-    constants={"target_type_1": "project", "target_type_2": "agent", "target_type_3": "company"},
+    constants={
+        "target_type_1": "project",
+        "target_type_2": "agent",
+        "target_type_3": "company",
+    },
 )
 
 HEAD = Prepared(
     "HEAD",
-    """
-SELECT memory_log_heads.seq, memory_log_heads.digest, memory_log_heads.salt
-FROM memory_log_heads
-WHERE memory_log_heads.company_id = ?
-""",
+    "SELECT memory_log_heads.seq, memory_log_heads.digest, memory_log_heads.salt FROM memory_log_heads WHERE memory_log_heads.company_id = ?",
     binds="company_id=text",
     results="plain text plain",
 )
 
 HEAD_SEQ = Prepared(
     "HEAD_SEQ",
-    """
-SELECT memory_log_heads.seq
-FROM memory_log_heads
-WHERE memory_log_heads.company_id = ?
-""",
+    "SELECT memory_log_heads.seq FROM memory_log_heads WHERE memory_log_heads.company_id = ?",
     binds="company_id=text",
     results="plain",
 )
 
 ADD_HEAD = Prepared(
     "ADD_HEAD",
-    """
-INSERT INTO memory_log_heads (company_id, seq, digest, salt) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
-""",
+    "INSERT INTO memory_log_heads (company_id, seq, digest, salt) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
     binds="company_id=text seq=plain digest=text salt=plain",
 )
 
 ADVANCE_HEAD = Prepared(
     "ADVANCE_HEAD",
-    """
-UPDATE memory_log_heads SET seq=?, digest=? WHERE memory_log_heads.company_id = ?
-""",
+    "UPDATE memory_log_heads SET seq=?, digest=? WHERE memory_log_heads.company_id = ?",
     binds="last_seq=plain last_digest=text company=text",
 )
 
 ADD_OPERATION = Prepared(
     "ADD_OPERATION",
-    """
-INSERT INTO memory_operations (company_id, seq, operation_id, operation_type, status, binding_key, provider_key, binding_reason, agent_id, project_id, issue_id, run_id, subject_id, source_kind, source_issue_id, source_comment_id, source_document_key, source_run_id, source_activity_id, source_external_ref, principal, door, request, error_kind, error_message, result_count, capped, started_at, latency_ms, undoes, previous_digest, digest, salt, salts, absent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-""",
+    "INSERT INTO memory_operations (company_id, seq, operation_id, operation_type, status, binding_key, provider_key, binding_reason, agent_id, project_id, issue_id, run_id, subject_id, source_kind, source_issue_id, source_comment_id, source_document_key, source_run_id, source_activity_id, source_external_ref, principal, door, request, error_kind, error_message, result_count, capped, started_at, latency_ms, undoes, previous_digest, digest, salt, salts, absent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     binds="company_id=text seq=plain operation_id=text operation_type=text status=text binding_key=text provider_key=text binding_reason=text agent_id=text project_id=text issue_id=text run_id=text subject_id=text source_kind=text source_issue_id=text source_comment_id=text source_document_key=text source_run_id=text source_activity_id=text source_external_ref=text principal=text door=text request=json error_kind=text error_message=text result_count=plain capped=flag started_at=moment latency_ms=plain undoes=text previous_digest=text digest=text salt=plain salts=optional_json absent=optional_json",
 )
 
 ADD_USAGE = Prepared(
     "ADD_USAGE",
-    """
-INSERT INTO memory_usage (company_id, seq, ordinal, provider, model, input_tokens, output_tokens, embedding_tokens, cost_usd, latency_ms, details) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-""",
+    "INSERT INTO memory_usage (company_id, seq, ordinal, provider, model, input_tokens, output_tokens, embedding_tokens, cost_usd, latency_ms, details) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     binds="company_id=text seq=plain ordinal=plain provider=text model=text input_tokens=plain output_tokens=plain embedding_tokens=plain cost_usd=dollars latency_ms=plain details=json",
 )
 
 ADD_HANDLE = Prepared(
     "ADD_HANDLE",
-    """
-INSERT INTO memory_operation_handles (company_id, seq, rank, binding_key, operation_type, provider_key, provider_record_id, score, ghost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
-""",
+    "INSERT INTO memory_operation_handles (company_id, seq, rank, binding_key, operation_type, provider_key, provider_record_id, score, ghost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
     binds="company_id=text seq=plain rank=plain binding_key=text operation_type=text provider_key=text provider_record_id=text score=plain ghost=flag",
 )
 
 INTENTS = Prepared(
     "INTENTS",
-    """
-SELECT memory_intents.operation_id, memory_intents.company_id, memory_intents.draft, memory_intents."before", memory_intents.host, memory_intents.session, memory_intents.started_at
-FROM memory_intents ORDER BY memory_intents.started_at
-""",
+    'SELECT memory_intents.operation_id, memory_intents.company_id, memory_intents.draft, memory_intents."before", memory_intents.host, memory_intents.session, memory_intents.started_at FROM memory_intents ORDER BY memory_intents.started_at',
     results="text text json json text text moment",
 )
 
 BEGIN_INTENT = Prepared(
     "BEGIN_INTENT",
-    """
-INSERT INTO memory_intents (operation_id, company_id, draft, "before", host, session, started_at) VALUES (?, ?, ?, ?, ?, ?, ?)
-""",
+    'INSERT INTO memory_intents (operation_id, company_id, draft, "before", host, session, started_at) VALUES (?, ?, ?, ?, ?, ?, ?)',
     binds="operation_id=text company_id=text draft=json before=json host=text session=text started_at=moment",
 )
 
 END_INTENT = Prepared(
     "END_INTENT",
-    """
-DELETE FROM memory_intents WHERE memory_intents.operation_id = ?
-""",
+    "DELETE FROM memory_intents WHERE memory_intents.operation_id = ?",
     binds="operation_id=text",
 )
 
 ADD_STEP = Prepared(
     "ADD_STEP",
-    """
-INSERT INTO memory_undo_journal (company_id, operation_id, ordinal, seq, binding_key, provider_record_id, "before", "after", operation_type, status, principal, started_at, undoes, erased_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-""",
+    'INSERT INTO memory_undo_journal (company_id, operation_id, ordinal, seq, binding_key, provider_record_id, "before", "after", operation_type, status, principal, started_at, undoes, erased_by) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)',
     binds="company_id=text operation_id=text ordinal=plain seq=plain binding_key=text provider_record_id=text before=json after=optional_json operation_type=text status=text principal=text started_at=moment undoes=text erased_by=text",
+)
+
+REMOVE_STEPS = Prepared(
+    "REMOVE_STEPS",
+    "DELETE FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.operation_id = ?",
+    binds="company_id=text operation_id=text",
+)
+
+STEPS = Prepared(
+    "STEPS",
+    'SELECT memory_undo_journal."before", memory_undo_journal."after" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.operation_id = ? AND memory_undo_journal.erased_by IS NULL ORDER BY memory_undo_journal.ordinal',
+    binds="company_id=text operation_id=text",
+    results="json optional_json",
+)
+
+STEPS_OF_RECORD = Prepared(
+    "STEPS_OF_RECORD",
+    'SELECT memory_undo_journal.operation_id, memory_undo_journal."before", memory_undo_journal."after" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.binding_key = ? AND memory_undo_journal.provider_record_id = ? AND memory_undo_journal.erased_by IS NULL',
+    binds="company_id=text binding_key=text provider_record_id=text",
+    results="text json optional_json",
+)
+
+FIRST_STEP = Prepared(
+    "FIRST_STEP",
+    'SELECT memory_undo_journal.status, memory_undo_journal."before", memory_undo_journal.erased_by FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.operation_id = ? AND memory_undo_journal.ordinal = ?',
+    binds="company_id=text operation_id=text ordinal_1=plain",
+    results="text json text",
+    constants={
+        "ordinal_1": 0,
+    },
+)
+
+COUNT_STEPS = Prepared(
+    "COUNT_STEPS",
+    "SELECT count(*) AS count_1 FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.operation_id = ? AND memory_undo_journal.erased_by IS NULL",
+    binds="company_id=text operation_id=text",
+    results="plain",
+)
+
+FINDINGS = Prepared(
+    "FINDINGS",
+    'SELECT memory_undo_journal.operation_id, memory_undo_journal."before" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.undoes = ? AND memory_undo_journal.operation_type = ? ORDER BY memory_undo_journal.seq DESC LIMIT ? OFFSET ?',
+    binds="company_id=text undoes=text operation_type_1=text param_1=plain param_2=plain",
+    results="text json",
+    constants={
+        "operation_type_1": "check",
+        "param_1": 1,
+        "param_2": 0,
+    },
+)
+
+UNDOING = Prepared(
+    "UNDOING",
+    "SELECT memory_undo_journal.operation_id FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.undoes = ? AND memory_undo_journal.operation_type = ? AND memory_undo_journal.ordinal = ? AND memory_undo_journal.status = ? ORDER BY memory_undo_journal.seq DESC",
+    binds="company_id=text undoes=text operation_type_1=text ordinal_1=plain status_1=text",
+    results="text",
+    constants={
+        "operation_type_1": "undo",
+        "ordinal_1": 0,
+        "status_1": "ok",
+    },
+)
+
+CHANGES = Prepared(
+    "CHANGES",
+    "SELECT memory_undo_journal.operation_id, memory_undo_journal.operation_type, memory_undo_journal.status FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.ordinal = ? AND memory_undo_journal.operation_type != ? AND (memory_undo_journal.status = ? OR memory_undo_journal.status = ?) ORDER BY memory_undo_journal.seq DESC",
+    binds="company_id=text ordinal_1=plain operation_type_1=text status_1=text status_2=text",
+    results="text text text",
+    constants={
+        "ordinal_1": 0,
+        "operation_type_1": "check",
+        "status_1": "ok",
+        "status_2": "unknown",
+    },
+)
+
+JOURNAL_BINDINGS = Prepared(
+    "JOURNAL_BINDINGS",
+    "SELECT DISTINCT memory_undo_journal.binding_key FROM memory_undo_journal WHERE memory_undo_journal.company_id = ?",
+    binds="company_id=text",
+    results="text",
+)
+
+FORGOTTEN_BY_HAND = Prepared(
+    "FORGOTTEN_BY_HAND",
+    'SELECT memory_undo_journal."before", memory_undo_journal.started_at FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.operation_type = ? AND memory_undo_journal.status = ? AND memory_undo_journal.principal LIKE ? AND memory_undo_journal.erased_by IS NULL AND NOT (EXISTS (SELECT * FROM memory_undo_journal AS memory_undo_journal_1 WHERE memory_undo_journal_1.company_id = memory_undo_journal.company_id AND memory_undo_journal_1.undoes = memory_undo_journal.operation_id AND memory_undo_journal_1.operation_type = ? AND memory_undo_journal_1.status = ?)) ORDER BY memory_undo_journal.seq DESC LIMIT ? OFFSET ?',
+    binds="company_id=text operation_type_1=text status_1=text principal_1=text operation_type_2=text status_2=text most=plain param_1=plain",
+    results="json moment",
+    constants={
+        "operation_type_1": "forget",
+        "status_1": "ok",
+        "principal_1": "user:%",
+        "operation_type_2": "undo",
+        "status_2": "ok",
+        "param_1": 0,
+    },
+)
+
+LINK = Prepared(
+    "LINK",
+    "SELECT memory_handle_links.new_record_id FROM memory_handle_links WHERE memory_handle_links.company_id = ? AND memory_handle_links.binding_key = ? AND memory_handle_links.old_record_id = ?",
+    binds="company_id=text binding_key=text old_record_id=text",
+    results="text",
+)
+
+OLDER_IDS = Prepared(
+    "OLDER_IDS",
+    "SELECT memory_handle_links.old_record_id FROM memory_handle_links WHERE memory_handle_links.company_id = ? AND memory_handle_links.binding_key = ? AND memory_handle_links.new_record_id = ? ORDER BY memory_handle_links.old_record_id",
+    binds="company_id=text binding_key=text new_record_id=text",
+    results="text",
+)
+
+ADD_LINK = Prepared(
+    "ADD_LINK",
+    "INSERT INTO memory_handle_links (company_id, binding_key, old_record_id, new_record_id, operation_id) VALUES (?, ?, ?, ?, ?)",
+    binds="company_id=text binding_key=text old_record_id=text new_record_id=text operation_id=text",
+)
+
+MOVE_LINKS = Prepared(
+    "MOVE_LINKS",
+    "UPDATE memory_handle_links SET new_record_id=? WHERE memory_handle_links.new_record_id = ? AND memory_handle_links.company_id = ? AND memory_handle_links.binding_key = ?",
+    binds="new=text old=text company=text binding=text",
+)
+
+REMOVE_LINKS = Prepared(
+    "REMOVE_LINKS",
+    "DELETE FROM memory_handle_links WHERE memory_handle_links.company_id = ? AND memory_handle_links.binding_key = ? AND (memory_handle_links.old_record_id = ? OR memory_handle_links.old_record_id = ?)",
+    binds="company=text binding=text old=text new=text",
 )

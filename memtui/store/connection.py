@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 RowT = TypeVar("RowT", bound="DataclassInstance")
+
+_ROWS_AT_ONCE = 100
 
 
 class Driver(sqlite3.Connection):
@@ -130,18 +132,24 @@ class Prepared:
 
     def rows(self, connection: Connection, /, **values: Any) -> list[tuple[Any, ...]]:
         """Return what a SELECT finds."""
+        return list(self.each(connection, **values))
+
+    def each(
+        self, connection: Connection, /, **values: Any
+    ) -> Generator[tuple[Any, ...], None, None]:
+        """Yield what a SELECT finds, read as it is asked for."""
         compiled = self._in(connection)
         cursor = connection.driver.cursor()
         cursor.execute(compiled.sql, compiled.parameters(values))
-        found = cursor.fetchall()
-        cursor.close()
-        return [
-            tuple(
-                value if convert is None else convert(value)
-                for convert, value in zip(compiled.results, row, strict=True)
-            )
-            for row in found
-        ]
+        try:
+            while found := cursor.fetchmany(_ROWS_AT_ONCE):
+                for row in found:
+                    yield tuple(
+                        value if convert is None else convert(value)
+                        for convert, value in zip(compiled.results, row, strict=True)
+                    )
+        finally:
+            cursor.close()
 
     def found(self, connection: Connection, kind: type[RowT], /, **values: Any) -> list[RowT]:
         """Return what a SELECT of a table finds, as its rows."""

@@ -7,23 +7,18 @@ it stand the ids under which records came back.
 from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
+from contextlib import closing
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import delete, exists, func, insert, select
-
 from memtui.contract import Model, OperationStatus, OperationType, Record, Snapshot
+from memtui.store import compiled
 from memtui.store.appending import Step, keep, record
 from memtui.store.connection import Connection
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.settings import SettingChange
-from memtui.store.tables import HandleLinkRow, JournalRow
-
-_JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
-_LINKS = HandleLinkRow.__table__  # type: ignore[attr-defined]
 
 _NO_RECORD = ""
-_ROWS_AT_ONCE = 100
 
 
 class Found(Model):
@@ -83,29 +78,16 @@ def settle(connection: Connection, check: OperationDraft, seq: int, finding: Fin
     keep(connection, told, seq, [(_NO_RECORD, {"found": found}, None)])
     if finding.happened is None:
         return
-    place = asked.scope.company_id, asked.operation_id
-    connection.execute(
-        delete(_JOURNAL).where(
-            _JOURNAL.c.company_id == place[0], _JOURNAL.c.operation_id == place[1]
-        )
-    )
+    place = {"company_id": asked.scope.company_id, "operation_id": asked.operation_id}
+    compiled.REMOVE_STEPS.run(connection, **place)
     status = OperationStatus.OK if finding.happened else OperationStatus.ERROR
     record(connection, asked.model_copy(update={"status": status}), asked.seq, finding.steps)
 
 
 def found_of(connection: Connection, company_id: str, operation_id: str) -> Found | None:
     """Return what was last found of an operation of unknown outcome."""
-    row = connection.execute(
-        select(_JOURNAL.c.operation_id, _JOURNAL.c.before)
-        .where(
-            _JOURNAL.c.company_id == company_id,
-            _JOURNAL.c.undoes == operation_id,
-            _JOURNAL.c.operation_type == str(OperationType.CHECK),
-        )
-        .order_by(_JOURNAL.c.seq.desc())
-        .limit(1)
-    ).one_or_none()
-    return None if row is None else Found(check_id=row.operation_id, **row.before["found"])
+    rows = compiled.FINDINGS.rows(connection, company_id=company_id, undoes=operation_id)
+    return Found(check_id=rows[0][0], **rows[0][1]["found"]) if rows else None
 
 
 def steps(connection: Connection, company_id: str, operation_id: str) -> list[Step]:
@@ -127,47 +109,28 @@ def settings_changed(
 def _kept_by(
     connection: Connection, company_id: str, operation_id: str
 ) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
-    rows = connection.execute(
-        select(_JOURNAL.c.before, _JOURNAL.c.after)
-        .where(
-            _JOURNAL.c.company_id == company_id,
-            _JOURNAL.c.operation_id == operation_id,
-            _JOURNAL.c.erased_by.is_(None),
+    return [
+        (before, after)
+        for before, after in compiled.STEPS.rows(
+            connection, company_id=company_id, operation_id=operation_id
         )
-        .order_by(_JOURNAL.c.ordinal)
-    )
-    return [(row.before, row.after) for row in rows]
+    ]
 
 
 def changes_of_record(
     connection: Connection, company_id: str, binding_key: str, record_id: str
 ) -> dict[str, Step]:
     """Return the steps of one record by operation id."""
-    rows = connection.execute(
-        select(_JOURNAL.c.operation_id, _JOURNAL.c.before, _JOURNAL.c.after).where(
-            _JOURNAL.c.company_id == company_id,
-            _JOURNAL.c.binding_key == binding_key,
-            _JOURNAL.c.provider_record_id == record_id,
-            _JOURNAL.c.erased_by.is_(None),
-        )
+    rows = compiled.STEPS_OF_RECORD.rows(
+        connection, company_id=company_id, binding_key=binding_key, provider_record_id=record_id
     )
-    return {row.operation_id: _step(row.before, row.after) for row in rows}
+    return {operation_id: _step(before, after) for operation_id, before, after in rows}
 
 
 def undone_by(connection: Connection, company_id: str, operation_id: str) -> str | None:
     """Return the operation that took this one back and was not itself taken back."""
-    statement = (
-        select(_JOURNAL.c.operation_id)
-        .where(
-            _JOURNAL.c.company_id == company_id,
-            _JOURNAL.c.undoes == operation_id,
-            _JOURNAL.c.operation_type == str(OperationType.UNDO),
-            _JOURNAL.c.ordinal == 0,
-            _JOURNAL.c.status == str(OperationStatus.OK),
-        )
-        .order_by(_JOURNAL.c.seq.desc())
-    )
-    for undo_id in connection.execute(statement).scalars():
+    undoing = compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)
+    for (undo_id,) in undoing:
         if undone_by(connection, company_id, undo_id) is None:
             return str(undo_id)
     return None
@@ -175,19 +138,9 @@ def undone_by(connection: Connection, company_id: str, operation_id: str) -> str
 
 def undoable(connection: Connection, company_id: str) -> Generator[Undoable, None, None]:
     """Yield the changes that were not taken back, newest first, also those that cannot be."""
-    statement = (
-        select(_JOURNAL.c.operation_id, _JOURNAL.c.operation_type, _JOURNAL.c.status)
-        .where(
-            _JOURNAL.c.company_id == company_id,
-            _JOURNAL.c.ordinal == 0,
-            _JOURNAL.c.operation_type != str(OperationType.CHECK),
-            _JOURNAL.c.status.in_((str(OperationStatus.OK), str(OperationStatus.UNKNOWN))),
-        )
-        .order_by(_JOURNAL.c.seq.desc())
-        .execution_options(yield_per=_ROWS_AT_ONCE)
-    )
-    with connection.execute(statement) as rows:
-        for operation_id, operation_type, status in rows:
+    changes = compiled.CHANGES.each(connection, company_id=company_id)
+    with closing(changes):
+        for operation_id, operation_type, status in changes:
             took_back = (operation_type, status) == (OperationType.UNDO, OperationStatus.OK)
             if took_back or undone_by(connection, company_id, operation_id) is not None:
                 continue
@@ -197,22 +150,18 @@ def undoable(connection: Connection, company_id: str) -> Generator[Undoable, Non
 
 def kept(connection: Connection, company_id: str, operation_id: str) -> Undoable | None:
     """Return what is kept of an operation's change; None: it changed nothing."""
-    own = _JOURNAL.c.company_id == company_id, _JOURNAL.c.operation_id == operation_id
-    first = connection.execute(
-        select(_JOURNAL.c.status, _JOURNAL.c.before, _JOURNAL.c.erased_by).where(
-            *own, _JOURNAL.c.ordinal == 0
-        )
-    ).one_or_none()
-    if first is None:
+    place = {"company_id": company_id, "operation_id": operation_id}
+    rows = compiled.FIRST_STEP.rows(connection, **place)
+    if not rows:
         return None
-    lasting = first.before.get("lasting")
+    [(status, before, erased_by)] = rows
+    lasting = before.get("lasting")
     count = 0
     if lasting is None:
-        left = select(func.count()).where(*own, _JOURNAL.c.erased_by.is_(None))
-        count = connection.execute(left).scalar_one()
+        [(count,)] = compiled.COUNT_STEPS.rows(connection, **place)
     if lasting is None and not count:
-        lasting = f"What it changed was erased by {first.erased_by}, so nobody can put it back."
-    return Undoable(operation_id, OperationStatus(first.status), count, lasting)
+        lasting = f"What it changed was erased by {erased_by}, so nobody can put it back."
+    return Undoable(operation_id, OperationStatus(status), count, lasting)
 
 
 def link(
@@ -221,22 +170,17 @@ def link(
     links: Mapping[str, str],
 ) -> None:
     """Remember the ids under which records came back, and lead older ids there too."""
-    company_id, binding_key = operation.scope.company_id, operation.binding_key or ""
-    place = (_LINKS.c.company_id == company_id) & (_LINKS.c.binding_key == binding_key)
+    place = {"company_id": operation.scope.company_id, "binding_key": operation.binding_key or ""}
     for old, new in links.items():
-        connection.execute(
-            _LINKS.update().where(place, _LINKS.c.new_record_id == old).values(new_record_id=new)
-        )
-        connection.execute(delete(_LINKS).where(place, _LINKS.c.old_record_id.in_((old, new))))
-        connection.execute(
-            insert(_LINKS),
-            {
-                "company_id": company_id,
-                "binding_key": binding_key,
-                "old_record_id": old,
-                "new_record_id": new,
-                "operation_id": operation.operation_id,
-            },
+        moved = {"company": place["company_id"], "binding": place["binding_key"]}
+        compiled.MOVE_LINKS.run(connection, **moved, old=old, new=new)
+        compiled.REMOVE_LINKS.run(connection, **moved, old=old, new=new)
+        compiled.ADD_LINK.run(
+            connection,
+            **place,
+            old_record_id=old,
+            new_record_id=new,
+            operation_id=operation.operation_id,
         )
 
 
@@ -244,36 +188,26 @@ def follow_link(
     connection: Connection, company_id: str, binding_key: str, record_id: str
 ) -> str | None:
     """Return the id that a record has now, if it came back under another one."""
-    found = connection.execute(
-        select(_LINKS.c.new_record_id).where(
-            _LINKS.c.company_id == company_id,
-            _LINKS.c.binding_key == binding_key,
-            _LINKS.c.old_record_id == record_id,
-        )
-    ).scalar()
-    return None if found is None else str(found)
+    found = compiled.LINK.rows(
+        connection, company_id=company_id, binding_key=binding_key, old_record_id=record_id
+    )
+    return str(found[0][0]) if found else None
 
 
 def ids_of(connection: Connection, company_id: str, binding_key: str, record_id: str) -> list[str]:
     """Return all ids of a record that one of them names, the one it has now first."""
     now = follow_link(connection, company_id, binding_key, record_id) or record_id
-    older = connection.execute(
-        select(_LINKS.c.old_record_id)
-        .where(
-            _LINKS.c.company_id == company_id,
-            _LINKS.c.binding_key == binding_key,
-            _LINKS.c.new_record_id == now,
-        )
-        .order_by(_LINKS.c.old_record_id)
+    older = compiled.OLDER_IDS.rows(
+        connection, company_id=company_id, binding_key=binding_key, new_record_id=now
     )
-    return [now, *older.scalars()]
+    return [now, *(old for (old,) in older)]
 
 
 def binding_keys(connection: Connection, company_id: str) -> set[str]:
     """Return the keys of the bindings that a company's changes went through."""
-    chosen = select(_JOURNAL.c.binding_key).where(_JOURNAL.c.company_id == company_id)
+    rows = compiled.JOURNAL_BINDINGS.rows(connection, company_id=company_id)
     # Changes of settings went through none.
-    return set(connection.execute(chosen.distinct()).scalars()) - {""}
+    return {key for (key,) in rows} - {""}
 
 
 def _step(before: dict[str, Any], after: dict[str, Any] | None) -> Step:
@@ -292,24 +226,6 @@ def forgotten_by_hand(
     connection: Connection, company_id: str, limit: int
 ) -> list[tuple[Record, datetime]]:
     """Return the newest records that people (not agents) forgot, newest first, and when."""
-    undone = _JOURNAL.alias()
-    rows = connection.execute(
-        select(_JOURNAL.c.before, _JOURNAL.c.started_at)
-        .where(
-            _JOURNAL.c.company_id == company_id,
-            _JOURNAL.c.operation_type == str(OperationType.FORGET),
-            _JOURNAL.c.status == str(OperationStatus.OK),
-            _JOURNAL.c.principal.startswith("user:"),
-            _JOURNAL.c.erased_by.is_(None),
-            ~exists().where(
-                undone.c.company_id == company_id,
-                undone.c.undoes == _JOURNAL.c.operation_id,
-                undone.c.operation_type == str(OperationType.UNDO),
-                undone.c.status == str(OperationStatus.OK),
-            ),
-        )
-        .order_by(_JOURNAL.c.seq.desc())
-        .limit(limit)
-    )
-    found = [(_snapshot(row.before).record, row.started_at) for row in rows]
+    rows = compiled.FORGOTTEN_BY_HAND.rows(connection, company_id=company_id, most=limit)
+    found = [(_snapshot(before).record, at) for before, at in rows]
     return [(record, at) for record, at in found if record is not None]

@@ -6,34 +6,17 @@ They are few rows a company, so that a change of them is told by reading them al
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TypeAlias
-
-from sqlalchemy import delete, insert, select, update
-from sqlmodel import SQLModel
+from functools import cache
+from typing import TYPE_CHECKING, TypeAlias
 
 from memtui.contract import Json, Model
 from memtui.store.connection import Connection
-from memtui.store.tables import (
-    BindingTable,
-    CompanyTable,
-    MemberTable,
-    NamespaceRow,
-    SpendingLimitTable,
-    TargetTable,
-    TokenTable,
-)
+
+if TYPE_CHECKING:
+    from sqlmodel import SQLModel
 
 NAMESPACE = "namespace"
-_ROWS: Mapping[str, type[SQLModel]] = {
-    "company": CompanyTable,
-    "binding": BindingTable,
-    "target": TargetTable,
-    "member": MemberTable,
-    "limit": SpendingLimitTable,
-    NAMESPACE: NamespaceRow,
-    "token": TokenTable,
-}
-COMMON = tuple(_ROWS.keys() - {NAMESPACE})
+COMMON = ("company", "binding", "target", "member", "limit", "token")
 """All but the namespaces, of which a served memory plugin can have very many."""
 
 _NAMED_BY = {"token": ("label",), "binding": ("key",)}
@@ -65,9 +48,11 @@ class SettingChange(Model):
 
 def read(connection: Connection, company_id: str, kinds: Collection[str] = COMMON) -> Rows:
     """Return a company's settings of these kinds by their places."""
+    from sqlalchemy import select
+
     found: Rows = {}
     for setting in kinds:
-        row_type = _ROWS[setting]
+        row_type = _tables()[setting]
         table = row_type.__table__  # type: ignore[attr-defined]
         for row in connection.execute(select(table).where(table.c.company_id == company_id)):
             value = row_type(**row._mapping).model_dump(  # noqa: SLF001 — SQLAlchemy's public name
@@ -107,7 +92,9 @@ def place_of(company_id: str, change: SettingChange) -> Place:
 
 def put(connection: Connection, company_id: str, change: SettingChange) -> None:
     """Make a setting what it was before a change. A token that was revoked cannot be put back."""
-    row_type = _ROWS[change.setting]
+    from sqlalchemy import delete, insert, update
+
+    row_type = _tables()[change.setting]
     table = row_type.__table__  # type: ignore[attr-defined]
     place = {**change.key, "company_id": company_id}
     named = [table.c[name] == value for name, value in place.items()]
@@ -123,8 +110,23 @@ def put(connection: Connection, company_id: str, change: SettingChange) -> None:
         connection.execute(insert(table), row.model_dump())
 
 
+@cache
+def _tables() -> Mapping[str, type[SQLModel]]:
+    from memtui.store import tables
+
+    return {
+        "company": tables.CompanyTable,
+        "binding": tables.BindingTable,
+        "target": tables.TargetTable,
+        "member": tables.MemberTable,
+        "limit": tables.SpendingLimitTable,
+        NAMESPACE: tables.NamespaceRow,
+        "token": tables.TokenTable,
+    }
+
+
 def _key_of(setting: str) -> tuple[str, ...]:
-    primary = _ROWS[setting].__table__.primary_key.columns  # type: ignore[attr-defined]
+    primary = _tables()[setting].__table__.primary_key.columns  # type: ignore[attr-defined]
     return _NAMED_BY.get(setting) or tuple(column.name for column in primary)
 
 

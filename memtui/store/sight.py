@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-from sqlalchemy import Column, ColumnElement, and_, column, false, or_
+from typing import TYPE_CHECKING, Any, Protocol
 
 from memtui.contract import OperationType
-from memtui.store.columns import ForeignText
 from memtui.store.operation import OperationDraft
-from memtui.store.tables import OperationRow
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement
 
 _WRITE = str(OperationType.WRITE)
 _NAMES = ("principal", "project_id", "subject_id", "operation_type")
@@ -70,7 +69,11 @@ class Sight:
 
     def condition(self, columns: Mapping[str, Any] | None = None) -> ColumnElement[bool]:
         """Return `sees` over the columns of operations, by default those of the hot table."""
-        of = columns or _OPERATIONS
+        from sqlalchemy import and_, false, or_
+
+        from memtui.store.tables import OperationRow
+
+        of = columns or OperationRow.__table__.c  # type: ignore[attr-defined]
         principal, project, subject, kind = (of[name] for name in _NAMES)
         own = subject.in_(sorted(self.subjects)) if self.subjects else false()
         if self.projects is None:
@@ -87,9 +90,13 @@ class Sight:
         return or_(*cases)
 
 
-_OPERATIONS: Mapping[str, Column[Any]] = OperationRow.__table__.c  # type: ignore[attr-defined]
-PLAIN: Mapping[str, Any] = {name: column(name, ForeignText) for name in _NAMES}
-"""The columns without their table, for other engines that read the same rows."""
+def plain_columns() -> dict[str, Any]:
+    """Return the columns without their table, for other engines that read the same rows."""
+    from sqlalchemy import column
+
+    from memtui.store.columns import ForeignText
+
+    return {name: column(name, ForeignText) for name in _NAMES}
 
 
 def seen(sight: Sight | None) -> tuple[ColumnElement[bool], ...]:

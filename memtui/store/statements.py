@@ -27,6 +27,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     exists,
+    func,
     insert,
     literal,
     or_,
@@ -70,6 +71,8 @@ _HEADS = _table(tables.LogHeadRow)
 _JOURNAL = _table(tables.JournalRow)
 _company, _binding, _target, _member = _COMPANIES.c, _BINDINGS.c, _TARGETS.c, _MEMBERS.c
 _token, _limit, _intent, _head = _TOKENS.c, _LIMITS.c, _INTENTS.c, _HEADS.c
+_LINKS = _table(tables.HandleLinkRow)
+_step, _link = _JOURNAL.c, _LINKS.c
 
 COMPANIES = select(_COMPANIES).order_by(_company.created_at, _company.company_id)
 COMPANY = select(_COMPANIES).where(_is(_company, "company_id"))
@@ -190,7 +193,89 @@ ADD_HANDLE = insert(_table(tables.HandleRow))
 INTENTS = select(_INTENTS).order_by(_intent.started_at)
 BEGIN_INTENT = insert(_INTENTS)
 END_INTENT = delete(_INTENTS).where(_is(_intent, "operation_id"))
+
 ADD_STEP = insert(_JOURNAL)
+REMOVE_STEPS = delete(_JOURNAL).where(_is(_step, "company_id", "operation_id"))
+STEPS = (
+    select(_step.before, _step.after)
+    .where(_is(_step, "company_id", "operation_id"), _step.erased_by.is_(None))
+    .order_by(_step.ordinal)
+)
+STEPS_OF_RECORD = select(_step.operation_id, _step.before, _step.after).where(
+    _is(_step, "company_id", "binding_key", "provider_record_id"), _step.erased_by.is_(None)
+)
+FIRST_STEP = select(_step.status, _step.before, _step.erased_by).where(
+    _is(_step, "company_id", "operation_id"), _step.ordinal == 0
+)
+COUNT_STEPS = select(func.count()).where(
+    _is(_step, "company_id", "operation_id"), _step.erased_by.is_(None)
+)
+FINDINGS = (
+    select(_step.operation_id, _step.before)
+    .where(_is(_step, "company_id", "undoes"), _step.operation_type == "check")
+    .order_by(_step.seq.desc())
+    .limit(1)
+)
+UNDOING = (
+    select(_step.operation_id)
+    .where(
+        _is(_step, "company_id", "undoes"),
+        _step.operation_type == "undo",
+        _step.ordinal == 0,
+        _step.status == "ok",
+    )
+    .order_by(_step.seq.desc())
+)
+CHANGES = (
+    select(_step.operation_id, _step.operation_type, _step.status)
+    .where(
+        _is(_step, "company_id"),
+        _step.ordinal == 0,
+        _step.operation_type != "check",
+        or_(_step.status == "ok", _step.status == "unknown"),
+    )
+    .order_by(_step.seq.desc())
+)
+JOURNAL_BINDINGS = select(_step.binding_key).where(_is(_step, "company_id")).distinct()
+_undone = _JOURNAL.alias()
+FORGOTTEN_BY_HAND = (
+    select(_step.before, _step.started_at)
+    .where(
+        _is(_step, "company_id"),
+        _step.operation_type == "forget",
+        _step.status == "ok",
+        _step.principal.like("user:%"),
+        _step.erased_by.is_(None),
+        ~exists().where(
+            _undone.c.company_id == _step.company_id,
+            _undone.c.undoes == _step.operation_id,
+            _undone.c.operation_type == "undo",
+            _undone.c.status == "ok",
+        ),
+    )
+    .order_by(_step.seq.desc())
+    .limit(bindparam("most", type_=Integer))
+)
+
+_of_binding = _is(_link, "company_id", "binding_key")
+LINK = select(_link.new_record_id).where(_of_binding, _is(_link, "old_record_id"))
+OLDER_IDS = (
+    select(_link.old_record_id)
+    .where(_of_binding, _is(_link, "new_record_id"))
+    .order_by(_link.old_record_id)
+)
+ADD_LINK = insert(_LINKS)
+MOVE_LINKS = (
+    update(_LINKS)
+    .where(_link.new_record_id == bindparam("old"))
+    .where(_link.company_id == bindparam("company"), _link.binding_key == bindparam("binding"))
+    .values(new_record_id=bindparam("new"))
+)
+REMOVE_LINKS = delete(_LINKS).where(
+    _link.company_id == bindparam("company"),
+    _link.binding_key == bindparam("binding"),
+    or_(_link.old_record_id == bindparam("old"), _link.old_record_id == bindparam("new")),
+)
 
 
 _CONVERTED: dict[type[TypeEngine[Any]], str] = {
@@ -278,15 +363,17 @@ def _row(table: type[SQLModel]) -> Iterator[str]:
 
 def _prepared(name: str, statement: Statement) -> Iterator[str]:
     made, binds, results = _compile(statement, sqlite.dialect())
-    yield f'\n{name} = Prepared(\n    "{name}",\n    """'
-    yield from (line.rstrip() for line in str(made).splitlines())
-    yield '""",'
+    sql = " ".join(str(made).split())
+    quote = "'" if '"' in sql else '"'
+    yield f'\n{name} = Prepared(\n    "{name}",\n    {quote}{sql}{quote},'
     if binds:
         yield f'    binds="{" ".join(f"{bind}={_kind(one.type)}" for bind, one in binds)}",'
     if results:
         yield f'    results="{" ".join(map(_kind, results))}",'
     if constants := {bind: one.value for bind, one in binds if not one.required}:
-        yield f"    constants={json.dumps(constants)},"
+        yield "    constants={"
+        yield from (f'        "{bind}": {json.dumps(value)},' for bind, value in constants.items())
+        yield "    },"
     yield ")"
 
 

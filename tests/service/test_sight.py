@@ -391,10 +391,12 @@ OTHERWISE = {
 
 def test_every_method_is_in_a_table(home: Home) -> None:
     service = home.service
-    parts = {name: part for name, part in vars(service).items() if isinstance(part, Group)}
-    public = {
-        f"{name}.{method}" if name else method
-        for name, part in {"": service, **parts}.items()
+    named = [name for name, _ in inspect.getmembers(type(service)) if name[0] != "_"]
+    found = {name: getattr(service, name) for name in named}
+    parts = {name: part for name, part in found.items() if isinstance(part, Group)}
+    public = {name for name in named if name not in parts} | {
+        f"{name}.{method}"
+        for name, part in parts.items()
         for method, _ in inspect.getmembers(type(part))
         if not method.startswith("_")
     }
