@@ -21,7 +21,7 @@ from pathlib import Path
 
 from memtui.context.assembly import ContextFact, ContextSection, SectionKind, assemble
 from memtui.context.cost import TokenCounter
-from memtui.pruning.duplicates import Entry, find_clusters
+from memtui.pruning.duplicates import Item, find_clusters
 
 SIZES = (1_000, 10_000, 100_000)
 Edit = Callable[[str, random.Random], str | None]
@@ -102,26 +102,26 @@ OTHER: dict[str, Edit] = {
 }
 
 
-def pairs_found(entries: Sequence[Entry]) -> set[frozenset[str]]:
+def pairs_found(entries: Sequence[Item]) -> set[frozenset[str]]:
     """Return every two entries that one cluster puts together."""
     found = set()
     for cluster in find_clusters(entries):
-        members = [cluster.survivor.id, *(one.entry.id for one in cluster.duplicates)]
+        members = [cluster.survivor.id, *(one.item.id for one in cluster.duplicates)]
         found |= {frozenset(pair) for pair in combinations(members, 2)}
     return found
 
 
-def double(originals: Sequence[Entry], edit: Edit, draw: random.Random) -> list[Entry]:
+def double(originals: Sequence[Item], edit: Edit, draw: random.Random) -> list[Item]:
     """Return the edited copy of each entry that the edit can change."""
     copies = []
     for entry in originals:
         text = edit(entry.text, draw)
         if text is not None:
-            copies.append(Entry(id=f"{entry.id}'", text=text, group=entry.group))
+            copies.append(Item(id=f"{entry.id}'", text=text, group=entry.group))
     return copies
 
 
-def measure_edits(originals: Sequence[Entry]) -> None:
+def measure_edits(originals: Sequence[Item]) -> None:
     """Print precision and recall of each edit by itself, and of all together."""
     print(f"{len(originals)} records; natural pairs: {len(pairs_found(originals))}")
     for name, edit in (SAME | OTHER).items():
@@ -136,14 +136,14 @@ def measure_edits(originals: Sequence[Entry]) -> None:
         edit = (SAME | OTHER)[kind]
         text = edit(entry.text, draw) or put_number(entry.text, draw)
         same += kind in SAME
-        copies.append(Entry(id=f"{entry.id}'", text=text, group=entry.group))
+        copies.append(Item(id=f"{entry.id}'", text=text, group=entry.group))
     report("all, in turn", originals, copies, same, kinds)
 
 
 def report(
     name: str,
-    originals: Sequence[Entry],
-    copies: Sequence[Entry],
+    originals: Sequence[Item],
+    copies: Sequence[Item],
     same: int,
     kinds: Sequence[str] = (),
 ) -> None:
@@ -165,7 +165,7 @@ def report(
     )
 
 
-def invented(size: int) -> list[Entry]:
+def invented(size: int) -> list[Item]:
     """Return facts as agents write them, one in ten a repetition in another dress."""
     draw = random.Random(size)
     people = [f"{a}{b}" for a in ("An", "Bo", "Cy", "Da", "El") for b in ("na", "ris", "mo", "vid")]
@@ -193,7 +193,7 @@ def invented(size: int) -> list[Entry]:
         person, verb, thing = draw.choice(people), draw.choice(verbs), draw.choice(things)
         week = draw.randrange(1, 5_000)
         texts.append(f"{person} {verb} {thing} {draw.choice(reasons)} since ticket {week}.")
-    return [Entry(id=f"{number:06}", text=text) for number, text in enumerate(texts)]
+    return [Item(id=f"{number:06}", text=text) for number, text in enumerate(texts)]
 
 
 def measure_growth() -> None:
@@ -232,7 +232,7 @@ def main(arguments: Sequence[str]) -> None:
     for path in arguments:
         rows = [json.loads(line) for line in Path(path).read_text("utf-8").splitlines()]
         originals = [
-            Entry(
+            Item(
                 id=str(number),
                 text=row["text"],
                 group=f"{row.get('project_id')}/{row.get('subject_id')}",

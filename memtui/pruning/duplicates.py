@@ -215,19 +215,17 @@ def compare(one: Form, other: Form) -> Match | None:
     if one.key and other.key and one.key != other.key:
         return None
     if one.words == other.words:
-        return Match(Likeness.EXACT, 100.0, _exact_sentence(one.text, other.text))
+        dressed = "" if one.text == other.text else " but for case, punctuation or spacing"
+        return Match(Likeness.EXACT, 100.0, f"The same text{dressed}.")
     if not one.content or not other.content:
         return None
     reason = _near_reason(one, other)
-    return None if reason is None else Match(Likeness.NEAR, _similarity(one, other), reason)
+    if reason is None:
+        return None
+    from rapidfuzz import fuzz
 
-
-def guarded(form: Form) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the numbers and the negations of a text, which must not differ between duplicates."""
-    return (
-        tuple(sorted(word for word in form.content if is_number(word))),
-        tuple(sorted(word for word in form.content if word in NEGATIONS)),
-    )
+    likeness = fuzz.token_sort_ratio(" ".join(one.words), " ".join(other.words))
+    return Match(Likeness.NEAR, round(likeness, 1), reason)
 
 
 def _near_reason(one: Form, other: Form) -> str | None:
@@ -235,7 +233,9 @@ def _near_reason(one: Form, other: Form) -> str | None:
     shared_one = _without(one.content, mine)
     shared_other = _without(other.content, theirs)
     reordered = shared_one != shared_other
-    if reordered and _order_matters(shared_one, shared_other):
+    if reordered and (
+        _sides_swapped(shared_one, shared_other) or _anchors_moved(shared_one, shared_other)
+    ):
         return None
     if not mine and not theirs:
         if reordered:
@@ -244,16 +244,10 @@ def _near_reason(one: Form, other: Form) -> str | None:
     if "".join(mine) == "".join(theirs) and not any(map(is_number, (*mine, *theirs))):
         return f"The same but for spaces: “{' '.join(mine)}” and “{' '.join(theirs)}”."
     if len(mine) == len(theirs) == 1 and len(shared_one) >= SLIP_CONTEXT:
-        return _slip_reason(mine[0], theirs[0], one, other)
+        is_name = mine[0] in names_in(one.text) or theirs[0] in names_in(other.text)
+        if _is_slip(mine[0], theirs[0]) and not is_name:
+            return f"The same but for the spelling of “{mine[0]}” and “{theirs[0]}”."
     return None
-
-
-def _slip_reason(mine: str, theirs: str, one: Form, other: Form) -> str | None:
-    if not _is_slip(mine, theirs):
-        return None
-    if mine in names_in(one.text) or theirs in names_in(other.text):
-        return None
-    return f"The same but for the spelling of “{mine}” and “{theirs}”."
 
 
 def _is_slip(one: str, other: str) -> bool:
@@ -270,10 +264,6 @@ def _is_slip(one: str, other: str) -> bool:
     if OSA.distance(one, other, score_cutoff=1) != 1:
         return False
     return len(one) != len(other) or sorted(one) == sorted(other)
-
-
-def _order_matters(one: Sequence[str], other: Sequence[str]) -> bool:
-    return _sides_swapped(one, other) or _anchors_moved(one, other)
 
 
 def _sides_swapped(one: Sequence[str], other: Sequence[str]) -> bool:
@@ -339,23 +329,9 @@ def _without(words: Sequence[str], dropped: Sequence[str]) -> tuple[str, ...]:
     return tuple(reversed(kept))
 
 
-def _similarity(one: Form, other: Form) -> float:
-    from rapidfuzz import fuzz
-
-    return round(fuzz.token_sort_ratio(" ".join(one.words), " ".join(other.words)), 1)
-
-
-def _exact_sentence(one: str, other: str) -> str:
-    if one == other:
-        return "The same text."
-    return "The same text but for case, punctuation or spacing."
-
-
 _TABLES = 12
 _BITS = 12
 _NEARBY = 32
-
-Guard = tuple[tuple[str, ...], tuple[str, ...], frozenset[str]]
 
 
 def join_by_meaning(
@@ -371,57 +347,46 @@ def join_by_meaning(
     if not units or not units[0]:
         return
     guards = [_guard(text) for text in texts]
-    tables: list[dict[int, list[int]]] = [defaultdict(list) for _ in range(_TABLES)]
-    coordinates = _coordinates(len(units[0]))
+    draw, size = random.Random(len(units[0])), len(units[0])  # noqa: S311 — the same each time
+    tables: list[tuple[list[tuple[int, int]], dict[tuple[bool, ...], list[int]]]] = [
+        ([(draw.randrange(size), draw.randrange(size)) for _ in range(_BITS)], defaultdict(list))
+        for _ in range(_TABLES)
+    ]
     for number, unit in enumerate(units):
         buckets = [
-            table[_signature(unit, pairs)] for table, pairs in zip(tables, coordinates, strict=True)
+            table[tuple(unit[one] > unit[other] for one, other in pairs)] for pairs, table in tables
         ]
         nearby = sorted({near for bucket in buckets for near in bucket[:_NEARBY]})
-        best = max(
-            (
-                (sum(map(mul, unit, units[near])), -near)
-                for near in nearby
-                if guards[near] == guards[number]
-            ),
-            default=(-1.0, 0),
+        cosines = (
+            (sum(map(mul, unit, units[near])), -near)
+            for near in nearby
+            if guards[near] == guards[number]
         )
-        if best[0] >= threshold:
-            yield number, -best[1], min(best[0], 1.0)
+        cosine, kept = max(cosines, default=(-1.0, 0))
+        if cosine >= threshold:
+            yield number, -kept, min(cosine, 1.0)
         else:
             for bucket in buckets:
                 bucket.append(number)
 
 
-def _guard(text: str) -> Guard:
-    form = form_of(text)
-    numbers, negations = guarded(form)
-    return numbers, negations, _names(form)
+def _guard(text: str) -> tuple[object, ...]:
+    """Return what must not differ between duplicates: numbers, negations and names.
 
-
-def _names(form: Form) -> frozenset[str]:
-    """Return what is written as a name: a capital anywhere but at the beginning."""
-    _, _, rest = form.text.strip().partition(" ")
-    return frozenset(name for name in names_in(rest) if not is_number(name))
+    What is written with a capital is a name, anywhere but at the beginning.
+    """
+    content = form_of(text).content
+    _, _, rest = text.strip().partition(" ")
+    return (
+        sorted(word for word in content if is_number(word)),
+        sorted(word for word in content if word in NEGATIONS),
+        {name for name in names_in(rest) if not is_number(name)},
+    )
 
 
 def _unit(vector: Sequence[float]) -> list[float]:
     length = math.sqrt(sum(map(mul, vector, vector)))
     return [value / length for value in vector] if length else [0.0] * len(vector)
-
-
-def _coordinates(size: int) -> list[list[tuple[int, int]]]:
-    draw = random.Random(size)  # noqa: S311 — a fixed draw, so that the result is the same each time
-    return [
-        [(draw.randrange(size), draw.randrange(size)) for _ in range(_BITS)] for _ in range(_TABLES)
-    ]
-
-
-def _signature(unit: Sequence[float], pairs: Sequence[tuple[int, int]]) -> int:
-    bits = 0
-    for one, other in pairs:
-        bits = bits << 1 | (unit[one] > unit[other])
-    return bits
 
 
 Vectors = Callable[[Sequence[str]], Sequence[Sequence[float]]]
@@ -432,7 +397,7 @@ _BUCKET = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Item:
     """A text to group, and what speaks for keeping it."""
 
     id: str
@@ -449,7 +414,7 @@ class Entry:
 class Duplicate:
     """An entry that says what the survivor says."""
 
-    entry: Entry
+    item: Item
     match: Match
 
 
@@ -461,7 +426,7 @@ class Cluster:
     """
 
     id: str
-    survivor: Entry
+    survivor: Item
     why_survivor: str
     duplicates: tuple[Duplicate, ...]
 
@@ -499,7 +464,7 @@ class DuplicateIndex:
 
 
 def find_clusters(
-    entries: Iterable[Entry],
+    entries: Iterable[Item],
     *,
     vectors: Vectors | None = None,
     threshold: float = 0.95,
@@ -517,7 +482,7 @@ def find_clusters(
     """
     ranked = sorted(entries, key=_preference)
     indexes: dict[str, DuplicateIndex] = defaultdict(DuplicateIndex)
-    leaders: dict[str, list[Entry]] = defaultdict(list)
+    leaders: dict[str, list[Item]] = defaultdict(list)
     members: dict[str, list[Duplicate]] = {}
     for entry in ranked:
         form = form_of(entry.text)
@@ -529,46 +494,34 @@ def find_clusters(
         else:
             number, match = found
             members[leaders[entry.group][number].id].append(Duplicate(entry, match))
-    if vectors is not None:
-        _join_meanings(leaders, members, vectors, threshold)
-    clusters = [
-        _cluster(leader, members[leader.id])
-        for group in leaders.values()
-        for leader in group
-        if members[leader.id]
-    ]
-    return sorted(clusters, key=lambda cluster: cluster.survivor.id)
-
-
-def _join_meanings(
-    leaders: dict[str, list[Entry]],
-    members: dict[str, list[Duplicate]],
-    vectors: Vectors,
-    threshold: float,
-) -> None:
     for group in leaders.values():
+        if vectors is None:
+            break
         texts = [leader.text for leader in group]
         for joined, kept, cosine in join_by_meaning(texts, vectors(texts), threshold):
             sentence = f"It means the same, in other words ({cosine:.0%} alike)."
             match = Match(Likeness.MEANING, round(100 * cosine, 1), sentence)
             members[group[kept].id].append(Duplicate(group[joined], match))
+    clusters = [
+        Cluster(
+            id=hashlib.sha256(leader.id.encode(errors="surrogatepass")).hexdigest()[:8],
+            survivor=leader,
+            why_survivor=_why(leader, [duplicate.item for duplicate in repeats]),
+            duplicates=tuple(sorted(repeats, key=lambda duplicate: duplicate.item.id)),
+        )
+        for group in leaders.values()
+        for leader in group
+        if (repeats := members[leader.id])
+    ]
+    return sorted(clusters, key=lambda cluster: cluster.survivor.id)
 
 
-def _cluster(survivor: Entry, duplicates: Sequence[Duplicate]) -> Cluster:
-    return Cluster(
-        id=hashlib.sha256(survivor.id.encode(errors="surrogatepass")).hexdigest()[:8],
-        survivor=survivor,
-        why_survivor=_why(survivor, [duplicate.entry for duplicate in duplicates]),
-        duplicates=tuple(sorted(duplicates, key=lambda duplicate: duplicate.entry.id)),
-    )
-
-
-def _preference(entry: Entry) -> tuple[bool, int, float, int, str]:
+def _preference(entry: Item) -> tuple[bool, int, float, int, str]:
     at = entry.at.timestamp() if entry.at else float("-inf")
     return not entry.pinned, -entry.reads, -at, -len(entry.text), entry.id
 
 
-def _why(survivor: Entry, others: Sequence[Entry]) -> str:
+def _why(survivor: Item, others: Sequence[Item]) -> str:
     if survivor.pinned and not all(other.pinned for other in others):
         return "It is pinned."
     if survivor.reads > max(other.reads for other in others if other.pinned == survivor.pinned):

@@ -14,7 +14,7 @@ from pydantic import PrivateAttr
 from memtui.contract import Invalid, Model, Record, RecordHandle, UtcDatetime
 from memtui.pruning.duplicates import (
     DuplicateIndex,
-    Entry,
+    Item,
     Likeness,
     Vectors,
     compare,
@@ -28,36 +28,6 @@ _LABELS = frozenset(
     {"note", "todo", "fixme", "tip", "warning", "important", "example", "see", "fact", "remember"}
 )
 """Words before a colon that label a text; there may be many texts of one label."""
-
-
-def contradictions(records: Iterable[Record]) -> Iterator[tuple[Record, Record]]:
-    """Yield (older, newest) for each fact whose key has another value in a newer fact.
-
-    Keys are compared within a topic, the facts file's heading. A fact without a time, or of the
-    same time as the newest, is not judged: nobody can tell which of them holds. One that says the
-    same in another order is a duplicate and no contradiction, so that never both are to go.
-    """
-    of_key: dict[tuple[str, str], list[tuple[datetime, Record]]] = defaultdict(list)
-    for record in records:
-        key = fact_key(record.text)
-        at = record.valid_from or record.updated_at or record.created_at
-        if key is not None and at is not None:
-            of_key[record.topic or "", key].append((at, record))
-    for facts in of_key.values():
-        newest_at, newest = max(
-            facts, key=lambda fact: (fact[0], fact[1].handle.provider_record_id)
-        )
-        holds = form_of(newest.text)
-        for at, record in facts:
-            if at < newest_at and compare(form_of(record.text), holds) is None:
-                yield record, newest
-
-
-def fact_key(text: str) -> str | None:
-    """Return the folded key of a `key: value` fact; None for any other text."""
-    match = _PAIR.match(text)
-    key = match[1].casefold() if match else None
-    return None if key in _LABELS else key
 
 
 _QUOTED = 60
@@ -140,7 +110,7 @@ def find_candidates(
         rules: The limits; the seeds' by default.
         vectors: Joins texts of the same meaning where the semantic extra is there.
     """
-    search = _Search(now, retrievals, rules or PruneRules())
+    search = _Search(now, tokens_of, retrievals, rules or PruneRules())
     current = [record for record in records if record.valid_to is None or record.valid_to > now]
     alive = [record for record in current if not search.expired(record)]
     found = [
@@ -150,19 +120,7 @@ def find_candidates(
         *search.forgotten(alive, forgotten or {}),
     ]
     order = list(Reason)
-    found.sort(key=lambda one: (*_handle_key(one[0].handle), order.index(one[1])))
-    return tuple(
-        PruneCandidate(
-            record=record,
-            reason=reason,
-            sentence=sentence,
-            cluster_id=cluster_id,
-            survivor=survivor,
-            tokens_saved=tokens_of(record.text),
-            suggested=reason in _SAFE and sure and not record.pinned,
-        )
-        for record, reason, sentence, sure, cluster_id, survivor in found
-    )
+    return tuple(sorted(found, key=lambda one: (_id(one.record), order.index(one.reason))))
 
 
 _SAFE = frozenset(
@@ -175,103 +133,124 @@ _SAFE = frozenset(
     }
 )
 
-_Found = tuple[Record, Reason, str, bool, str | None, RecordHandle | None]
-"""Record, reason, sentence, whether it is sure, cluster, survivor."""
-
 
 class _Search:
     def __init__(
         self,
         now: datetime,
+        tokens_of: Callable[[str], int],
         retrievals: Mapping[RecordHandle, Retrieval] | None,
         rules: PruneRules,
     ) -> None:
         self._now = now
+        self._tokens_of = tokens_of
         self._retrievals = retrievals
         self._rules = rules
-        self._stale_before = now - timedelta(days=rules.stale_days)
+
+    def _found(
+        self,
+        record: Record,
+        reason: Reason,
+        sentence: str,
+        *,
+        sure: bool = True,
+        cluster_id: str | None = None,
+        survivor: Record | None = None,
+    ) -> PruneCandidate:
+        return PruneCandidate(
+            record=record,
+            reason=reason,
+            sentence=sentence,
+            cluster_id=cluster_id,
+            survivor=survivor.handle if survivor else None,
+            tokens_saved=self._tokens_of(record.text),
+            suggested=reason in _SAFE and sure and not record.pinned,
+        )
 
     def expired(self, record: Record) -> bool:
         return record.expires_at is not None and record.expires_at <= self._now
 
-    def of_one(self, records: Iterable[Record]) -> Iterator[_Found]:
+    def of_one(self, records: Iterable[Record]) -> Iterator[PruneCandidate]:
         """Yield the reasons that a record carries in itself."""
+        most, stale = self._rules.max_characters, timedelta(days=self._rules.stale_days)
         for record in records:
-            for reason, sentence in (self._expiry(record), self._length(record), self._use(record)):
-                if reason is not None:
-                    yield record, reason, sentence, True, None, None
+            if self.expired(record):
+                sentence = f"It expired on {record.expires_at:%Y-%m-%d %H:%M} UTC."
+                yield self._found(record, Reason.EXPIRED, sentence)
+            size = len(record.text)
+            if record.kind == "fact" and size > most:
+                sentence = f"It has {size:,} characters; a fact has at most {most:,}."
+                yield self._found(record, Reason.TOO_LONG, sentence)
+            if self._retrievals is None:
+                continue
+            use = self._retrievals.get(record.handle, Retrieval())
+            if not use.count:
+                made = record.created_at
+                since = f" since it was made on {made:%Y-%m-%d}" if made else ""
+                sentence = f"No query has returned it{since}."
+                yield self._found(record, Reason.NEVER_READ, sentence)
+            elif use.last_at is not None and self._now - use.last_at >= stale:
+                days = (self._now - use.last_at).days
+                sentence = f"No query has returned it for {days:,} days."
+                yield self._found(record, Reason.STALE, sentence)
 
-    def _expiry(self, record: Record) -> tuple[Reason | None, str]:
-        if record.expires_at is None or not self.expired(record):
-            return None, ""
-        return Reason.EXPIRED, f"It expired on {record.expires_at:%Y-%m-%d %H:%M} UTC."
-
-    def _length(self, record: Record) -> tuple[Reason | None, str]:
-        size, limit = len(record.text), self._rules.max_characters
-        if record.kind != "fact" or size <= limit:
-            return None, ""
-        return Reason.TOO_LONG, f"It has {size:,} characters; a fact has at most {limit:,}."
-
-    def _use(self, record: Record) -> tuple[Reason | None, str]:
-        if self._retrievals is None:
-            return None, ""
-        use = self._retrievals.get(record.handle, Retrieval())
-        if not use.count:
-            since = (
-                f" since it was made on {record.created_at:%Y-%m-%d}" if record.created_at else ""
+    def duplicates(
+        self, records: Sequence[Record], vectors: Vectors | None
+    ) -> Iterator[PruneCandidate]:
+        by_id = {_id(record): record for record in records}
+        entries = (
+            Item(
+                id=name,
+                text=record.text,
+                group=scope_key(record),
+                pinned=record.pinned,
+                reads=(self._retrievals or {}).get(record.handle, Retrieval()).count,
+                at=record.updated_at or record.created_at,
             )
-            return Reason.NEVER_READ, f"No query has returned it{since}."
-        if use.last_at is None or use.last_at > self._stale_before:
-            return None, ""
-        days = (self._now - use.last_at).days
-        return Reason.STALE, f"No query has returned it for {days:,} days."
-
-    def duplicates(self, records: Sequence[Record], vectors: Vectors | None) -> Iterator[_Found]:
-        by_id = {_entry_id(record.handle): record for record in records}
-        clusters = find_clusters(
-            map(self._entry, records), vectors=vectors, threshold=self._rules.likeness
+            for name, record in by_id.items()
         )
-        for cluster in clusters:
+        for cluster in find_clusters(entries, vectors=vectors, threshold=self._rules.likeness):
             survivor = by_id[cluster.survivor.id]
             for duplicate in cluster.duplicates:
                 likeness = duplicate.match.likeness
                 exact = likeness is Likeness.EXACT
-                sentence = (
-                    f"{duplicate.match.sentence} {_quoted(survivor.text)} stays. "
-                    f"{cluster.why_survivor}"
-                )
-                yield (
-                    by_id[duplicate.entry.id],
+                yield self._found(
+                    by_id[duplicate.item.id],
                     Reason.EXACT_DUPLICATE if exact else Reason.NEAR_DUPLICATE,
-                    sentence,
-                    likeness is not Likeness.MEANING,
-                    cluster.id,
-                    survivor.handle,
+                    f"{duplicate.match.sentence} {_quoted(survivor.text)} stays. "
+                    f"{cluster.why_survivor}",
+                    sure=likeness is not Likeness.MEANING,
+                    cluster_id=cluster.id,
+                    survivor=survivor,
                 )
 
-    def _entry(self, record: Record) -> Entry:
-        use = (self._retrievals or {}).get(record.handle)
-        return Entry(
-            id=_entry_id(record.handle),
-            text=record.text,
-            group=scope_key(record),
-            pinned=record.pinned,
-            reads=use.count if use else 0,
-            at=record.updated_at or record.created_at,
-        )
+    def contradicted(self, records: Sequence[Record]) -> Iterator[PruneCandidate]:
+        """Yield each fact `key: value` whose key has another value in a newer fact (seed 002 §7).
 
-    def contradicted(self, records: Sequence[Record]) -> Iterator[_Found]:
-        groups: dict[str, list[Record]] = defaultdict(list)
+        Keys are compared within a scope and a topic, the facts file's heading. A fact without a
+        time, or of the same time as the newest, is not judged: nobody can tell which of them holds.
+        One that says the same in another order is a duplicate and no contradiction, so that never
+        both are to go.
+        """
+        of_key: dict[tuple[str, ...], list[tuple[datetime, str, Record]]] = defaultdict(list)
         for record in records:
-            groups[scope_key(record)].append(record)
-        for group in groups.values():
-            for older, newer in contradictions(group):
-                sentence = f"A newer fact of its key says {_quoted(newer.text)}."
-                yield older, Reason.CONTRADICTED, sentence, True, None, newer.handle
+            match = _PAIR.match(record.text)
+            key = match[1].casefold() if match else None
+            at = record.valid_from or record.updated_at or record.created_at
+            if key and key not in _LABELS and at is not None:
+                name = record.handle.provider_record_id
+                of_key[scope_key(record), record.topic or "", key].append((at, name, record))
+        for facts in of_key.values():
+            newest_at, _, newest = max(facts, key=lambda fact: fact[:2])
+            holds = form_of(newest.text)
+            for at, _, record in facts:
+                if at < newest_at and compare(form_of(record.text), holds) is None:
+                    sentence = f"A newer fact of its key says {_quoted(newest.text)}."
+                    yield self._found(record, Reason.CONTRADICTED, sentence, survivor=newest)
 
     def forgotten(
         self, records: Sequence[Record], texts: Mapping[str, datetime]
-    ) -> Iterator[_Found]:
+    ) -> Iterator[PruneCandidate]:
         index = DuplicateIndex()
         known = sorted(texts, key=lambda text: (texts[text], text))
         for text in known:
@@ -283,7 +262,7 @@ class _Search:
             text = known[found[0]]
             if record.created_at > texts[text]:
                 sentence = f"You deleted {_quoted(text)} before."
-                yield record, Reason.FORGOTTEN_BEFORE, sentence, True, None, None
+                yield self._found(record, Reason.FORGOTTEN_BEFORE, sentence)
 
 
 def scope_key(record: Record) -> str:
@@ -293,12 +272,8 @@ def scope_key(record: Record) -> str:
     return "\x1f".join(part or "" for part in parts)
 
 
-def _entry_id(handle: RecordHandle) -> str:
-    return f"{handle.provider_key}\x1f{handle.provider_record_id}"
-
-
-def _handle_key(handle: RecordHandle) -> tuple[str, str]:
-    return handle.provider_key, handle.provider_record_id
+def _id(record: Record) -> str:
+    return f"{record.handle.provider_key}\x1f{record.handle.provider_record_id}"
 
 
 def _quoted(text: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.pruning import duplicates
-from memtui.pruning.duplicates import Entry, Form, Likeness, Match, compare, find_clusters, form_of
+from memtui.pruning.duplicates import Form, Item, Likeness, Match, compare, find_clusters, form_of
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 TEXTS = st.lists(
@@ -33,13 +33,13 @@ TEXTS = st.lists(
 )
 
 
-def entries(texts: Sequence[str]) -> list[Entry]:
-    return [Entry(id=f"{number:04}", text=text) for number, text in enumerate(texts)]
+def entries(texts: Sequence[str]) -> list[Item]:
+    return [Item(id=f"{number:04}", text=text) for number, text in enumerate(texts)]
 
 
 def members(texts: Sequence[str]) -> list[list[str]]:
     return [
-        [cluster.survivor.text, *(one.entry.text for one in cluster.duplicates)]
+        [cluster.survivor.text, *(one.item.text for one in cluster.duplicates)]
         for cluster in find_clusters(entries(texts))
     ]
 
@@ -59,36 +59,36 @@ def test_668_copies_are_one_cluster() -> None:
     ("chosen", "others", "why"),
     [
         (
-            Entry("b", "likes tea", pinned=True),
-            Entry("a", "Likes tea!!", reads=9, at=NOW),
+            Item("b", "likes tea", pinned=True),
+            Item("a", "Likes tea!!", reads=9, at=NOW),
             "It is pinned.",
         ),
         (
-            Entry("b", "likes tea", reads=12),
-            Entry("a", "Likes tea!!", reads=3, at=NOW),
+            Item("b", "likes tea", reads=12),
+            Item("a", "Likes tea!!", reads=3, at=NOW),
             "It is read most, 12 times.",
         ),
         (
-            Entry("b", "likes tea", at=NOW),
-            Entry("a", "Likes tea!!", at=NOW - timedelta(days=1)),
+            Item("b", "likes tea", at=NOW),
+            Item("a", "Likes tea!!", at=NOW - timedelta(days=1)),
             "It is the newest, of 2026-05-01.",
         ),
-        (Entry("b", "Likes tea!!"), Entry("a", "likes tea"), "It is the longest."),
+        (Item("b", "Likes tea!!"), Item("a", "likes tea"), "It is the longest."),
         (
-            Entry("a", "likes tea"),
-            Entry("b", "Likes tea"),
+            Item("a", "likes tea"),
+            Item("b", "Likes tea"),
             "It is the first; nothing else tells them apart.",
         ),
     ],
 )
-def test_the_survivor_is_chosen_and_explained(chosen: Entry, others: Entry, why: str) -> None:
+def test_the_survivor_is_chosen_and_explained(chosen: Item, others: Item, why: str) -> None:
     (cluster,) = find_clusters([others, chosen])
     assert cluster.survivor == chosen
     assert cluster.why_survivor == why
 
 
 def test_groups_are_not_held_against_each_other() -> None:
-    assert find_clusters([Entry("a", "x", group="ana"), Entry("b", "x", group="ben")]) == []
+    assert find_clusters([Item("a", "x", group="ana"), Item("b", "x", group="ben")]) == []
 
 
 @given(TEXTS, st.randoms(use_true_random=False))
@@ -104,16 +104,16 @@ def test_every_member_was_compared_with_its_survivor(texts: list[str]) -> None:
     seen: set[str] = set()
     for cluster in find_clusters(entries(texts)):
         for one in cluster.duplicates:
-            assert compare(form_of(one.entry.text), form_of(cluster.survivor.text)) == one.match
-            assert one.entry.id not in seen
-            seen.add(one.entry.id)
+            assert compare(form_of(one.item.text), form_of(cluster.survivor.text)) == one.match
+            assert one.item.id not in seen
+            seen.add(one.item.id)
         assert cluster.survivor.id not in seen
 
 
 @given(TEXTS)
 def test_nothing_left_alone_repeats_a_survivor_exactly(texts: list[str]) -> None:
     every = entries(texts)
-    gone = {one.entry.id for cluster in find_clusters(every) for one in cluster.duplicates}
+    gone = {one.item.id for cluster in find_clusters(every) for one in cluster.duplicates}
     left = [form_of(entry.text).words for entry in every if entry.id not in gone]
     assert len(left) == len(set(left))
 
@@ -155,7 +155,7 @@ def test_vectors_join_other_words_of_the_same_meaning() -> None:
     found = find_clusters(entries(list(table)), vectors=lambda ts: [table[t] for t in ts])
     (cluster,) = found
     (one,) = cluster.duplicates
-    assert {cluster.survivor.text, one.entry.text} == {
+    assert {cluster.survivor.text, one.item.text} == {
         "Prefers concise answers",
         "Likes short replies",
     }
