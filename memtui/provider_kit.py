@@ -353,6 +353,11 @@ class HttpReply:
     headers: Mapping[str, str]
     body: bytes
 
+    def require_plain(self) -> None:
+        """Raise `NoReply` for a compressed body: nobody asked for one, and it may be a bomb."""
+        if self.headers.get("content-encoding", "identity") != "identity":
+            raise NoReply("compressed")
+
 
 class HttpClient:
     """Sends requests to one server over kept connections; bounded in time and size, no redirect."""
@@ -421,8 +426,6 @@ class HttpClient:
 
     async def _exchange(self, method: str, path: str, **request: Any) -> HttpReply:
         async with self._client.stream(method, path, **request) as response:
-            if response.headers.get("content-encoding", "identity") != "identity":
-                raise NoReply("compressed")
             body = bytearray()
             async for chunk in response.aiter_raw():
                 body += chunk

@@ -6,10 +6,19 @@ the same checks as pytest tests.
 
 from __future__ import annotations
 
-from .check import Check
 from .checks import CHECKS
-from .report import CheckResult, Outcome, Report, SeenReply, SentRequest, ServerSeen
-from .runner import TIMEOUT_S, TTL_S, choose_checks, run_conformance
+from .probe import Check
+from .runner import (
+    TIMEOUT_S,
+    TTL_S,
+    CheckResult,
+    Outcome,
+    Report,
+    ServerSeen,
+    choose_checks,
+    run_conformance,
+)
+from .wire import SeenReply, SentRequest
 
 __all__ = [
     "CHECKS",

@@ -1,30 +1,182 @@
-"""What a check works with: a server, namespaces of its own, and the calls of the contract."""
+"""What a check is, and what it works with: a server, namespaces of its own, the contract's calls.
+
+A function under `@check` is one: its name is the check's, its docstring the rule. They are listed
+in the order in which they stand.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import json
+import inspect
 import random
+import secrets
 import string
 import uuid
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn, TypeVar
 
 from memtui.contract import Json
 
-from .spaces import Spaces
-from .wire import JSON_TYPE, Failed, Reply, Wire, memory_path, namespace_path
+from .wire import JSON_TYPE, Failed, Reply, Wire, memory_path, namespace_path, readable
 
+# Where the contract states its rules: in the guide for plugin authors or the OpenAPI file.
+GUIDE = "Writing a Memory Plugin"
+IMPLEMENT = f"{GUIDE}, What you implement"
+CONTRACT = f"{GUIDE}, What the contract is"
+CAPABILITIES = f"{GUIDE}, Capability negotiation"
+IDEMPOTENCY = f"{GUIDE}, Memory idempotency"
+CARE = f"{GUIDE}, What workspace-server takes care of"
+HEALTH = "OpenAPI v1, GET /v1/health"
+PUT = "OpenAPI v1, PUT /v1/namespaces/{name}"
+PATCH = "OpenAPI v1, PATCH /v1/namespaces/{name}"
+DELETE = "OpenAPI v1, DELETE /v1/namespaces/{name}"
+WRITE = "OpenAPI v1, POST /v1/namespaces/{name}/memories"
+SEARCH = "OpenAPI v1, POST /v1/search"
+FORGET = "OpenAPI v1, DELETE /v1/memories/{id}"
+ERRORS = "OpenAPI v1, Error"
+
+MARK = "memtui-conformance"
+"""Stands in the name of every namespace that a run makes."""
+SECOND = timedelta(seconds=1)
+TURN_S = 0.02
+"""Between two writes whose order matters."""
 _GRACE_S = 0.25
 """How long after an expiry a memory must be gone."""
-_AT_ONCE = 10
+_WRITES_AT_ONCE = 10
+_REMOVALS_AT_ONCE = 8
+_ROUNDS = 5
+_SPACES_A_SEARCH = 50
+_LEAST_SECONDS = 10.0
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Check:
+    """One rule of the contract."""
+
+    name: str
+    rule: str
+    """One sentence."""
+    source: str
+    """Where the contract says so."""
+    needs: tuple[str, ...]
+    """The capabilities without which it does not apply."""
+    alone: bool
+    """It loads or attacks the server, and runs after the others, by itself."""
+    run: Try
+
+
+Try = Callable[["Probe"], Awaitable[None]]
+"""Tries a rule; returns where it holds, raises `Failed` where it is broken."""
+DEFINED: list[Check] = []
+
+
+def check(source: str, *needs: str, alone: bool = False) -> Callable[[Try], Try]:
+    """Make a function a check: where its rule stands, and the capabilities that it needs."""
+
+    def add(function: Try) -> Try:
+        name = str(getattr(function, "__name__", "")).replace("_", "-")
+        rule = " ".join((inspect.getdoc(function) or "").split())
+        DEFINED.append(Check(name, rule, source, needs, alone, function))
+        return function
+
+    return add
+
+
+class Spaces:
+    """Keeps account of the namespaces that a run made, so that they can go."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self._run = secrets.token_hex(4)
+        self._made: dict[str, bool] = {}
+        """Each name that is not cleared yet, and whether the server may have made it."""
+        self._memories: dict[str, None] = {}
+        """The memories that outlived everything."""
+        self._gate = asyncio.Semaphore(_REMOVALS_AT_ONCE)
+
+    def name(self, kind: str) -> str:
+        """Return a new name. It is not made by that."""
+        return f"{kind}:{MARK}-{self._run}-{secrets.token_hex(4)}"
+
+    def add(self, name: str) -> bool:
+        """Remember a namespace that may exist from now on; return whether it is a new one."""
+        is_new = name not in self._made
+        self._made[name] = True
+        return is_new
+
+    def refused(self, name: str) -> None:
+        """Remember that the server did not make a namespace; its removal is tried all the same."""
+        self._made[name] = False
+
+    async def clear(self) -> None:
+        """Remove every namespace and memory of the run, as far as the server lets it."""
+        names = list(self._made)
+        try:
+            async with asyncio.timeout(max(_LEAST_SECONDS, 2 * self._wire.timeout_s)):
+                gone = await asyncio.gather(*(self._gone(namespace_path(name)) for name in names))
+                for start in range(0, len(names), _SPACES_A_SEARCH):
+                    await self._sweep(names[start : start + _SPACES_A_SEARCH])
+        except TimeoutError:
+            return
+        for name, is_gone in zip(names, gone, strict=True):
+            if is_gone:
+                del self._made[name]
+
+    @property
+    def leftovers(self) -> tuple[str, ...]:
+        """What could not be removed, as a person would look it up."""
+        spaces = [f"namespace {name}" for name, may_exist in self._made.items() if may_exist]
+        return (*spaces, *self._memories)
+
+    async def _sweep(self, names: Sequence[str]) -> None:
+        """Forget the memories that outlived their namespaces."""
+        for _ in range(_ROUNDS):
+            rows = await self._rows(names)
+            if not rows:
+                return
+            await asyncio.gather(
+                *(
+                    self._gone(memory_path(identity), {"requested_by_namespace": name})
+                    for identity, name in rows
+                )
+            )
+        left = await self._rows(names)
+        self._memories |= {f"memory {identity} in {name}": None for identity, name in left}
+
+    async def _rows(self, names: Sequence[str]) -> list[tuple[str, str]]:
+        """Return the id and namespace of memories that are still found in namespaces of the run."""
+        body = {"namespaces": list(names), "limit": 100}
+        reply = await self._ask("POST", "/v1/search", body)
+        if reply is None or reply.status != 200:
+            return []  # a server may refuse to search where nothing is
+        try:
+            rows = reply.fields.get("memories")
+        except Failed:
+            return []  # the checks of searching say so
+        known = set(names)
+        return [
+            (readable(str(row.get("id"))), row["namespace"])
+            for row in (rows if isinstance(rows, list) else [])
+            if isinstance(row, dict) and str(row.get("namespace")) in known
+        ]
+
+    async def _gone(self, path: str, body: Json | None = None) -> bool:
+        reply = await self._ask("DELETE", path, body)
+        return reply is not None and (reply.is_ok or reply.status in {400, 404, 410})
+
+    async def _ask(self, method: str, path: str, body: Json | None = None) -> Reply | None:
+        async with self._gate:
+            try:
+                return await self._wire.send(method, path, body)
+            except Failed:
+                return None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
     """A search's rows, and the reply that held them."""
 
     rows: list[Json]
@@ -34,11 +186,6 @@ class Found:
     def ids(self) -> list[str]:
         """The rows' ids, as they stand."""
         return [str(row.get("id")) for row in self.rows]
-
-    @property
-    def contents(self) -> list[Any]:
-        """The rows' contents, as they stand."""
-        return [row.get("content") for row in self.rows]
 
     def row(self, identity: str) -> Json:
         """Return the row of an id. Raises `Failed` where there is none."""
@@ -73,7 +220,7 @@ class Probe:
         content_type: str | None = JSON_TYPE,
         patience: float = 1.0,
     ) -> Reply:
-        """Send one request. Raises `NoReply` where no whole reply comes."""
+        """Send one request. Raises `Silent` where no whole reply comes."""
         self._last = await self.wire.send(method, path, body, content_type, patience)
         return self._last
 
@@ -101,6 +248,10 @@ class Probe:
         (await self.put(name, {"kind": kind, **fields})).expect_ok()
         return name
 
+    async def delete(self, space: str) -> Reply:
+        """Ask to remove a namespace."""
+        return await self.call("DELETE", namespace_path(space))
+
     async def post(self, space: str, body: Json | bytes, patience: float = 1.0) -> Reply:
         """Send one memory to a namespace."""
         path = f"{namespace_path(space)}/memories"
@@ -116,7 +267,7 @@ class Probe:
 
     async def fill(self, space: str, contents: Iterable[str]) -> list[str]:
         """Store many memories, several at once, and return their ids."""
-        gate = asyncio.Semaphore(_AT_ONCE)
+        gate = asyncio.Semaphore(_WRITES_AT_ONCE)
 
         async def one(content: str) -> str:
             async with gate:
@@ -124,7 +275,7 @@ class Probe:
 
         return await together(one(content) for content in contents)
 
-    async def search(self, *spaces: str, **fields: Any) -> Found:
+    async def search(self, *spaces: str, **fields: Any) -> Rows:
         """Search namespaces, with a limit of 100 unless told otherwise; null counts as no rows."""
         reply = await self.call(
             "POST", "/v1/search", {"namespaces": list(spaces), "limit": 100, **fields}
@@ -132,7 +283,7 @@ class Probe:
         rows = reply.expect(200).fields.get("memories") or []
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             reply.fail("memories is no list of objects.")
-        return Found(rows, reply)
+        return Rows(rows, reply)
 
     async def stored(self, space: str, identity: str) -> Json:
         """Return a memory as a search without a query returns it."""
@@ -142,10 +293,6 @@ class Probe:
         """Ask to remove a memory on behalf of a namespace."""
         body = {"requested_by_namespace": space}
         return await self.call("DELETE", memory_path(identity), body)
-
-    async def alive(self) -> None:
-        """Raise `Failed` unless health answers."""
-        (await self.call("GET", "/v1/health")).expect(200, when="after that")
 
     async def until_past(self, moment: datetime) -> None:
         """Wait until a moment is past, and a little longer."""
@@ -186,12 +333,6 @@ def fresh_id() -> str:
 def hours(number: float) -> datetime:
     """Return the moment so many hours from now."""
     return datetime.now(UTC) + timedelta(hours=number)
-
-
-def quoted(value: object) -> str:
-    """Return a value as JSON for a sentence, cut short."""
-    text = json.dumps(value, ensure_ascii=True, default=str)
-    return text if len(text) <= 60 else f"{text[:60]}…"
 
 
 def same_items(one: Sequence[object], other: Sequence[object]) -> bool:

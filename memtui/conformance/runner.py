@@ -3,19 +3,61 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
+from typing import Literal
 
-from memtui.contract import Invalid, Json, Unavailable
+from memtui.contract import Invalid, Json, Model, Unavailable
 
-from .check import Check
 from .checks import CHECKS
-from .probe import Probe
-from .report import CheckResult, Outcome, Report, ServerSeen
-from .spaces import Spaces
-from .wire import Failed, NoReply, Reply, Wire, checked_url, readable
+from .probe import MARK, Check, Probe, Spaces
+from .wire import Failed, Reply, SeenReply, SentRequest, Silent, Wire, checked_url, readable
+
+Outcome = Literal["pass", "fail", "not_applicable"]
+
+
+class CheckResult(Model):
+    """What one check found."""
+
+    name: str
+    rule: str
+    """The rule in one sentence."""
+    source: str
+    """Where the contract says so."""
+    outcome: Outcome
+    detail: str = ""
+    """What was wrong, why it does not apply, or a remark on a pass."""
+    request: SentRequest | None = None
+    """The request that shows the failure."""
+    reply: SeenReply | None = None
+    """Its reply; None where none came."""
+    duration_ms: float = 0.0
+
+
+class ServerSeen(Model):
+    """What the server says of itself."""
+
+    version: str | None = None
+    capabilities: tuple[str, ...] = ()
+
+
+class Report(Model):
+    """One run of the checks against one server."""
+
+    url: str
+    """The address that was checked, or the unix socket's path."""
+    server: ServerSeen
+    passed: int
+    failed: int
+    not_applicable: int
+    checks: tuple[CheckResult, ...]
+    """In the order of the list of checks."""
+    leftovers: tuple[str, ...] = ()
+    """What the run made and could not remove, each as a person would look it up."""
+    duration_ms: float = 0.0
+
 
 OnResult = Callable[[CheckResult], None]
 OnLeftovers = Callable[[tuple[str, ...]], None]
@@ -31,8 +73,6 @@ _TRIES = 5
 _BETWEEN_TRIES_S = 0.2
 _AFTERWARDS = "recovery"
 """The check that judges what is left of the server, and runs whatever happened."""
-_NONE = object()
-"""What a body that is no JSON holds."""
 _SETTLE_S = 0.3
 """After a stop: until requests that were under way are through, so that nothing is made later."""
 
@@ -64,7 +104,8 @@ async def run_conformance(
     async with Wire(checked_url(base_url), uds, timeout_s) as wire:
         server = await _greet(wire, str(uds or base_url))
         spaces = Spaces(wire)
-        run = _Run(wire, spaces, frozenset(server.capabilities), ttl_s, on_result)
+        tell = on_result or (lambda _result: None)
+        run = _Run(spaces, wire, frozenset(server.capabilities), ttl_s, tell)
         try:
             results = await run.all(chosen)
         except asyncio.CancelledError:
@@ -108,16 +149,11 @@ class _Run:
     """One run over an open connection."""
 
     def __init__(
-        self,
-        wire: Wire,
-        spaces: Spaces,
-        capabilities: frozenset[str],
-        ttl_s: float,
-        on_result: OnResult | None,
-    ) -> None:
-        self._wire, self._spaces, self._capabilities = wire, spaces, capabilities
-        self._ttl_s = ttl_s
-        self._on_result = on_result
+        self, spaces: Spaces, wire: Wire, capabilities: frozenset[str], ttl_s: float,
+        tell: OnResult,
+    ) -> None:  # fmt: skip
+        self._wire, self._spaces, self._tell = wire, spaces, tell
+        self._capabilities, self._ttl_s = capabilities, ttl_s
         self._gate = asyncio.Semaphore(_SIDE_BY_SIDE)
 
     async def all(self, checks: Sequence[Check]) -> list[CheckResult]:
@@ -150,10 +186,6 @@ class _Run:
             else:
                 return True
         return False
-
-    def _tell(self, result: CheckResult) -> None:
-        if self._on_result is not None:
-            self._on_result(result)
 
     async def _gated(self, check: Check, found: dict[str, CheckResult]) -> None:
         async with self._gate:
@@ -201,7 +233,7 @@ async def _greet(wire: Wire, place: str) -> ServerSeen:
     """Return what health says, as far as it can be read; the checks judge the rest."""
     try:
         reply = await wire.send("GET", "/v1/health")
-    except NoReply as error:
+    except Silent as error:
         raise Unavailable(
             f"The memory plugin at {place} does not answer; see that it runs and that the "
             f"address is right. {error}"
@@ -210,24 +242,23 @@ async def _greet(wire: Wire, place: str) -> ServerSeen:
         raise Unavailable(f"The memory plugin at {place} says that it cannot serve now (503).")
     if not _speaks(reply):
         await _search_instead(wire, place, reply)
-    fields = _health_fields(reply)
-    version, listed = fields.get("version"), fields.get("capabilities")
+    said: Json = {}
+    with suppress(Failed):
+        said = reply.fields
+    version, listed = said.get("version"), said.get("capabilities")
+    names = [one for one in (listed if isinstance(listed, list) else []) if isinstance(one, str)]
     return ServerSeen(
         version=readable(version) if isinstance(version, str) else None,
-        capabilities=tuple(
-            readable(name)
-            for name in (listed if isinstance(listed, list) else [])
-            if isinstance(name, str)
-        ),
+        capabilities=tuple(map(readable, names)),
     )
 
 
 async def _search_instead(wire: Wire, place: str, health: Reply) -> None:
     """Leave a server to the checks whose health alone is wrong. Raises `Unavailable` for others."""
-    body: Json = {"namespaces": ["custom:memtui-conformance"], "limit": 1}
+    body: Json = {"namespaces": [f"custom:{MARK}"], "limit": 1}
     try:
         reply = await wire.send("POST", "/v1/search", body)
-    except NoReply:
+    except Silent:
         return  # the checks tell it better
     if not _speaks(reply):
         raise Unavailable(
@@ -239,23 +270,14 @@ async def _search_instead(wire: Wire, place: str, health: Reply) -> None:
 
 def _speaks(reply: Reply) -> bool:
     """Whether an answer can be a plugin's: JSON, and one of success."""
-    return reply.is_ok and _document(reply) is not _NONE
+    with suppress(Failed):
+        _ = reply.document
+        return reply.is_ok
+    return False
 
 
 def _told(reply: Reply) -> str:
     return f"{reply.status}" if not reply.is_ok else f"{reply.status} and no JSON"
-
-
-def _document(reply: Reply) -> object:
-    try:
-        return json.loads(reply.body)
-    except (ValueError, RecursionError):
-        return _NONE
-
-
-def _health_fields(reply: Reply) -> dict[str, object]:
-    found = _document(reply)
-    return found if isinstance(found, dict) else {}
 
 
 def _count(results: Sequence[CheckResult], outcome: Outcome) -> int:

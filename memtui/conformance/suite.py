@@ -10,8 +10,7 @@ import pytest
 from memtui.visible import visible
 
 from .checks import CHECKS
-from .report import CheckResult
-from .runner import TIMEOUT_S, TTL_S, run_conformance
+from .runner import TIMEOUT_S, TTL_S, CheckResult, run_conformance
 
 _BODY_LIMIT = 1_000
 

@@ -2,28 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import Any, NoReturn, Self
 from urllib.parse import quote, urlsplit
 
-from memtui.contract import Invalid, Json
-
-from .report import SeenReply, SentRequest
-
-if TYPE_CHECKING:
-    import httpx
+from memtui.contract import Invalid, Json, Model
+from memtui.provider_kit import HttpClient, NoReply
 
 JSON_TYPE = "application/json"
 _CONNECTIONS = 100
 """A hundred writes at once are a hundred connections."""
 _MOST_BYTES = 32_000_000
 _SHOWN_CHARACTERS = 2_000
+
+
+class SentRequest(Model):
+    """A request as it was sent."""
+
+    method: str
+    path: str
+    body: str | None = None
+    """The body as text, cut after some thousand characters; None for none."""
+
+
+class SeenReply(Model):
+    """A reply as it came. Foreign text: show it through `visible()`."""
+
+    status: int
+    content_type: str | None = None
+    body: str = ""
+    """The body as text, cut after some thousand characters."""
 
 
 class Failed(Exception):
@@ -36,7 +49,7 @@ class Failed(Exception):
         self.request, self.reply = request, reply
 
 
-class NoReply(Failed):
+class Silent(Failed):
     """No whole reply came."""
 
 
@@ -92,6 +105,18 @@ class Reply:
             self.fail(f"Answered {self.status} to a good request.")
         return self
 
+    def expect_fields(self, wanted: Json, held: Json | None = None) -> None:
+        """Raise `Failed` where the body, or an object in it, holds something else."""
+        held = self.fields if held is None else held
+        for field, value in wanted.items():
+            if held.get(field) != value:
+                self.fail(f"{field} is {quoted(held.get(field))}; {quoted(value)} is due.")
+
+    def expect_message(self) -> None:
+        """Raise `Failed` for a refusal without a message."""
+        if not self.fields.get("message"):
+            self.fail("The refusal does not say why.")
+
     def moment(self, name: str, fields: Json | None = None) -> datetime:
         """Return a field that is a moment with its zone. Raises `Failed` where it is none."""
         value = (self.fields if fields is None else fields).get(name)
@@ -102,34 +127,24 @@ class Reply:
 
     def fail(self, sentence: str) -> NoReturn:
         """Raise `Failed` with this request and reply."""
-        raise Failed(sentence, self.request, self.seen)
-
-    @property
-    def seen(self) -> SeenReply:
-        """The reply as the report holds it."""
-        return SeenReply(
-            status=self.status, content_type=self.content_type, body=shortened(self.body)
+        seen = SeenReply(
+            status=self.status, content_type=self.content_type, body=_shortened(self.body)
         )
+        raise Failed(sentence, self.request, seen)
 
 
 class Wire:
     """Kept connections to one server."""
 
     def __init__(self, base_url: str, uds: Path | None, timeout_s: float) -> None:
-        import httpx
-
         self.timeout_s = timeout_s
-        limits = httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=20)
-        is_tls = base_url.startswith("https:")  # its certificates take a while to load
-        self._client = httpx.AsyncClient(
-            base_url=base_url,
-            transport=httpx.AsyncHTTPTransport(
-                verify=is_tls, uds=str(uds) if uds else None, limits=limits
-            ),
-            timeout=None,  # noqa: S113 - `send` bounds each request as a whole
-            headers={"accept": JSON_TYPE, "accept-encoding": "identity"},
-            follow_redirects=False,
-            trust_env=False,
+        self._client = HttpClient(
+            base_url,
+            socket=uds,
+            seconds=timeout_s,
+            most_bytes=_MOST_BYTES,
+            headers={"accept": JSON_TYPE},
+            connections=_CONNECTIONS,
         )
 
     async def __aenter__(self) -> Self:
@@ -141,7 +156,7 @@ class Wire:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        await self._client.aclose()
+        await self._client.close()
 
     async def send(
         self,
@@ -156,43 +171,24 @@ class Wire:
         `patience` stretches the time that it may take.
 
         Raises:
-            NoReply: nothing, or nothing whole, came back in time.
+            Silent: nothing, or nothing whole, came back in time.
         """
-        import httpx
-
         content = encoded(body) if isinstance(body, dict) else body
-        shown = None if content is None else shortened(content)
+        shown = None if content is None else _shortened(content)
         sent = SentRequest(method=method, path=path, body=shown)
         headers = {"content-type": content_type} if content is not None and content_type else {}
         longest = self.timeout_s * patience
         try:
-            async with asyncio.timeout(longest):
-                return await self._exchange(sent, content, headers)
-        except (TimeoutError, httpx.TimeoutException) as error:
-            raise NoReply(f"No answer within {longest:g} s.", sent) from error
-        except httpx.ConnectError as error:
-            raise NoReply("The server takes no connection.", sent) from error
-        except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as error:
-            name = type(error).__name__
-            raise NoReply(f"The server broke the connection off ({name}).", sent) from error
-
-    async def _exchange(
-        self, sent: SentRequest, content: bytes | None, headers: dict[str, str]
-    ) -> Reply:
-        async with self._client.stream(
-            sent.method, sent.path, content=content, headers=headers
-        ) as response:
-            body = await _bounded(response, sent)
-            return Reply(sent, response.status_code, response.headers.get("content-type"), body)
-
-
-async def _bounded(response: httpx.Response, sent: SentRequest) -> bytes:
-    parts = bytearray()
-    async for chunk in response.aiter_raw():
-        parts += chunk
-        if len(parts) > _MOST_BYTES:
-            raise NoReply(f"The reply is longer than {_MOST_BYTES // 1_000_000} MB.", sent)
-    return bytes(parts)
+            reply = await self._client.send(method, path, content, headers, seconds=longest)
+        except NoReply as error:
+            sentences = {
+                "late": f"No answer within {longest:g} s.",
+                "unreachable": "The server takes no connection.",
+                "broken": f"The server broke the connection off ({error}).",
+                "long": f"The reply is longer than {_MOST_BYTES // 1_000_000} MB.",
+            }
+            raise Silent(sentences[error.why], sent) from error
+        return Reply(sent, reply.status, reply.headers.get("content-type"), reply.body)
 
 
 def checked_url(base_url: str) -> str:
@@ -235,12 +231,18 @@ def as_moment(value: object) -> datetime | None:
     return found if found.tzinfo is not None else None
 
 
+def quoted(value: object) -> str:
+    """Return a value as JSON for a sentence, cut short."""
+    text = json.dumps(value, ensure_ascii=True, default=str)
+    return text if len(text) <= 60 else f"{text[:60]}…"
+
+
 def readable(text: str) -> str:
     """Return a server's text without half characters, which no JSON of ours can carry."""
     return text.encode("utf-8", "replace").decode()
 
 
-def shortened(content: bytes) -> str:
+def _shortened(content: bytes) -> str:
     """Return the start of a body as text, and how long it is where it was cut."""
     text = content[: _SHOWN_CHARACTERS * 4].decode("utf-8", "replace")[:_SHOWN_CHARACTERS]
     cut = len(text.encode()) < len(content)

@@ -89,6 +89,7 @@ class FactsClient:
             content, headers = body.encode(), {"Content-Type": "application/json"}
         try:
             reply = await self._http.send(method, path, content, headers)
+            reply.require_plain()
             if not 200 <= reply.status < 300:
                 raise _refusal(reply.status, reply.body, sent=sent)
             return parse(reply.body)

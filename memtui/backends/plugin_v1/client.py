@@ -156,10 +156,12 @@ class PluginClient:
         content = None if body is None else encoded(body)
         headers = {} if body is None else {"content-type": "application/json"}
         try:
-            return await self._http.send(method, path, content, headers)
+            reply = await self._http.send(method, path, content, headers)
+            reply.require_plain()
         except NoReply as error:
             may_help = error.why == "unreachable" or (error.why == "broken" and not changes)
             raise Unavailable(self._told(error), sent=not may_help) from error
+        return reply
 
     def _told(self, error: NoReply) -> str:
         plugin, config = f"The memory plugin at {self._config.place}", self._config

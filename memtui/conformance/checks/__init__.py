@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-from memtui.conformance.check import Check
+from importlib import import_module
 
-from . import (
-    expiring,
-    forgetting,
-    health,
-    load,
-    malformed,
-    namespaces,
-    pinning,
-    propagation,
-    refusals,
-    searching,
-    writing,
-)
+from memtui.conformance.probe import DEFINED, Check
 
-CHECKS: tuple[Check, ...] = tuple(
-    found
-    for module in (
-        health,
-        namespaces,
-        writing,
-        searching,
-        expiring,
-        pinning,
-        propagation,
-        forgetting,
-        refusals,
-        load,
-        malformed,
-    )
-    for found in module.check.checks
-)
+for _subject in ("namespaces", "memories", "fields", "attacks"):
+    import_module(f"{__name__}.{_subject}")
+CHECKS: tuple[Check, ...] = tuple(DEFINED)
 
 __all__ = ["CHECKS"]

@@ -1,21 +1,143 @@
-"""Namespaces: made and replaced by PUT, changed by PATCH, removed with all that is in them."""
+"""The server's health, and namespaces: made and replaced by PUT, changed by PATCH, removed."""
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+import re
+from collections.abc import Callable
+from datetime import datetime
 from urllib.parse import quote
 
-from memtui.conformance.check import Section
-from memtui.conformance.probe import Probe, hours, memory, quoted, word
-from memtui.conformance.wire import Reply, namespace_path
+from memtui.conformance.probe import (
+    CAPABILITIES,
+    DELETE,
+    HEALTH,
+    IMPLEMENT,
+    PATCH,
+    PUT,
+    SECOND,
+    Probe,
+    Try,
+    check,
+    hours,
+    memory,
+    word,
+)
+from memtui.conformance.wire import (
+    Failed,
+    Reply,
+    namespace_path,
+    quoted,
+)
 from memtui.contract import Json
 
-from .sources import DELETE, IMPLEMENT, PATCH, PUT
+KNOWN = ("embedding", "fts", "ttl", "pin", "propagation")
+_SIZES = (384, 768, 1024, 1536, 3072, 256, 512, 4)
+"""Lengths of embeddings that are in use; a server may take one of them only."""
+_LONGEST = 16_384
+_TRIES = 20
+_NUMBER = re.compile(r"(?<![\w.])\d{1,5}(?![\w.]*\d)", re.ASCII)
+
+
+@check(HEALTH)
+async def health_shape(probe: Probe) -> None:
+    """Health answers 200 with a status of ok or degraded, a version and a list of capabilities."""
+    reply = (await probe.call("GET", "/v1/health")).expect(200)
+    fields = reply.fields
+    if fields.get("status") not in ("ok", "degraded"):
+        reply.fail(f"status is {quoted(fields.get('status'))}; ok or degraded is due.")
+    if not isinstance(fields.get("version"), str) or not fields["version"]:
+        reply.fail(f"version is {quoted(fields.get('version'))}; a text is due.")
+    listed = fields.get("capabilities")
+    if not isinstance(listed, list) or not all(isinstance(one, str) for one in listed):
+        reply.fail(f"capabilities is {quoted(listed)}; a list of names is due, [] for none.")
+
+
+@check(CAPABILITIES)
+async def health_capabilities(probe: Probe) -> None:
+    """Health lists known capabilities only, each once."""
+    reply = (await probe.call("GET", "/v1/health")).expect(200)
+    listed = reply.fields.get("capabilities")
+    if not isinstance(listed, list):
+        return  # health-shape says so
+    strange = [one for one in listed if one not in KNOWN]
+    if strange:
+        reply.fail(f"{quoted(strange[0])} is no capability; known are {', '.join(KNOWN)}.")
+    if len(listed) != len(set(listed)):
+        reply.fail("A capability is listed more than once.")
+
+
+@check(CAPABILITIES)
+async def health_honest(probe: Probe) -> None:
+    """Whatever health lists can be seen to work."""
+    for capability in KNOWN:
+        if capability in probe.capabilities:
+            try:
+                await _PROOFS[capability](probe)
+            except Failed as error:
+                sentence = f"{capability} is listed and does not work. {error}"
+                raise Failed(sentence, error.request, error.reply) from error
+
+
+async def _embedding(probe: Probe) -> None:
+    space = await probe.space()
+    health = (await probe.call("GET", "/v1/health")).expect(200)
+    said = (f"{name} {value}" for name, value in health.fields.items())
+    waiting = [*_told([one for one in said if "dim" in one]), *_SIZES]
+    tried: list[int] = []
+    while waiting and len(tried) < _TRIES:
+        size = waiting.pop(0)
+        if size in tried:
+            continue
+        tried.append(size)
+        near, far = [1.0] + [0.0] * (size - 1), [0.0] * (size - 1) + [1.0]
+        first = await probe.post(space, memory("near", embedding=near))
+        if not first.is_ok:  # another length is due, and the refusal may name it
+            waiting = [*_told(first.body), *waiting]
+            continue
+        identity = first.fields.get("id")
+        await probe.write(space, "far", embedding=far)
+        found = await probe.search(space, embedding=near)
+        if not found.ids or found.ids[0] != identity:
+            found.fail("The memory with the very embedding that was asked for is not the first.")
+        return
+    probe.fail(f"No embedding of {', '.join(map(str, tried))} numbers is accepted.")
+
+
+def _told(said: object) -> list[int]:
+    """Return the lengths of an embedding that a server may mean by what it says."""
+    found = (int(number) for number in _NUMBER.findall(str(said)))
+    return [number for number in found if 2 <= number <= _LONGEST]
+
+
+async def _fts(probe: Probe) -> None:
+    space, wanted = await probe.space(), word()
+    identity = await probe.write(space, f"The {wanted} is kept in the cellar.")
+    await probe.write(space, f"The {word()} is kept in the attic.")
+    found = await probe.search(space, query=wanted)
+    if not found.ids or found.ids[0] != identity:
+        found.fail("The only memory with the word that was asked for is not the first.")
+
+
+def _keeps(field: str, given: Callable[[], object]) -> Try:
+    async def proof(probe: Probe) -> None:
+        space, value = await probe.space(), given()
+        row = await probe.stored(space, await probe.write(space, "kept", **{field: value}))
+        if not row.get(field) or (value is True and row[field] is not True):
+            probe.fail(f"The memory lost its {field}.")
+
+    return proof
+
+
+_PROOFS: dict[str, Try] = {
+    "embedding": _embedding,
+    "fts": _fts,
+    "ttl": _keeps("expires_at", lambda: hours(1).isoformat()),
+    "pin": _keeps("pin", lambda: True),
+    "propagation": _keeps("propagation", lambda: {"run": "r-1"}),
+}
+
 
 _KINDS = ("workspace", "team", "org", "custom")
-_SECOND = timedelta(seconds=1)
-
-check = Section()
 
 
 @check(PUT)
@@ -23,9 +145,7 @@ async def namespace_shape(probe: Probe) -> None:
     """PUT answers 200 with the namespace: its name, its kind and when it was created."""
     name = probe.name()
     reply = (await probe.put(name, {"kind": "custom"})).expect(200)
-    for field, wanted in {"name": name, "kind": "custom"}.items():
-        if reply.fields.get(field) != wanted:
-            reply.fail(f"{field} is {quoted(reply.fields.get(field))}; {quoted(wanted)} is due.")
+    reply.expect_fields({"name": name, "kind": "custom"})
     reply.moment("created_at")
 
 
@@ -160,8 +280,8 @@ async def namespace_patch_unknown(probe: Probe) -> None:
 async def namespace_delete(probe: Probe) -> None:
     """DELETE of a namespace is 204, and 404 from then on."""
     name = await probe.space()
-    (await probe.call("DELETE", namespace_path(name))).expect(204)
-    (await probe.call("DELETE", namespace_path(name))).expect(404, when="to a second DELETE")
+    (await probe.delete(name)).expect(204)
+    (await probe.delete(name)).expect(404, when="to a second DELETE")
 
 
 @check(DELETE)
@@ -170,7 +290,7 @@ async def namespace_delete_cascades(probe: Probe) -> None:
     name, other = await probe.space(), await probe.space()
     await probe.fill(name, ["one", "two", "three"])
     kept = await probe.write(other, "kept")
-    (await probe.call("DELETE", namespace_path(name))).expect_ok()
+    (await probe.delete(name)).expect_ok()
     (await probe.put(name, {"kind": "custom"})).expect_ok()
     found = await probe.search(name)
     if found.rows:
@@ -182,7 +302,7 @@ async def namespace_delete_cascades(probe: Probe) -> None:
 async def namespace_delete_final(probe: Probe) -> None:
     """A write to a namespace that was removed is 404."""
     name = await probe.space()
-    (await probe.call("DELETE", namespace_path(name))).expect_ok()
+    (await probe.delete(name)).expect_ok()
     reply = await probe.post(name, memory("too late"))
     reply.expect(404, when="to a write after the DELETE")
 
@@ -211,7 +331,7 @@ async def _apart(probe: Probe, name: str, other: str) -> None:
             found.fail(f"{quoted(one)} holds one memory, and {len(found.rows)} came.")
     crossed = await probe.forget(theirs, name)
     crossed.expect(403, 404, when="to forgetting in the name of the other namespace")
-    (await probe.call("DELETE", namespace_path(name))).expect_ok()
+    (await probe.delete(name)).expect_ok()
     await probe.stored(other, theirs)
 
 
@@ -227,7 +347,7 @@ def _has_metadata(reply: Reply, wanted: Json) -> None:
 
 def _expires(reply: Reply, wanted: datetime) -> None:
     held = reply.moment("expires_at")
-    if abs(held - wanted) > _SECOND:
+    if abs(held - wanted) > SECOND:
         reply.fail(f"expires_at is {held.isoformat()}; {wanted.isoformat()} is due.")
 
 

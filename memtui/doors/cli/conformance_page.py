@@ -74,7 +74,7 @@ class TestMyPlugin(PluginConformance):
 def conformance_page() -> str:
     """Return the page of every check: its rule, where that stands, and what it needs."""
     from memtui.conformance import CHECKS
-    from memtui.conformance.checks.sources import GUIDE
+    from memtui.conformance.probe import GUIDE
 
     lines = [
         "# Conformance",

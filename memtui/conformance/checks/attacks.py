@@ -1,4 +1,4 @@
-"""Malformed input: refused or stored whole, never a failure of the server, never a silence."""
+"""Refusals, load and malformed input: never a failure of the server, never a silence."""
 
 from __future__ import annotations
 
@@ -6,18 +6,200 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from memtui.conformance.check import Section
-from memtui.conformance.probe import Probe, memory, word
-from memtui.conformance.wire import JSON_TYPE, encoded, memory_path, namespace_path
+from memtui.conformance.probe import (
+    CARE,
+    CONTRACT,
+    ERRORS,
+    IDEMPOTENCY,
+    SEARCH,
+    WRITE,
+    Probe,
+    check,
+    fresh_id,
+    memory,
+    same_items,
+    together,
+    word,
+)
+from memtui.conformance.wire import (
+    JSON_TYPE,
+    Reply,
+    encoded,
+    memory_path,
+    namespace_path,
+    quoted,
+)
 from memtui.contract import Json
 
-from .sources import CONTRACT, WRITE
+_CODES = {
+    400: "bad_request",
+    403: "forbidden",
+    404: "not_found",
+    500: "internal",
+    503: "unavailable",
+}
+
+
+@check(ERRORS)
+async def error_bodies(probe: Probe) -> None:
+    """A refusal is a JSON object with a code and a message, and says so in its content type."""
+    for reply in await _refusals(probe):
+        if not reply.is_json:
+            reply.fail(f"A refusal of the content type {quoted(reply.content_type)}.")
+        for field in ("code", "message"):
+            value = reply.fields.get(field)
+            if not isinstance(value, str) or not value:
+                reply.fail(f"{field} is {quoted(value)}; a text is due.")
+
+
+@check(ERRORS)
+async def error_codes(probe: Probe) -> None:
+    """The code of a refusal is the one of its status."""
+    for reply in await _refusals(probe):
+        due = _CODES.get(reply.status)
+        code = _code(reply)
+        if due is not None and code is not None and code != due:
+            reply.fail(f"The code of this {reply.status} is {quoted(code)}; {due} is due.")
+
+
+@check(CONTRACT)
+async def replies_are_json(probe: Probe) -> None:
+    """Every answer with a body has the content type application/json."""
+    name = probe.name()
+    replies = [
+        await probe.call("GET", "/v1/health"),
+        await probe.put(name, {"kind": "custom"}),
+        await probe.post(name, memory("x")),
+        await probe.call("POST", "/v1/search", {"namespaces": [name]}),
+    ]
+    for reply in replies:
+        if reply.is_ok and not reply.is_json:
+            reply.fail(f"The content type is {quoted(reply.content_type)}.")
+
+
+@check(CONTRACT)
+async def path_unknown(probe: Probe) -> None:
+    """A path that is no part of the contract is 404."""
+    for path in ("/v1/memtui-no-such-path", "/v2/health", "/v1/namespaces"):
+        (await probe.call("GET", path)).expect(404, 405, when=f"to {path}")
+
+
+@check(CONTRACT)
+async def method_wrong(probe: Probe) -> None:
+    """A method that is no part of the contract is 405 or 404, and changes nothing."""
+    space = await probe.space()
+    identity = await probe.write(space, "stays")
+    wrong = (
+        ("POST", "/v1/health"),
+        ("GET", "/v1/search"),
+        ("POST", namespace_path(space)),
+        ("PUT", f"{namespace_path(space)}/memories"),
+        ("PATCH", memory_path(identity)),
+    )
+    for method, path in wrong:
+        (await probe.call(method, path, {})).expect(404, 405, when=f"to {method}")
+    await probe.stored(space, identity)
+
+
+async def _refusals(probe: Probe) -> list[Reply]:
+    """Return what the server answers to the caller's usual mistakes."""
+    space, unknown = await probe.space(), probe.name()
+    probe.spaces.add(unknown)
+    replies = [
+        await probe.post(space, memory("")),
+        await probe.post(space, memory("x", kind="dream")),
+        await probe.post(space, b"{no JSON"),
+        await probe.post(unknown, memory("x")),
+        await probe.call("PATCH", namespace_path(probe.name()), {"metadata": {"a": 1}}),
+        await probe.call("DELETE", namespace_path(probe.name())),
+        await probe.call("POST", "/v1/search", {"namespaces": []}),
+        await probe.forget(fresh_id(), space),
+    ]
+    return [reply for reply in replies if not reply.is_ok]
+
+
+def _code(reply: Reply) -> str | None:
+    """Return the code of a refusal; None where there is none, which `error_bodies` tells."""
+    if not reply.body.lstrip().startswith(b"{"):
+        return None
+    code = reply.fields.get("code")
+    return code if isinstance(code, str) else None
+
+
+_WRITES = 100
+_ROWS = 120
+_SAME_ID = 20
+_LETTERS = 1_000_000
+_PATIENCE = 5.0
+"""The last of many requests at once waits for all before it."""
+
+
+@check(WRITE, alone=True)
+async def parallel_writes(probe: Probe) -> None:
+    """A hundred writes at once are all stored, each once."""
+    space = await probe.space()
+    contents = [f"write {number} {word()}" for number in range(_WRITES)]
+    replies = await _at_once(probe, space, [memory(content) for content in contents])
+    for reply in replies:
+        reply.expect_ok()
+    found = await probe.search(space)
+    if len(found.rows) != _WRITES:
+        found.fail(f"{_WRITES} memories were stored at once, and {len(found.rows)} are found.")
+    if not same_items([row.get("content") for row in found.rows], contents):
+        found.fail("A memory of many that were stored at once is missing or twice there.")
+    if not same_items(found.ids, [str(reply.fields.get("id")) for reply in replies]):
+        found.fail("The ids that were answered are not the ids that are found.")
+
+
+@check(IDEMPOTENCY, alone=True)
+async def parallel_upserts(probe: Probe) -> None:
+    """Many writes at once with the same id make one memory, and none of them is an error."""
+    space, identity = await probe.space(), fresh_id()
+    bodies = [memory(f"write {number}", id=identity) for number in range(_SAME_ID)]
+    for reply in await _at_once(probe, space, bodies):
+        reply.expect_ok()
+    found = await probe.search(space)
+    if len(found.rows) != 1:
+        found.fail(f"One id was written at once {_SAME_ID} times; {len(found.rows)} rows came.")
+
+
+@check(SEARCH, alone=True)
+async def search_no_silent_cap(probe: Probe) -> None:
+    """A search with a limit of 100 returns 100 rows where there are more."""
+    space = await probe.space()
+    made = await probe.fill(space, [f"row {number}" for number in range(_ROWS)])
+    found = await probe.search(space, limit=100)
+    if len(found.rows) != 100:
+        found.fail(f"{len(found.rows)} of {_ROWS} rows came, and 100 were asked for.")
+    if len(set(found.ids)) != 100 or not set(found.ids) <= set(made):
+        found.fail("A row came twice, or one that nobody wrote.")
+
+
+@check(CARE, alone=True)
+async def write_content_large(probe: Probe) -> None:
+    """Content of a megabyte is stored whole, or refused with 400 or 413 and a message."""
+    space = await probe.space()
+    line = f"{word()} says something long, é 世 \n"
+    content = (line * (_LETTERS // len(line) + 1))[:_LETTERS]
+    reply = await probe.post(space, memory(content))
+    if not reply.is_ok:
+        reply.expect(400, 413, when="to a megabyte of content")
+        reply.expect_message()
+        probe.remark = f"A megabyte of content is refused ({reply.status})."
+        return
+    held = (await probe.stored(space, str(reply.fields.get("id")))).get("content")
+    if held != content:
+        size = len(held) if isinstance(held, str) else 0
+        probe.fail(f"{len(content):,} characters were stored; {size:,} came back, or others.")
+
+
+async def _at_once(probe: Probe, space: str, bodies: list[Json]) -> list[Reply]:
+    return await together(probe.post(space, body, _PATIENCE) for body in bodies)
+
 
 _DEEP = 20_000
 """So many brackets within each other break a reader that recurses."""
 _LONG = 100_000
-
-check = Section()
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +380,7 @@ async def malformed_paths(probe: Probe) -> None:
 @check(CONTRACT, alone=True)
 async def recovery(probe: Probe) -> None:
     """After malformed input the server still stores, finds and forgets."""
-    await probe.alive()
+    await _alive(probe)
     space = await probe.space()
     reply = await probe.post(space, b'{"content": "broken off')
     if reply.is_ok:
@@ -210,6 +392,10 @@ async def recovery(probe: Probe) -> None:
         probe.fail("A memory that was forgotten is still found.")
 
 
+async def _alive(probe: Probe) -> None:
+    (await probe.call("GET", "/v1/health")).expect(200, when="after that")
+
+
 async def _all(probe: Probe, cases: Iterable[_Case]) -> None:
     """Send every case. Raises `Failed` for a 5xx, a silence, or success where it must not be."""
     for case in cases:
@@ -218,7 +404,7 @@ async def _all(probe: Probe, cases: Iterable[_Case]) -> None:
             reply.fail(f"Answered {reply.status} to malformed input; a refusal (4xx) is due.")
         if not (reply.is_ok or reply.is_refusal):
             reply.fail(f"Answered {reply.status} to malformed input.")
-    await probe.alive()
+    await _alive(probe)
 
 
 async def _everywhere(probe: Probe, bodies: Iterable[bytes]) -> list[_Case]:
