@@ -253,10 +253,12 @@ class Mutations(Group):
             entry.source = entry.source or _common_source(there)
             entry.handles = ranked([snapshot.handle for snapshot in there])
             entry.result_count = len(there)
+            source, _ = redact_json(request.source and request.source.model_dump(mode="json"))
             routed = request.model_copy(
                 update={
                     "binding_key": connection.binding.key,
                     "handles": tuple(snapshot.handle for snapshot in there),
+                    "source": source and SourceRef.model_validate(source),
                 }
             )
             await self._core.recorder.begin(entry, there)
@@ -348,7 +350,8 @@ def redact_write(request: WriteRequest) -> tuple[WriteRequest, tuple[str, ...]]:
 
 
 def _redact_correct(request: CorrectRequest) -> tuple[CorrectRequest, tuple[str, ...]]:
-    clean, labels = redact_json(request.model_dump(mode="json", include={"text", "topic", "tags"}))
+    free = request.model_dump(mode="json", include={"text", "topic", "tags", "source"})
+    clean, labels = redact_json(free)
     if not labels:
         return request, ()
     return CorrectRequest.model_validate({**dict(request), **clean}), labels

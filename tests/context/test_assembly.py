@@ -76,6 +76,11 @@ def test_a_cut_keeps_whole_lines_from_the_beginning_and_accounts_for_the_rest(
     kinds = (SectionKind.USER, SectionKind.WORKSPACE, SectionKind.GUIDANCE)
     sections = [section_of_texts(kind, each) for kind, each in zip(kinds, texts, strict=True)]
     whole = assemble(sections, counter=COUNTER)
+    size = {"max_tokens": whole.tokens, "max_characters": len(whole.text)}
+    assert assemble(sections, counter=COUNTER, **size).text == whole.text
+    for limit in size if whole.text else ():
+        less = size | {limit: size[limit] - 1}
+        assert assemble(sections, counter=COUNTER, **less).text != whole.text
     cut = assemble(sections, counter=COUNTER, max_tokens=max_tokens, max_characters=max_characters)
     assert COUNTER.tokens(cut.text) == cut.tokens <= max_tokens
     assert max_characters is None or len(cut.text) <= max_characters

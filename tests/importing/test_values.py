@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from memtui.context.cost import Call, _computed, _prices, cost_of
 from memtui.importing import values
 from memtui.importing.columns import guess
+from memtui.importing.rows import Row
+from memtui.importing.translating import Translator
+from tests.importing.conftest import map_of
 
 BERLIN = ZoneInfo("Europe/Berlin")
 AT = datetime(2026, 3, 1, 9, 30, tzinfo=UTC)
@@ -149,3 +152,15 @@ def test_an_unknown_model_has_no_price() -> None:
     embedding = Call("text-embedding-3-small", "openai", AT, 1_000_000)
     assert cost_of(embedding) == ("openai", Decimal("0.02"))
     assert cost_of(Call("text-embedding-3-small", "openai", AT, 10, 10)) is None  # has no output
+
+
+@pytest.mark.parametrize(("count", "model"), [(0, None), (1, None), (3, None), (3, "nobody-knows")])
+def test_every_call_without_a_price_counts(count: int, model: str | None) -> None:
+    row: dict[str, Any] = {
+        "started_at": "2026-03-01T12:00:00Z",
+        "operation_type": "query",
+        "model": model,
+    }
+    row |= {"unpriced_count": count}
+    draft = Translator("theirs", map_of()).entry("log.jsonl", Row(1, row)).draft
+    assert [one.cost_usd for one in draft.usage] == [None] * count

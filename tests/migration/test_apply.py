@@ -22,6 +22,7 @@ from memtui.contract import (
     Unsupported,
     WriteRequest,
 )
+from memtui.migration import ends as migration_ends
 from memtui.migration.ends import ProgressFile, open_ends
 from memtui.migration.moving import Progress, apply
 from memtui.migration.parcel import KEY
@@ -47,8 +48,13 @@ async def move(
 
 @pytest.mark.parametrize("middle", ["memory", "lossy", "second"])
 async def test_there_and_back_is_the_same(
-    service: MemoryService, caller: Caller, paths: Paths, middle: str
+    service: MemoryService,
+    caller: Caller,
+    paths: Paths,
+    monkeypatch: pytest.MonkeyPatch,
+    middle: str,
 ) -> None:
+    monkeypatch.setattr(migration_ends, "_PAGE", 7)
     await fill(service, caller, "default", 60)
     await service.bindings.add(caller, "third", "vault", {})
     before = await states(service, caller, "default")

@@ -41,6 +41,10 @@ class FakeConfig(BaseModel):
     keeps_ids: bool = True
 
 
+_KEPT = ("title", "kind", "topic", "tags", "pinned", "metadata", "created_at", "created_by",
+         "expires_at", "valid_from")  # fmt: skip
+
+
 class FakeAdapter(Adapter):
     key: ClassVar[str] = "fake"
     config_model: ClassVar[type[BaseModel]] = FakeConfig
@@ -96,9 +100,8 @@ class FakeAdapter(Adapter):
             text=request.content,
             scope=request.scope,
             source=request.source,
-            created_by=request.created_by,
-            metadata=request.metadata,
             revision="1",
+            **{name: getattr(request, name) for name in _KEPT},
         )
         if self.fault_after is not None:
             raise self.fault_after
@@ -125,6 +128,7 @@ class FakeAdapter(Adapter):
 
     async def forget(self, request: ForgetRequest) -> ForgetReply:
         await self._called("forget")
+        self.received.append(request)
         if not self.haunted:
             for handle in request.handles:
                 self.held.pop(handle.provider_record_id, None)
@@ -132,6 +136,7 @@ class FakeAdapter(Adapter):
 
     async def browse(self, request: BrowseRequest) -> BrowsePage:
         await self._called("browse")
+        self.received.append(request)
         return BrowsePage(records=tuple(self.held.values()), total=len(self.held))
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:
@@ -141,8 +146,14 @@ class FakeAdapter(Adapter):
             raise NotFound("gone")
         if request.revision not in (None, current.revision):
             raise Conflict("It changed meanwhile.", current=current, proposed=request.text)
+        named = ("text", "pinned", "topic", "tags")
+        update = {name: getattr(request, name) for name in named}
+        update = {name: value for name, value in update.items() if value is not None}
+        if request.sets_expiry:
+            update["expires_at"] = request.expires_at
+        self.received.append(request)
         self.held[request.handle.provider_record_id] = current.model_copy(
-            update={"text": request.text, "revision": str(int(current.revision or 0) + 1)}
+            update=update | {"revision": str(int(current.revision or 0) + 1)}
         )
         if self.fault_after is not None:
             raise self.fault_after

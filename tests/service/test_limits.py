@@ -317,3 +317,15 @@ async def test_sealed_operations_count_like_hot_ones(
     await service.analysis.seal(ANA, everything=True)
     assert await checked(service) == before
     assert any(one.spent for one in before)
+
+
+async def test_each_company_counts_its_own_whoever_asked_before(service: MemoryService) -> None:
+    other = ANA.model_copy(update={"company_id": "other"})
+    await service.companies.add(other, "Other")
+    for who, usd in ((ANA, "1"), (other, "20")):
+        company = limit(f"company {who.company_id}", Decimal(100))
+        await service.limits.set(who, company)
+        spend(service, used(usd), company=who.company_id)
+    for who, spent in ((ANA, 1), (other, 20), (ANA, 1)):
+        [found] = await service.limits.check(who, zone=BERLIN)
+        assert found.spent == spent

@@ -1,19 +1,24 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
 from memtui.config import Paths, Settings
 from memtui.contract import (
+    BrowseRequest,
     Conflict,
     CorrectRequest,
     Denied,
+    Filter,
     ForgetRequest,
     Invalid,
     NotFound,
     OperationStatus,
     OperationType,
+    QueryRequest,
     RecordHandle,
     Scope,
     SourceRef,
@@ -491,3 +496,106 @@ async def test_an_outcome_that_is_known_or_cannot_be_seen_is_said(
     lost = await newest(service, caller)
     said = await service.check_outcome(caller, lost.operation_id)
     assert said.told == "It did not happen: no record holds the text."
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+async def test_one_record_that_changed_since_refuses_the_undo_of_all(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope, place: int
+) -> None:
+    handles = [(await service.write(caller, note)).handles[0] for _ in range(3)]
+    held = FakeAdapter.records["acme/default"]
+    changed = held[handles[place].provider_record_id]
+    await service.forget(caller, ForgetRequest(scope=scope, handles=tuple(handles)))
+    held[handles[place].provider_record_id] = changed.model_copy(update={"text": "by hand"})
+    with pytest.raises(Conflict, match="changed since"):
+        await service.undo(caller)
+    assert [one.text for one in held.values()] == ["by hand"]
+
+
+WHOLE = {
+    "title": "A title", "topic": "deploys", "tags": ("a", "b"), "pinned": True,
+    "expires_at": datetime(2030, 1, 1, tzinfo=UTC), "created_by": "user:bob",
+    "created_at": datetime(2026, 1, 1, tzinfo=UTC), "metadata": {"turns": [1]},
+}  # fmt: skip
+CHANGES = {
+    "text": "newer", "topic": "other", "tags": ("c",), "pinned": False,
+    "expires_at": datetime(2031, 1, 1, tzinfo=UTC),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("restore", [True, False])
+@pytest.mark.parametrize("field", [*CHANGES, "never_expires", "forget"])
+async def test_every_field_comes_back(
+    paths: Paths, settings: Settings, caller: Caller, note: WriteRequest, scope: Scope, fake,
+    *, restore: bool, field: str,
+) -> None:  # fmt: skip
+    service = await start(paths, settings, caller, restore=restore)
+    [handle] = (await service.write(caller, note.model_copy(update=WHOLE))).handles
+    before = (await service.get(caller, handle, scope)).record
+    assert {name: getattr(before, name) for name in WHOLE} == WHOLE
+    if field == "forget":
+        await service.forget(caller, ForgetRequest(scope=scope, handles=(handle,)))
+    else:
+        change: dict[str, Any] = {field: CHANGES.get(field, True)}
+        await service.correct(caller, CorrectRequest(scope=scope, handle=handle, **change))
+        assert (await service.get(caller, handle, scope)).record != before
+    await service.undo(caller)
+    after = (await service.get(caller, handle, scope)).record
+    assert after.model_copy(update={"revision": before.revision}) == before
+    await service.close()
+
+
+SECRET = "AKIAIOSFODNN7EXAMPLE"
+NAMES = {
+    "scope", "binding_key", "handle", "handles", "record_id", "mode", "revision", "revisions",
+    "created_by", "owners", "intent", "sort", "cursor", "namespace",
+}  # fmt: skip
+"""What names something and is checked elsewhere; all else that holds words may hold a secret."""
+
+
+def leaky(kind: type[Any], **given: Any) -> list[Any]:
+    """Return a request with a secret in it, one for each field that can hold one."""
+    found: list[Any] = []
+    source = {"kind": "external_document", "company_id": "acme", "external_ref": f"x {SECRET}"}
+    for field in set(kind.model_fields) - NAMES:
+        for value in (SECRET, [f"a {SECRET}"], {"a": [SECRET]}, {SECRET: 1}, source):
+            try:
+                request = kind.model_validate(given | {field: value})
+            except ValueError:
+                continue
+            if SECRET in request.model_dump_json():
+                found.append(pytest.param(request, id=f"{kind.__name__}-{field}-{len(found)}"))
+    assert found
+    return found
+
+
+ACME = Scope(company_id="acme", project_id="p")
+MANUAL = SourceRef(kind="manual_note", company_id="acme")
+HELD = RecordHandle(provider_key="fake", provider_record_id="r")
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        *leaky(WriteRequest, scope=ACME, source=MANUAL, content="x"),
+        *leaky(CorrectRequest, scope=ACME, handle=HELD),
+        *leaky(ForgetRequest, scope=ACME, handles=(HELD,)),
+        *leaky(QueryRequest, scope=ACME, query="x"),
+        *(
+            pytest.param(BrowseRequest(scope=ACME, filter=Filter(**words)), id=f"browse-{words}")
+            for words in ({"text": SECRET}, {"fuzzy": ("x", SECRET)})
+        ),
+    ],
+)
+async def test_no_field_lets_a_secret_through(
+    service: MemoryService, caller: Caller, note: WriteRequest, fake, request_: Any
+) -> None:
+    await service.write(caller, note.model_copy(update={"record_id": "r"}))
+    calls: dict[Any, Any] = {
+        WriteRequest: service.write, CorrectRequest: service.correct, QueryRequest: service.query,
+        ForgetRequest: service.forget, BrowseRequest: service.browse,
+    }  # fmt: skip
+    await calls[type(request_)](caller, request_)
+    assert type(fake.received[-1]) is type(request_)
+    assert SECRET not in fake.received[-1].model_dump_json()
+    assert SECRET not in (await newest(service, caller)).model_dump_json()

@@ -316,3 +316,27 @@ async def test_a_member_is_given_what_an_agent_type_knows(opened: MemoryService)
         assert (await opened.context(who, ContextRequest(scope=asked))).text
     with pytest.raises(Denied):
         await opened.browse(person("member"), BrowseRequest(scope=COMPANY))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+async def test_one_record_of_somebody_else_refuses_the_change_of_all(
+    opened: MemoryService, order: int
+) -> None:
+    """A project's scope shows the company's records too."""
+    handles = [await held(opened, APOLLO), await held(opened, COMPANY, "Everybody's")][::order]
+    with pytest.raises(Denied):
+        await opened.forget(person("admin"), ForgetRequest(scope=APOLLO, handles=tuple(handles)))
+    for handle in handles:
+        assert (await opened.get(person("boss"), handle, COMPANY)).record
+
+
+@pytest.mark.parametrize("kind", ["fact", "note"])
+async def test_nobody_writes_over_somebody_elses_record(opened: MemoryService, kind: str) -> None:
+    wrote = await opened.write(person("boss"), fact(COMPANY, "Everybody's", kind=kind))
+    [handle] = wrote.handles
+    over = fact(
+        APOLLO, "Mine", kind=kind, mode=WriteMode.UPSERT, record_id=handle.provider_record_id
+    )
+    with pytest.raises(Denied):
+        await opened.write(person("admin"), over)
+    assert (await opened.get(person("boss"), handle, COMPANY)).record.text == "Everybody's"

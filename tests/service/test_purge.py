@@ -13,7 +13,7 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import duckdb
@@ -42,6 +42,7 @@ from memtui.service import (
     Caller,
     ContextRequest,
     Membership,
+    MemoryName,
     MemoryService,
     PurgeRequest,
     Role,
@@ -588,3 +589,39 @@ async def test_what_other_providers_leave_in_the_home_goes_too(
         assert (provider == "plugin-v1") == any("plugin of beside" in one for one in done.beyond)
         await service.close()
     assert places_of(("marmalade", handle.provider_record_id), paths, "") == []
+
+
+async def test_what_began_at_the_moment_itself_is_not_before_it(
+    paths: Paths, settings: Settings
+) -> None:
+    moment = datetime(2026, 3, 1, tzinfo=UTC)
+    now = [moment]
+    service = await open_service(paths, settings, clock=lambda: now[0])
+    for microseconds in (-1, 0, 1):
+        now[0] = moment + timedelta(microseconds=microseconds)
+        await service.query(ANA, QueryRequest(scope=OF_PROJECT, query="where"))
+    await service.purging.apply(ANA, PurgeRequest(before=moment))
+    queries = (await service.log.page(ANA, Filter(operation_type="query"))).operations
+    assert [one.request.get("query") for one in queries] == ["where", "where", None]
+    await service.close()
+
+
+async def test_a_record_is_purged_in_every_binding_that_knew_its_id(service: MemoryService) -> None:
+    for key in ("second", "third"):
+        await service.bindings.add(ANA, key, "facts", {})
+    said = {"default": "The red door", "second": "The blue door", "third": "The green door"}
+    for key, text in said.items():
+        wrote = WriteRequest(
+            scope=OF_PROJECT, source=SOURCE, content=text, kind="fact", binding_key=key,
+            record_id="the-door",
+        )  # fmt: skip
+        [handle] = (await service.write(ANA, wrote)).handles
+        name = MemoryName(memory_id="m", record_id=handle.provider_record_id, namespace="n")
+        await service.plugin.note(ANA, key, [name])
+        gone = ForgetRequest(scope=OF_PROJECT, handles=(handle,), binding_key=key)
+        await service.forget(ANA, gone)
+        said[key] = handle.provider_record_id
+    for record_id in set(said.values()):
+        await service.purging.apply(ANA, PurgeRequest(record_id=record_id))
+    for key, record_id in said.items():
+        assert await service.plugin.names(ANA, key, record_ids=[record_id]) == []

@@ -124,8 +124,8 @@ async def test_a_query_leaves_without_its_secrets(
     )
     await service.query(caller, request)
     await service.browse(caller, BrowseRequest(scope=scope, filter=Filter(text=secret)))
-    assert secret not in fake.received[-1].model_dump_json()
-    assert fake.received[-1].metadata_filter == {"password": "[REDACTED:PASSWORD]"}
+    assert all(secret not in one.model_dump_json() for one in fake.received)
+    assert fake.received[0].metadata_filter == {"password": "[REDACTED:PASSWORD]"}
     for operation in (await service.log.page(caller, limit=2)).operations:
         assert secret not in operation.model_dump_json()
 
@@ -445,3 +445,15 @@ async def test_the_log_is_filtered_and_followed(
     assert by_source.operations == by_issue.operations
     none = await service.log.page(caller, Filter(run_id="none"))
     assert (none.operations, none.total) == ((), 0)
+
+
+async def test_a_history_has_nothing_of_another_bindings_record_of_the_same_id(
+    service: MemoryService, caller: Caller, note: WriteRequest, scope: Scope
+) -> None:
+    await service.bindings.add(caller, "second", "fake", {})
+    for key in ("default", "second"):
+        mine = note.model_copy(update={"record_id": "same", "content": key, "binding_key": key})
+        await service.write(caller, mine)
+    for key in ("default", "second"):
+        found = await service.history(caller, "same", scope, binding_key=key)
+        assert [one.after.text for one in found.changes if one.after] == [key]

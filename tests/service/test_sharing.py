@@ -130,3 +130,16 @@ async def test_a_home_where_it_is_so_already_says_so(
         "mine": True,
     }
     assert [view.shared for view in await two.bindings.all(OTHER)] == [True]
+
+
+@pytest.mark.parametrize("name", ["aaa", "zzz"])
+async def test_every_other_company_is_asked(
+    two: MemoryService, caller: Caller, tmp_path: Path, name: str
+) -> None:
+    for company in ("mmm", name):
+        await two.companies.add(OTHER.model_copy(update={"company_id": company}), company)
+    third = OTHER.model_copy(update={"company_id": name})
+    await two.bindings.add(third, "first", "vault", {"path": str(tmp_path / "other")})
+    await two.bindings.add(third, "second", "vault", {"path": str(tmp_path / "a")})
+    with pytest.raises(Conflict, match="share no store"):
+        await two.bindings.add(caller, "mine", "vault", {"path": str(tmp_path / "a")})

@@ -102,6 +102,9 @@ def test_pages_go_back_and_forth(database: Database) -> None:
     last = read(database, limit=3, before=2)
     assert ([o.seq for o in last.operations], last.next_before) == ([1], None)
     assert [o.seq for o in read(database, limit=2, after=4).operations] == [6, 5]
+    for exact, before in ((7, None), (3, 4)):
+        page = read(database, limit=exact, before=before)
+        assert (len(page.operations), page.next_before) == (exact, None)
 
 
 hostile = st.text(alphabet=st.characters(codec=None, exclude_categories=()), max_size=20)

@@ -63,6 +63,8 @@ def test_money_shows_the_exact_amount_and_a_column_never_overflows(amount: Decim
     shown = fmt.money(amount)
     assert shown == "–" or Decimal(shown.lstrip("$").replace(",", "")) == amount
     assert fmt.short_money(amount) != "$"
+    if amount:
+        assert fmt.short_money(amount, unpriced=True) == fmt.short_money(amount) + "+"
 
 
 def test_counts() -> None:
