@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,7 +22,12 @@ from memtui.contract import (
     BindingContext,
     BrowsePage,
     BrowseRequest,
+    Invalid,
     MemtuiError,
+    NotFound,
+    RecordHandle,
+    Scope,
+    Snapshot,
     Unavailable,
     place_of_path,
 )
@@ -88,6 +93,43 @@ class Connection:
     async def mutate(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
         """Make a call that must not be made twice."""
         return await self._guarded(call, records, idempotent=False)
+
+    def handle_of(self, asked: RecordHandle | str) -> RecordHandle:
+        """Return the handle of a record that may be named by its id alone."""
+        if isinstance(asked, RecordHandle):
+            return asked
+        if not asked:
+            raise Invalid("A record is named by its id; give one.")
+        return RecordHandle(provider_key=self.adapter.key, provider_record_id=asked)
+
+    def lacks(self, handle: RecordHandle) -> NotFound:
+        """Return the error for a record that is not there."""
+        return NotFound(
+            f"There is no record {handle.provider_record_id} in {self.binding.key} "
+            "for this scope; `memtui browse` lists those there are."
+        )
+
+    async def snapshots(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
+        """Return each record as it is now: the adapter's snapshot, else what it returns of it.
+
+        Raises:
+            Unavailable: the provider is down, or has left a record out.
+        """
+        if not handles:
+            return []
+        adapter = self.adapter
+        if adapter.capabilities.restore:
+            seen = await self.read(lambda: adapter.snapshot(handles, scope), records=len(handles))
+            if [snapshot.handle for snapshot in seen] != list(handles):
+                raise Unavailable(
+                    f"{self.binding.key} answered with other records than it was asked for.",
+                    sent=True,
+                )
+            return seen
+        return [
+            Snapshot(handle=one, record=await self.read(partial(adapter.get, one, scope)))
+            for one in handles
+        ]
 
     async def pages(
         self, request: BrowseRequest, *, whole: bool = False

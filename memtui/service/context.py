@@ -7,7 +7,10 @@ model gets (seed 000 "pre-run hydrate", seed 002's tiers, seed 004 §6.3).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from functools import partial
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
@@ -15,7 +18,6 @@ from pydantic import Field
 from memtui.context.assembly import (
     DEFAULT_BUDGET,
     AssembledContext,
-    ContextSection,
     SectionKind,
     assemble,
     fact_tokens,
@@ -24,7 +26,9 @@ from memtui.context.assembly import (
 )
 from memtui.context.cost import Price, PromptShare, TokenCounter, price, share_of_prompt
 from memtui.contract import (
+    BrowseRequest,
     Invalid,
+    Json,
     Model,
     OperationType,
     Problem,
@@ -38,9 +42,11 @@ from memtui.contract import (
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.plan import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
 from memtui.service.answers import Caller, RetrievalCount
+from memtui.service.connections import Connection
 from memtui.service.core import Core, Group
 from memtui.service.log import Log
-from memtui.service.reads import everything, note_problems
+from memtui.service.recorder import Entry
+from memtui.service.visibility import readable
 from memtui.store import journal
 from memtui.store.operation import OperationHandle
 
@@ -102,13 +108,21 @@ class PruneAnswer(Model):
     """What could not be read, and so was not looked at."""
 
 
-class _Part(Model):
+class _Part(NamedTuple):
     """One read that a section is made of."""
 
     kind: SectionKind
     scope: Scope
     record_kind: str
     topic: str | None = None
+
+
+class _Found(NamedTuple):
+    """What a part's binding holds for it, and what of that could not be read."""
+
+    binding_key: str
+    records: list[Record]
+    problems: tuple[Problem, ...]
 
 
 class Contexts(Group):
@@ -119,23 +133,29 @@ class Contexts(Group):
         self._log = log
 
     async def context(self, caller: Caller, request: ContextRequest) -> ContextAnswer:
-        """Assemble what a model will see.
+        """Assemble what a model will see before a run, with its tokens and its price.
 
         Raises:
             Invalid: the scope names neither a user, nor a project, nor an agent.
         """
-        parts = _parts(request)
+        core, parts = self._core, _parts(request)
         asked = {"model": request.model, "budget": request.budget, "delivered": request.delivered}
-        async with self._core.recorder.recorded(
+        async with core.recorder.recorded(
             OperationType.CONTEXT, caller, request.scope, asked, request.source
         ) as entry:
-            connection = await self._core.connect(entry, request.binding_key, needs="browse")
+            connection = await core.connect(entry, request.binding_key, needs="browse")
             if not parts:
                 raise Invalid(
                     "A context needs somebody to be about: name a subject, project or agent."
                 )
-            found = {part: await self._gather(caller, part, request.binding_key) for part in parts}
-            assembled = await asyncio.to_thread(self._assemble, request, found)
+            found: dict[_Part, _Found] = {}
+            for part in parts:
+                told = {"kind": part.record_kind, "topic": part.topic, "for": "context"}
+                own = self._own(caller, part.scope, request.binding_key, told)
+                async with own as (read, its_connection, records):
+                    pass
+                found[part] = _Found(its_connection.binding.key, records, read.problems)
+            assembled = await asyncio.to_thread(_assembled, request, found, core.clock())
             problems = tuple(dict.fromkeys(one for part in found.values() for one in part.problems))
             warnings = (*map(unread_warning, problems), *assembled.warnings)
             if request.delivered:
@@ -148,9 +168,7 @@ class Contexts(Group):
             }
             if problems:
                 entry.request["problems"] = len(problems)
-        cost = await asyncio.to_thread(
-            price, request.model, assembled.tokens, at=self._core.clock()
-        )
+        cost = await asyncio.to_thread(price, request.model, assembled.tokens, at=core.clock())
         # Its parts were just checked; checking ten thousand facts again would hold up the loop.
         return ContextAnswer.model_construct(
             **dict(assembled) | {"warnings": warnings},
@@ -161,47 +179,39 @@ class Contexts(Group):
             share=share_of_prompt(assembled.tokens),
         )
 
-    async def _gather(self, caller: Caller, part: _Part, binding_key: str | None) -> _Found:
-        """Return a scope's own records of a kind, page by page, from the binding that serves it."""
-        asked = {"kind": part.record_kind, "topic": part.topic, "for": "context"}
-        async with self._core.recorder.recorded(
-            OperationType.BROWSE, caller, part.scope, asked
-        ) as entry:
-            connection = await self._core.connect(entry, binding_key, needs="browse")
-            chosen = own_filter(part.scope, kind=part.record_kind, topic=part.topic)
-            records = owned(
-                await everything(connection, part.scope, chosen, entry.sight), part.scope
-            )
-            entry.result_count = len(records)
-            await note_problems(entry, connection)
-        return _Found(connection.binding.key, records, entry.problems)
-
     async def prune_plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
-        """Return what could be pruned of a scope's own records, each with its reasons."""
-        asked = {
-            "kind": request.kind,
-            "for": "prune",
-            "rules": request.rules.model_dump(mode="json"),
-        }
-        async with self._core.recorder.recorded(
-            OperationType.BROWSE, caller, request.scope, asked
-        ) as entry:
-            connection = await self._core.connect(entry, request.binding_key, needs="browse")
-            chosen = own_filter(request.scope, kind=request.kind)
-            records = owned(
-                await everything(connection, request.scope, chosen, entry.sight), request.scope
-            )
-            entry.result_count = len(records)
-            await note_problems(entry, connection)
+        """Plan what to prune from a scope's own records; forgetting the marked ones applies it."""
+        rules = request.rules.model_dump(mode="json")
+        asked = {"kind": request.kind, "for": "prune", "rules": rules}
+        own = self._own(caller, request.scope, request.binding_key, asked)
+        async with own as (entry, connection, records):
             ids = [record.handle.provider_record_id for record in records]
             counts = await self._log.retrieval_stats(caller, connection.binding.key, ids)
-            made = await asyncio.to_thread(self._plan, caller, request, records, counts)
+            plan = await asyncio.to_thread(self._plan, caller, request, records, counts)
         return PruneAnswer(
             operation_id=entry.operation_id,
             binding_key=connection.binding.key,
-            plan=made,
+            plan=plan,
             problems=entry.problems,
         )
+
+    @asynccontextmanager
+    async def _own(
+        self, caller: Caller, scope: Scope, binding_key: str | None, asked: Json
+    ) -> AsyncIterator[tuple[Entry, Connection, list[Record]]]:
+        """List a scope's own records of the kind and topic that are asked for, the oldest first."""
+        async with self._core.reading(
+            OperationType.BROWSE, caller, scope, asked, binding_key, needs="browse"
+        ) as (entry, connection):
+            chosen = own_filter(scope, kind=asked["kind"], topic=asked.get("topic"))
+            request = BrowseRequest(scope=scope, filter=chosen, sort="created_at")
+            records = [
+                record
+                async for page in connection.pages(request)
+                for record in owned(readable(page.records, scope, entry.sight), scope)
+            ]
+            entry.result_count = len(records)
+            yield entry, connection, records
 
     def _plan(
         self,
@@ -219,18 +229,16 @@ class Contexts(Group):
         with self._core.database.read() as database:
             gone = journal.forgotten_by_hand(database, caller.company_id, _FORGOTTEN)
         forgotten = {r.text: at for r, at in gone if sight is None or sight.reads(r.scope)}
-        counter = TokenCounter(request.model)
-
-        def tokens_of(text: str) -> int:
-            return fact_tokens(text, counter)
+        counter, now = TokenCounter(request.model), self._core.clock()
+        tokens_of = partial(fact_tokens, counter=counter)
 
         def size_of(kept: Sequence[Record]) -> int:
-            section = section_of_records(_section_of(request.scope), kept, now=self._core.clock())
+            section = section_of_records(_section_of(request.scope), kept, now=now)
             return assemble([section], counter=counter).tokens
 
         candidates = find_candidates(
             records,
-            now=self._core.clock(),
+            now=now,
             tokens_of=tokens_of,
             retrievals=retrievals,
             forgotten=forgotten,
@@ -239,60 +247,49 @@ class Contexts(Group):
         )
         return make_plan(records, candidates, tokens_of=tokens_of, size_of=size_of)
 
-    def _assemble(self, request: ContextRequest, found: dict[_Part, _Found]) -> AssembledContext:
-        now = self._core.clock()
-        sections: list[ContextSection] = [
-            section_of_records(part.kind, records, now=now)
-            for part, (_, records, _) in found.items()
-        ]
-        return assemble(
-            sections,
-            counter=TokenCounter(request.model),
-            budget=request.budget,
-            max_tokens=request.max_tokens,
-            max_characters=request.max_characters,
-        )
-
 
 def _parts(request: ContextRequest) -> list[_Part]:
     company_id, scope = request.scope.company_id, request.scope
     parts = []
     if scope.agent_id:
         agent = Scope(company_id=company_id, agent_id=scope.agent_id)
-        parts += [
-            _Part(kind=SectionKind.IDENTITY, scope=agent, record_kind="identity"),
-            _Part(kind=SectionKind.FACTS, scope=agent, record_kind="fact"),
-            _Part(kind=SectionKind.GUIDANCE, scope=agent, record_kind="guidance"),
-        ]
+        kinds = (
+            (SectionKind.IDENTITY, "identity"),
+            (SectionKind.FACTS, "fact"),
+            (SectionKind.GUIDANCE, "guidance"),
+        )
+        parts += [_Part(kind, agent, record_kind) for kind, record_kind in kinds]
     if scope.subject_id:
         user = Scope(company_id=company_id, subject_id=scope.subject_id)
-        parts.append(_Part(kind=SectionKind.USER, scope=user, record_kind="fact"))
+        parts.append(_Part(SectionKind.USER, user, "fact"))
     if scope.project_id:
         drive = Scope(company_id=company_id, project_id=scope.project_id)
-        parts.append(_Part(kind=SectionKind.WORKSPACE, scope=drive, record_kind="fact"))
+        parts.append(_Part(SectionKind.WORKSPACE, drive, "fact"))
         if request.topic:
-            parts.append(
-                _Part(kind=SectionKind.TOPIC, scope=drive, record_kind="note", topic=request.topic)
-            )
+            parts.append(_Part(SectionKind.TOPIC, drive, "note", request.topic))
     return parts
 
 
-class _Found(NamedTuple):
-    """What a part's binding holds for it, and what of that could not be read."""
-
-    binding_key: str
-    records: list[Record]
-    problems: tuple[Problem, ...]
+def _assembled(
+    request: ContextRequest, found: Mapping[_Part, _Found], now: datetime
+) -> AssembledContext:
+    return assemble(
+        [section_of_records(part.kind, own.records, now=now) for part, own in found.items()],
+        counter=TokenCounter(request.model),
+        budget=request.budget,
+        max_tokens=request.max_tokens,
+        max_characters=request.max_characters,
+    )
 
 
 def _handles(
-    assembled: AssembledContext, found: dict[_Part, _Found], own_binding: str
+    assembled: AssembledContext, found: Mapping[_Part, _Found], own_binding: str
 ) -> tuple[OperationHandle, ...]:
     homes = {
-        record.handle: key
-        for key, records, _ in found.values()
-        for record in records
-        if key != own_binding
+        record.handle: part.binding_key
+        for part in found.values()
+        for record in part.records
+        if part.binding_key != own_binding
     }
     included = [
         fact.handle for section in assembled.sections for fact in section.facts if fact.handle

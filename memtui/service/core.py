@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iter
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
@@ -16,9 +16,14 @@ from memtui.contract import (
     Denied,
     Invalid,
     Json,
+    MemtuiError,
     NotFound,
     OperationType,
+    Problem,
+    Record,
+    RecordHandle,
     Scope,
+    Unavailable,
     Unsupported,
     owner_scope,
 )
@@ -30,11 +35,12 @@ from memtui.service.visibility import (
     Action,
     action_of,
     held_by,
+    may_read,
     person_of,
     refusal,
     sight_of,
 )
-from memtui.store import appending, bindings, members, settings
+from memtui.store import appending, bindings, journal, members, settings
 from memtui.store.compiled import BindingRow, CompanyRow, MemberRow
 from memtui.store.connection import Connection as DatabaseConnection
 from memtui.store.database import Database
@@ -45,9 +51,6 @@ if TYPE_CHECKING:
     from memtui.service.log import WholeLog
     from memtui.service.mutations import FactLimits
 
-if TYPE_CHECKING:
-    from memtui.service.log import WholeLog
-
 P = ParamSpec("P")
 T = TypeVar("T")
 GroupT = TypeVar("GroupT", bound="Group")
@@ -55,6 +58,7 @@ GroupT = TypeVar("GroupT", bound="Group")
 SETUP_DOOR = "setup"
 """Through it comes what memtui sets up by itself."""
 
+_TOLD_PROBLEMS = 20
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
 
@@ -238,6 +242,68 @@ class Core:
             )
         return connection
 
+    @asynccontextmanager
+    async def reading(
+        self,
+        operation_type: OperationType,
+        caller: Caller,
+        scope: Scope,
+        asked: Json,
+        binding_key: str | None,
+        *,
+        needs: str | None = None,
+    ) -> AsyncIterator[tuple[Entry, Connection]]:
+        """Run an operation that reads from a binding, and note what could not be read there."""
+        async with self.recorder.recorded(operation_type, caller, scope, asked) as entry:
+            connection = await self.connect(entry, binding_key, needs=needs)
+            yield entry, connection
+            told = await _problems(entry, connection)
+            if told:
+                entry.request = {**entry.request, "problems": len(told)}
+            if len(told) > _TOLD_PROBLEMS:
+                more = len(told) - _TOLD_PROBLEMS
+                rest = f"{more} more problems are not listed here; `memtui doctor` tells of all."
+                told = [*told[:_TOLD_PROBLEMS], Problem(message=rest)]
+            entry.problems = tuple(told)
+
+    async def find(self, entry: Entry, connection: Connection, asked: RecordHandle | str) -> Record:
+        """Return a record as the provider holds it now.
+
+        Raises:
+            NotFound: there is none, under this id or the one it came back under.
+            Unavailable: what has its name cannot be read.
+        """
+        handle = connection.handle_of(asked)
+        read = connection.adapter.get
+        record = await connection.read(partial(read, handle, entry.scope))
+        if record is None:
+            new = (await asyncio.to_thread(self.moved, connection, [handle])).get(handle)
+            if new is not None:
+                record = await connection.read(partial(read, new, entry.scope))
+        if record is not None:
+            return record
+        name = handle.provider_record_id
+        for one in await _problems(entry, connection):
+            if one.location is not None and f"/{one.location.path}".endswith(f"/{name}"):
+                raise Unavailable(f"The record {name} cannot be read. {one.sentence()}")
+        raise connection.lacks(handle)
+
+    def moved(
+        self, connection: Connection, handles: Sequence[RecordHandle]
+    ) -> dict[RecordHandle, RecordHandle]:
+        """Return the new handles of the records that came back under another id. Blocking."""
+        place = connection.binding.company_id, connection.binding.key
+        with self.database.read() as database:
+            new = {
+                one: journal.follow_link(database, *place, one.provider_record_id)
+                for one in handles
+            }
+        return {
+            old: old.model_copy(update={"provider_record_id": new_id})
+            for old, new_id in new.items()
+            if new_id is not None
+        }
+
     async def open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:
         """Return the connection of a binding, which may only read where anything above it does."""
         connection = await self.connections.to(
@@ -398,6 +464,15 @@ def _hold(entry: Entry, rows: Sequence[MemberRow] | None, action: Action | None 
     action = action or action_of(entry.operation_type, by_ai=entry.caller.by_ai)
     if (why := refusal(held, action, entry.scope)) is not None:
         raise Denied(why)
+
+
+async def _problems(entry: Entry, connection: Connection) -> list[Problem]:
+    """Return what could not be read where an operation reads, as far as its caller may know."""
+    try:
+        found = await connection.read(lambda: connection.adapter.problems(entry.scope))
+    except MemtuiError as error:
+        found = [Problem(message=f"Whether all of it could be read is not known: {error}")]
+    return [one for one in found if may_read(one.scope, entry.scope, entry.sight)]
 
 
 def _reason(found: Route, scope: Scope) -> str:

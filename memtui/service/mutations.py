@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from functools import partial
 
 from memtui.contract import (
     BrowseRequest,
@@ -27,7 +26,6 @@ from memtui.contract import (
     Snapshot,
     SourceRef,
     SyncReply,
-    Unavailable,
     WriteMode,
     WriteRequest,
     own_filter,
@@ -38,10 +36,8 @@ from memtui.contract import (
 from memtui.service.answers import Caller, MutationAnswer
 from memtui.service.connections import Connection
 from memtui.service.core import Group, to_its_end
-from memtui.service.reads import answered, as_handle, find, moved, ranked
 from memtui.service.redaction import redact_json
 from memtui.service.visibility import for_caller, is_org, log_text, note_owner, without_prefix
-from memtui.store.appending import Step
 from memtui.store.operation import OperationHandle
 
 FACT = "fact"
@@ -140,8 +136,8 @@ class Mutations(Group):
                 check_text(routed.content, self._core.fact_limits)
                 await gate.enter_async_context(connection.adding_facts())
                 await check_room(connection, routed, self._core.fact_limits)
-            known = [as_handle(connection, routed.record_id)] if routed.record_id else []
-            before = await take(connection, known, request.scope)
+            known = [connection.handle_of(routed.record_id)] if routed.record_id else []
+            before = await connection.snapshots(known, request.scope)
             if routed.mode is WriteMode.UPSERT:
                 await self._core.may_change(entry, [request.scope, *_scopes(before)])
                 note_owner(entry, _scopes(before))
@@ -150,13 +146,13 @@ class Mutations(Group):
             await self._core.recorder.begin(entry, before)
             reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
             entry.usage = reply.usage
-            entry.handles, entry.result_count = ranked(reply.records), len(reply.records)
+            entry.about(reply.records)
             replaced = aligned([*before, *reply.before], reply.records)
             entry.steps = [(snapshot, None) for snapshot in replaced]
-            after = await take(connection, reply.records, request.scope)
-            entry.steps = _pair(replaced, after)
+            after = await connection.snapshots(reply.records, request.scope)
+            entry.steps = list(zip(replaced, after, strict=True))
         return MutationAnswer(
-            **answered(entry, connection),
+            **entry.answer(),
             handles=reply.records,
             records=for_caller(caller, [step.record for step in after if step.record]),
             redacted=labels,
@@ -187,19 +183,19 @@ class Mutations(Group):
             connection = await self._core.connect(entry, request.binding_key, needs="correction")
             if clean.text is not None:
                 _refuse_empty(clean.text)
-            record = await find(self._core, connection, clean.handle, request.scope)
+            record = await self._core.find(entry, connection, clean.handle)
             note_owner(entry, [record.scope])
             if clean.text is not None:
                 log_text(entry, clean.text, withheld=is_org(record.scope))
             if clean.text is not None and record.kind == FACT:
                 check_text(clean.text, self._core.fact_limits)
             entry.source = entry.source or record.source
-            entry.handles, entry.result_count = ranked([record.handle]), 1
+            entry.about([record.handle])
             routed = clean.model_copy(
                 update={"binding_key": connection.binding.key, "handle": record.handle}
             )
             await self._core.may_change(entry, [record.scope])
-            before = await take(connection, [record.handle], request.scope)
+            before = await connection.snapshots([record.handle], request.scope)
             await self._core.recorder.begin(entry, before)
             try:
                 reply = await entry.mutate(connection, lambda: connection.adapter.correct(routed))
@@ -210,15 +206,15 @@ class Mutations(Group):
             entry.usage = reply.usage
             old, new = record.handle, reply.handle
             touched = [old] if old == new else [old, new]
-            entry.handles, entry.result_count = ranked(touched), len(touched)
+            entry.about(touched)
             if old != new:
                 entry.links = {old.provider_record_id: new.provider_record_id}
             replaced = aligned(before, touched)
             entry.steps = [(snapshot, None) for snapshot in replaced]
-            after = await take(connection, touched, request.scope)
-            entry.steps = _pair(replaced, after)
+            after = await connection.snapshots(touched, request.scope)
+            entry.steps = list(zip(replaced, after, strict=True))
         return MutationAnswer(
-            **answered(entry, connection),
+            **entry.answer(),
             handles=(new,),
             records=for_caller(
                 caller, [step.record for step in after if step.record and step.handle == new]
@@ -251,8 +247,7 @@ class Mutations(Group):
             note_owner(entry, _scopes(there))
             await self._core.may_change(entry, _scopes(there))
             entry.source = entry.source or _common_source(there)
-            entry.handles = ranked([snapshot.handle for snapshot in there])
-            entry.result_count = len(there)
+            entry.about([snapshot.handle for snapshot in there])
             source, _ = redact_json(request.source and request.source.model_dump(mode="json"))
             routed = request.model_copy(
                 update={
@@ -266,12 +261,12 @@ class Mutations(Group):
                 connection, lambda: connection.adapter.forget(routed), records=len(there)
             )
             entry.usage = reply.usage
-            after = await take(connection, routed.handles, request.scope)
+            after = await connection.snapshots(routed.handles, request.scope)
             ghosts = tuple(step.handle for step in after if step.record is not None)
             entry.handles = _marked(entry.handles, ghosts)
-            entry.steps = _pair(there, after)
+            entry.steps = list(zip(there, after, strict=True))
         return MutationAnswer(
-            **answered(entry, connection),
+            **entry.answer(),
             handles=routed.handles,
             missing=tuple(handle for handle, snapshot in found.items() if snapshot.record is None),
             ghosts=ghosts,
@@ -292,44 +287,18 @@ class Mutations(Group):
         self, connection: Connection, handles: Sequence[RecordHandle], scope: Scope
     ) -> dict[RecordHandle, Snapshot]:
         """Return each record as it is now, those under another id that came back under one."""
-        found = dict(zip(handles, await take(connection, handles, scope), strict=True))
+        found = dict(zip(handles, await connection.snapshots(handles, scope), strict=True))
         gone = [handle for handle, snapshot in found.items() if snapshot.record is None]
-        new = await asyncio.to_thread(moved, self._core, connection, gone) if gone else {}
+        new = await asyncio.to_thread(self._core.moved, connection, gone) if gone else {}
         at = {
             snapshot.handle: snapshot
-            for snapshot in await take(connection, list(dict.fromkeys(new.values())), scope)
+            for snapshot in await connection.snapshots(list(dict.fromkeys(new.values())), scope)
         }
         return found | {handle: at[moved_to] for handle, moved_to in new.items()}
 
 
 _SYNC_RECORDS = 10_000
 """A rebuild reads everything, so it gets the timeout of a large bulk call."""
-
-
-async def take(
-    connection: Connection, handles: Sequence[RecordHandle], scope: Scope
-) -> Sequence[Snapshot]:
-    """Return each record as it is now: the adapter's snapshot, else what it returns of it.
-
-    Raises:
-        Unavailable: the provider is down, or has left a record out.
-    """
-    if not handles:
-        return []
-    adapter = connection.adapter
-    if adapter.capabilities.restore:
-        seen = await connection.read(lambda: adapter.snapshot(handles, scope), records=len(handles))
-        if [snapshot.handle for snapshot in seen] != list(handles):
-            raise Unavailable(
-                f"{connection.binding.key} answered with other records than it was asked for.",
-                sent=True,
-            )
-        return seen
-    taken = []
-    for handle in handles:
-        record = await connection.read(partial(adapter.get, handle, scope))
-        taken.append(Snapshot(handle=handle, record=record))
-    return taken
 
 
 def _unwrapped(caller: Caller, request: WriteRequest) -> WriteRequest:
@@ -370,10 +339,6 @@ def aligned(known: Sequence[Snapshot], handles: Sequence[RecordHandle]) -> list[
     """Return a snapshot a handle; a record that none is known of was not there."""
     by_handle = {snapshot.handle: snapshot for snapshot in known}
     return [by_handle.get(handle, Snapshot(handle=handle, record=None)) for handle in handles]
-
-
-def _pair(before: Sequence[Snapshot], after: Sequence[Snapshot]) -> list[Step]:
-    return list(zip(before, after, strict=True))
 
 
 def _scopes(snapshots: Sequence[Snapshot]) -> list[Scope]:

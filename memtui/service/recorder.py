@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import threading
 import uuid
@@ -21,8 +22,11 @@ from memtui.contract import (
     OperationStatus,
     OperationType,
     Problem,
+    Record,
+    RecordHandle,
     Scope,
     Snapshot,
+    Snippet,
     SourceRef,
     Unavailable,
     Usage,
@@ -159,6 +163,22 @@ class Entry:
             return None
         return self.lasting or (_UNSEEN if self.changed or self.status is _UNKNOWN else None)
 
+    def about(self, records: Sequence[Record | RecordHandle]) -> None:
+        """Note the records that it is about, ranked from 1 in order."""
+        self.handles = tuple(_ranked(rank, one) for rank, one in enumerate(records, start=1))
+        self.result_count = len(records)
+
+    def answer(self) -> Json:
+        """Return what every answer says of its operation."""
+        return {
+            "operation_id": self.operation_id,
+            "binding_key": self.binding.key if self.binding else "",
+            "binding_reason": self.binding_reason or "",
+            "usage": self.usage,
+            "latency_ms": self.latency_ms,
+            "problems": self.problems,
+        }
+
     async def mutate(
         self, connection: Connection, call: Callable[[], Awaitable[T]], *, records: int = 1
     ) -> T:
@@ -211,6 +231,19 @@ class Entry:
             absent=self.absent,
             salts=self.salts,
         )
+
+
+def _ranked(rank: int, item: Record | RecordHandle) -> OperationHandle:
+    handle = item if isinstance(item, RecordHandle) else item.handle
+    score = item.score if isinstance(item, Snippet) else None
+    if score is not None and not math.isfinite(score):
+        score = None  # no database keeps it, and the digest is made of what it keeps
+    return OperationHandle(
+        rank=rank,
+        provider_key=handle.provider_key,
+        provider_record_id=handle.provider_record_id,
+        score=score,
+    )
 
 
 def _own_source(source: SourceRef | None, company_id: str) -> SourceRef | None:

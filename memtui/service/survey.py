@@ -29,7 +29,6 @@ from memtui.contract import (
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.core import Core, find_company
-from memtui.service.mutations import take
 from memtui.store import appending, bindings, journal, purging
 from memtui.store.compiled import BindingRow
 from memtui.store.operation import Operation
@@ -376,7 +375,7 @@ async def _taken(
     connection: Connection, handles: Sequence[RecordHandle], scope: Scope
 ) -> list[Record | None]:
     try:
-        return [one.record for one in await take(connection, handles, scope)]
+        return [one.record for one in await connection.snapshots(handles, scope)]
     except NotFound:
         # One that nobody can look up: the others are asked for one by one.
         if len(handles) == 1:

@@ -35,8 +35,7 @@ from memtui.service.connections import Connection
 from memtui.service.core import Core, Group, in_thread, to_its_end
 from memtui.service.log import Log, one
 from memtui.service.members import REVOKED
-from memtui.service.mutations import aligned, take
-from memtui.service.reads import answered, ranked
+from memtui.service.mutations import aligned
 from memtui.service.recorder import Entry
 from memtui.service.visibility import CONTENT, Role
 from memtui.store import bindings, journal, members, settings
@@ -80,8 +79,8 @@ class Undo(Group):
             scope = reaching(operation.scope, records)
             operation = operation.model_copy(update={"scope": scope})
             handles = [before.handle for before, _ in steps]
-            entry.handles, entry.result_count = ranked(handles), len(handles)
-            now = await take(connection, handles, scope)
+            entry.about(handles)
+            now = await connection.snapshots(handles, scope)
             _refuse_changed(operation, steps, now)
             await self._core.recorder.begin(entry, now)
             befores = [before for before, _ in steps]
@@ -96,11 +95,11 @@ class Undo(Group):
                 await _rebuild(entry, connection, operation, befores, now)
             moved = [_moved(handle, entry.links) for handle in handles]
             touched = [*handles, *(handle for handle in moved if handle not in handles)]
-            after = await take(connection, touched, scope)
+            after = await connection.snapshots(touched, scope)
             entry.steps = list(zip(aligned(now, touched), after, strict=True))
-            entry.handles, entry.result_count = ranked(touched), len(touched)
+            entry.about(touched)
         return MutationAnswer(
-            **answered(entry, connection),
+            **entry.answer(),
             handles=tuple(moved),
             records=tuple(snapshot.record for snapshot in after if snapshot.record),
             linked=entry.links,
@@ -242,14 +241,13 @@ class Undo(Group):
             if before:
                 handles = [snapshot.handle for snapshot in before]
                 scope = reaching(asked.scope, [one.record for one in before if one.record])
-                now = await take(connection, handles, scope)
+                now = await connection.snapshots(handles, scope)
                 finding = _compare(asked, before, now)
             else:
                 finding = await self._look_for_written(connection, asked)
             entry.finding = finding
             entry.request = {**request, "happened": finding.happened, "found": finding.told}
-            entry.handles = ranked([before.handle for before, _ in finding.steps])
-            entry.result_count = len(finding.steps)
+            entry.about([before.handle for before, _ in finding.steps])
         return Found(check_id=entry.operation_id, happened=finding.happened, told=finding.told)
 
     def _before(self, asked: Operation) -> list[Snapshot]:
@@ -274,7 +272,7 @@ class Undo(Group):
                 )
                 if same and await self._is_new(asked, record.handle):
                     told = "It happened: a record holds the text."
-                    [now] = await take(connection, [record.handle], asked.scope)
+                    [now] = await connection.snapshots([record.handle], asked.scope)
                     step = Snapshot(handle=record.handle, record=None), now
                     return Finding(asked, happened=True, told=told, steps=[step])
         if page.at_least:

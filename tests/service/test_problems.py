@@ -12,11 +12,13 @@ from memtui.context.assembly import WarningKind
 from memtui.contract import (
     BrowseRequest,
     Denied,
+    NotFound,
     OperationType,
     QueryRequest,
     Scope,
     SourceKind,
     SourceRef,
+    Unavailable,
     WriteRequest,
 )
 from memtui.service import (
@@ -112,3 +114,16 @@ async def test_many_problems_are_counted(service: MemoryService, vault: Path) ->
 async def test_a_write_tells_of_none(service: MemoryService) -> None:
     request = WriteRequest(scope=SCOPE, source=SOURCE, content="a note")
     assert (await service.write(ANA, request)).problems == ()
+
+
+async def test_a_note_that_cannot_be_read_is_not_said_to_be_missing(
+    service: MemoryService, vault: Path
+) -> None:
+    note = vault / "users" / "ana" / "notes" / "plan.md"
+    note.parent.mkdir()
+    note.write_text("---\ntitle: [\n---\nThe plan.\n", encoding="utf-8")
+    await service.browse(ANA, BrowseRequest(scope=SCOPE))
+    with pytest.raises(Unavailable, match=r"cannot be read.*plan.md:1: The frontmatter"):
+        await service.get(ANA, "users/ana/notes/plan.md", SCOPE)
+    with pytest.raises(NotFound, match="There is no record"):
+        await service.get(ANA, "users/ana/notes/other.md", SCOPE)

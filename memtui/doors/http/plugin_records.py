@@ -171,8 +171,11 @@ def mark_for(memory_id: str, namespace: str, body: MemoryWrite, *, as_line: bool
     `as_line`: the provider keeps single lines only.
     """
     propagation = redact_json(body.propagation)[0] if body.propagation else None
-    text = redact(body.content)[0]
-    line = _line(text) if as_line else text
+    text = line = body.content
+    if as_line and _line(text) != text:
+        # Only what is kept beside the record is redacted here; the service redacts the record.
+        text = redact(text)[0]
+        line = _line(text)
     return Mark(
         id=memory_id,
         namespace=namespace,

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import httpx
 import pytest
 
 from memtui.config import Paths, Settings
-from memtui.contract import Conflict, MemtuiError, WriteReply, WriteRequest
+from memtui.contract import (
+    Conflict,
+    MemtuiError,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    WriteReply,
+    WriteRequest,
+)
 from memtui.doors.http.facts import MAX_BODY_BYTES
 from memtui.service import Caller, MemoryService, open_service
+from memtui.service.connections import Connection
 from tests.doors.http.conftest import DRIVE_PATH, USER_PATH, client_of, serving
 from tests.service.fake import FakeAdapter, down
 
@@ -278,11 +287,10 @@ async def test_a_fact_that_stays_is_no_success(client: httpx.AsyncClient) -> Non
 async def test_a_provider_that_shows_a_fact_later(
     client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nothing(*_: object) -> tuple[()]:
-        return ()
+    async def nothing(_: Connection, handles: Sequence[RecordHandle], *_scope: Scope) -> object:
+        return [Snapshot(handle=handle, record=None) for handle in handles]
 
-    monkeypatch.setattr("memtui.service.mutations.take", nothing)
-    monkeypatch.setattr("memtui.service.mutations._pair", lambda *_: [])
+    monkeypatch.setattr(Connection, "snapshots", nothing)
     reply = await client.post(USER_PATH, json={"fact": "Later."})
     assert reply.status_code == 202
     assert reply.json().keys() == {"operationId"}
