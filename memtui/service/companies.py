@@ -44,7 +44,7 @@ from memtui.store.digest import CONTROL
 from memtui.store.operation import Operation, OperationDraft
 
 if TYPE_CHECKING:
-    from memtui.service.analysis import Analysis
+    from memtui.service.memory import MemoryService
 
 
 IMPORTED = "imported"
@@ -184,9 +184,9 @@ class CompanyContent(Model):
 class Companies(Group):
     """The companies of one control plane."""
 
-    def __init__(self, core: Core, analysis: Analysis) -> None:
+    def __init__(self, core: Core, service: MemoryService) -> None:
         super().__init__(core)
-        self._analysis = analysis
+        self._service = service
 
     @in_thread
     def all(self, principal: str | None = None, acts_for: str | None = None) -> list[CompanyView]:
@@ -283,7 +283,7 @@ class Companies(Group):
             found = await self.get(caller)
         except NotFound:
             # Its rows go before its files: whoever was killed between the two asks again.
-            left = (await self._analysis.segments(caller)).sealed_through
+            left = (await self._service.analysis.segments(caller)).sealed_through
             oldest = await asyncio.to_thread(core.log.oldest_sealed, company_id, OLDEST)
             if not oldest or not was_imported(oldest):
                 raise
@@ -292,7 +292,7 @@ class Companies(Group):
             )
         await refuse_lived_in(core, company_id, "only one that an import made can be removed")
         page = await asyncio.to_thread(core.log.page, company_id, Filter(), limit=1)
-        sealed = (await self._analysis.segments(caller)).sealed_through
+        sealed = (await self._service.analysis.segments(caller)).sealed_through
         return CompanyContent(
             company_id=company_id, name=found.name, operations=page.total, sealed=sealed
         )
@@ -323,7 +323,7 @@ class Companies(Group):
             gone = await self.content(there)
             entry.request = {**entry.request, "operations": gone.operations, "name": gone.name}
             entry.result_count = gone.operations
-            await self._analysis.remove(
+            await self._service.analysis.remove(
                 company_id, partial(_remove_rows, core.database, company_id)
             )
         return gone

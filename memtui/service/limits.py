@@ -25,7 +25,7 @@ from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     from memtui.analytics.layout import Manifest
-    from memtui.service.analysis import Analysis
+    from memtui.service.memory import MemoryService
 
 NEAR = Decimal("0.8")
 """From this share of a limit on it is near."""
@@ -97,9 +97,9 @@ class SpendingStatus(SpendingLimit):
 class Limits(Group):
     """The spending limits of companies, and how far spending is."""
 
-    def __init__(self, core: Core, analysis: Analysis) -> None:
+    def __init__(self, core: Core, service: MemoryService) -> None:
         super().__init__(core)
-        self._analysis = analysis
+        self._service = service
         self._sums: dict[tuple[str, datetime, datetime], tuple[int, tuple[Spent, ...]]] = {}
         """What the hot operations of a stretch of time spent, up to a `seq`."""
 
@@ -223,7 +223,7 @@ class Limits(Group):
             return hot
         from memtui.analytics.figures import HitSign
 
-        stats = self._analysis.figures(company_id, None).stats(
+        stats = self._service.analysis.figures(company_id, None).stats(
             Filter(since=since, until=until),
             by=("agent", "project", "binding"),
             hit_sign=HitSign.SCORE,  # what is asked for needs none, and this one is the cheaper
@@ -259,7 +259,7 @@ class Limits(Group):
         if len(self._sums) >= _KEPT_SUMS:
             self._sums.clear()
         self._sums[place] = last, parts
-        return parts, Folder(self._analysis.archive_folder, company_id).read()
+        return parts, Folder(self._service.analysis.archive_folder, company_id).read()
 
 
 def span(period: LimitPeriod, day: date, zone: tzinfo | None) -> tuple[datetime, datetime]:

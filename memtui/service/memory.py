@@ -166,14 +166,14 @@ class MemoryService(Reads, Mutations):
         """Whose memories these are."""
         from memtui.service.companies import Companies
 
-        return Companies(self._core, self.analysis)
+        return Companies(self._core, self)
 
     @cached_property
     def limits(self) -> Limits:
         """Spending limits, and what was spent of them."""
         from memtui.service.limits import Limits
 
-        return Limits(self._core, self.analysis)
+        return Limits(self._core, self)
 
     @cached_property
     def log(self) -> Log:

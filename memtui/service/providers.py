@@ -23,7 +23,7 @@ from collections.abc import (
 )
 from contextlib import suppress
 from functools import cache, cached_property, partial
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from threading import Thread
 from typing import Any, TypeVar, cast, get_type_hints
 
@@ -188,6 +188,15 @@ class Providers:
         self._loaded: dict[str, type[Adapter]] = dict(self._extra)
 
     @cached_property
+    def _own(self) -> dict[str, EntryPoint]:
+        """Those of memtui itself, for which no other package need be looked at."""
+        try:
+            registered = distribution(_OWN).entry_points
+        except PackageNotFoundError:
+            return {}
+        return {entry.name: entry for entry in registered.select(group=GROUP)}
+
+    @cached_property
     def _entry_points(self) -> dict[str, list[EntryPoint]]:
         found: defaultdict[str, dict[tuple[str, str], EntryPoint]] = defaultdict(dict)
         for entry in entry_points(group=GROUP):
@@ -200,10 +209,9 @@ class Providers:
 
     def package(self, name: str) -> str:
         """Return the package that a provider comes in."""
-        if name in self._extra:
+        if name in self._extra or name in self._own:
             return _OWN
-        packages = sorted(map(_package, self._entry_points.get(name, [])))
-        return _OWN if _OWN in packages else " and ".join(packages)
+        return " and ".join(sorted(map(_package, self._entry_points.get(name, []))))
 
     def is_foreign(self, name: str) -> bool:
         """Whether a provider comes from a package of somebody else."""
@@ -221,12 +229,11 @@ class Providers:
         """
         if (known := self._loaded.get(name)) is not None:
             return known
-        entries = self._entry_points.get(name)
+        own = self._own.get(name)
+        entries = [own] if own else self._entry_points.get(name)
         if entries is None:
             known_names = ", ".join(self.names())
             raise Invalid(f"There is no provider {name}; installed are: {known_names}.")
-        if self.package(name) == _OWN:
-            entries = [entry for entry in entries if _package(entry) == _OWN]
         if len(entries) > 1:
             raise Invalid(
                 f"More than one class is registered as provider {name}, by {self.package(name)}; "
