@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .memory import InMemoryAdapter
 
 if TYPE_CHECKING:
-    from .contract import AdapterContract
+    from memtui.testing.checks import AdapterContract
 
 __all__ = ["AdapterContract", "InMemoryAdapter"]
 
@@ -15,7 +15,7 @@ __all__ = ["AdapterContract", "InMemoryAdapter"]
 def __getattr__(name: str) -> object:
     """Import the checks, and pytest with them, only where they are asked for."""
     if name == "AdapterContract":
-        from .contract import AdapterContract
+        from memtui.testing.checks import AdapterContract
 
         return AdapterContract
     message = f"module {__name__!r} has no attribute {name!r}"

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 from typing import ClassVar, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from memtui.contract import (
     Adapter,
@@ -23,7 +23,6 @@ from memtui.contract import (
     ForgetReply,
     ForgetRequest,
     Health,
-    Invalid,
     Model,
     NotFound,
     QueryRequest,
@@ -38,9 +37,8 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.fuzzy import finds
+from memtui.provider_kit import matcher, page, read_config
 
-_SCOPE = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 _CHANGES = ("text", "pinned", "topic", "tags")
 
 
@@ -73,11 +71,7 @@ class InMemoryAdapter(Adapter):
     @classmethod
     async def open(cls, context: BindingContext) -> Self:
         """Open an empty provider."""
-        try:
-            config = InMemoryConfig.model_validate(context.config)
-        except ValidationError as error:
-            raise Invalid(f"The memory provider's config is wrong: {error}.") from error
-        return cls(context, config)
+        return cls(context, read_config(InMemoryConfig, context))
 
     async def _enter(self, method: str) -> None:
         await asyncio.sleep(self._config.latency_ms / 1000)
@@ -160,26 +154,12 @@ class InMemoryAdapter(Adapter):
         return ForgetReply(missing=tuple(missing))
 
     async def browse(self, request: BrowseRequest) -> BrowsePage:
-        """Return one page; the cursor is the last record's place in the order."""
+        """Return one page; every id of the scope narrows."""
         await self._enter("browse")
-        key = request.sort.removeprefix("-")
-        if key not in {"created_at", "updated_at", "title", "size", "kind", "topic"}:
-            raise Invalid(f"Records cannot be sorted by {key!r}; sort by created_at.")
-        chosen = [r for r in self._all(request.scope) if _matches(r, request.scope, request.filter)]
-        is_down = request.sort.startswith("-")
-        chosen.sort(key=lambda record: _place(record, key), reverse=is_down)
-        ids = [record.handle.provider_record_id for record in chosen]
-        if request.cursor is not None and request.cursor not in self._versions:
-            raise Invalid("This cursor is not of this provider; begin with the first page.")
-        start = 0
-        if request.cursor is not None:
-            last = _place(self._versions[request.cursor][0], key)
-            places = [_place(record, key) for record in chosen]
-            start = sum(place >= last if is_down else place <= last for place in places)
-        page = chosen[start : start + request.limit]
-        more = start + len(page) < len(chosen)
-        cursor = ids[start + len(page) - 1] if more else None
-        return BrowsePage(records=tuple(page), next_cursor=cursor, total=len(chosen))
+        ids = request.scope.model_dump(exclude={"company_id"})
+        of_scope, fits = matcher(Filter.model_validate(ids)), matcher(request.filter)
+        found = [one for one in self._all(request.scope) if of_scope(one) and fits(one)]
+        return page(found, request)
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:
         """Change a record in place."""
@@ -233,30 +213,3 @@ class InMemoryAdapter(Adapter):
         """Say how many records there are, or that the provider was told to fail."""
         status = "down" if "health" in self._config.failing else "ok"
         return Health(status=status, records=len(self._records))
-
-
-def _place(record: Record, key: str) -> tuple[str | int, str]:
-    record_id = record.handle.provider_record_id
-    if key == "size":
-        return len(record.text), record_id
-    value = getattr(record, key)
-    return (value.isoformat() if hasattr(value, "isoformat") else value or ""), record_id
-
-
-def _matches(record: Record, scope: Scope, wanted: Filter) -> bool:
-    for name in _SCOPE:
-        for value in (getattr(scope, name), getattr(wanted, name)):
-            if value is not None and getattr(record.scope, name) != value:
-                return False
-    words = (wanted.text or "").casefold().split()
-    created = record.created_at
-    return (
-        (wanted.source_kind is None or (record.source and record.source.kind) == wanted.source_kind)
-        and (wanted.since is None or (created is not None and created >= wanted.since))
-        and (wanted.until is None or (created is not None and created < wanted.until))
-        and (wanted.topic is None or record.topic == wanted.topic)
-        and (wanted.tag is None or wanted.tag in record.tags)
-        and (wanted.kind is None or record.kind == wanted.kind)
-        and all(word in f"{record.title}\n{record.text}".casefold() for word in words)
-        and all(finds(word, f"{record.title}\n{record.text}") for word in wanted.fuzzy)
-    )

@@ -9,8 +9,7 @@ import pytest_asyncio
 from memtui.backends.plugin_v1 import PluginAdapter
 from memtui.contract import Adapter
 from memtui.testing import AdapterContract
-from memtui.testing.change_checks import ChangeChecks
-from memtui.testing.write_checks import WriteChecks
+from memtui.testing.checks import ChangeChecks, WriteChecks
 
 from .servers.loopback import serve, talk
 from .servers.minimal import Minimal

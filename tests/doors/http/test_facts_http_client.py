@@ -26,9 +26,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService, open_service
-from memtui.testing.change_checks import ChangeChecks
-from memtui.testing.kit import Kit
-from memtui.testing.write_checks import WriteChecks
+from memtui.testing.checks import ChangeChecks, Kit, WriteChecks
 from tests.backends.facts_http import test_facts_http_conformance as conformance
 from tests.doors.http.conftest import DRIVE
 from tests.doors.http.plugin_server import empty, facts_over

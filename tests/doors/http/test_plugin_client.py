@@ -12,9 +12,7 @@ import pytest
 from memtui.backends.plugin_v1 import PluginAdapter
 from memtui.contract import Adapter
 from memtui.testing import AdapterContract
-from memtui.testing.change_checks import ChangeChecks
-from memtui.testing.kit import Kit
-from memtui.testing.write_checks import WriteChecks
+from memtui.testing.checks import ChangeChecks, Kit, WriteChecks
 from tests.doors.http.plugin_server import FACTS, VAULT, plugin_over
 
 _numbers = itertools.count()
