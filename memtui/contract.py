@@ -804,6 +804,8 @@ class Adapter(ABC):
     config_model: ClassVar[type[BaseModel]]
     """Validates the binding's config; its docstrings are the provider's documentation."""
     capabilities: Capabilities = Capabilities()
+    only_facts: ClassVar[bool] = False
+    """It keeps facts alone, lines without kind and title."""
 
     @classmethod
     @abstractmethod
@@ -821,6 +823,21 @@ class Adapter(ABC):
         """
         del context
         return ()
+
+    @classmethod
+    def home_of(cls, config: Json, scope: Scope) -> str | None:
+        """Say where what is written in a scope is kept: a folder, a namespace, an owner.
+
+        Nothing is opened for it, and it does not block. None: nobody knows before. Raises `Invalid`
+        if there is no place for it.
+        """
+        del config, scope
+        return None
+
+    @classmethod
+    def check_record(cls, config: Json, record: Record) -> None:
+        """Raise `Invalid` for a record that is sure not to be taken. Nothing is opened for it."""
+        del config, record
 
     async def close(self) -> None:
         """Let go of connections and watchers; the adapter is not used afterwards."""

@@ -16,6 +16,7 @@ from memtui.contract import (
     Conflict,
     ContextBundle,
     Invalid,
+    Json,
     NotFound,
     QueryIntent,
     QueryRequest,
@@ -44,10 +45,18 @@ class FactProvider(Adapter):
     abilities: ClassVar[Capabilities]
     usage: ClassVar[Usage]
     """What a call consumes."""
+    only_facts = True
 
     def __init__(self, context: BindingContext) -> None:
         self.context = context
         self.capabilities = abilities_in(context, self.abilities)
+
+    @classmethod
+    def home_of(cls, config: Json, scope: Scope) -> str | None:  # noqa: ARG003
+        """Name the owner. Raises `Invalid` if the scope has neither a project nor a subject."""
+        if scope.project_id is None and scope.subject_id is None:
+            raise Invalid("It keeps facts of projects and subjects only; this is neither's.")
+        return " ".join(fact_owner(scope))
 
     @abstractmethod
     async def candidates(self, request: QueryRequest) -> Sequence[Record]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,7 +9,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from memtui.config import make_private
 from memtui.contract import (
     BrowseRequest,
     Conflict,
@@ -23,6 +20,7 @@ from memtui.contract import (
     Unsupported,
     UtcDatetime,
 )
+from memtui.paths import make_private, replacing
 from memtui.service import BindingView, BrowseAnswer, Caller, MemoryService, TargetView
 
 _PAGE = 500
@@ -197,12 +195,8 @@ class ProgressFile:
         """
         try:
             make_private(self._folder)
-            handle, name = tempfile.mkstemp(dir=self._folder, prefix=".", suffix=".tmp")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(state.model_dump_json())
-                file.flush()
-                os.fsync(file.fileno())
-            Path(name).replace(self._folder / self._name)
+            with replacing(self._folder / self._name) as fresh:
+                fresh.write_text(state.model_dump_json(), encoding="utf-8")
         except OSError as error:
             raise _unusable(self._folder, error) from error
 

@@ -6,76 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from pydantic import ValidationError, computed_field
+from pydantic import computed_field
 
-from memtui.contract import BrowseRequest, Invalid, Model, Record, Scope, owner_of
+from memtui.contract import Adapter, BrowseRequest, Invalid, Model, Record, owner_of
 from memtui.migration.ends import Ends
 from memtui.migration.parcel import living, unpack_clean
-from memtui.service import BindingView
 from memtui.service.mutations import FACT, FactLimits, check_text
-
-_FACT_PROVIDERS = ("facts", "facts-http")
-
-
-def place_for(binding: BindingView, scope: Scope) -> str | None:
-    """Return the folder, namespace or owner that a scope's records go to; None: nobody knows.
-
-    Raises:
-        Invalid: the destination has no place for the scope.
-    """
-    if binding.provider_key == "vault":
-        from memtui.backends.vault.layout import folder_for
-
-        return folder_for(scope)
-    if binding.provider_key == "plugin-v1":
-        return _namespace(binding, scope)
-    if binding.provider_key in _FACT_PROVIDERS:
-        return _owner(binding, scope)
-    return None
-
-
-def refusal(ends: Ends, record: Record, limits: FactLimits) -> str | None:
-    """Return why the destination will not take a record, None where nothing is known against it."""
-    if not record.text.strip():
-        return "It has no text, and no provider takes such a record."
-    try:
-        place_for(ends.destination, record.scope)
-        if record.kind == FACT:
-            check_text(record.text, limits)
-        if ends.destination.provider_key == "facts":
-            most = ends.destination.config.get("max_chars", limits.max_chars)
-            check_text(record.text, FactLimits(max_chars=most))
-        record.text.encode()
-    except Invalid as error:
-        return str(error)
-    except UnicodeEncodeError:
-        return "Its text holds a character that UTF-8 cannot carry."
-    return None
-
-
-def label_of(scope: Scope) -> str:
-    """Return whose records a scope holds, in words."""
-    field, value = owner_of(scope)
-    return "company" if field == "company_id" else f"{field.removesuffix('_id')} {value}"
-
-
-def _namespace(binding: BindingView, scope: Scope) -> str | None:
-    from memtui.backends.plugin_v1.config import NamespaceMap, Templates
-
-    try:
-        templates = Templates.model_validate(binding.config.get("templates", {}))
-    except ValidationError:
-        return None
-    return NamespaceMap(templates, scope.company_id).target(scope)
-
-
-def _owner(binding: BindingView, scope: Scope) -> str:
-    if scope.project_id is not None:
-        return f"drive {scope.project_id}"
-    if scope.subject_id is not None:
-        return f"user {scope.subject_id}"
-    raise Invalid(f"{binding.key} keeps facts of projects and subjects only; this is neither's.")
-
 
 _LISTED = 1_000
 _COUNTED = 10_000
@@ -140,9 +76,10 @@ class Plan(Model):
 class _Survey:
     """What the records of the source come to, page by page."""
 
-    def __init__(self, ends: Ends, limits: FactLimits) -> None:
+    def __init__(self, ends: Ends, limits: FactLimits, provider: type[Adapter]) -> None:
         self._ends = ends
         self._limits = limits
+        self._provider = provider
         self.has: Counter[str] = Counter()
         """How many records have something that a destination may not keep."""
         self.scopes: Counter[tuple[str, str, str]] = Counter()
@@ -151,23 +88,45 @@ class _Survey:
 
     def add(self, records: Sequence[Record]) -> None:
         for parcel in living(records, unpack_clean):
-            record, label = parcel.record, label_of(parcel.record.scope)
+            record = parcel.record
+            field, owner = owner_of(record.scope)
+            label = "company" if field == "company_id" else f"{field.removesuffix('_id')} {owner}"
             self._count_fields(record)
             self.has["secret"] += bool(parcel.redacted)
-            key = (label, record.kind, self._place(record) or "")
+            home, no_home = self._home(record)
+            key = (label, record.kind, home or "")
             if key in self.scopes or len(self.scopes) < _COUNTED:
                 self.scopes[key] += 1
-            reason = refusal(self._ends, record, self._limits) or self._too_many(record, label)
+            reason = self._refusal(record, no_home) or self._too_many(record, label)
             if reason is not None:
                 self.has["refused"] += 1
                 if len(self.refusals) < _LISTED:
                     self.refusals.append(Refusal(record_id=parcel.record_id, reason=reason))
 
-    def _place(self, record: Record) -> str | None:
+    def _home(self, record: Record) -> tuple[str | None, str | None]:
+        """Where the destination will keep a record, and why there is no place for it."""
+        destination = self._ends.destination
         try:
-            return place_for(self._ends.destination, record.scope)
-        except Invalid:
-            return None
+            return self._provider.home_of(destination.config, record.scope), None
+        except Invalid as error:
+            return None, str(error)
+
+    def _refusal(self, record: Record, no_home: str | None) -> str | None:
+        """Why the destination will not take a record, None where nothing is known against it."""
+        if not record.text.strip():
+            return "It has no text, and no provider takes such a record."
+        if no_home is not None:
+            return no_home
+        try:
+            if record.kind == FACT:
+                check_text(record.text, self._limits)
+            self._provider.check_record(self._ends.destination.config, record)
+            record.text.encode()
+        except Invalid as error:
+            return str(error)
+        except UnicodeEncodeError:
+            return "Its text holds a character that UTF-8 cannot carry."
+        return None
 
     def _too_many(self, record: Record, label: str) -> str | None:
         most = self._limits.max_count
@@ -187,7 +146,7 @@ class _Survey:
 
     def losses(self) -> tuple[Loss, ...]:
         keeps, has = self._ends.destination.capabilities, self.has
-        only_facts = self._ends.destination.provider_key in _FACT_PROVIDERS
+        only_facts = self._provider.only_facts
         found = (
             ("expiry", "expires_at", not keeps.expiry, True),
             ("pin", "pinned", not keeps.pin, True),
@@ -214,7 +173,8 @@ async def plan(
 
     `limits` are those that the service holds facts to.
     """
-    survey = _Survey(ends, limits)
+    load, key = ends.service.bindings.provider, ends.destination.provider_key
+    survey = _Survey(ends, limits, await asyncio.to_thread(load, key))
     async for page in ends.pages(ends.source, report):
         await asyncio.to_thread(survey.add, page.records)
         report(survey.has["record"])

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from memtui.contract import (
+    Adapter,
     Capabilities,
     Conflict,
     Health,
@@ -43,6 +44,10 @@ class Bindings(Group):
     def providers(self) -> list[str]:
         """Return the installed providers' names."""
         return self._core.providers.names()
+
+    def provider(self, name: str) -> type[Adapter]:
+        """Return the class of a provider. Blocking; raises `Invalid` if there is none."""
+        return self._core.providers.load(name)
 
     async def provider_problems(self) -> list[str]:
         """Say which installed providers of other packages are not used, and why."""

@@ -131,6 +131,13 @@ class FactsAdapter(FactProvider):
     usage = USAGE
     capabilities = abilities
 
+    @classmethod
+    def check_record(cls, config: Json, record: Record) -> None:
+        """Raise `Invalid` for a text that is no line or too long."""
+        check_text(
+            record.text, config.get("max_chars", FactsConfig.model_fields["max_chars"].default)
+        )
+
     def __init__(
         self, context: BindingContext, config: FactsConfig, database: FactsDatabase
     ) -> None:

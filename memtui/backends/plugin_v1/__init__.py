@@ -11,6 +11,8 @@ from functools import partial
 from time import perf_counter
 from typing import ClassVar, Self, TypeVar
 
+from pydantic import ValidationError
+
 from memtui.contract import (
     Adapter,
     BindingContext,
@@ -46,7 +48,7 @@ from memtui.contract import (
 from memtui.provider_kit import blocking, read_config
 
 from . import changing, reading
-from .config import NamespaceMap, PluginConfig, is_namespace, kind_of
+from .config import NamespaceMap, PluginConfig, Templates, is_namespace, kind_of
 from .id_cache import IdCache
 from .listing import Lister
 from .memories import PROVIDER, places
@@ -91,6 +93,15 @@ class PluginAdapter(Adapter):
         server = place_of_path(config.uds) if config.uds else place_of_url(config.place)
         names = NamespaceMap(config.templates, context.company_id).spelled(config.namespaces)
         return [(*server, *name) for name in names]
+
+    @classmethod
+    def home_of(cls, config: Json, scope: Scope) -> str | None:
+        """Name the namespace of a scope; None where the templates do not fit."""
+        try:
+            templates = Templates.model_validate(config.get("templates", {}))
+        except ValidationError:
+            return None
+        return NamespaceMap(templates, scope.company_id).target(scope)
 
     @classmethod
     async def open(cls, context: BindingContext) -> Self:

@@ -156,6 +156,11 @@ class VaultAdapter(Adapter):
         return [place_of_path(path)] if path else ()
 
     @classmethod
+    def home_of(cls, config: Json, scope: Scope) -> str | None:  # noqa: ARG003
+        """Name the folder of a scope. Raises `Invalid` for an id that no folder can have."""
+        return folder_for(scope)
+
+    @classmethod
     async def open(cls, context: BindingContext) -> Self:
         """Open the vault; its folder need not exist yet. Raises `Invalid` for a bad config."""
         return await asyncio.to_thread(cls._open, context)
