@@ -1,10 +1,15 @@
-"""The terminal app: its screens as modes, its actions, themes and keys."""
+"""The terminal app: its screens as modes, its actions, themes and keys.
+
+What is imported here stands between a start and the first paint. The contract, the screens and
+the service come after it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import gc
+import importlib
 import logging
 import os
 import signal
@@ -18,66 +23,51 @@ from weakref import WeakKeyDictionary
 
 from textual.actions import ActionParseResult
 from textual.app import App
+from textual.command import Provider
 from textual.dom import DOMNode
-from textual.events import Event, Key
+from textual.events import Event, Key, Paste
 from textual.screen import ModalScreen
-from textual.widgets import Input, TextArea
 
-from memtui.actions import ACTIONS
-from memtui.config import Paths, Settings
-from memtui.contract import Invalid, MemtuiError
-from memtui.screens.analytics import AnalyticsScreen
-from memtui.screens.base import MemtuiScreen
-from memtui.screens.bindings import BindingsScreen
-from memtui.screens.browser import open_in_browser
-from memtui.screens.budget.screen import BudgetScreen
-from memtui.screens.dialogs.choose import Choice, Choose
-from memtui.screens.first_start import find_memories, is_first_start, offer
-from memtui.screens.help import Help, help_content
-from memtui.screens.limits import limits_sheet
-from memtui.screens.operations.screen import OperationsScreen
-from memtui.screens.palette import Commands
-from memtui.screens.query import QueryScreen
-from memtui.screens.records.screen import RecordsScreen
-from memtui.screens.scope_choices import ScopeStep, offered, read_choices
-from memtui.screens.state import (
-    AppState,
-    BindingChosen,
-    ConfigurationChanged,
-    FilterChosen,
-    GoTo,
-    Phase,
-    ScopeChosen,
-    StateController,
-    ViewChosen,
-    ViewsChanged,
-)
+from memtui.actions import ACTIONS, actions_of
+from memtui.paths import Paths
+from memtui.screens.opening import Opening, first_look
 from memtui.screens.themes import known, own_themes
-from memtui.widgets.background import Background
 from memtui.widgets.display import toast
-from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.frame import ScopeBar, Tab
 from memtui.widgets.keys import bindings_for
 
 if TYPE_CHECKING:
-    from memtui.backends.discovery import Finding
+    from memtui.config import Settings
+    from memtui.contract import MemtuiError
+    from memtui.screens.base import MemtuiScreen
+    from memtui.screens.keymap import Keymap
+    from memtui.screens.scope_choices import ScopeStep
+    from memtui.screens.state import (
+        AppState,
+        BindingChosen,
+        ConfigurationChanged,
+        FilterChosen,
+        GoTo,
+        ScopeChosen,
+        StateController,
+        ViewChosen,
+        ViewsChanged,
+    )
 
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
 _ALLOCATIONS_A_COLLECTION = 10_000
 """Python's own 700 makes a list of 10,000 records pause the screen for half of its time."""
-_FIRST_SCREEN = "records"
-_CLASSES: dict[str, type[MemtuiScreen]] = {
-    one.MODE: one
-    for one in (
-        BindingsScreen,
-        OperationsScreen,
-        QueryScreen,
-        RecordsScreen,
-        BudgetScreen,
-        AnalyticsScreen,
-    )
+_SCREENS = {
+    "bindings": "memtui.screens.bindings.screen:BindingsScreen",
+    "operations": "memtui.screens.operations.screen:OperationsScreen",
+    "query": "memtui.screens.query.screen:QueryScreen",
+    "records": "memtui.screens.records.screen:RecordsScreen",
+    "budget": "memtui.screens.budget.screen:BudgetScreen",
+    "analytics": "memtui.screens.analytics.screen:AnalyticsScreen",
 }
+"""The class of each numbered screen, imported when the screen is first shown."""
+_FIRST_SCREEN = "records"
 
 
 def styles_path() -> Path:
@@ -87,10 +77,23 @@ def styles_path() -> Path:
     return inside if inside.exists() else package.parent / "styles.tcss"
 
 
+def _screen_class(mode: str) -> type[MemtuiScreen]:
+    module, _, name = _SCREENS[mode].partition(":")
+    found: type[MemtuiScreen] = getattr(importlib.import_module(module), name)
+    return found
+
+
+def _commands() -> type[Provider]:
+    from memtui.screens.palette import Commands
+
+    return Commands
+
+
 class MemtuiApp(App[None]):
     """memtui in a terminal.
 
-    Paints at once and opens the service behind it. What all screens share
+    Given a way to load its settings, it paints at once, and imports and loads behind that; what is
+    typed meanwhile is kept. Then it opens the service behind the screen. What all screens share
     (`memtui.screens.state.AppState`) goes down to them; they post messages up.
 
     Raises:
@@ -99,57 +102,129 @@ class MemtuiApp(App[None]):
 
     TITLE = "memtui"
     CSS_PATH = styles_path()
-    COMMANDS = {Commands}
+    COMMANDS = {_commands}
     BINDINGS = bindings_for("app")
+
+    controller: StateController
+    """Keeps what all screens share, once the settings are loaded."""
 
     def __init__(
         self,
         paths: Paths,
-        settings: Settings,
+        settings: Settings | Callable[[], Settings],
         *,
         company: str | None = None,
         screen: str | None = None,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        terminal: list[Any] | None = None,
     ) -> None:
-        if screen is not None and screen not in _CLASSES:
-            raise Invalid(f"There is no screen {screen!r}; choose from {', '.join(_CLASSES)}.")
+        if screen is not None and screen not in _SCREENS:
+            from memtui.contract import Invalid
+
+            raise Invalid(f"There is no screen {screen!r}; choose from {', '.join(_SCREENS)}.")
         super().__init__()
-        self._log_file = paths.log_file
+        self._paths = paths
+        self._company = company
+        self._clock = clock
+        self._terminal = terminal
+        self._first_screen = screen or ""
+        self._loaded = self._spared = False
+        self._holding = True
+        self._typed: list[Key | Paste] = []
+        """What was typed while there was no screen to give it to."""
+        self.failure: Exception | None = None
+        """Why the settings could not be loaded."""
         self._frames: list[MemtuiScreen] = []
-        self._offered = False
         self._early: WeakKeyDictionary[ModalScreen[Any], int] = WeakKeyDictionary()
         """How many keys wait for a dialog that is still being laid out."""
-        self._finding = Background(self, "discovery")
-        self._browsing = Background(self, "browser")
-        self.controller = StateController(
-            self,
-            paths,
-            settings,
-            company=company,
-            clock=clock,
-            share=self._hand_down,
-            failed=self._failed,
-        )
-        wanted = screen or self.controller.last_screen
-        self._first_screen = wanted if wanted in _CLASSES else _FIRST_SCREEN
-        for mode in _CLASSES:
+        for mode in _SCREENS:
             self.add_mode(mode, partial(self._new_screen, mode))
         for theme in own_themes():
             self.register_theme(theme)
-        given = settings.theme if "theme" in settings.model_fields_set else ""
-        chosen = given or self.controller.saved.theme or settings.theme
-        self.theme = known(chosen, list(self.available_themes))
-        self.set_keymap(self.state.keymap.for_textual())
+        self._opening: Opening | None = None
+        if callable(settings):
+            look = first_look(paths, company)
+            self._dress(look.theme, look.mode, look.keymap)
+            self.mouse, self._load = look.mouse, settings
+            self._opening = Opening(self._first_screen, look)
+        else:
+            self.mouse = settings.mouse
+            self._control(settings)
 
-    def on_mount(self) -> None:
-        """Paint the first screen and begin to open the service."""
+    def _dress(self, theme: str, mode: str, keymap: Keymap) -> None:
+        self.theme = known(theme, list(self.available_themes))
+        wanted = self._first_screen or mode
+        self._first_screen = wanted if wanted in _SCREENS else _FIRST_SCREEN
+        self.keymap = keymap
+        self.set_keymap(keymap.for_textual())
+
+    def _control(self, settings: Settings) -> None:
+        from memtui.screens.state import StateController
+
+        self.controller = StateController(
+            self,
+            self._paths,
+            settings,
+            company=self._company,
+            clock=self._clock,
+            share=self._hand_down,
+            failed=self._failed,
+        )
+        given = settings.theme if "theme" in settings.model_fields_set else ""
+        self._dress(
+            given or self.controller.saved.theme or settings.theme,
+            self.controller.last_screen,
+            self.state.keymap,
+        )
+
+    async def on_mount(self) -> None:
+        """Paint the first screen, and begin to load what stands behind it."""
         self._leave_on_signals()
-        self.switch_mode(self._first_screen)
+        if self._terminal is not None:
+            vars(self._driver)["attrs_before"] = self._terminal
+        if self._opening is None:
+            await self._begin()
+        else:
+            await self.push_screen(self._opening)
+            self.call_after_refresh(lambda: self.run_worker(self._load_behind()))
+
+    async def _load_behind(self) -> None:
+        """Import and load off the event loop, which goes on to take keys."""
+
+        def work() -> Settings:
+            settings = self._load()
+            _screen_class(self._first_screen)
+            return settings
+
+        try:
+            self._control(await asyncio.to_thread(work))
+        except Exception as error:  # noqa: BLE001 - whoever runs the app tells of it
+            self.failure = error
+            self.exit()
+        else:
+            self.call_later(self._begin)
+
+    async def _begin(self) -> None:
+        """Show the first screen and begin to open the service."""
+        self._loaded = True
+        await self._show(self._first_screen)
         if self.controller.saved_problem:
             toast(self, self.controller.saved_problem, severity="warning")
         self.controller.open()
         self.set_interval(_HEALTH_SECONDS, self.controller.check_health)
         self.set_interval(_HEALTH_SECONDS, self.controller.check_spending)
+
+    async def _show(self, mode: str) -> None:
+        """Show a screen; what is typed waits until it has put its cursor where it begins."""
+        self._holding = True
+        await self.switch_mode(mode)
+        self.call_later(self._give_typed)
+
+    async def _give_typed(self) -> None:
+        self._holding = False
+        typed, self._typed = self._typed, []
+        for event in typed:
+            await self.on_event(event)
 
     def _leave_on_signals(self) -> None:
         """Leave as `q` does when asked to end, so that the terminal and the session stay whole."""
@@ -175,10 +250,11 @@ class MemtuiApp(App[None]):
 
     async def on_unmount(self) -> None:
         """Keep the session and close the service."""
-        await self.controller.close()
+        if self._loaded:
+            await self.controller.close()
 
     def _new_screen(self, mode: str) -> MemtuiScreen:
-        screen = _CLASSES[mode](self.state)
+        screen = _screen_class(mode)(self.state)
         self._frames.append(screen)
         return screen
 
@@ -191,25 +267,14 @@ class MemtuiApp(App[None]):
     def frame(self) -> MemtuiScreen | None:
         """The numbered screen that is shown, under whatever dialog."""
         shown = self.screen_stack[0]
-        return shown if isinstance(shown, MemtuiScreen) else None
+        return next((one for one in self._frames if one is shown), None)
 
     def _hand_down(self, state: AppState) -> None:
         for frame in self._frames:
             frame.state = state
-        if state.health is not None and not self._offered:
-            self._offered = True
-            self._spare_loaded()
-            if is_first_start(state):
-                self._finding.latest(find_memories, self._offer, self._failed)
-
-    def _spare_loaded(self) -> None:
-        """Leave what is loaded by now out of garbage collections, which would walk over it all."""
-        if not self.is_headless:
-            gc.freeze()
-
-    def _offer(self, findings: tuple[Finding, ...]) -> None:
-        if said := offer(findings, self.state.keymap.label("app.go_bindings")):
-            toast(self, said, title="Memories on this machine", timeout=12)
+        if state.health is not None and not self._spared and not self.is_headless:
+            self._spared = True
+            gc.freeze()  # collections would walk over all that is loaded by now
 
     def _failed(self, error: MemtuiError) -> None:
         toast(self, str(error), severity="error")
@@ -233,7 +298,9 @@ class MemtuiApp(App[None]):
 
     async def on_view_chosen(self, message: ViewChosen) -> None:
         """Show the operation log as in a saved view."""
-        await self.switch_mode(OperationsScreen.MODE)
+        from memtui.screens.operations.screen import OperationsScreen
+
+        await self._show(OperationsScreen.MODE)
         if isinstance(self.frame, OperationsScreen):
             self.frame.use_view(message.view)
 
@@ -244,14 +311,21 @@ class MemtuiApp(App[None]):
 
     async def on_go_to(self, message: GoTo) -> None:
         """Show another screen with what it was pointed at."""
-        await self.switch_mode(message.mode)
+        await self._show(message.mode)
         if message.select is not None and self.frame is not None:
             self.frame.point_at(message.select)
         self.controller.choose(filter_line=message.filter_line, binding_key=message.binding_key)
 
     async def on_tab_pressed(self, message: Tab.Pressed) -> None:
         """Show the screen of a tab that was clicked."""
-        await self.switch_mode(message.mode)
+        await self._go(message.mode)
+
+    async def _go(self, mode: str) -> None:
+        if self._loaded:
+            await self._show(mode)
+        elif self._opening is not None:
+            self._first_screen = mode
+            await self._opening.show(mode)
 
     async def on_scope_bar_pressed(self, message: ScopeBar.Pressed) -> None:
         """Open the chooser of what was clicked."""
@@ -264,6 +338,8 @@ class MemtuiApp(App[None]):
         namespaces: Mapping[str, DOMNode] | None = None,
     ) -> bool:
         """Run an action, or say in a toast why it cannot run now, or what went wrong."""
+        from memtui.contract import MemtuiError
+
         target = default_namespace or self
         group = "app" if target is self else getattr(target, "ACTION_GROUP", "")
         if isinstance(action, str) and (reason := self._why_disabled(f"{group}.{action}")):
@@ -271,7 +347,7 @@ class MemtuiApp(App[None]):
             return True
         try:
             if target is self and isinstance(action, str) and action.startswith("go_"):
-                await self.switch_mode(action.removeprefix("go_"))
+                await self._go(action.removeprefix("go_"))
                 return True
             return await super().run_action(action, default_namespace, namespaces)
         except MemtuiError as error:
@@ -288,6 +364,8 @@ class MemtuiApp(App[None]):
         """Show a dialog; where its answer cannot be carried out, say why in a toast."""
 
         def answered(answer: Any) -> None:
+            from memtui.contract import MemtuiError
+
             try:
                 callback(answer)
             except MemtuiError as error:
@@ -302,13 +380,25 @@ class MemtuiApp(App[None]):
         as Textual does, it would come back after the next key has set out for that widget too,
         though the first one may have opened a dialog.
         """
-        if not isinstance(event, Key) or event.is_forwarded:
+        if self._holding and isinstance(event, Key | Paste):
+            await self._keep(event)
+        elif not isinstance(event, Key) or event.is_forwarded:
             await super().on_event(event)
         elif isinstance(self.screen, ModalScreen) and not self._takes_keys(self.screen):
             self._early[self.screen] = self._early.get(self.screen, 0) + 1
             self.screen.call_later(self._give_early, self.screen, event)
         else:
             await self._give(event)
+
+    async def _keep(self, event: Key | Paste) -> None:
+        """Keep what is typed for the first screen; only tabs and leaving need not wait for it."""
+        for action in actions_of("app"):
+            at_once = action.verb.startswith("go_") or action.verb == "quit"
+            pressed = isinstance(event, Key) and event.key in self.keymap.keys(action.id)
+            if at_once and pressed and not (self._loaded or self._typed):
+                await self.run_action(action.verb, self)
+                return
+        self._typed.append(event)
 
     def _takes_keys(self, dialog: ModalScreen[Any]) -> bool:
         """Whether a dialog is laid out, and has every key that was pressed while it was not."""
@@ -319,12 +409,16 @@ class MemtuiApp(App[None]):
         await self._give(key)
 
     async def _give(self, key: Key) -> None:
+        from textual.widgets import Input, TextArea
+
         written = isinstance(self.focused, Input | TextArea)
         if written or not await self._check_bindings(key.key):
             await super().on_event(key)
 
     def action_help(self) -> None:
         """Show every key of this screen."""
+        from memtui.screens.help import Help, help_content
+
         frame = self.frame
         if frame is not None and not isinstance(self.screen, Help):
             mode, keymap, why = frame.MODE, frame.state.keymap, frame.why_disabled
@@ -336,6 +430,8 @@ class MemtuiApp(App[None]):
 
     def action_filter(self) -> None:
         """Put the cursor into the filter line."""
+        from memtui.widgets.filter_line import FilterLine
+
         for line in self.screen.query(FilterLine):
             line.enter()
 
@@ -345,6 +441,8 @@ class MemtuiApp(App[None]):
 
     def action_refresh(self) -> None:
         """Read again, or try again to open the service."""
+        from memtui.screens.state import Phase
+
         if self.state.phase is Phase.FAILED:
             self.controller.open()
         elif self.frame is not None:
@@ -354,6 +452,8 @@ class MemtuiApp(App[None]):
 
     def action_theme(self) -> None:
         """Choose a theme."""
+        from memtui.screens.dialogs.choose import Choice, Choose
+
         choices = [Choice(name, name) for name in sorted(self.available_themes)]
         self.push_screen(Choose("Theme", choices), self._use_theme)
 
@@ -363,6 +463,8 @@ class MemtuiApp(App[None]):
 
     def action_binding(self) -> None:
         """Choose the binding to look at."""
+        from memtui.screens.dialogs.choose import Choice, Choose
+
         choices = [Choice("", "the one that serves this scope", "auto")]
         choices += [Choice(one.key, one.key, one.provider_key) for one in self.state.bindings]
         self.push_screen(Choose("Binding to look at", choices), self._use_binding)
@@ -373,10 +475,15 @@ class MemtuiApp(App[None]):
 
     def action_limits(self) -> None:
         """Show every spending limit, added up now."""
+        from memtui.screens.limits import limits_sheet
+
         self.push_screen(limits_sheet(self.state))
 
     def action_scope(self) -> None:
         """Choose company, project, agent, subject, issue and run."""
+        from memtui.screens.dialogs.choose import Choose
+        from memtui.screens.scope_choices import offered, read_choices
+
         chooser: Choose[ScopeStep] = Choose(
             "Scope",
             partial(read_choices, self.state),
@@ -392,9 +499,12 @@ class MemtuiApp(App[None]):
 
     def open_url(self, url: str, *, new_tab: bool = True) -> None:
         """Open a page in the desktop's browser, or copy its address where there is none."""
+        from memtui.screens.browser import open_in_browser
+        from memtui.widgets.background import Background
+
         del new_tab
         if self.frame is not None:
-            open_in_browser(self.frame, self._browsing, url)
+            open_in_browser(self.frame, Background(self, "browser"), url)
 
     def action_suspend(self) -> None:
         """Go back to the shell."""
@@ -405,14 +515,14 @@ class MemtuiApp(App[None]):
         self._leave(0)
 
     def _remember(self) -> None:
-        if self.frame is not None:
+        if self._loaded and self.frame is not None:
             self.controller.remember(self.frame.MODE, self.theme)
 
     def _fatal_error(self) -> None:
         """Leave with one sentence; the traceback goes to the log."""
         _log.critical("memtui ended after an unexpected error.", exc_info=self._exception)
         self._exit_renderables.append(
-            f"memtui had to stop after an unexpected error; {self._log_file} tells more."
+            f"memtui had to stop after an unexpected error; {self._paths.log_file} tells more."
         )
         self._close_messages_no_wait()
 
@@ -455,17 +565,35 @@ class TerminalOutput:
 
 
 def run_app(
-    paths: Paths, settings: Settings, *, company: str | None = None, screen: str | None = None
+    paths: Paths,
+    settings: Settings | Callable[[], Settings],
+    *,
+    company: str | None = None,
+    screen: str | None = None,
+    terminal: list[Any] | None = None,
 ) -> int:
     """Run the terminal app until the person leaves; return the exit code.
 
+    `terminal` is what the terminal's attributes were, where they were changed to keep keys.
+
     Raises:
-        Invalid: the keymap of the settings does not fit, or there is no such screen.
+        Invalid: a setting does not fit, or there is no such screen.
     """
-    app = MemtuiApp(paths, settings, company=company, screen=screen)
+
+    def loaded() -> Settings:
+        found = settings() if callable(settings) else settings
+        if not found.read_only:
+            paths.create()
+        return found
+
+    app = MemtuiApp(
+        paths,
+        loaded if callable(settings) else loaded(),
+        company=company,
+        screen=screen,
+        terminal=terminal,
+    )
     gc.set_threshold(_ALLOCATIONS_A_COLLECTION)
-    if not settings.read_only:
-        paths.create()
     handler = _PrivateLog(paths.log_file, delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logger = logging.getLogger("memtui")
@@ -473,10 +601,12 @@ def run_app(
     output: Any = sys.__stderr__  # what Textual writes to
     sys.__stderr__ = output and TerminalOutput(output)  # type: ignore[misc, assignment]
     try:
-        app.run(mouse=settings.mouse)
+        app.run(mouse=app.mouse)
     finally:
         app.stop_reading()
         sys.__stderr__ = output  # type: ignore[misc]
         logger.removeHandler(handler)
         handler.close()
+    if app.failure is not None:
+        raise app.failure
     return app.return_code or 0

@@ -17,7 +17,6 @@ from memtui.actions import (
     groups_on,
     key_label,
 )
-from memtui.contract import Invalid
 from memtui.widgets.frame import FooterEntry
 
 _MODIFIERS = frozenset({"ctrl", "shift", "alt", "super", "hyper", "meta"})
@@ -63,14 +62,20 @@ def load_keymap(settings: Mapping[str, str]) -> Keymap:
     return keymap
 
 
+def _unfit(sentence: str) -> Exception:
+    from memtui.contract import Invalid  # only here: the first paint does without the contract
+
+    return Invalid(sentence)
+
+
 def _keys_of(action_id: str, text: str) -> tuple[str, ...]:
     if action_id not in ACTIONS:
         near = difflib.get_close_matches(action_id, ACTIONS, n=1)
         hint = f"did you mean {near[0]}?" if near else "docs/keys.md lists them all."
-        raise Invalid(f"The keymap names an unknown action {action_id!r}; {hint}")
+        raise _unfit(f"The keymap names an unknown action {action_id!r}; {hint}")
     keys = tuple(_key_named(part.strip(), action_id) for part in _split(text))
     if not keys:
-        raise Invalid(f"The keymap gives {action_id} no key; name one, such as ctrl+n or f2.")
+        raise _unfit(f"The keymap gives {action_id} no key; name one, such as ctrl+n or f2.")
     return keys
 
 
@@ -86,9 +91,9 @@ def _key_named(key: str, action_id: str) -> str:
     elif last not in known.values():
         near = difflib.get_close_matches(last, known.values(), n=1)
         hint = f"did you mean {near[0]}?" if near else "use a character, or a name such as f2."
-        raise Invalid(f"The keymap gives {action_id} an unknown key {key!r}; {hint}")
+        raise _unfit(f"The keymap gives {action_id} an unknown key {key!r}; {hint}")
     if wrong := [name for name in modifiers if name not in _MODIFIERS]:
-        raise Invalid(
+        raise _unfit(
             f"The keymap gives {action_id} the key {key!r} with an unknown modifier {wrong[0]!r}; "
             f"modifiers are {', '.join(sorted(_MODIFIERS))}."
         )
@@ -113,7 +118,7 @@ def _refuse_clash(where: str, keymap: Keymap, groups: list[str]) -> None:
         for key in keymap.keys(action.id):
             other = taken.setdefault(key, action.id)
             if other != action.id:
-                raise Invalid(
+                raise _unfit(
                     f"The keymap puts {other} and {action.id} on the same key {key_label(key)} "
                     f"in {where}; give one of them another key."
                 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
@@ -24,8 +25,11 @@ from memtui.screens.keymap import Keymap, load_keymap
 from memtui.screens.saved_views import SavedView, load_views
 from memtui.screens.session import SavedCompany, SavedSession, load_session, save_session
 from memtui.widgets.background import Background
+from memtui.widgets.display import toast
+from memtui.widgets.format import counted
 
 if TYPE_CHECKING:
+    from memtui.backends.discovery import Finding
     from memtui.service import MemoryService
     from memtui.service.answers import (
         BindingHealth,
@@ -221,6 +225,7 @@ class StateController:
         share: Callable[[AppState], None],
         failed: Callable[[MemtuiError], None],
     ) -> None:
+        self._app = app
         self._paths = paths
         self._settings = settings
         self._share = share
@@ -230,7 +235,11 @@ class StateController:
         self._checking = Background(app, "health")
         self._adding_up = Background(app, "spending")
         self._purging = Background(app, "purge")
+        self._finding = Background(app, "discovery")
+        self._looked_around = False
         self._told = ""
+        self._early_line: str | None = None
+        """The filter line that was chosen before there was a company to choose it in."""
         self.saved, self.saved_problem = _read_session(paths)
         views, problem = _read_views(paths)
         self.saved_problem = self.saved_problem or problem
@@ -320,6 +329,8 @@ class StateController:
         """Show a company as it was left."""
         self._company = session.company.company_id
         was = self.saved.of(self._company)
+        line = was.filter_line if self._early_line is None else self._early_line
+        self._early_line = None
         scope = was.scope or Scope(company_id=self._company)
         self._settle(
             replace(
@@ -327,8 +338,8 @@ class StateController:
                 phase=Phase.READY,
                 session=session,
                 scope=scope.model_copy(update={"company_id": self._company}),
-                filter=_filter_of(was.filter_line, state),
-                filter_line=was.filter_line,
+                filter=_filter_of(line, state),
+                filter_line=line,
                 binding_key=was.binding_key,
                 read_only=session.service.read_only or session.company.read_only,
             )
@@ -351,6 +362,7 @@ class StateController:
         """Use another filter line, binding, or both; an empty binding is the resolved one."""
         wanted = self.state
         if filter_line is not None:
+            self._early_line = filter_line if wanted.session is None else None
             self.saved = self.saved.with_filter(filter_line)
             wanted = replace(
                 wanted,
@@ -436,6 +448,14 @@ class StateController:
     def _set(self, state: AppState) -> None:
         self.state = state
         self._share(state)
+        if state.health is not None and not self._looked_around:
+            self._looked_around = True
+            if is_first_start(state):
+                self._finding.latest(find_memories, self._offer, self._failed)
+
+    def _offer(self, findings: tuple[Finding, ...]) -> None:
+        if said := offer(findings, self.state.keymap.label("app.go_bindings")):
+            toast(self._app, said, title="Memories on this machine", timeout=12)
 
     def remember(self, screen: str, theme: str) -> None:
         """Note in the session where the person is."""
@@ -520,3 +540,29 @@ def _resolved(
         binding=next((one for one in bindings if one.key == resolution.binding_key), None),
         health=wanted.health if same else None,
     )
+
+
+async def find_memories() -> tuple[Finding, ...]:
+    """Look for memories on this machine, off the event loop; it reads and adds nothing."""
+
+    def search() -> tuple[Finding, ...]:
+        from memtui.backends.discovery import discover
+
+        return tuple(discover(Path.home(), Path.cwd(), os.environ))
+
+    return await asyncio.to_thread(search)
+
+
+def is_first_start(state: AppState) -> bool:
+    """Whether there is nothing yet but an empty default binding."""
+    health = state.health
+    return len(state.bindings) <= 1 and health is not None and health.health.records == 0
+
+
+def offer(findings: tuple[Finding, ...], key: str) -> str:
+    """Return the sentence that points at what was found; empty where nothing can be added."""
+    usable = sum(1 for one in findings if one.usable)
+    if not usable:
+        return ""
+    found = counted(usable, "memory", "memories")
+    return f"Found {found} on this machine. {key} shows them; nothing is added without a yes."

@@ -17,7 +17,7 @@ from memtui.widgets import format as fmt
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, hanging, line, lines
 
 LABEL_CELLS = 10
-_TONES = {"success": OK, "warning": WARN, "error": BAD}
+_TONES = {"muted": DIM, "success": OK, "warning": WARN, "error": BAD}
 _DIFF_LINES = 60
 _SCOPE_WORDS = {
     "project_id": "project",

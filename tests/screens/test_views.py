@@ -26,7 +26,6 @@ from memtui.contract import (
 from memtui.screens.base import scope_view
 from memtui.screens.bindings.questions import parse_config
 from memtui.screens.bindings.view import BindingsView, row_content, row_detail, rows_of
-from memtui.screens.first_start import is_first_start, offer
 from memtui.screens.query.screen import source_line_filter
 from memtui.screens.query.view import (
     QueryView,
@@ -40,7 +39,7 @@ from memtui.screens.query.view import (
     title_line,
     words_of,
 )
-from memtui.screens.state import AppState, Phase
+from memtui.screens.state import AppState, Phase, is_first_start, offer
 from memtui.service import BindingHealth, BindingView, QueryAnswer, Resolution, TargetView
 from memtui.widgets.display import display
 from memtui.widgets.frame import binding_content, path_content

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from types import SimpleNamespace
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from memtui.contract import Location, OperationStatus, SourceKind, SourceRef, Usage
 from memtui.widgets import format as fmt
+from memtui.widgets.detail_lines import outcome_words
 
 NOW = datetime(2026, 3, 10, 12, 0, tzinfo=UTC)
 
@@ -117,6 +120,12 @@ def test_every_source_kind_and_status_has_words() -> None:
     symbols = {fmt.outcome(status).symbol for status in OperationStatus}
     assert len(symbols) == len(OperationStatus)
     assert fmt.outcome(OperationStatus.UNKNOWN).symbol == "?"
+
+
+@pytest.mark.parametrize("status", list(OperationStatus))
+def test_every_outcome_is_drawn(status: OperationStatus) -> None:
+    ended: Any = SimpleNamespace(status=status)
+    assert outcome_words(ended).plain
 
 
 def test_places() -> None:

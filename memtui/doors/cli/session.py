@@ -40,7 +40,7 @@ class Invocation:
 
     def paths(self) -> Paths:
         """Return the folders of this run."""
-        from memtui.config import find_paths
+        from memtui.paths import find_paths
 
         return find_paths(self.home)
 

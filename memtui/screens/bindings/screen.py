@@ -17,10 +17,9 @@ from memtui.contract import Location, Problem
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.bindings.questions import BindingQuestions
 from memtui.screens.bindings.view import BindingsView, Row, row_content, row_detail, rows_of
-from memtui.screens.first_start import find_memories
 from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
-from memtui.screens.state import AppState, ConfigurationChanged, GoTo
+from memtui.screens.state import AppState, ConfigurationChanged, GoTo, find_memories
 from memtui.widgets.background import Background
 from memtui.widgets.frame import KeyFooter
 from memtui.widgets.keys import bindings_for

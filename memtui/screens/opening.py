@@ -1,0 +1,108 @@
+"""What is painted first: the frame of a screen, while what the screen needs is still imported.
+
+This module imports neither the contract nor a screen, and so paints in half of their time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from textual.app import ComposeResult
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from memtui.actions import ACTIONS, Need, screen_tab
+from memtui.paths import Paths, flat, read_environment, read_file
+from memtui.screens.keymap import Keymap, footer_entries, load_keymap
+from memtui.widgets.display import ACCENT, DIM, STRONG
+from memtui.widgets.frame import KeyFooter, ScopeBar, ScopeView, ScreenTabs
+
+OPENING = "Opening your memories"
+HINT = "The keys work already; q quits."
+PLACEHOLDER = "agent:coding type:write since:7d words ~fuzzy"
+"""What the filter line shows while nothing is written in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FirstLook:
+    """What the first paint needs to know. Nothing of it was checked but the keymap."""
+
+    mode: str = ""
+    company: str = ""
+    theme: str = ""
+    mouse: bool = True
+    keymap: Keymap = field(default_factory=Keymap)
+
+
+def first_look(paths: Paths, company: str | None = None) -> FirstLook:
+    """Read what the settings and the last session say of the first paint.
+
+    Raises:
+        Invalid: the settings cannot be read, or their keymap does not fit.
+    """
+    values = read_file(paths.config_file)
+    environment = read_environment()
+    keymap = flat(values.get("keymap")) | flat(environment.pop("keymap", None))
+    values |= environment
+    saved = _saved_session(paths)
+    company = str(company or values.get("company") or saved.get("company") or "")
+    place = _table(_table(saved.get("companies")).get(company))
+    return FirstLook(
+        mode=str(place.get("screen") or ""),
+        company=company,
+        theme=str(values.get("theme") or saved.get("theme") or ""),
+        mouse=str(values.get("mouse", True)).lower() not in {"0", "false", "f", "no", "n", "off"},
+        keymap=load_keymap({name: str(keys) for name, keys in keymap.items()}),
+    )
+
+
+def _saved_session(paths: Paths) -> Mapping[str, Any]:
+    try:
+        return _table(json.loads(paths.session_file.read_bytes()))
+    except (OSError, ValueError):
+        return {}  # which is told of once the session is read in earnest
+
+
+def _table(found: Any) -> Mapping[str, Any]:
+    return found if isinstance(found, dict) else {}
+
+
+class Opening(Screen[None]):
+    """The frame of a numbered screen with nothing in it."""
+
+    AUTO_FOCUS = ""
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
+
+    def __init__(self, mode: str, look: FirstLook) -> None:
+        super().__init__()
+        self._mode = mode
+        self._look = look
+
+    def compose(self) -> ComposeResult:
+        """Lay out the frame."""
+        bar = ScopeBar(id="scope-bar")
+        bar.view = ScopeView(parts=(self._look.company or "local",), word="opening")
+        yield bar
+        yield ScreenTabs(self._mode, id="tabs")
+        if "filter" in screen_tab(self._mode).groups:
+            sign = Content.styled("/ ", f"bold {ACCENT}")
+            yield Static(sign + Content.styled(PLACEHOLDER, DIM), id="filter-unready")
+        said = [Content.styled(f"… {OPENING}", STRONG), Content(""), Content.styled(HINT, DIM)]
+        yield Static(Content("\n").join(said), id="phase")
+        footer = KeyFooter(id="key-footer")
+        footer.entries = footer_entries(self._mode, self._look.keymap, _why_disabled, {})
+        yield footer
+
+    async def show(self, mode: str) -> None:
+        """Show the frame of another screen."""
+        self._mode = mode
+        await self.recompose()
+
+
+def _why_disabled(action_id: str) -> str:
+    return Need.SERVICE.value if Need.SERVICE in ACTIONS[action_id].needs else ""
