@@ -8,6 +8,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,18 @@ def test_write_find_edit_forget_and_take_back(tmp_path: Path, environment: dict[
         assert terminal.until_ended() == 0
     [record] = asked(tmp_path, "browse")["records"]
     assert record["text"] == "We deploy from the release branch on Mondays"
+
+
+@pytest.mark.parametrize("seconds", [0, 0.2, 0.6])
+def test_what_is_typed_before_the_first_screen_is_there_is_kept(
+    tmp_path: Path, environment: dict[str, str], seconds: float
+) -> None:
+    with opened(tmp_path, columns=120, rows=40, environment=environment) as terminal:
+        time.sleep(seconds)
+        terminal.press(*"2/type:configure", ENTER)
+        terminal.until("/ type:configure", "vault·default", "add company")
+        terminal.press("q")
+        assert terminal.until_ended() == 0
 
 
 def test_the_smallest_usual_terminal_shows_list_and_detail(

@@ -2,8 +2,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from memtui.doors.cli import main
+from memtui.doors.cli.session import Invocation
+from memtui.doors.cli.terminal import global_options
 
 HEAVY = {"textual", "sqlmodel", "sqlalchemy", "duckdb", "pydantic", "rich", "asyncio", "alembic"}
 
@@ -18,3 +23,49 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     loaded = {name.partition(".")[0] for name in done.stderr.split()}
     assert loaded & HEAVY == set()
     assert done.stdout
+
+
+def test_the_first_paint_waits_for_textual_alone() -> None:
+    code = "import memtui.doors.cli.terminal, memtui.app, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    modules = set(done.stdout.split())
+    heavy = (HEAVY | {"typer"}) - {"textual", "rich", "asyncio"}
+    assert {name.partition(".")[0] for name in modules} & heavy == set()
+    assert modules & {"memtui.contract", "memtui.service", "memtui.screens.base"} == set()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "quick"),
+    [
+        ([], True),
+        (["--company", "acme"], True),
+        (["--company=acme", "--read-only"], True),
+        (["--home", "{home}", "--principal", "user:ana"], True),
+        (["--home=none", "--home", "{home}", "--principal=agent:x", "--acts-for", "user:a"], True),
+        (["--home", "~/x", "--company", "a b=c"], True),
+        (["--home", "{file}"], False),
+        (["--company"], False),
+        (["--company", ""], False),
+        (["--company", "-x"], False),
+        (["--compan", "acme"], False),
+        (["--read-only=1"], False),
+        (["--version"], False),
+        (["--help"], False),
+        (["query", "x"], False),
+        (["--", "query"], False),
+        (["--company", "\udcff"], False),
+    ],
+)
+def test_the_quick_way_into_the_app_takes_the_options_that_the_parser_takes(
+    arguments: list[str], quick: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    given = [one.format(home=tmp_path, file=file) for one in arguments]
+    found = global_options(given)
+    assert (found is not None) == quick
+    if found is not None:
+        opened: list[Invocation] = []
+        monkeypatch.setattr(main, "open_app", opened.append)
+        assert main.run(given) == 0
+        assert opened == [found]
