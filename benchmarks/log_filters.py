@@ -10,10 +10,10 @@ from time import perf_counter
 
 from benchmarks.generated_log import COMPANY
 from benchmarks.table import Line, best, limited
-from memtui.analytics.conditions import condition
 from memtui.analytics.layout import Folder
 from memtui.analytics.reading import OperationLog
 from memtui.contract import Filter
+from memtui.store.conditions import condition
 from memtui.store.database import Database
 
 HOT = 100_000

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import delete, func, select
 
-from memtui.analytics.engine import opened, quoted
+from memtui.analytics.engine import opened
 from memtui.analytics.layout import Folder, Manifest, Segment, sha256_of, sync_folder
 from memtui.analytics.source import load_raw, open_source
 from memtui.contract import (
@@ -29,6 +29,7 @@ from memtui.store.database import Database
 from memtui.store.digest import GENESIS
 from memtui.store.operation import OperationDraft
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
+from memtui.store.values import quoted
 
 MEMTUI = "memtui"
 """The principal and the door of what nobody asked for."""

@@ -22,7 +22,6 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memtui.analytics.engine import quoted
 from memtui.analytics.figures import (
     NUMBERS,
     SPENT,
@@ -35,6 +34,7 @@ from memtui.analytics.figures import (
 from memtui.analytics.layout import TABLES, Manifest, Segment, sync_folder
 from memtui.analytics.rows import LogEngine
 from memtui.store.columns import UtcMicroseconds
+from memtui.store.values import quoted
 
 if TYPE_CHECKING:
     import duckdb

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.contract import Unavailable
+from memtui.store.values import quoted
 
 if TYPE_CHECKING:
     import duckdb
@@ -124,11 +125,6 @@ def guarded() -> Iterator[None]:
 def first_line(error: Exception) -> str:
     """Return what an error says first."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
-
-
-def quoted(text: object) -> str:
-    """Return a text as an SQL literal, of DuckDB, SQLite and PostgreSQL alike."""
-    return "'" + str(text).replace("'", "''") + "'"
 
 
 class Interrupted(Unavailable):

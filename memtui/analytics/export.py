@@ -21,18 +21,18 @@ from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
-from memtui.analytics.conditions import condition
-from memtui.analytics.engine import guarded, quoted
+from memtui.analytics.engine import guarded
 from memtui.analytics.layout import TABLES, Manifest
 from memtui.analytics.rows import LogEngine, among, fetch
 from memtui.analytics.source import columns_of
 from memtui.analytics.sql import VIEWS
 from memtui.contract import Filter, Invalid, Scope, SourceRef, Usage
 from memtui.csv_text import cell_sql
+from memtui.store.conditions import condition
 from memtui.store.database import Database
 from memtui.store.operation import Operation, OperationDraft, OperationHandle
 from memtui.store.sight import Sight
-from memtui.store.values import MARK
+from memtui.store.values import MARK, quoted
 
 if TYPE_CHECKING:
     import duckdb

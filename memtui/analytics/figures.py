@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 
 from pydantic import computed_field
 
-from memtui.analytics.engine import quoted
 from memtui.contract import Model, OperationType
+from memtui.store.values import quoted
 
 USES = (OperationType.GET, OperationType.HISTORY)
 """The operations by which a person or an agent opens a record that a query returned."""

@@ -19,9 +19,9 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from memtui.analytics.engine import quoted
 from memtui.contract import Json, Model, Unavailable, UtcDatetime
 from memtui.store.digest import GENESIS
+from memtui.store.values import quoted
 
 TABLES = ("operations", "usage", "handles")
 """The files of a segment."""

@@ -15,14 +15,15 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from memtui.analytics.conditions import condition, ordering
-from memtui.analytics.engine import Stop, guarded, quoted
+from memtui.analytics.engine import Stop, guarded
 from memtui.analytics.layout import TABLES, Segment
 from memtui.analytics.rows import LogEngine, among, fetch
 from memtui.analytics.source import columns_of
 from memtui.contract import Filter
 from memtui.store import log
+from memtui.store.conditions import condition, ordering
 from memtui.store.operation import Operation
+from memtui.store.values import quoted
 
 if TYPE_CHECKING:
     import duckdb
@@ -66,7 +67,7 @@ class OperationLog(LogEngine):
 
         Args:
             chosen: What to let through; None is everything.
-            sort: A name of `memtui.analytics.conditions.SORTS`, `-` in front for descending.
+            sort: A name of `memtui.store.conditions.SORTS`, `-` in front for descending.
             stop: Stops the opening.
             early: Called from this thread, in the log's own order only, while a filter still
                 looks for older operations: with the newest that match, newest first, each time

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import JSON, select
 
 from memtui.analytics.archive import LogEnds, log_ends, refuse_gap
-from memtui.analytics.conditions import visible_to
 from memtui.analytics.engine import MEMORY_MB, Engine, Stop
 from memtui.analytics.layout import TABLES, Folder, Manifest, Segment
 from memtui.analytics.source import HOT, SELECTS, Source, create_raw, load_raw, open_source
 from memtui.store.columns import ForeignText, Portable
+from memtui.store.conditions import visible_to
 from memtui.store.database import Database
 from memtui.store.operation import Operation
 from memtui.store.rows import to_operation
@@ -191,20 +191,16 @@ class LogEngine(Engine):
         return f"{sealed} UNION ALL {hot}"
 
     def sealed(self, segments: Sequence[Segment], table: str) -> str:
-        """Return the rows of segments as what can stand in FROM."""
-        return sealed_rows(self.folder, segments, table, self.visible)
+        """Return the rows of segments that may be seen as what can stand in FROM.
 
-
-def sealed_rows(folder: Folder, segments: Sequence[Segment], table: str, visible: str = "") -> str:
-    """Return the rows of segments that a condition on operations lets through, for FROM.
-
-    Raises:
-        Unavailable: a file of them is missing.
-    """
-    rows = folder.parquet(segments, table)
-    if not visible:
-        return rows
-    return f"({_seen(rows, table, folder.parquet(segments, 'operations'), visible)})"
+        Raises:
+            Unavailable: a file of them is missing.
+        """
+        rows = self.folder.parquet(segments, table)
+        if not self.visible:
+            return rows
+        operations = self.folder.parquet(segments, "operations")
+        return f"({_seen(rows, table, operations, self.visible)})"
 
 
 def _seen(rows: str, table: str, operations: str, visible: str) -> str:
@@ -264,7 +260,8 @@ _STORED = {"started_at": "epoch_us(started_at) AS started_at", "cost_usd": "cost
 """The columns that the sealed files have otherwise than the database."""
 
 
-def _load_of(kind: Any) -> Callable[[Any], Any] | None:
+def load_of(kind: Any) -> Callable[[Any], Any] | None:
+    """Return what makes of a value that DuckDB read of a column what was stored there."""
     if isinstance(kind, Portable):
         return kind.loaded
     return _DECODER.decode if isinstance(kind, JSON) else None
@@ -275,7 +272,7 @@ def _nothing(_constant: str) -> None:
 
 
 _DECODER = json.JSONDecoder(parse_constant=_nothing)
-_LOADS = {name: [_load_of(column.type) for column in table.columns] for name, table in HOT.items()}
+_LOADS = {name: [load_of(column.type) for column in table.columns] for name, table in HOT.items()}
 
 
 def text_of(value: Any) -> Any:

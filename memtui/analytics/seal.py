@@ -26,7 +26,7 @@ from memtui.analytics.archive import (
     remove_older,
     usable,
 )
-from memtui.analytics.engine import guarded, opened, quoted
+from memtui.analytics.engine import guarded, opened
 from memtui.analytics.layout import (
     TABLES,
     Folder,
@@ -46,7 +46,7 @@ from memtui.store.digest import is_intact
 from memtui.store.erasing import erased, newly_absent, row_of
 from memtui.store.operation import Operation
 from memtui.store.tables import OperationRow
-from memtui.store.values import stored_json
+from memtui.store.values import quoted, stored_json
 
 SEGMENT_ROWS = 250_000
 """The most operations in one segment: they are removed from the hot table in one transaction."""

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, LargeBinary, Table
 from sqlalchemy.types import TypeDecorator
 
-from memtui.analytics.engine import quoted
 from memtui.contract import Invalid, Unavailable
 from memtui.store.columns import ForeignText
 from memtui.store.connection import Connection
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
+from memtui.store.values import quoted
 
 HOT: dict[str, Table] = {
     "operations": OperationRow.__table__,  # type: ignore[attr-defined]

@@ -13,9 +13,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memtui.analytics.conditions import condition
 from memtui.analytics.daily import LATENCY_ERROR, Daily, bin_value, merged
-from memtui.analytics.engine import quoted
 from memtui.analytics.figures import (
     DIMENSIONS,
     NUMBERS,
@@ -39,8 +37,10 @@ from memtui.analytics.layout import Manifest
 from memtui.analytics.rows import LogEngine, text_of
 from memtui.analytics.source import stored_text
 from memtui.contract import Filter, Invalid, Model
+from memtui.store.conditions import condition
 from memtui.store.database import Database
 from memtui.store.sight import Sight
+from memtui.store.values import quoted
 
 if TYPE_CHECKING:
     import duckdb

@@ -23,9 +23,10 @@ from typing import Any
 from sqlalchemy import select
 from sqlmodel import SQLModel
 
-from memtui.analytics.engine import opened, quoted
+from memtui.analytics.engine import opened
 from memtui.contract import Model
 from memtui.store.database import Database
+from memtui.store.values import quoted
 
 SHORTEST = 12
 """Characters; a shorter text would be found everywhere and is proved by its places instead."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memtui.analytics.archive import log_ends, refuse_gap
 from memtui.contract import (
@@ -19,17 +19,18 @@ from memtui.contract import (
 from memtui.service.answers import Caller, Change, Erasure, Provenance, Retrieval, RetrievalCount
 from memtui.service.core import Group, in_thread
 from memtui.service.reads import change_of
-from memtui.store import appending, journal, log, metrics, retrieval
+from memtui.store import appending, journal, log, metrics, purging
 from memtui.store.connection import Connection
 from memtui.store.database import Database
 from memtui.store.erasing import purged
 from memtui.store.journal import Found
+from memtui.store.log import Reads, Retrieved
 from memtui.store.metrics import ContextDay
 from memtui.store.operation import Operation, OperationDraft, OperationPage
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
-    from memtui.analytics.sealed import Archive, Reads, Sealed
+    from memtui.analytics.sealed import Archive, Sealed
     from memtui.store.purging import Aim
 
 
@@ -57,11 +58,10 @@ class WholeLog:
         sight: Sight | None = None,
     ) -> OperationPage:
         """Return one page, newest first: the newest below `before`, or the oldest above `after`."""
-        hot, sealed = self._both(
-            company_id,
-            sight,
-            lambda database, above: log.page(
-                database,
+
+        def read(connection: Connection, above: int = 0) -> OperationPage:
+            return log.page(
+                connection,
                 company_id,
                 chosen,
                 limit=limit,
@@ -69,36 +69,36 @@ class WholeLog:
                 after=after,
                 above=above,
                 sight=sight,
-            ),
-        )
+            )
+
+        hot, sealed = self._both(company_id, read)
         if not sealed.through:
             return hot
-        total = hot.total + sealed.count(chosen)
+        if hot.next_before is not None or (after or 0) >= sealed.through:
+            counted = sealed.ask(lambda one: log.count(one, company_id, chosen, sight=sight))
+            return hot.model_copy(update={"total": hot.total + (counted or 0)})
+        older = sealed.ask(read) or OperationPage(operations=(), total=0)
+        total = hot.total + older.total
+        found = (*hot.operations, *older.operations)
         if after is not None:
-            older = sealed.oldest(chosen, after=after, limit=limit)[::-1]
-            operations = (*hot.operations, *older)[-limit:]
-            return OperationPage(operations=operations, total=total)
-        missing = limit + 1 - len(hot.operations)
-        if hot.next_before is not None or missing <= 0:
-            return hot.model_copy(update={"total": total})
-        end = min(before or sealed.through + 1, sealed.through + 1)
-        found = (*hot.operations, *sealed.newest(chosen, before=end, limit=missing))
+            return OperationPage(operations=found[-limit:], total=total)
+        more = len(found) > limit or older.next_before is not None
         return OperationPage(
             operations=found[:limit],
             total=total,
-            next_before=found[limit - 1].seq if len(found) > limit else None,
+            next_before=found[:limit][-1].seq if more else None,
         )
 
     def by_id(self, company_id: str, operation_id: str, sight: Sight | None) -> Sequence[Operation]:
         """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
-        hot, sealed = self._both(
-            company_id,
-            sight,
-            lambda database, _above: log.by_id(database, company_id, operation_id, sight=sight),
-        )
+
+        def read(connection: Connection, _above: int = 0) -> tuple[Operation, ...]:
+            return log.by_id(connection, company_id, operation_id, sight=sight)
+
+        hot, sealed = self._both(company_id, read)
         if any(one.operation_id == operation_id for one in hot):
             return hot
-        found = {one.seq: one for one in (*sealed.by_id(operation_id), *hot)}
+        found = {one.seq: one for one in (*(sealed.ask(read) or ()), *hot)}
         exact = [one for one in found.values() if operation_id in {one.operation_id, str(one.seq)}]
         return exact[:1] or list(found.values())[:2]
 
@@ -107,24 +107,30 @@ class WholeLog:
     ) -> tuple[Operation, ...]:
         """Return the operations with these ids, newest first."""
         hot, sealed = self._both(
-            company_id,
-            sight,
-            lambda database, _above: log.by_ids(database, company_id, operation_ids, sight=sight),
+            company_id, lambda one, _above: log.by_ids(one, company_id, operation_ids, sight=sight)
         )
         known = {one.operation_id for one in hot}
         missing = [one for one in operation_ids if one not in known]
-        return (*hot, *(sealed.by_ids(missing) if sealed.through else ()))
+        if not missing:
+            return hot
+        older = sealed.ask(lambda one: log.by_ids(one, company_id, missing, sight=sight))
+        return (*hot, *(older or ()))
 
     def sealed(self, company_id: str, operation_ids: Sequence[str]) -> dict[str, datetime]:
         """Return when each of these operations began, those that are sealed.
 
         What the database held before this is asked, and holds no more, is sealed by now.
         """
-        return self._archive.of(company_id).begun(operation_ids)
+        if not operation_ids:
+            return {}
+        found = self._archive.of(company_id).ask(lambda one: log.owners(one, operation_ids))
+        return {operation_id: at for operation_id, (_, at) in (found or {}).items()}
 
     def oldest_sealed(self, company_id: str, limit: int) -> Sequence[Operation]:
         """Return the oldest operations that are sealed, newest first, whatever the database has."""
-        return self._archive.of(company_id).oldest(Filter(), after=0, limit=limit)[::-1]
+        oldest = range(1, limit + 1)
+        found = self._archive.of(company_id).ask(lambda one: log.by_seqs(one, company_id, oldest))
+        return sorted(found or (), key=lambda one: -one.seq)
 
     def sealed_through(self, company_id: str) -> int:
         """Return the highest sealed `seq`, 0 where nothing is sealed."""
@@ -132,22 +138,23 @@ class WholeLog:
 
     def sealed_about(self, aim: Aim) -> Iterator[Operation]:
         """Return the sealed operations that a purge may be about, oldest first."""
-        return self._archive.of(aim.company_id).about(aim)
+        sealed = self._archive.of(aim.company_id)
+        if sealed.through:
+            with sealed.read() as connection:
+                yield from purging.operations(connection, aim, above=0)
 
     def latencies(
         self, company_id: str, binding_key: str, limit: int, sight: Sight | None
     ) -> list[float]:
         """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
-        hot, sealed = self._both(
-            company_id,
-            sight,
-            lambda database, above: log.latencies(
-                database, company_id, binding_key, limit, above=above, sight=sight
-            ),
-        )
-        if len(hot) == limit or not sealed.through:
-            return hot
-        return [*sealed.latencies(binding_key, limit - len(hot)), *hot]
+
+        def read(connection: Connection, above: int = 0) -> list[float]:
+            return log.latencies(
+                connection, company_id, binding_key, limit, above=above, sight=sight
+            )
+
+        hot, sealed = self._both(company_id, read)
+        return hot if len(hot) == limit else [*(sealed.ask(read) or []), *hot][-limit:]
 
     def retrievals(
         self,
@@ -156,17 +163,17 @@ class WholeLog:
         record_id: str,
         limit: int,
         sight: Sight | None,
-    ) -> tuple[int, list[Any]]:
+    ) -> tuple[int, list[Retrieved]]:
         """Return how many reads returned a record, and the newest of them with rank and score."""
-        (count, rows), sealed = self._both(
-            company_id,
-            sight,
-            lambda database, above: retrieval.retrievals(
-                database, company_id, binding_key, record_id, limit, above=above, sight=sight
-            ),
-        )
-        older, older_rows = sealed.retrievals(binding_key, record_id, limit)
-        return count + older, [*rows, *older_rows][:limit]
+
+        def read(connection: Connection, above: int = 0) -> tuple[int, list[Retrieved]]:
+            return log.retrievals(
+                connection, company_id, binding_key, record_id, limit, above=above, sight=sight
+            )
+
+        (count, found), sealed = self._both(company_id, read)
+        older, older_found = sealed.ask(read) or (0, [])
+        return count + older, [*found, *older_found][:limit]
 
     def retrieval_counts(
         self,
@@ -176,28 +183,14 @@ class WholeLog:
         sight: Sight | None,
     ) -> dict[str, Reads]:
         """Return how often each record was returned by a read; those never returned are absent."""
-        from memtui.analytics.sealed import Reads
 
-        def read(database: Connection, above: int) -> dict[str, Reads]:
-            counts = retrieval.retrieval_counts(
-                database, company_id, binding_key, record_ids, above=above, sight=sight
+        def read(connection: Connection, above: int = 0) -> dict[str, Reads]:
+            return log.retrieval_counts(
+                connection, company_id, binding_key, record_ids, above=above, sight=sight
             )
-            seqs = sorted({row.seq for row in counts})
-            last = {
-                (row.provider_record_id, row.seq): row
-                for row in retrieval.newest_ranks(database, company_id, seqs)
-            }
-            return {
-                row.provider_record_id: Reads(
-                    row.times,
-                    last[row.provider_record_id, row.seq].started_at,
-                    last[row.provider_record_id, row.seq].rank,
-                )
-                for row in counts
-            }
 
-        hot, sealed = self._both(company_id, sight, read)
-        older = sealed.retrieval_counts(binding_key, record_ids)
+        hot, sealed = self._both(company_id, read)
+        older = sealed.ask(read) or {}
         for record_id, reads in hot.items():
             known = older[record_id].times if record_id in older else 0
             older[record_id] = reads._replace(times=reads.times + known)
@@ -207,42 +200,38 @@ class WholeLog:
         self, company_id: str, binding_key: str, record_id: str, sight: Sight | None
     ) -> list[str]:
         """Return the ids of the mutations that touched a record."""
-        hot, sealed = self._both(
-            company_id,
-            sight,
-            lambda database, _above: retrieval.mutations_of_record(
-                database, company_id, binding_key, record_id, sight=sight
-            ),
-        )
-        return list(dict.fromkeys((*hot, *sealed.mutations_of_record(binding_key, record_id))))
+
+        def read(connection: Connection, _above: int = 0) -> list[str]:
+            return log.mutations_of_record(
+                connection, company_id, binding_key, record_id, sight=sight
+            )
+
+        hot, sealed = self._both(company_id, read)
+        return list(dict.fromkeys((*hot, *(sealed.ask(read) or []))))
 
     def active(self, company_id: str, chosen: Filter, field: str, sight: Sight | None) -> set[str]:
         """Return the distinct values of an id among the successful operations of a filter.
 
         Configuring is left out.
         """
-        hot, sealed = self._both(
-            company_id,
-            sight,
-            lambda database, above: metrics.active(
-                database, company_id, chosen, field, above=above, sight=sight
-            ),
-        )
-        return hot | sealed.values(chosen, field)
+
+        def read(connection: Connection, above: int = 0) -> set[str]:
+            return metrics.active(connection, company_id, chosen, field, above=above, sight=sight)
+
+        hot, sealed = self._both(company_id, read)
+        return hot | (sealed.ask(read) or set())
 
     def contexts_by_day(
         self, company_id: str, chosen: Filter, sight: Sight | None
     ) -> list[ContextDay]:
         """Return the days with contexts, the oldest first."""
-        hot, sealed = self._both(
-            company_id,
-            sight,
-            lambda database, above: metrics.contexts_by_day(
-                database, company_id, chosen, above=above, sight=sight
-            ),
-        )
+
+        def read(connection: Connection, above: int = 0) -> list[ContextDay]:
+            return metrics.contexts_by_day(connection, company_id, chosen, above=above, sight=sight)
+
+        hot, sealed = self._both(company_id, read)
         days: dict[int, ContextDay] = {}
-        for one in (*sealed.contexts_by_day(chosen), *hot):
+        for one in (*(sealed.ask(read) or []), *hot):
             days[one.day] = _joined(days[one.day], one) if one.day in days else one
         return list(days.values())
 
@@ -250,19 +239,17 @@ class WholeLog:
         """Free what reading the sealed operations took."""
         self._archive.close()
 
-    def _both(
-        self, company_id: str, sight: Sight | None, read: Callable[[Connection, int], T]
-    ) -> tuple[T, Sealed]:
+    def _both(self, company_id: str, read: Callable[[Connection, int], T]) -> tuple[T, Sealed]:
         """Return what `read` finds in the database above what is sealed, and what is sealed.
 
         The two are of one moment: where a seal came between them, they are read again.
         """
         while True:
-            sealed = self._archive.of(company_id, sight)
+            sealed = self._archive.of(company_id)
             with self._database.read() as connection:
                 found = read(connection, sealed.through)
             ends = log_ends(self._database, company_id)
-            if (now := self._archive.of(company_id, sight)).through == sealed.through:
+            if (now := self._archive.of(company_id)).through == sealed.through:
                 refuse_gap(now.manifest, ends)
                 return found, now
 
@@ -385,7 +372,7 @@ class Log(Group):
         place = caller.company_id, binding_key, handle.provider_record_id
         touched = self._core.log.mutations_of_record(*place, sight)
         mutations = self._core.log.by_ids(caller.company_id, touched, sight)
-        count, rows = self._core.log.retrievals(*place, _SHOWN_RETRIEVALS, sight)
+        count, reads = self._core.log.retrievals(*place, _SHOWN_RETRIEVALS, sight)
         writes = [
             mutation
             for mutation in mutations
@@ -399,15 +386,15 @@ class Log(Group):
             retrieval_count=count,
             retrievals=tuple(
                 Retrieval(
-                    operation_id=row.operation_id,
-                    seq=row.seq,
-                    at=row.started_at,
-                    rank=row.rank,
-                    score=row.score,
-                    query=_asked(row.request),
-                    principal=row.principal,
+                    operation_id=read.operation.operation_id,
+                    seq=read.operation.seq,
+                    at=read.operation.started_at,
+                    rank=read.rank,
+                    score=read.score,
+                    query=_asked(read.operation.request),
+                    principal=read.operation.principal,
                 )
-                for row in rows
+                for read in reads
             ),
         )
 

@@ -35,7 +35,7 @@ from memtui.contract import (
 )
 from memtui.service.home import BindingFolder, Remains, find_remains, used_database
 from memtui.service.providers import Providers
-from memtui.store import appending, bindings
+from memtui.store import appending, bindings, log
 from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
 from memtui.store.connection import Connection
 from memtui.store.database import Database
@@ -250,16 +250,23 @@ def _configurations(paths: Paths, company_id: str) -> Iterator[Operation]:
     with closing(Archive(paths.archive)) as archive:
         sealed, seq = archive.of(company_id), 0
         chosen = Filter(operation_type=OperationType.CONFIGURE, status=OperationStatus.OK)
-        while page := sealed.oldest(chosen, after=seq, limit=_PAGE):
-            yield from page
-            seq = page[-1].seq
+        if not sealed.through:
+            return
+        with sealed.read() as connection:
+            while True:
+                page = log.page(connection, company_id, chosen, limit=_PAGE, after=seq).operations
+                if not page:
+                    return
+                yield from page[::-1]
+                seq = page[0].seq
 
 
 def _erased(paths: Paths, company_id: str) -> tuple[Json, ...]:
     from memtui.analytics.audit import unexplained
 
     with closing(Archive(paths.archive)) as archive:
-        found = unexplained(archive.of(company_id).lacking())
+        lacking = archive.of(company_id).ask(lambda one: log.lacking(one, company_id))
+        found = unexplained(lacking or ())
     return tuple(purge_request(found)["erased"])
 
 

@@ -1,35 +1,22 @@
-"""The operation log: append with a gap-free sequence, read newest first."""
+"""The operation log, read: hot operations in the database, sealed ones in DuckDB over their files.
+
+Each statement is written once. What takes a `Connection` takes that of the sealed operations too
+(`memtui.analytics.sealed`), whose tables have the same names and columns.
+"""
 
 from __future__ import annotations
 
-import operator
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    ColumnElement,
-    CompoundSelect,
-    Double,
-    Row,
-    Select,
-    String,
-    cast,
-    func,
-    select,
-    tuple_,
-    type_coerce,
-    union_all,
-)
+from sqlalchemy import Column, ColumnElement, Row, Select, and_, exists, func, or_, select
 
-from memtui.contract import Comparison, Filter, Measure
-from memtui.fuzzy import pattern
-from memtui.store.columns import ForeignText
+from memtui.contract import Filter, OperationStatus, OperationType
+from memtui.store.conditions import conditions
 from memtui.store.connection import Connection
+from memtui.store.digest import CONTROL
 from memtui.store.operation import Operation, OperationPage
 from memtui.store.rows import Loaded, to_operation
 from memtui.store.sight import Sight, seen
@@ -39,57 +26,47 @@ _OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 _USAGE = UsageRow.__table__  # type: ignore[attr-defined]
 _HANDLES = HandleRow.__table__  # type: ignore[attr-defined]
 _HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
+_SEQ: Column[int] = _OPERATIONS.c.seq
 
-_EQUAL_FIELDS = {
-    "agent_id": "agent_id",
-    "project_id": "project_id",
-    "issue_id": "issue_id",
-    "run_id": "run_id",
-    "subject_id": "subject_id",
-    "source_kind": "source_kind",
-    "operation_type": "operation_type",
-    "status": "status",
-    "binding_key": "binding_key",
-    "door": "door",
-    "principal": "principal",
-}
-_ALSO_IN_SOURCE = {"issue_id": "source_issue_id", "run_id": "source_run_id"}
-_SIGNS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt,
-    "<=": operator.le,
-    "=": operator.eq,
-    ">=": operator.ge,
-    ">": operator.gt,
-}
-_FOREIGN = ForeignText()
-_PICO = 10**12
-_ID_CHUNK = 500
+_READS = (OperationType.QUERY, OperationType.CONTEXT)
+"""A record is read when a query returns it, or when a model gets it in its context."""
+_MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
+_AT_ONCE = 500
+
+T = TypeVar("T")
+
+
+class Retrieved(NamedTuple):
+    """A read that returned a record."""
+
+    operation: Operation
+    rank: int
+    score: float | None
+
+
+class Reads(NamedTuple):
+    """How often a record was returned, and when and where last."""
+
+    times: int
+    last_at: datetime
+    last_rank: int
 
 
 def owners(connection: Connection, operation_ids: Sequence[str]) -> dict[str, tuple[str, datetime]]:
-    """Return whose each of these operations is that are in the database, and when it began."""
-    found: dict[str, tuple[str, datetime]] = {}
+    """Return whose each of these operations is that are there, and when it began."""
     columns = _OPERATIONS.c
     wanted = (columns.operation_id, columns.company_id, columns.started_at)
-    for start in range(0, len(operation_ids), _ID_CHUNK):
-        chunk = operation_ids[start : start + _ID_CHUNK]
-        rows = connection.execute(select(*wanted).where(columns.operation_id.in_(chunk)))
-        found.update((row.operation_id, (row.company_id, row.started_at)) for row in rows)
-    return found
+    return {
+        row.operation_id: (row.company_id, row.started_at)
+        for part in _parts(operation_ids)
+        for row in connection.execute(select(*wanted).where(columns.operation_id.in_(part)))
+    }
 
 
 def company_salt(connection: Connection, company_id: str) -> bytes:
     """Return what a company's subjects are committed with; empty before its first operation."""
     found = connection.execute(select(_HEADS.c.salt).where(_HEADS.c.company_id == company_id))
     return found.scalar() or b""
-
-
-def matching(company_id: str, chosen: Filter, sight: Sight | None = None) -> Select[Any]:
-    """Return the statement for the operations of a company that a filter lets through."""
-    statement = select(_OPERATIONS).where(_OPERATIONS.c.company_id == company_id)
-    for condition in _conditions(company_id, chosen, sight):
-        statement = statement.where(condition)
-    return statement
 
 
 def page(
@@ -107,58 +84,84 @@ def page(
 
     Operations up to `above`, and those out of sight, are as if they were not there.
     """
-    seq: Column[int] = _OPERATIONS.c.seq
-    statement = matching(company_id, chosen, sight).where(seq > above)
-    total = connection.execute(_count(company_id, chosen, above, sight)).scalar_one()
+    total = count(connection, company_id, chosen, above=above, sight=sight)
     if not total:
         return OperationPage(operations=(), total=0)
+    matching = [above < _SEQ, *conditions(connection.dialect, company_id, chosen, sight)]
     if after is not None:
-        rows = connection.execute(statement.where(seq > after).order_by(seq).limit(limit)).all()
-        return OperationPage(operations=_with_parts(connection, rows[::-1]), total=total)
+        found = _numbers(connection, company_id, after < _SEQ, *matching, order=_SEQ, limit=limit)
+        operations = _in_order(connection, company_id, found[::-1])
+        return OperationPage(operations=operations, total=total)
     if before is not None:
-        statement = statement.where(seq < before)
-    rows = connection.execute(statement.order_by(seq.desc()).limit(limit + 1)).all()
-    shown = rows[:limit]
+        matching.append(before > _SEQ)
+    found = _numbers(connection, company_id, *matching, order=_SEQ.desc(), limit=limit + 1)
     return OperationPage(
-        operations=_with_parts(connection, shown),
+        operations=_in_order(connection, company_id, found[:limit]),
         total=total,
-        next_before=shown[-1].seq if len(rows) > limit else None,
+        next_before=found[limit - 1] if len(found) > limit else None,
     )
 
 
-def _count(company_id: str, chosen: Filter, above: int, sight: Sight | None) -> Select[int]:
-    """How many match; all of them are as many as the gap-free numbers from first to last."""
-    seq = _OPERATIONS.c.seq
-    own = (_OPERATIONS.c.company_id == company_id) & (seq > above)
-    conditions = _conditions(company_id, chosen, sight)
-    if conditions:
-        return select(func.count()).select_from(_OPERATIONS).where(own, *conditions)
-    first, last = (select(end(seq)).where(own).scalar_subquery() for end in (func.min, func.max))
-    return select(func.coalesce(last - first + 1, 0))
+def count(
+    connection: Connection,
+    company_id: str,
+    chosen: Filter,
+    *,
+    above: int = 0,
+    sight: Sight | None = None,
+) -> int:
+    """Return how many match; all of them are as many as the gap-free numbers they have."""
+    own = (_OPERATIONS.c.company_id == company_id, above < _SEQ)
+    matching = conditions(connection.dialect, company_id, chosen, sight)
+    if matching:
+        statement = select(func.count()).select_from(_OPERATIONS).where(*own, *matching)
+    else:
+        first, last = (select(end(_SEQ)).where(*own).scalar_subquery() for end in _ENDS)
+        statement = select(func.coalesce(last - first + 1, 0))
+    return int(connection.execute(statement).scalar_one())
+
+
+_ENDS = (func.min, func.max)
 
 
 def by_id(
     connection: Connection, company_id: str, operation_id: str, *, sight: Sight | None = None
-) -> list[Operation]:
-    """Return the operation with this id, else this `seq`, else those whose id starts with it."""
+) -> tuple[Operation, ...]:
+    """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
     if not operation_id:
-        return []
+        return ()
     column, own = _OPERATIONS.c.operation_id, _OPERATIONS.c.company_id == company_id
-    matches: list[list[ColumnElement[bool]]] = [[own, column == operation_id]]
+    matches: list[tuple[Any, ...]] = [(own, column == operation_id)]
     if operation_id.isdecimal() and len(operation_id) < 19:
-        matches.append([own, _OPERATIONS.c.seq == int(operation_id)])
+        matches.append((own, int(operation_id) == _SEQ))
     if connection.dialect == "sqlite":
         # Its LIKE uses no index, and a plain equality leads it to one of the company's instead.
         own = (_OPERATIONS.c.company_id + "") == company_id
-        matches.append([own, column >= operation_id, column < operation_id + "\U0010ffff"])
+        matches.append((own, column >= operation_id, column < operation_id + "\U0010ffff"))
     else:
-        matches.append([own, column.startswith(operation_id, autoescape=True)])
+        matches.append((own, column.startswith(operation_id, autoescape=True)))
     for match in matches:
-        if rows := connection.execute(
-            select(_OPERATIONS).where(*match, *seen(sight)).limit(2)
-        ).all():
-            return list(_with_parts(connection, rows))
-    return []
+        found = connection.execute(select(_SEQ).where(*match, *seen(sight)).limit(2)).scalars()
+        if numbers := found.all():
+            return _in_order(connection, company_id, numbers)
+    return ()
+
+
+def by_ids(
+    connection: Connection,
+    company_id: str,
+    operation_ids: Sequence[str],
+    *,
+    sight: Sight | None = None,
+) -> tuple[Operation, ...]:
+    """Return the operations with these ids, newest first."""
+    column = _OPERATIONS.c.operation_id
+    found = [
+        seq
+        for part in _parts(operation_ids)
+        for seq in _numbers(connection, company_id, column.in_(part), *seen(sight))
+    ]
+    return _in_order(connection, company_id, sorted(found, reverse=True))
 
 
 def latencies(
@@ -170,44 +173,20 @@ def latencies(
     above: int = 0,
     sight: Sight | None = None,
 ) -> list[float]:
-    """Return the latencies of a binding's newest operations in milliseconds, oldest first.
-
-    Operations up to `above` are as if they were not there.
-    """
+    """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
     newest = (
         select(_OPERATIONS.c.latency_ms)
         .where(
             _OPERATIONS.c.company_id == company_id,
             _OPERATIONS.c.binding_key == binding_key,
-            _OPERATIONS.c.seq > above,
+            above < _SEQ,
             _OPERATIONS.c.latency_ms.is_not(None),
             *seen(sight),
         )
-        .order_by(_OPERATIONS.c.seq.desc())
+        .order_by(_SEQ.desc())
         .limit(limit)
     )
     return list(connection.execute(newest).scalars())[::-1]
-
-
-def by_ids(
-    connection: Connection,
-    company_id: str,
-    operation_ids: Sequence[str],
-    *,
-    sight: Sight | None = None,
-) -> tuple[Operation, ...]:
-    """Return the operations with these ids, newest first."""
-    rows: list[Row[Any]] = []
-    for start in range(0, len(operation_ids), _ID_CHUNK):
-        chunk = operation_ids[start : start + _ID_CHUNK]
-        statement = select(_OPERATIONS).where(
-            _OPERATIONS.c.company_id == company_id,
-            _OPERATIONS.c.operation_id.in_(chunk),
-            *seen(sight),
-        )
-        rows.extend(connection.execute(statement).all())
-    rows.sort(key=lambda row: -row.seq)
-    return _with_parts(connection, rows)
 
 
 def seqs(
@@ -220,26 +199,16 @@ def seqs(
     sight: Sight | None = None,
 ) -> Sequence[int]:
     """Return the numbers from `first` to `last`, ends included, that a filter lets through."""
-    seq = _OPERATIONS.c.seq
-    statement = (
-        select(seq)
-        .where(_OPERATIONS.c.company_id == company_id, seq.between(first, last))
-        .where(*_conditions(company_id, chosen, sight))
-        .order_by(seq)
-    )
-    return connection.execute(statement).scalars().all()
+    matching = conditions(connection.dialect, company_id, chosen, sight)
+    return _numbers(connection, company_id, _SEQ.between(first, last), *matching, order=_SEQ)
 
 
-def by_seqs(connection: Connection, company_id: str, wanted: Sequence[int]) -> list[Operation]:
-    """Return the operations with these numbers, those that are there, in no order."""
-    rows: list[Row[Any]] = []
-    for start in range(0, len(wanted), _ID_CHUNK):
-        statement = select(_OPERATIONS).where(
-            _OPERATIONS.c.company_id == company_id,
-            _OPERATIONS.c.seq.in_(wanted[start : start + _ID_CHUNK]),
-        )
-        rows.extend(connection.execute(statement).all())
-    return list(_with_parts(connection, rows))
+def lacking(connection: Connection, company_id: str) -> tuple[Operation, ...]:
+    """Return the operations that lack a value, and those that can tell why, oldest first."""
+    columns = _OPERATIONS.c
+    tells = columns.operation_type.in_(sorted(CONTROL))
+    found = _numbers(connection, company_id, or_(columns.absent.is_not(None), tells), order=_SEQ)
+    return _in_order(connection, company_id, found)
 
 
 def last_begun(
@@ -259,7 +228,7 @@ def last_begun(
     statement = (
         select(columns.started_at, columns.seq)
         .where(columns.company_id == company_id, columns.started_at <= by, columns.seq <= last)
-        .where(*_conditions(company_id, chosen, sight))
+        .where(*conditions(connection.dialect, company_id, chosen, sight))
         .order_by(columns.started_at.desc(), columns.seq.desc())
         .limit(1)
     )
@@ -267,118 +236,173 @@ def last_begun(
     return None if found is None else (found.started_at, found.seq)
 
 
-def _with_parts(connection: Connection, rows: Sequence[Row[Any]]) -> tuple[Operation, ...]:
-    if not rows:
-        return ()
-    usage, handles = (_parts(connection, table, rows) for table in (_USAGE, _HANDLES))
-    return tuple(
-        to_operation(row._mapping, usage[row.seq], handles[row.seq])  # noqa: SLF001
-        for row in rows
+def successful(
+    connection: Connection, company_id: str, chosen: Filter, above: int, sight: Sight | None
+) -> Any:
+    """Return the successful operations of a filter above a `seq`, for a statement's FROM."""
+    only = chosen.model_copy(update={"status": OperationStatus.OK})
+    matching = conditions(connection.dialect, company_id, only, sight)
+    own = (_OPERATIONS.c.company_id == company_id, above < _SEQ)
+    return select(_OPERATIONS).where(*own, *matching).subquery()
+
+
+def retrievals(
+    connection: Connection,
+    company_id: str,
+    binding_key: str,
+    record_id: str,
+    limit: int,
+    *,
+    above: int = 0,
+    sight: Sight | None = None,
+) -> tuple[int, list[Retrieved]]:
+    """Return how many reads above a `seq` returned a record, and the newest with rank and score."""
+    columns = _HANDLES.c
+    returned = (
+        columns.seq > above,
+        *_touched(company_id, binding_key, _READS, [record_id]),
+        *_in_sight(sight),
     )
+    total = connection.execute(select(func.count()).select_from(_HANDLES).where(*returned))
+    newest = select(columns.seq, columns.rank, columns.score).where(*returned)
+    rows = connection.execute(newest.order_by(columns.seq.desc()).limit(limit)).all()
+    found = {one.seq: one for one in by_seqs(connection, company_id, [row.seq for row in rows])}
+    return total.scalar_one(), [Retrieved(found[seq], rank, score) for seq, rank, score in rows]
 
 
-def _parts(connection: Connection, table: Any, rows: Sequence[Row[Any]]) -> dict[int, list[Loaded]]:
-    found: dict[int, list[Loaded]] = defaultdict(list)
-    order = table.c.ordinal if "ordinal" in table.c else table.c.rank
-    seqs = [row.seq for row in rows]
-    for start in range(0, len(seqs), _ID_CHUNK):
-        statement = (
-            select(table)
+def retrieval_counts(
+    connection: Connection,
+    company_id: str,
+    binding_key: str,
+    record_ids: Sequence[str],
+    *,
+    above: int = 0,
+    sight: Sight | None = None,
+) -> dict[str, Reads]:
+    """Return how often each record was returned by a read; those never returned are absent."""
+    columns, found = _HANDLES.c, {}
+    for part in _parts(record_ids):
+        counted = (
+            select(columns.provider_record_id, func.count(), func.max(columns.seq))
             .where(
-                table.c.company_id == rows[0].company_id,
-                table.c.seq.in_(seqs[start : start + _ID_CHUNK]),
+                columns.seq > above,
+                *_touched(company_id, binding_key, _READS, part),
+                *_in_sight(sight),
             )
-            .order_by(table.c.seq, order)
+            .group_by(columns.provider_record_id)
         )
-        for part in connection.execute(statement):
-            found[part.seq].append(part._mapping)  # noqa: SLF001 — SQLAlchemy's public name
+        last = {(one, seq): times for one, times, seq in connection.execute(counted)}
+        newest = sorted({seq for _, seq in last})
+        placed = (
+            select(columns.provider_record_id, columns.seq, _OPERATIONS.c.started_at, columns.rank)
+            .join(_OPERATIONS, _of_operation(columns))
+            .where(columns.company_id == company_id, _among(connection, columns.seq, newest))
+        )
+        for record_id, seq, at, rank in connection.execute(placed) if newest else ():
+            if (record_id, seq) in last:
+                found[record_id] = Reads(last[record_id, seq], at, rank)
     return found
 
 
-def _conditions(company_id: str, chosen: Filter, sight: Sight | None) -> list[ColumnElement[bool]]:
-    columns = _OPERATIONS.c
-    conditions: list[ColumnElement[bool]] = [*seen(sight)]
-    for field, column in _EQUAL_FIELDS.items():
-        value = getattr(chosen, field)
-        if value is None:
-            continue
-        if field in _ALSO_IN_SOURCE:
-            places = (column, _ALSO_IN_SOURCE[field])
-            conditions.append(columns.seq.in_(_seqs_of(company_id, places, value)))
-        else:
-            conditions.append(columns[column] == str(value))
-    if chosen.since is not None:
-        conditions.append(columns.started_at >= chosen.since)
-    if chosen.until is not None:
-        conditions.append(columns.started_at < chosen.until)
-    conditions.extend(_compared(comparison) for comparison in chosen.comparisons)
-    conditions.extend(_mentions(word) for word in (chosen.text or "").split())
-    conditions.extend(_nearly_mentions(word) for word in chosen.fuzzy)
-    return conditions
+def mutations_of_record(
+    connection: Connection,
+    company_id: str,
+    binding_key: str,
+    record_id: str,
+    *,
+    sight: Sight | None = None,
+) -> list[str]:
+    """Return the ids of the mutations that touched a record."""
+    statement = (
+        select(_OPERATIONS.c.operation_id)
+        .join(_HANDLES, _of_operation(_HANDLES.c))
+        .where(*_touched(company_id, binding_key, _MUTATIONS, [record_id]), *seen(sight))
+    )
+    return [str(operation_id) for (operation_id,) in connection.execute(statement)]
 
 
-def _seqs_of(company_id: str, places: Sequence[str], value: str) -> CompoundSelect[int]:
-    """The operations with a value in any of the columns; an OR would use none of their indexes."""
-    columns = _OPERATIONS.c
-    return union_all(
-        *(
-            select(columns.seq).where(columns.company_id == company_id, columns[place] == value)
-            for place in places
+def _in_sight(sight: Sight | None) -> tuple[ColumnElement[bool], ...]:
+    """The conditions of the handles whose operation may be seen."""
+    if sight is None:
+        return ()
+    of = _OPERATIONS.alias()
+    own = (of.c.company_id == _HANDLES.c.company_id, of.c.seq == _HANDLES.c.seq)
+    return (exists().where(*own, sight.condition(of.c)),)
+
+
+def _of_operation(columns: Any) -> ColumnElement[bool]:
+    of = _OPERATIONS.c
+    return and_(columns.company_id == of.company_id, columns.seq == of.seq)
+
+
+def _touched(
+    company_id: str, binding_key: str, types: Sequence[OperationType], record_ids: Sequence[str]
+) -> tuple[ColumnElement[bool], ...]:
+    columns = _HANDLES.c
+    return (
+        columns.company_id == company_id,
+        columns.binding_key == binding_key,
+        columns.operation_type.in_([str(kind) for kind in types]),
+        columns.provider_record_id.in_(record_ids),
+    )
+
+
+def _numbers(
+    connection: Connection,
+    company_id: str,
+    *where: ColumnElement[bool],
+    order: Any = None,
+    limit: int | None = None,
+) -> Sequence[int]:
+    statement: Select[Any] = select(_SEQ).where(_OPERATIONS.c.company_id == company_id, *where)
+    return connection.execute(statement.order_by(order).limit(limit)).scalars().all()
+
+
+def by_seqs(connection: Connection, company_id: str, wanted: Sequence[int]) -> list[Operation]:
+    """Return the operations with these numbers, those that are there, in no order."""
+    found: list[Operation] = []
+    for part in _parts(wanted):
+        operations, usage, handles = (
+            connection.execute(
+                select(table)
+                .where(table.c.company_id == company_id, _among(connection, table.c.seq, part))
+                .order_by(*order)
+            ).all()
+            for table, order in (
+                (_OPERATIONS, ()),
+                (_USAGE, (_USAGE.c.seq, _USAGE.c.ordinal)),
+                (_HANDLES, (_HANDLES.c.seq, _HANDLES.c.rank)),
+            )
         )
-    )
+        used, touched = _by_seq(usage), _by_seq(handles)
+        found += (
+            to_operation(row._mapping, used[row.seq], touched[row.seq])  # noqa: SLF001
+            for row in operations
+        )
+    return found
 
 
-def _compared(comparison: Comparison) -> ColumnElement[bool]:
-    columns, compare, value = _OPERATIONS.c, _SIGNS[comparison.sign], comparison.value
-    result: ColumnElement[bool]
-    match comparison.measure:
-        case Measure.COST:
-            result = _part(compare(_dollars(), tuple_(*divmod(int(value.scaleb(12)), _PICO))))
-        case Measure.TOKENS:
-            # As floating point numbers their sum cannot overflow; those asked for are exact in it.
-            used = (_USAGE.c.input_tokens, _USAGE.c.output_tokens, _USAGE.c.embedding_tokens)
-            total = reduce(operator.add, (func.sum(cast(one, Double)) for one in used))
-            result = compare(func.coalesce(_part(total), 0), int(value))
-        case Measure.SCORE:
-            result = compare(_part(func.max(_HANDLES.c.score), _HANDLES), float(value))
-        case Measure.RESULTS:
-            result = compare(columns.result_count, int(value))
-        case Measure.LATENCY:
-            result = compare(columns.latency_ms, float(value))
-    return result
+def _in_order(
+    connection: Connection, company_id: str, wanted: Sequence[int]
+) -> tuple[Operation, ...]:
+    found = {one.seq: one for one in by_seqs(connection, company_id, wanted)}
+    return tuple(found[seq] for seq in wanted)
 
 
-def _dollars() -> Any:
-    """The priced usage as whole dollars and picodollars: no sum of them overflows."""
-    pico = type_coerce(_USAGE.c.cost_usd, BigInteger)
-    whole, rest = (cast(func.sum(part), BigInteger) for part in (pico // _PICO, pico % _PICO))
-    return tuple_(whole + rest // _PICO, rest % _PICO)
+def _by_seq(rows: Sequence[Row[Any]]) -> dict[int, list[Loaded]]:
+    found: dict[int, list[Loaded]] = defaultdict(list)
+    for row in rows:
+        found[row.seq].append(row._mapping)  # noqa: SLF001 — SQLAlchemy's public name
+    return found
 
 
-def _part(value: Any, table: Any = _USAGE) -> Any:
-    """What the operation's own rows of a table come to."""
-    own = (table.c.company_id == _OPERATIONS.c.company_id, table.c.seq == _OPERATIONS.c.seq)
-    return select(value).where(*own).scalar_subquery()
+def _among(connection: Connection, column: Any, numbers: Sequence[int]) -> ColumnElement[bool]:
+    if connection.dialect != "duckdb" or not numbers:
+        return and_(column.in_(numbers))
+    # It skips the parts of a file by a range, not by a list.
+    return and_(column.between(min(numbers), max(numbers)), column.in_(numbers))
 
 
-def _mentions(word: str) -> ColumnElement[bool]:
-    return _searched(_OPERATIONS.c.operation_id).icontains(word, autoescape=True)
-
-
-def _nearly_mentions(word: str) -> ColumnElement[bool]:
-    stored = str(_FOREIGN.process_bind_param(word, None))  # type: ignore[arg-type]
-    return func.lower(_searched()).regexp_match(pattern(stored.lower()))
-
-
-def _searched(*also: Column[str]) -> ColumnElement[str]:
-    columns = _OPERATIONS.c
-    searched = (
-        cast(columns.request, String),
-        columns.error_message,
-        columns.principal,
-        columns.issue_id,
-        columns.run_id,
-        *also,
-    )
-    # One text a row, because SQLite calls back into Python for each that is to be lowered.
-    return reduce(operator.add, (func.coalesce(part, "") + "\n" for part in searched))
+def _parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
+    for start in range(0, len(values), _AT_ONCE):
+        yield values[start : start + _AT_ONCE]

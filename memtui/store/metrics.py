@@ -94,7 +94,7 @@ def active(
 
     Configuring is left out, and operations up to the `seq` `above` are as if they were not there.
     """
-    found = _successful(company_id, chosen, above, sight)
+    found = log.successful(connection, company_id, chosen, above, sight)
     column = found.c[field]
     used = found.c.operation_type != str(OperationType.CONFIGURE)
     rows = connection.execute(select(column).where(column.is_not(None), used).distinct())
@@ -111,7 +111,7 @@ def contexts_by_day(
 ) -> list[ContextDay]:
     """Return the days with contexts above a `seq`, the oldest first."""
     only = chosen.model_copy(update={"operation_type": OperationType.CONTEXT})
-    found = _successful(company_id, only, above, sight)
+    found = log.successful(connection, company_id, only, above, sight)
     asked = _readable(connection, found.c.request)
     tokens, budget = (asked[name].as_integer() for name in ("tokens", "budget"))
     day = type_coerce(found.c.started_at, BigInteger) // _DAY
@@ -130,12 +130,6 @@ def contexts_by_day(
         .order_by(day)
     )
     return [ContextDay(*row) for row in rows]
-
-
-def _successful(company_id: str, chosen: Filter, above: int, sight: Sight | None) -> Any:
-    only = chosen.model_copy(update={"status": OperationStatus.OK})
-    found = log.matching(company_id, only, sight)
-    return found.where(found.selected_columns.seq > above).subquery()
 
 
 def _count_true(condition: ColumnElement[bool]) -> ColumnElement[int]:

@@ -98,3 +98,8 @@ CONVERSIONS: Mapping[str, tuple[Convert | None, Convert | None]] = {
     "plain": (None, None),
 }
 """What a kind of column does to a value on its way in and out; None leaves it as it is."""
+
+
+def quoted(text: object) -> str:
+    """Return a text as an SQL literal, of DuckDB, SQLite and PostgreSQL alike."""
+    return "'" + str(text).replace("'", "''") + "'"

@@ -18,7 +18,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memtui.analytics.conditions import SORTS
 from memtui.analytics.engine import Interrupted, Stop
 from memtui.analytics.reading import OperationLog
 from memtui.analytics.seal import seal as logged_seal
@@ -26,6 +25,7 @@ from memtui.analytics.sealed import Archive
 from memtui.contract import Comparison, Filter, Invalid, Measure, Unavailable, Usage
 from memtui.service.log import WholeLog
 from memtui.store import log
+from memtui.store.conditions import SORTS
 from memtui.store.database import Database
 from memtui.store.digest import is_intact
 from memtui.store.operation import Operation

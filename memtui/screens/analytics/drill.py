@@ -65,7 +65,7 @@ def statement_of_group(group: Group, dimension: str, chosen: Filter) -> str:
 
 def statement_of(same: str, chosen: Filter) -> str:
     """Return the SQL that lists the operations that a condition and a filter let through."""
-    from memtui.analytics.conditions import condition
+    from memtui.store.conditions import condition
 
     narrowed = chosen.model_copy(update={"comparisons": ()})
     measured = [f"{_MEASURES[one.measure]} {one.sign} {one.value:f}" for one in chosen.comparisons]

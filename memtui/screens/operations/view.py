@@ -65,7 +65,7 @@ SORTS = {
     "cost": "cost_usd",
     "error": "error_kind",
 }
-"""What the log is ordered by, column by column (`memtui.analytics.conditions.SORTS`)."""
+"""What the log is ordered by, column by column (`memtui.store.conditions.SORTS`)."""
 
 SHOWN = frozenset({"when", "type", "binding", "agent", "what", "source", "ms", "cost"})
 """Columns that are shown until a person wants others."""

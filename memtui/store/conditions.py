@@ -1,0 +1,278 @@
+"""What a `Filter` and somebody's sight let through, and a sort order, as SQL.
+
+The databases are asked in SQLAlchemy's words over their tables, DuckDB in its own over the columns
+of `memtui.analytics.source`, where each operation has the sums that a filter compares.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import reduce
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    ColumnElement,
+    CompoundSelect,
+    Double,
+    String,
+    cast,
+    func,
+    literal_column,
+    select,
+    tuple_,
+    type_coerce,
+    union_all,
+)
+from sqlalchemy.engine import default
+
+from memtui.contract import Comparison, Filter, Invalid, Measure
+from memtui.fuzzy import pattern
+from memtui.store.operation import ASKED
+from memtui.store.sight import Sight, plain_columns, seen
+from memtui.store.tables import HandleRow, OperationRow, UsageRow
+from memtui.store.values import quoted, stored_text
+
+_OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
+_USAGE = UsageRow.__table__  # type: ignore[attr-defined]
+_HANDLES = HandleRow.__table__  # type: ignore[attr-defined]
+
+BEGUN = "begun"
+"""What DuckDB calls the moment that an operation began: the databases have it as a number."""
+
+_PICO = 10**12
+_SIGNS: dict[str, Callable[[Any, Any], Any]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    "=": operator.eq,
+    ">=": operator.ge,
+    ">": operator.gt,
+}
+_EQUAL = (
+    "agent_id",
+    "project_id",
+    "subject_id",
+    "source_kind",
+    "operation_type",
+    "status",
+    "binding_key",
+    "door",
+    "principal",
+)
+_ALSO_IN_SOURCE = {"issue_id": "source_issue_id", "run_id": "source_run_id"}
+_SEARCHED = ("request", "error_message", "principal", "issue_id", "run_id")
+# A half of a surrogate pair is no JSON to DuckDB, which would refuse all of the document.
+_REQUEST = r"regexp_replace(request, '\\ud[89a-f][0-9a-f]{2}', '\\ufffd', 'g')"
+_TEXTS = f"json_extract_string({_REQUEST}, [{', '.join(map(quoted, ASKED))}])"
+_WHAT = ", ".join(f"nullif({_TEXTS}[{place}], '')" for place in range(1, len(ASKED) + 1))
+_TOKENS = "(input_tokens::HUGEINT + output_tokens + embedding_tokens)"
+_MEASURED = {
+    Measure.COST: "cost_pico",
+    Measure.LATENCY: "latency_ms",
+    Measure.TOKENS: _TOKENS,
+    Measure.RESULTS: "result_count",
+    Measure.SCORE: "best_score",
+}
+
+SORTS = {
+    name: name
+    for name in (
+        "seq",
+        "started_at",
+        "operation_type",
+        "status",
+        "binding_key",
+        "provider_key",
+        "agent_id",
+        "project_id",
+        "issue_id",
+        "run_id",
+        "subject_id",
+        "source_kind",
+        "principal",
+        "door",
+        "result_count",
+        "latency_ms",
+        "input_tokens",
+        "output_tokens",
+        "embedding_tokens",
+        "best_score",
+        "error_kind",
+    )
+} | {
+    "cost_usd": "cost_pico",
+    "tokens": _TOKENS,
+    "actor": "CASE WHEN starts_with(principal, 'user:') OR agent_id IS NULL "
+    "THEN split_part(principal, ':', -1) ELSE agent_id END",
+    "what": f"lower(coalesce({_WHAT}))",
+}
+"""What operations can be sorted by, and the column, sum or text it is."""
+
+
+def visible_to(sight: Sight | None) -> str:
+    """Return the SQL condition of the operations that may be seen; empty for all."""
+    if sight is None:
+        return ""
+    plain = sight.condition(plain_columns()).compile(
+        dialect=default.DefaultDialect(), compile_kwargs={"literal_binds": True}
+    )
+    return f"({plain})"
+
+
+def condition(chosen: Filter, *, begun: str = "started_at") -> str:
+    """Return the condition of the operations that a filter lets through; empty for all.
+
+    In DuckDB's SQL; `begun` is the column of the moment that they began.
+    """
+    parts = [
+        f"{field} = {_text(getattr(chosen, field))}"
+        for field in _EQUAL
+        if getattr(chosen, field) is not None
+    ]
+    for field, other in _ALSO_IN_SOURCE.items():
+        if (value := getattr(chosen, field)) is not None:
+            parts.append(f"({field} = {_text(value)} OR {other} = {_text(value)})")
+    if chosen.since is not None:
+        parts.append(f"{begun} >= {quoted(chosen.since.isoformat())}::TIMESTAMPTZ")
+    if chosen.until is not None:
+        parts.append(f"{begun} < {quoted(chosen.until.isoformat())}::TIMESTAMPTZ")
+    parts.extend(_compared(comparison) for comparison in chosen.comparisons)
+    parts.extend(_mentions(word) for word in (chosen.text or "").split())
+    parts.extend(_nearly_mentions(word) for word in chosen.fuzzy)
+    return " AND ".join(parts)
+
+
+def _mentions(word: str) -> str:
+    # A column after another, as most words are in the first, and the others need not be read.
+    lowered, names = f"lower({_text(word)})", (*_SEARCHED, "operation_id")
+    return f"({' OR '.join(f'contains(lower({name}), {lowered})' for name in names)})"
+
+
+def _nearly_mentions(word: str) -> str:
+    wanted = quoted(pattern(str(stored_text(word)).lower()))
+    return f"({' OR '.join(f'regexp_matches(lower({name}), {wanted})' for name in _SEARCHED)})"
+
+
+def ordering(sort: str) -> tuple[str, str]:
+    """Return what a sort such as `-cost_usd` selects as `sort_key`, and the SQL order by it.
+
+    Operations without a value come last, whichever the direction.
+
+    Raises:
+        Invalid: operations cannot be sorted by it.
+    """
+    name, direction = sort.removeprefix("-"), "DESC" if sort.startswith("-") else "ASC"
+    if name not in SORTS:
+        raise Invalid(f"Operations cannot be sorted by {name}; choose {', '.join(SORTS)}.")
+    return f"{SORTS[name]} AS sort_key", f"sort_key {direction} NULLS LAST, seq {direction}"
+
+
+def _compared(comparison: Comparison) -> str:
+    measure, value = comparison.measure, comparison.value
+    if measure is Measure.COST:
+        literal = str(int(value.scaleb(12)))
+    elif measure in {Measure.LATENCY, Measure.SCORE}:
+        literal = f"{float(value)!r}::DOUBLE"
+    else:
+        literal = str(int(value))
+    return f"{_MEASURED[measure]} {comparison.sign} ({literal})"
+
+
+def _text(value: object) -> str:
+    return quoted(str(stored_text(str(value))))
+
+
+def conditions(
+    dialect: str, company_id: str, chosen: Filter, sight: Sight | None
+) -> list[ColumnElement[bool]]:
+    """Return what a filter and somebody's sight let through, for a `where` of the log's table."""
+    columns = _OPERATIONS.c
+    found: list[ColumnElement[bool]] = [*seen(sight)]
+    if dialect == "duckdb":
+        own = condition(chosen, begun=BEGUN)
+        return [*found, literal_column(own, Boolean)] if own else found
+    found += [
+        columns[field] == str(value)
+        for field in _EQUAL
+        if (value := getattr(chosen, field)) is not None
+    ]
+    for field, other in _ALSO_IN_SOURCE.items():
+        if (value := getattr(chosen, field)) is not None:
+            found.append(columns.seq.in_(_seqs_of(company_id, (field, other), value)))
+    if chosen.since is not None:
+        found.append(columns.started_at >= chosen.since)
+    if chosen.until is not None:
+        found.append(columns.started_at < chosen.until)
+    found.extend(_compares(comparison) for comparison in chosen.comparisons)
+    found.extend(_has(word) for word in (chosen.text or "").split())
+    found.extend(_nearly_has(word) for word in chosen.fuzzy)
+    return found
+
+
+def _seqs_of(company_id: str, places: Sequence[str], value: str) -> CompoundSelect[int]:
+    """The operations with a value in any of the columns; an OR would use none of their indexes."""
+    columns = _OPERATIONS.c
+    return union_all(
+        *(
+            select(columns.seq).where(columns.company_id == company_id, columns[place] == value)
+            for place in places
+        )
+    )
+
+
+def _compares(comparison: Comparison) -> ColumnElement[bool]:
+    columns, compare, value = _OPERATIONS.c, _SIGNS[comparison.sign], comparison.value
+    result: ColumnElement[bool]
+    match comparison.measure:
+        case Measure.COST:
+            result = _part(compare(_dollars(), tuple_(*divmod(int(value.scaleb(12)), _PICO))))
+        case Measure.TOKENS:
+            # As floating point numbers their sum cannot overflow; those asked for are exact in it.
+            used = (_USAGE.c.input_tokens, _USAGE.c.output_tokens, _USAGE.c.embedding_tokens)
+            total = reduce(operator.add, (func.sum(cast(one, Double)) for one in used))
+            result = compare(func.coalesce(_part(total), 0), int(value))
+        case Measure.SCORE:
+            result = compare(_part(func.max(_HANDLES.c.score), _HANDLES), float(value))
+        case Measure.RESULTS:
+            result = compare(columns.result_count, int(value))
+        case Measure.LATENCY:
+            result = compare(columns.latency_ms, float(value))
+    return result
+
+
+def _dollars() -> Any:
+    """The priced usage as whole dollars and picodollars: no sum of them overflows."""
+    pico = type_coerce(_USAGE.c.cost_usd, BigInteger)
+    whole, rest = (cast(func.sum(part), BigInteger) for part in (pico // _PICO, pico % _PICO))
+    return tuple_(whole + rest // _PICO, rest % _PICO)
+
+
+def _part(value: Any, table: Any = _USAGE) -> Any:
+    """What the operation's own rows of a table come to."""
+    own = (table.c.company_id == _OPERATIONS.c.company_id, table.c.seq == _OPERATIONS.c.seq)
+    return select(value).where(*own).scalar_subquery()
+
+
+def _has(word: str) -> ColumnElement[bool]:
+    return _searched(_OPERATIONS.c.operation_id).icontains(word, autoescape=True)
+
+
+def _nearly_has(word: str) -> ColumnElement[bool]:
+    return func.lower(_searched()).regexp_match(pattern(str(stored_text(word)).lower()))
+
+
+def _searched(*also: Column[str]) -> ColumnElement[str]:
+    columns = _OPERATIONS.c
+    searched = (
+        cast(columns.request, String),
+        columns.error_message,
+        columns.principal,
+        columns.issue_id,
+        columns.run_id,
+        *also,
+    )
+    # One text a row, because SQLite calls back into Python for each that is to be lowered.
+    return reduce(operator.add, (func.coalesce(part, "") + "\n" for part in searched))
