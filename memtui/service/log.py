@@ -19,7 +19,7 @@ from memtui.contract import (
 from memtui.service.answers import Caller, Change, Erasure, Provenance, Retrieval, RetrievalCount
 from memtui.service.core import Group, in_thread
 from memtui.service.reads import change_of
-from memtui.store import appending, journal, log, metrics, purging
+from memtui.store import appending, erasing, journal, log, metrics
 from memtui.store.connection import Connection
 from memtui.store.database import Database
 from memtui.store.erasing import purged
@@ -31,7 +31,7 @@ from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
     from memtui.analytics.sealed import Archive, Sealed
-    from memtui.store.purging import Aim
+    from memtui.store.erasing import Aim
 
 
 T = TypeVar("T")
@@ -141,7 +141,7 @@ class WholeLog:
         sealed = self._archive.of(aim.company_id)
         if sealed.through:
             with sealed.read() as connection:
-                yield from purging.operations(connection, aim, above=0)
+                yield from erasing.operations(connection, aim, above=0)
 
     def latencies(
         self, company_id: str, binding_key: str, limit: int, sight: Sight | None

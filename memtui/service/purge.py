@@ -51,11 +51,10 @@ from memtui.service.survey import (
     survey,
     texts_of,
 )
-from memtui.store import appending, bindings, log, purging
+from memtui.store import appending, bindings, erasing, log
 from memtui.store.digest import CONTROL
-from memtui.store.erasing import erase_fields, purge_request
+from memtui.store.erasing import Aim, erase_fields, purge_request
 from memtui.store.operation import OperationDraft
-from memtui.store.purging import Aim
 
 if TYPE_CHECKING:
     from memtui.analytics.layout import Folder, Segment
@@ -128,7 +127,7 @@ class Purging(Group):
                 aim = found.with_living() if going else found.aim
                 await asyncio.to_thread(self._refuse_altered, aim)
                 await core.recorder.begin(entry, [])
-                entry.lasting = purging.LASTING
+                entry.lasting = erasing.LASTING
                 step("begun")
                 if going:
                     await self._forget(caller, going)
@@ -226,14 +225,14 @@ class Purging(Group):
                 copies.append(Copies(place=place, count=count, what=what))
 
         through = core.log.sealed_through(aim.company_id)
-        doomed = [one.seq <= through for one in operations(core, aim) if purging.doomed(one, aim)]
+        doomed = [one.seq <= through for one in operations(core, aim) if erasing.doomed(one, aim)]
         count("operation log", doomed.count(False), "operations")
         count("sealed log", doomed.count(True), "operations")
         if self._analysis.archive_url:
             count("object store", doomed.count(True), "operations")
         count("undo journal", len(found.steps), "records before and after")
         with core.database.read() as database:
-            links, ids = purging.names(database, aim)
+            links, ids = erasing.names(database, aim)
         count("handle links", links, "ids")
         count("plugin ids", ids, "ids")
         for connection, _, reply in found.providers:
@@ -302,7 +301,7 @@ class Purging(Group):
         doomed = {
             one.seq: paths
             for one in self._core.log.sealed_about(aim)
-            if (paths := purging.doomed(one, aim))
+            if (paths := erasing.doomed(one, aim))
         }
         told = self._segments_told(aim.company_id) if doomed else {}
         for segment in folder.read().segments:
@@ -334,8 +333,8 @@ class Purging(Group):
                 step("batch")
             step("log")
             with core.database.write() as database:
-                purging.erase_steps(database, aim, found.steps, entry.operation_id)
-                purging.drop_names(database, aim)
+                erasing.erase_steps(database, aim, found.steps, entry.operation_id)
+                erasing.names(database, aim, drop=True)
             step("journal")
 
     def _erase_sealed(self, entry: Entry, aim: Aim, folder: Folder, step: StepHook) -> None:
@@ -381,8 +380,8 @@ class Purging(Group):
     def _next(self, aim: Aim, above: int) -> dict[int, tuple[str, ...]]:
         found: dict[int, tuple[str, ...]] = {}
         with self._core.database.read() as database:
-            for operation in purging.operations(database, aim, above=above):
-                if paths := purging.doomed(operation, aim):
+            for operation in erasing.operations(database, aim, above=above):
+                if paths := erasing.doomed(operation, aim):
                     found[operation.seq] = paths
                     if len(found) == _BATCH:
                         break
@@ -411,9 +410,9 @@ class Purging(Group):
         if not traces:
             return ()
         with self._core.database.read() as database:
-            said = purging.said_by_others(database, aim, sorted({one.text for one in traces}))
+            said = erasing.said_by_others(database, aim, sorted({one.text for one in traces}))
         memories = tuple(str(path) for path in (self._paths.data / "bindings", *folders))
-        logs = (str(self._paths.database), str(self._paths.archive), *purging.TABLES)
+        logs = (str(self._paths.database), str(self._paths.archive), *erasing.TABLES)
         return tuple(
             one
             for one in traces

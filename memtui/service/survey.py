@@ -29,10 +29,10 @@ from memtui.contract import (
 from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.core import Core, find_company
-from memtui.store import appending, bindings, journal, purging
+from memtui.store import appending, bindings, erasing, journal
 from memtui.store.compiled import BindingRow
+from memtui.store.erasing import Aim, Step
 from memtui.store.operation import Operation
-from memtui.store.purging import Aim, Step
 from memtui.store.sight import Sight
 
 _AT_ONCE = 500
@@ -215,7 +215,7 @@ async def survey(
 
     def read() -> Survey:
         with core.database.read() as database:
-            steps = list(purging.steps(database, aim))
+            steps = list(erasing.steps(database, aim))
         return Survey(aim, steps, core.sight(caller), beyond)
 
     found = await asyncio.to_thread(read)
@@ -224,7 +224,7 @@ async def survey(
 
         def forgotten() -> dict[str, set[str]]:
             with core.database.read() as database:
-                return purging.forgotten(database, aim.company_id)
+                return erasing.forgotten(database, aim.company_id)
 
         gone = await asyncio.to_thread(forgotten)
     else:
@@ -388,7 +388,7 @@ def operations(core: Core, aim: Aim) -> Iterator[Operation]:
     yield from core.log.sealed_about(aim)
     above = core.log.sealed_through(aim.company_id)
     with core.database.read() as database:
-        yield from purging.operations(database, aim, above=above)
+        yield from erasing.operations(database, aim, above=above)
 
 
 def texts_of(record: Record | None) -> Iterator[str]:

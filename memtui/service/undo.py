@@ -43,9 +43,9 @@ from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow
 from memtui.store.connection import Connection as DatabaseConnection
 from memtui.store.digest import is_value_of
+from memtui.store.erasing import LASTING
 from memtui.store.journal import Finding, Found, Undoable
 from memtui.store.operation import Operation
-from memtui.store.purging import LASTING
 from memtui.store.settings import SettingChange
 
 _SEARCHED_WORDS = 8
