@@ -43,7 +43,7 @@ def terminal(home: Path, *arguments: str, **more: str) -> pexpect.spawn[str]:
     )
 
 
-def test_from_note_to_undo(memtui: Run) -> None:
+def test_from_note_to_undo(memtui: Run, here: Run) -> None:
     scope = ["--project", "P"]
     note = ["note", "we deploy from the release branch", *scope, "--source", "issue_comment"]
     written = memtui(*note, "--issue-id", "I", "--comment-id", "C")
@@ -53,15 +53,15 @@ def test_from_note_to_undo(memtui: Run) -> None:
     found = memtui("query", "deploy branch", *scope, "--json").document
     assert found["snippets"][0]["handle"]["provider_record_id"] == record_id
     assert found["snippets"][0]["source"]["comment_id"] == "C"
-    assert memtui("get", record_id, *scope).out.startswith("we deploy from the release branch\n")
-    assert memtui("correct", record_id, "we deploy from main", *scope).code == 0
-    assert "+ we deploy from main" in memtui("history", record_id, *scope).out
+    assert here("get", record_id, *scope).out.startswith("we deploy from the release branch\n")
+    assert here("correct", record_id, "we deploy from main", *scope).code == 0
+    assert "+ we deploy from main" in here("history", record_id, *scope).out
     assert memtui("forget", record_id, "--yes", *scope).code == 0
-    assert memtui("get", record_id, *scope).code == 1
+    assert here("get", record_id, *scope).code == 1
     assert memtui("undo", *scope).code == 0
-    back = memtui("get", record_id, *scope, "--json").document["record"]
+    back = here("get", record_id, *scope, "--json").document["record"]
     assert back["text"] == "we deploy from main"
-    log = memtui("ops", "list", *scope, "--json").document
+    log = here("ops", "list", *scope, "--json").document
     steps = [(entry["operation_type"], entry["status"]) for entry in log["operations"]]
     assert steps == [
         ("get", "ok"), ("undo", "ok"), ("get", "error"), ("forget", "ok"), ("history", "ok"),
@@ -208,12 +208,12 @@ def test_companies_are_apart(here: Run) -> None:
     assert here("--company", "acme", "ops", "list", "--json").document["total"] == 5
 
 
-def test_doctor_is_content_with_a_fresh_home_and_with_a_used_one(memtui: Run, home: Path) -> None:
-    fresh = memtui("doctor", "--json").document
+def test_doctor_is_content_with_a_fresh_home_and_with_a_used_one(here: Run, home: Path) -> None:
+    fresh = here("doctor", "--json").document
     assert fresh["ok"] is True
     assert not home.exists()
-    memtui("note", "x")
-    used = memtui("doctor", "--json")
+    here("note", "x")
+    used = here("doctor", "--json")
     assert used.code == 0, used.out
     names = [check["name"] for check in used.document["checks"]]
     for name in ("versions", "home", "settings", "database", "editor", "keymap", "terminal"):
@@ -221,18 +221,18 @@ def test_doctor_is_content_with_a_fresh_home_and_with_a_used_one(memtui: Run, ho
     assert "binding local/default" in names
 
 
-def test_doctor_names_what_is_broken(memtui: Run, home: Path) -> None:
-    memtui("note", "x")
+def test_doctor_names_what_is_broken(here: Run, home: Path) -> None:
+    here("note", "x")
     home.chmod(0o755)
     (home / "config.toml").write_text('[keymap]\n"records.nope" = "d"\n')
-    ran = memtui("doctor")
+    ran = here("doctor")
     assert ran.code == 1
     assert "✗ keymap" in ran.out
     assert "chmod 700" in ran.out
     (home / "memtui.db").write_bytes(b"no database" * 1000)
-    assert "✗ database" in memtui("doctor").out
+    assert "✗ database" in here("doctor").out
     (home / "config.toml").write_text("nope = 1\n")
-    assert "✗ settings" in memtui("doctor").out
+    assert "✗ settings" in here("doctor").out
 
 
 def test_without_a_terminal_the_app_does_not_open(memtui: Run) -> None:
@@ -241,8 +241,8 @@ def test_without_a_terminal_the_app_does_not_open(memtui: Run) -> None:
         assert (ran.code, ran.out, ran.err.count("\n")) == (2, "", 1)
 
 
-def test_a_reader_that_leaves_early_is_no_failure(home: Path, memtui: Run) -> None:
-    record_id = memtui("note", "-", stdin=b"line\n" * 100_000).out.strip()
+def test_a_reader_that_leaves_early_is_no_failure(home: Path, here: Run) -> None:
+    record_id = here("note", "-", stdin=b"line\n" * 100_000).out.strip()
     for arguments in (["get", "--json"], ["get"]):
         with subprocess.Popen(
             [*MEMTUI, arguments[0], record_id, *arguments[1:]],
@@ -258,8 +258,8 @@ def test_a_reader_that_leaves_early_is_no_failure(home: Path, memtui: Run) -> No
         assert running.returncode == 0
 
 
-def test_an_answer_that_cannot_be_written(home: Path, memtui: Run) -> None:
-    memtui("note", "something to print")
+def test_an_answer_that_cannot_be_written(home: Path, here: Run) -> None:
+    here("note", "something to print")
     full = "The answer could not be written: No space left on device"
     cases = [
         ("browse", 74, full), ("browse --json", 74, full), ("--help", 74, full),
@@ -284,8 +284,8 @@ def test_output_is_utf8_whatever_the_locale(memtui: Run) -> None:
     assert "na\\xefve" in memtui("get", record_id, PYTHONIOENCODING="ascii").out
 
 
-def test_following_the_log(home: Path, memtui: Run) -> None:
-    memtui("note", "first", "--project", "p")
+def test_following_the_log(home: Path, here: Run) -> None:
+    here("note", "first", "--project", "p")
     with subprocess.Popen(
         [*MEMTUI, "ops", "list", "--type", "write", "--follow", "--json"],
         env=environment(home),
@@ -297,9 +297,9 @@ def test_following_the_log(home: Path, memtui: Run) -> None:
             assert running.stdout
             assert running.stderr
             seen: list[Any] = [json.loads(running.stdout.readline())]
-            memtui("note", "second", "--project", "p")
-            memtui("query", "second")
-            memtui("note", "third", "--project", "p")
+            here("note", "second", "--project", "p")
+            here("query", "second")
+            here("note", "third", "--project", "p")
             seen += [json.loads(running.stdout.readline()) for _ in range(2)]
             running.send_signal(signal.SIGINT)
             assert running.wait(30) == 130
@@ -309,15 +309,15 @@ def test_following_the_log(home: Path, memtui: Run) -> None:
     assert [entry["request"]["content"] for entry in seen] == ["first", "second", "third"]
 
 
-def test_forget_asks_on_a_real_terminal(home: Path, memtui: Run) -> None:
-    record_id = memtui("note", "-", stdin=f"{HOSTILE} bad".encode()).out.strip()
+def test_forget_asks_on_a_real_terminal(home: Path, here: Run) -> None:
+    record_id = here("note", "-", stdin=f"{HOSTILE} bad".encode()).out.strip()
     child = terminal(home, "forget", record_id)
     child.expect_exact("Forget 1 record from default?")
     child.sendline("n")
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 1
-    assert memtui("get", record_id).code == 0
+    assert here("get", record_id).code == 0
     child = terminal(home, "get", record_id, NO_COLOR="1")
     child.expect(pexpect.EOF)
     child.close()
@@ -325,22 +325,24 @@ def test_forget_asks_on_a_real_terminal(home: Path, memtui: Run) -> None:
     assert_harmless((child.before or "").replace("\r\n", "\n"))
 
 
-def test_a_record_is_changed_in_the_editor(home: Path, memtui: Run, tmp_path: Path) -> None:
-    record_id = memtui("note", "first text").out.strip()
+def test_a_record_is_changed_in_the_editor(
+    home: Path, memtui: Run, here: Run, tmp_path: Path
+) -> None:
+    record_id = here("note", "first text").out.strip()
     editor = tmp_path / "editor.sh"
     editor.write_text('#!/bin/sh\nstat -c %a "$1" > mode\nsed -i s/first/second/ "$1"\n')
     editor.chmod(0o700)
     assert memtui("correct", record_id, "--editor", EDITOR=str(editor)).code == 0
-    assert memtui("get", record_id, "--json").document["record"]["text"] == "second text"
+    assert here("get", record_id, "--json").document["record"]["text"] == "second text"
     assert Path("mode").read_text() == "600\n"
     unchanged = memtui("correct", record_id, "--editor", EDITOR="true")
     assert (unchanged.code, unchanged.err) == (0, "Nothing was changed.\n")
     assert list(home.glob("draft-*")) == []
 
 
-def test_an_edit_that_conflicts_is_kept(home: Path, memtui: Run, tmp_path: Path) -> None:
-    record_id = memtui("note", "first text").out.strip()
-    path = memtui("get", record_id, "--json").document["record"]["location"]["path"]
+def test_an_edit_that_conflicts_is_kept(home: Path, memtui: Run, here: Run, tmp_path: Path) -> None:
+    record_id = here("note", "first text").out.strip()
+    path = here("get", record_id, "--json").document["record"]["location"]["path"]
     editor = tmp_path / "editor.sh"
     editor.write_text(f"#!/bin/sh\necho mine > \"$1\"\nsed -i s/first/theirs/ '{path}'\n")
     editor.chmod(0o700)
@@ -355,8 +357,8 @@ def test_an_edit_that_conflicts_is_kept(home: Path, memtui: Run, tmp_path: Path)
         assert "Traceback" not in failed.err
 
 
-def test_the_shell_completes_commands_keys_and_words(memtui: Run) -> None:
-    memtui("bindings", "target", "set", "default", "project", "mech-fighters")
+def test_the_shell_completes_commands_keys_and_words(memtui: Run, here: Run) -> None:
+    here("bindings", "target", "set", "default", "project", "mech-fighters")
 
     def complete(line: str) -> list[str]:
         words = line.split(" ")
@@ -405,8 +407,8 @@ def test_the_demo_answers_as_a_script_expects(
         assert 0 < narrowed["total"] < log["total"], flags
 
 
-def test_the_terminal_app_opens_and_leaves(home: Path, memtui: Run) -> None:
-    memtui("note", "a memory")
+def test_the_terminal_app_opens_and_leaves(home: Path, here: Run) -> None:
+    here("note", "a memory")
     child = terminal(home, "--read-only", TERM="xterm-256color")
     child.setwinsize(30, 120)
     child.expect_exact("a memory")
