@@ -74,7 +74,7 @@ def keys_document() -> str:
         "```",
         "",
         "An unknown action, an unknown key, or one key for two actions of a screen is an error.",
-        "This page is made from the registry of actions, `memtui/actions/`.",
+        "This page is made from the registry of actions, `memtui/actions.py`.",
     ]
     for group in [
         "app",

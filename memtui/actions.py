@@ -1,0 +1,564 @@
+"""The one registry of what a person can do in the terminal app, as pure data.
+
+Footer, help screen, command palette, keymap checks and `docs/keys.md` all come from `ACTIONS`.
+
+For a screen author: an action's id is `<group>.<verb>`. The group says who carries it out: `app`,
+a screen (`records`), or a widget that several screens share (`list`, `filter`). The carrier binds
+its group with `memtui.widgets.keys.bindings_for("records")` and defines `action_<verb>` for each
+of its actions; nothing else names a key. An action that cannot run now needs no code of its own:
+it lists what it `needs`, and the screen says which needs are `missing`, and why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+INPUT_GROUPS = frozenset({"filter", "ask", "sql"})
+"""Groups whose keys count only while their line has the focus; printable keys are text there."""
+
+DIALOG_GROUPS = frozenset({"prune", "namespaces", "conformance", "migration"})
+"""Groups of what lies over a screen: while it does, only its keys and those of its list count."""
+
+
+class Need(StrEnum):
+    """What must hold before an action can run; the value is the reason shown when it does not."""
+
+    SERVICE = "memtui is still opening its database."
+    WRITABLE = "This is read-only."
+    ROW = "Nothing is selected."
+    SOURCE = "There is no source here that opens."
+    CORRECTION = "This provider cannot correct a record in place."
+    HISTORY = "This provider keeps no history."
+    EXPLAIN = "This provider does not explain its results."
+    SYNC = "This provider has nothing to sync."
+    UNDO = "There is nothing to undo."
+    UNKNOWN_OUTCOME = "The outcome of this operation is known."
+    FINDING = "No memories found on this machine are selected."
+    TABLE = "This list has no columns."
+    BINDING = "No binding is selected."
+    NAMESPACES = "This provider has no namespaces."
+    PLUGIN = "Only a memory plugin (plugin-v1) has a contract to check."
+    DESTINATION = "There is no other binding to move to; a adds one."
+    SCOPE = "Nobody is chosen; s chooses a user, project or agent."
+    CHARTS = "This is for the charts; t shows them."
+    SQL = "This is for SQL; t goes there."
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One thing a person can do."""
+
+    group: str
+    """Who carries it out: `app`, a screen's name, or a shared widget's."""
+    verb: str
+    """The name of the `action_…` method."""
+    keys: tuple[str, ...]
+    label: str
+    """One or two words for the footer."""
+    description: str
+    """A sentence for help, tooltip and documentation."""
+    needs: tuple[Need, ...] = ()
+
+    @property
+    def id(self) -> str:
+        """What the keymap calls it."""
+        return f"{self.group}.{self.verb}"
+
+    @property
+    def mutates(self) -> bool:
+        """Whether it changes a memory or a setting."""
+        return Need.WRITABLE in self.needs
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenTab:
+    """A numbered screen, the words of its tab, and the shared groups whose keys work on it."""
+
+    mode: str
+    number: int
+    title: str
+    short: str
+    """The title where columns are few."""
+    groups: tuple[str, ...] = ()
+
+
+SCREENS: tuple[ScreenTab, ...] = (
+    ScreenTab("bindings", 1, "Bindings", "Bind", ("list",)),
+    ScreenTab("operations", 2, "Operations", "Ops", ("list", "filter")),
+    ScreenTab("query", 3, "Query", "Query", ("list", "ask", "filter")),
+    ScreenTab("records", 4, "Records", "Recs", ("list", "filter")),
+    ScreenTab("budget", 5, "Budget", "Budget", ("list", "filter")),
+    ScreenTab("analytics", 6, "Analytics", "Stats", ("list", "sql", "filter")),
+)
+"""The screens there are; a number keeps its meaning when another screen is added."""
+
+
+def _do(
+    verb: str, keys: str, description: str, needs: tuple[Need, ...] = (), *, label: str = ""
+) -> Action:
+    """Return an action, without its group; its label is its verb where none is given."""
+    return Action(
+        "", verb, tuple(keys.split()), label or verb.replace("_", " "), description, needs
+    )
+
+
+_SERVICE = (Need.SERVICE,)
+_ROW = (*_SERVICE, Need.ROW)
+_BINDING = (*_SERVICE, Need.BINDING)
+_CHANGE = (*_SERVICE, Need.WRITABLE)
+_CHANGE_ROW = (*_CHANGE, Need.ROW)
+_CHANGE_BINDING = (*_CHANGE, Need.BINDING)
+_CHANGE_SCOPE = (*_CHANGE, Need.SCOPE)
+_CORRECTION = (*_CHANGE_ROW, Need.CORRECTION)
+_UNDO = (*_CHANGE_ROW, Need.UNDO)
+_SOURCE = (*_ROW, Need.SOURCE)
+_UNKNOWN_OUTCOME = (*_ROW, Need.UNKNOWN_OUTCOME)
+_SCOPE = (*_SERVICE, Need.SCOPE)
+_TABLE = (*_SERVICE, Need.TABLE)
+_EXPLAIN = (*_SERVICE, Need.EXPLAIN)
+_CHARTS = (*_SERVICE, Need.CHARTS)
+_SQL = (*_SERVICE, Need.SQL)
+_NAMESPACES = (*_BINDING, Need.NAMESPACES)
+_PLUGIN = (*_BINDING, Need.PLUGIN)
+_DESTINATION = (*_BINDING, Need.DESTINATION)
+
+_GROUPS: Mapping[str, tuple[Action, ...]] = {
+    "app": (
+        *(
+            _do(f"go_{tab.mode}", str(tab.number), f"Go to {tab.title}.", label=tab.title)
+            for tab in SCREENS
+        ),
+        _do("help", "question_mark f1", "Show every key of this screen."),
+        _do("palette", "ctrl+p", "Find any action, theme, company, binding or saved view."),
+        _do("scope", "s", "Choose company, project, agent, subject, issue and run.", _SERVICE),
+        _do("filter", "slash", "Narrow what every screen shows."),
+        _do("clear_filter", "ctrl+l", "Take the filter away."),
+        _do("binding", "B", "Choose the binding to look at.", _SERVICE),
+        _do(
+            "limits",
+            "dollar_sign",
+            "Show the spending limits and what was spent of each.",
+            _SERVICE,
+        ),
+        _do("refresh", "r f5", "Read again what this screen shows."),
+        _do("theme", "ctrl+t", "Choose a theme."),
+        _do("suspend", "ctrl+z", "Go back to the shell; `fg` returns."),
+        _do("quit", "q ctrl+q", "Leave memtui; it comes back where you left it."),
+    ),
+    "bindings": (
+        _do("back", "escape", "Go back from the details to the tree."),
+        _do(
+            "add",
+            "a",
+            "Add the memories found here as a read-only binding, or a binding of your own.",
+            _CHANGE,
+        ),
+        _do("enable", "e", "Enable or disable the binding.", _CHANGE_BINDING, label="on/off"),
+        _do(
+            "read_only",
+            "w",
+            "Make the binding read-only, or writable again.",
+            _CHANGE_BINDING,
+            label="read-only",
+        ),
+        _do(
+            "target",
+            "t",
+            "Let this binding serve the company, a project or an agent.",
+            _CHANGE_BINDING,
+        ),
+        _do("clear_target", "T", "Stop this binding from serving a target.", _CHANGE_BINDING),
+        _do(
+            "remove",
+            "d",
+            "Take the binding away; its memories stay where they are.",
+            _CHANGE_BINDING,
+        ),
+        _do(
+            "open",
+            "o",
+            "Open the file of the selected problem or finding at its line in your editor.",
+        ),
+        _do("browse", "b", "Show the records of this binding.", _BINDING, label="records"),
+        _do(
+            "namespaces",
+            "n",
+            "Show the namespaces of this binding: make, expire and delete them.",
+            _NAMESPACES,
+        ),
+        _do(
+            "conformance",
+            "v",
+            "Check this memory plugin against its contract, rule by rule.",
+            _PLUGIN,
+        ),
+        _do(
+            "migrate",
+            "m",
+            "Move the records of this binding to another: dry run, apply, verify, cut over.",
+            _DESTINATION,
+        ),
+        _do("check", "c", "Ask every binding for its health again."),
+        _do("discover", "f", "Look again for memories on this machine.", label="find"),
+        _do("copy", "y", "Copy the selected row."),
+    ),
+    "operations": (
+        _do("follow", "F", "Follow new operations as they come."),
+        _do("open", "o", "Open the source of the selected operation.", _ROW, label="source"),
+        _do("records", "b", "Show the records it touched.", _ROW),
+        _do(
+            "copy",
+            "y",
+            "Copy text, id, JSON or digest of the marked operations, or of the selected one.",
+            _ROW,
+        ),
+        _do("mark", "space", "Mark or unmark the row.", _ROW),
+        _do("range", "v", "Mark from here to where you move.", _ROW),
+        _do("mark_all", "A", "Mark all rows that are loaded."),
+        _do(
+            "jump",
+            "at",
+            "Go to the last operation that had begun by a time.",
+            _SERVICE,
+            label="go to time",
+        ),
+        _do(
+            "export",
+            "x",
+            "Write all that the filter lets through to a file: CSV, JSON Lines or Parquet.",
+            _SERVICE,
+        ),
+        _do(
+            "views",
+            "V",
+            "Save filter, order and columns under a name, or use, rename or delete saved ones.",
+            _SERVICE,
+        ),
+        _do("undo", "u", "Take the marked changes back, or the selected one.", _UNDO),
+        _do(
+            "check",
+            "c",
+            "Ask the provider whether an unknown outcome happened.",
+            _UNKNOWN_OUTCOME,
+            label="check outcome",
+        ),
+        _do("back", "escape", "Go back from the details to the list; there, take all marks away."),
+        _do("same_run", "R", "Show all operations of this run.", _ROW),
+        _do("same_issue", "H", "Show all operations of this issue.", _ROW),
+    ),
+    "query": (
+        _do("back", "escape", "Go back from the details to the results."),
+        _do("input", "i", "Write a question.", label="ask"),
+        _do("intent", "t", "Change what the question is for."),
+        _do("more", "plus", "Ask for more results."),
+        _do("fewer", "minus", "Ask for fewer results."),
+        _do("open", "o", "Open where the result came from.", _SOURCE, label="source"),
+        _do("explain", "x", "Show the stages of this search and what each contributed.", _EXPLAIN),
+        _do("same_source", "b", "Show the records of the same source.", _ROW),
+        _do("record", "R", "Show the record in Records.", _ROW),
+        _do("history", "h", "Show earlier questions and what they found."),
+        _do("copy", "y", "Copy the text of the result.", _ROW),
+    ),
+    "records": (
+        _do("mark", "space", "Mark or unmark the row.", _ROW),
+        _do("range", "v", "Mark from here to where you move.", _ROW),
+        _do("mark_all", "A", "Mark all rows that are loaded."),
+        _do("unmark", "escape", "Take all marks away."),
+        _do("edit", "e", "Change the text in place.", _CORRECTION),
+        _do(
+            "edit_external", "E", "Change the text in your editor.", _CORRECTION, label="in $EDITOR"
+        ),
+        _do("add", "a n", "Write a new record.", _CHANGE),
+        _do("forget", "d delete", "Forget the marked records, after a yes.", _CHANGE_ROW),
+        _do(
+            "erase",
+            "X",
+            "Erase the record for good, with every copy that memtui has: shown first.",
+            _CHANGE_ROW,
+            label="erase…",
+        ),
+        _do("undo", "u", "Take the last change back.", _CHANGE),
+        _do("redo", "U", "Do again what was just taken back.", _CHANGE),
+        _do("pin", "p", "Pin the record, or unpin it.", _CORRECTION),
+        _do("expire", "x", "Let the record expire, or never expire.", _CORRECTION, label="expires"),
+        _do("history", "h", "Show how the record came to be.", _ROW),
+        _do("queries", "w", "Show the queries that returned it.", _ROW, label="who read it"),
+        _do("open", "o", "Open where the record came from.", _ROW, label="source"),
+        _do("open_file", "O", "Open the file it is kept in.", _ROW, label="file"),
+        _do("copy", "y", "Copy the text of the record.", _ROW),
+        _do("copy_id", "Y", "Copy the id of the record.", _ROW),
+        _do("same_source", "b", "Show the records of the same source.", _ROW),
+    ),
+    "budget": (
+        _do("mark", "space", "Mark or unmark the fact.", _ROW),
+        _do("range", "v", "Mark from here to where you move.", _ROW),
+        _do("mark_all", "A", "Mark all facts that are shown.", _ROW),
+        _do("back", "escape", "Go back to the list; there, take all marks away."),
+        _do("prune", "p", "Review which facts could go, and why.", _SCOPE),
+        _do("add", "a n", "Write a new fact.", _CHANGE_SCOPE),
+        _do("edit", "e", "Change the fact in place.", _CORRECTION),
+        _do(
+            "edit_external", "E", "Change the fact in your editor.", _CORRECTION, label="in $EDITOR"
+        ),
+        _do("forget", "d delete", "Forget the marked facts, after a yes.", _CHANGE_ROW),
+        _do("undo", "u", "Take the last change back.", _CHANGE),
+        _do(
+            "pin",
+            "P",
+            "Pin the fact, or unpin it; a pinned one leads and is never suggested to go.",
+            _CORRECTION,
+        ),
+        _do("expire", "x", "Let the fact expire, or never expire.", _CORRECTION, label="expires"),
+        _do("merge", "M", "Make one fact of those that are marked.", _CORRECTION),
+        _do(
+            "clear",
+            "D",
+            "Forget all facts of this user, project or agent, after typing its name.",
+            _CHANGE_SCOPE,
+            label="clear all",
+        ),
+        _do(
+            "text",
+            "t",
+            "Show the text exactly as the model sees it, or the list of its facts.",
+            _SCOPE,
+            label="as text",
+        ),
+        _do("model", "m", "Choose the model to count and price for."),
+        _do("budget", "b", "Set the token budget to look against."),
+        _do(
+            "whole", "w", "Show the memory's share of a whole prompt.", _SCOPE, label="whole prompt"
+        ),
+        _do("left_out", "l", "Show every warning, and what was left out and why.", _SCOPE),
+        _do("charts", "c", "Show the charts large, with how well facts serve.", _SCOPE),
+        _do("record", "R", "Show the fact in Records.", _ROW),
+        _do("copy", "y", "Copy the text of the fact.", _ROW),
+        _do("copy_text", "Y", "Copy the text that the model sees.", _SCOPE, label="copy all"),
+        _do("files", "f", "Show the commands that export facts to a file and import them."),
+    ),
+    "analytics": (
+        _do("half", "t", "Go to SQL, or back to the charts.", label="SQL"),
+        _do(
+            "period",
+            "p",
+            "Look at a longer stretch of time; after the longest comes the shortest.",
+            _CHARTS,
+        ),
+        _do("shorter", "P", "Look at a shorter stretch of time.", _CHARTS),
+        _do(
+            "bucket", "b", "Cut time into hours, days, weeks or months.", _CHARTS, label="hour/day"
+        ),
+        _do(
+            "dimension",
+            "d",
+            "Choose what the table groups by: binding, agent, project, provider and more.",
+            _CHARTS,
+            label="by",
+        ),
+        _do(
+            "hits",
+            "H",
+            "Count a query as a hit by what was opened later, or by its scores.",
+            _CHARTS,
+            label="what is a hit",
+        ),
+        _do("large", "z", "Show one chart large, or all again.", _CHARTS),
+        _do("earlier", "left h", "Select the bar before; in SQL, show the columns further left."),
+        _do("later", "right l", "Select the bar after; in SQL, show the columns further right."),
+        _do(
+            "export",
+            "x",
+            "Write the figures or the result to a file: CSV, JSON, Parquet, or a chart as SVG.",
+            _SERVICE,
+        ),
+        _do("copy", "y", "Copy the selected figures or row as JSON."),
+        _do("input", "i", "Go to the statement.", _SQL, label="statement"),
+        _do("run", "ctrl+r", "Run the statement, or read again.", _SERVICE),
+        _do("saved", "o", "Open a saved or earlier statement.", _SQL),
+        _do("views", "v", "Show the views and their columns.", _SQL),
+        _do(
+            "back",
+            "escape",
+            "Stop a running statement; take the selection away, or show all charts again.",
+        ),
+    ),
+    "prune": (
+        _do("turn", "space", "Mark or unmark the fact, or all of a reason.", label="mark"),
+        _do("all", "A", "Mark everything that is not pinned."),
+        _do("none", "N", "Take all marks away."),
+        _do("suggested", "R", "Mark again what was suggested."),
+        _do("diff", "t", "Show what would go as a diff, or the list."),
+        _do("apply", "d delete", "Forget what is marked, after a yes.", _CHANGE, label="forget"),
+        _do("merge", "M", "Make one fact of the facts that say the same.", _CHANGE),
+        _do("stale", "x", "Set after how many days a fact is stale.", label="stale days"),
+        _do("copy", "y", "Copy the text of the fact."),
+        _do("help", "question_mark f1", "Show every key of the review."),
+        _do("leave", "escape q", "Go back; nothing is forgotten.", label="back"),
+    ),
+    "namespaces": (
+        _do("add", "a n", "Make a namespace.", _CHANGE, label="new"),
+        _do("expiry", "e", "Set when the namespace expires, or that it never does.", _CHANGE),
+        _do(
+            "delete",
+            "d delete",
+            "Delete the namespace with its records, after its name was typed.",
+            _CHANGE,
+        ),
+        _do("undo", "u", "Bring back the records of the namespace that was deleted last.", _CHANGE),
+        _do("read", "r", "Read the namespaces again.", label="read again"),
+        _do("copy", "y", "Copy the name of the namespace."),
+        _do("help", "question_mark f1", "Show every key of the list."),
+        _do("leave", "escape q", "Go back.", label="back"),
+    ),
+    "conformance": (
+        _do("run", "r", "Check the plugin against its contract, after a yes.", _CHANGE),
+        _do("stop", "x", "Stop the run; what it made is removed."),
+        _do("failures", "f", "Show what failed alone, or all.", label="failed only"),
+        _do("export", "w", "Write the report to a JSON file.", label="write JSON"),
+        _do("copy", "y", "Copy the check with its request and reply."),
+        _do("help", "question_mark f1", "Show every key of the report."),
+        _do("leave", "escape q", "Go back; a run is stopped first.", label="back"),
+    ),
+    "migration": (
+        _do("plan", "p", "Say again what would happen.", label="dry run"),
+        _do(
+            "apply",
+            "a",
+            "Move the records, after a yes; stopped and begun again, it goes on.",
+            _CHANGE,
+        ),
+        _do("verify", "v", "Compare both sides: all of it, or a sample."),
+        _do(
+            "cut_over",
+            "c",
+            "Let the destination serve what the source serves, after a yes.",
+            _CHANGE,
+        ),
+        _do(
+            "back",
+            "b",
+            "Let the source serve again what was cut over, after a yes.",
+            _CHANGE,
+            label="give back",
+        ),
+        _do("stop", "x", "Stop what is running; what was done stays."),
+        _do("copy", "y", "Copy the row."),
+        _do("help", "question_mark f1", "Show every key of the migration."),
+        _do("leave", "escape q", "Go back; what runs is stopped first.", label="back"),
+    ),
+    "list": (
+        _do("down", "j down", "Move down one row."),
+        _do("up", "k up", "Move up one row."),
+        _do("top", "g home", "Go to the first row."),
+        _do("bottom", "G end", "Go to the last row."),
+        _do("half_down", "ctrl+d", "Move down half a page.", label="half page down"),
+        _do("half_up", "ctrl+u", "Move up half a page.", label="half page up"),
+        _do("page_down", "pagedown ctrl+f", "Move down a page."),
+        _do("page_up", "pageup ctrl+b", "Move up a page."),
+        _do("open", "enter", "Open the selected row, or go into its details.", label="details"),
+        _do("sort", "S", "Sort by the next column; clicking a header does too.", _TABLE),
+        _do("reverse", "I", "Turn the order around.", _TABLE),
+        _do("columns", "C", "Choose the columns that are shown.", _TABLE),
+        _do("wider", "greater_than_sign", "Widen the sorting column.", _TABLE),
+        _do("narrower", "less_than_sign", "Narrow the sorting column.", _TABLE),
+    ),
+    "filter": (
+        _do("apply", "enter", "Filter by what is written."),
+        _do("complete", "tab", "Complete the word that is written."),
+        _do("previous", "up", "Bring back the filter used before.", label="before"),
+        _do("next", "down", "Go to the filter used after.", label="after"),
+        _do("leave", "escape", "Clear the line; once more leaves it.", label="clear"),
+    ),
+    "ask": (
+        _do("run", "enter", "Ask what is written.", label="ask"),
+        _do("leave", "escape", "Leave the line for the results.", label="results"),
+    ),
+    "sql": (
+        _do("run", "ctrl+r f5 ctrl+enter", "Run the statement.", _SERVICE),
+        _do("leave", "escape", "Stop a running statement, or leave it.", label="results"),
+        _do("complete", "ctrl+n ctrl+@", "Complete the word."),
+        _do("save", "ctrl+s", "Keep the statement under a name."),
+        _do("saved", "ctrl+o", "Open a saved or earlier statement.", label="open"),
+        _do("views", "f2", "Show the views and their columns."),
+    ),
+}
+
+ACTIONS: Mapping[str, Action] = {
+    action.id: action
+    for group, actions in _GROUPS.items()
+    for action in (replace(action, group=group) for action in actions)
+}
+"""Every action by its id."""
+
+_FOOTERS = {
+    "bindings": "add enable read_only target remove open",
+    "operations": "open follow undo copy",
+    "query": "input open explain same_source history",
+    "records": "edit mark forget add undo history",
+    "budget": "prune add forget mark text",
+    "analytics": "half period input dimension saved export",
+    "prune": "turn diff none apply merge help leave",
+    "namespaces": "add expiry delete undo help leave",
+    "conformance": "run stop failures export help leave",
+    "migration": "plan apply verify cut_over back stop help leave",
+    "filter": "apply complete previous next leave",
+    "ask": "run leave",
+    "sql": "run leave complete save saved views",
+}
+"""The keys that the footer shows of a group, the most wanted first."""
+
+
+def actions_of(group: str) -> Iterator[Action]:
+    """Yield the actions of a group, in the registry's order."""
+    return (action for action in ACTIONS.values() if action.group == group)
+
+
+def screen_tab(mode: str) -> ScreenTab:
+    """Return the screen of a mode; raises `KeyError` for one that does not exist."""
+    return {tab.mode: tab for tab in SCREENS}[mode]
+
+
+def groups_on(mode: str) -> tuple[str, ...]:
+    """Return the groups whose keys work on a screen, the nearest first."""
+    return (mode, *screen_tab(mode).groups, "app")
+
+
+def footer_actions(group: str, count: int = 6) -> list[Action]:
+    """Return the actions that the footer shows in rank order; a screen's end with `app.help`.
+
+    Those of a line or of a dialog are its own alone.
+    """
+    own = [ACTIONS[f"{group}.{verb}"] for verb in _FOOTERS[group].split()]
+    if group in INPUT_GROUPS | DIALOG_GROUPS:
+        return own
+    shared = [ACTIONS[name] for name in ("app.filter", "app.scope")]
+    return [*(*own, *shared)[: count - 1], ACTIONS["app.help"]]
+
+
+_KEY_WORDS = {
+    "question_mark": "?",
+    "slash": "/",
+    "plus": "+",
+    "minus": "-",
+    "dollar_sign": "$",
+    "at": "@",
+    "greater_than_sign": ">",
+    "less_than_sign": "<",
+    "space": "space",
+    "escape": "esc",
+    "pageup": "pgup",
+    "pagedown": "pgdn",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "delete": "del",
+}
+
+
+def key_label(key: str) -> str:
+    """Return how a key is written for a person: `ctrl+d`, `?`, `esc`."""
+    *modifiers, last = key.split("+")
+    return "+".join([*modifiers, _KEY_WORDS.get(last, last)])
