@@ -25,10 +25,9 @@ What is there to use:
 - `self.toast(message, severity=…)`; `self.fail(error)`: a toast for one of the contract's errors;
 - up to the app: `self.post_message(GoTo(…))`, `ScopeChosen`, `FilterChosen`, `BindingChosen`,
   `ConfigurationChanged`;
-- questions: `self.talk(self._forget(rows))` with a coroutine that waits for `self.ask(dialog)`,
-  `self.wait(words, work)` and `self.change(work)`; dialogs are in `memtui.screens.dialogs`. What a
-  question is made of is read inside it (`Choose` and `Sheet` take the work), or in `wait`: it is
-  there when the key is pressed, so that no later key falls through;
+- questions: an action that is a coroutine marked with `@conversation`; the dialogs are in
+  `memtui.screens.dialogs`. What a question is made of is read inside it (`Choose` and `Sheet` take
+  the work), or in `wait`: it is there when the key is pressed, so that no later key falls through;
 - the source of a record: `memtui.screens.open_source`;
 - classes set on the screen by width, for `styles.tcss`: `-tiny` under 60 columns, `-narrow` under
   100, `-wide` from 100 on; by height: `-short` under 30 lines, `-tall` from 30 on.
@@ -40,7 +39,8 @@ attribute `ACTION_GROUP = "list"`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from functools import wraps
 from typing import Any, ClassVar, Literal, TypeVar
 
 from textual.app import ComposeResult
@@ -65,6 +65,7 @@ from memtui.widgets.frame import KeyFooter, ScopeBar, ScopeView, ScreenTabs
 from memtui.widgets.panes import Notice
 
 T = TypeVar("T")
+S = TypeVar("S", bound="ServiceScreen")
 
 _KNOWN_OPERATIONS = 500
 """Operations whose names the filter line completes."""
@@ -72,6 +73,20 @@ _DATA = ("session", "scope", "filter", "binding_key", "resolution")
 _SHOWN = dict.fromkeys(set(Need) - {Need.SERVICE, Need.WRITABLE, Need.CHARTS, Need.SQL}, "")
 """What hangs on what a screen shows; nothing of it is there at first."""
 _READING = "This is still being read; press the key again when it is there."
+
+
+def conversation(action: Callable[[S], Coroutine[Any, Any, None]]) -> Callable[[S], None]:
+    """Make an action of a coroutine that asks the person.
+
+    It waits for nothing but the screen's `ask`, `wait` and `change`. Up to the first of these it
+    runs at once; an error that it raises is shown by the screen's `fail`.
+    """
+
+    @wraps(action)
+    def begin(screen: S) -> None:
+        screen.talk(action(screen))
+
+    return begin
 
 
 class ServiceScreen(Screen[None]):
@@ -108,15 +123,14 @@ class ServiceScreen(Screen[None]):
         self.toast(said)
 
     def talk(self, conversation: Coroutine[Any, Any, None]) -> None:
-        """Begin a conversation of `ask`, `wait` and `change`; its first question is there at once.
-
-        An error that it raises is shown by `fail`.
-        """
+        """Begin what `conversation` makes an action of."""
         self.acts.talk(conversation, self.fail)
 
     async def ask(self, dialog: Screen[T]) -> T | None:
         """Return the answer to a question; None if the person goes back."""
-        return await self.acts.ask(dialog)
+        answer: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
+        self.app.push_screen(dialog, answer.set_result)
+        return await answer
 
     async def change(self, work: Work[T]) -> T:
         """Return what a change comes to, which nothing cancels; raises the error it fails with."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -26,6 +27,7 @@ from memtui.contract import (
     Unsupported,
     WriteRequest,
 )
+from memtui.screens.base import conversation
 from memtui.screens.conflict import ConflictScreen, Resolve
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.edit_text import EditText
@@ -36,6 +38,7 @@ from memtui.screens.external_editor import edit_text
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.state import AppState, ConfigurationChanged
 from memtui.widgets import format as fmt
+from memtui.widgets.columns import Cell
 from memtui.widgets.detail_lines import record_name
 from memtui.widgets.editor import keeps
 
@@ -127,12 +130,10 @@ class EditingScreen(ListScreen[R]):
 
     # Changing a record.
 
-    def action_edit(self) -> None:
+    @conversation
+    async def action_edit(self) -> None:
         """Edit the text in place."""
-        self.talk(self._edit(self.row))
-
-    async def _edit(self, row: R) -> None:
-        [record] = await self.records_of([row])
+        [record] = await self.records_of([self.row])
         draft = self._drafts.get(record_key(record))
         kept = "This is your draft; the record still holds the text it had."
         await self._edit_in_place(record, draft, kept if draft is not None else "")
@@ -151,12 +152,10 @@ class EditingScreen(ListScreen[R]):
         else:
             await self._correct_text(record, text)
 
-    def action_edit_external(self) -> None:
+    @conversation
+    async def action_edit_external(self) -> None:
         """Edit the text in the person's own editor."""
-        self.talk(self._edit_external(self.row))
-
-    async def _edit_external(self, row: R) -> None:
-        [record] = await self.records_of([row])
+        [record] = await self.records_of([self.row])
         text = self._drafts.get(record_key(record), record.text)
         edited = edit_text(self.app, text, self.state.editor)
         if edited is None and text == record.text:
@@ -215,22 +214,18 @@ class EditingScreen(ListScreen[R]):
             self.changed(record_key(record), now)
         return answer
 
-    def action_pin(self) -> None:
+    @conversation
+    async def action_pin(self) -> None:
         """Pin or unpin the record."""
-        self._need("pin", "cannot pin a record")
-        self.talk(self._pin(self.row))
-
-    async def _pin(self, row: R) -> None:
-        [record] = await self.records_of([row])
+        self._need("pin", f"cannot pin a {self.NOUN}")
+        [record] = await self.records_of([self.row])
         self.toast(said("Changed.", await self.correct(record, pinned=not record.pinned)))
 
-    def action_expire(self) -> None:
+    @conversation
+    async def action_expire(self) -> None:
         """Set when the record expires, or that it never does."""
         self._need("expiry", "keeps no expiry")
-        self.talk(self._expire(self.row))
-
-    async def _expire(self, row: R) -> None:
-        [record] = await self.records_of([row])
+        [record] = await self.records_of([self.row])
         prompt = Prompt(
             "Expires when?",
             value=written_expiry(record.expires_at, self.state),
@@ -272,13 +267,12 @@ class EditingScreen(ListScreen[R]):
 
     # Forgetting.
 
-    def action_forget(self) -> None:
+    @conversation
+    async def action_forget(self) -> None:
         """Forget what is marked, else the row under the cursor, after a yes."""
-        if chosen := self.rows_list.chosen:
-            self.talk(self._forget(chosen))
-
-    async def _forget(self, rows: Sequence[R]) -> None:
-        records = await self.records_of(rows)
+        if not (chosen := self.rows_list.chosen):
+            return
+        records = await self.records_of(chosen)
         question = f"Forget {fmt.counted(len(records), 'record')} from {self.where(records)}?"
         if await self.ask(Confirm(question, verb="forget", detail=self._reads_of(records))):
             await self.forget_now(records)
@@ -335,15 +329,13 @@ class EditingScreen(ListScreen[R]):
             },
         )
 
-    def action_erase(self) -> None:
+    @conversation
+    async def action_erase(self) -> None:
         """Erase the record for good, after a yes to what that would take."""
-        self.talk(self._erase(self.row))
-
-    async def _erase(self, row: R) -> None:
         from memtui.service import PurgeRequest
 
         session = self.session
-        [record] = await self.records_of([row])
+        [record] = await self.records_of([self.row])
         request = PurgeRequest(
             record_id=record_key(record), binding_key=self.binding_of(record), forget=True
         )
@@ -372,11 +364,9 @@ class EditingScreen(ListScreen[R]):
         """Note what was done here last: `u` takes it back without asking."""
         self._last, self._taken_back = tuple(one.operation_id for one in answers), ()
 
-    def action_undo(self) -> None:
+    @conversation
+    async def action_undo(self) -> None:
         """Take the last change back; one that was not made here only after a yes."""
-        self.talk(self._undo())
-
-    async def _undo(self) -> None:
         found = await self.last_change()
         operation = found.operation
         undone: tuple[str, ...] = (operation.operation_id,)
@@ -393,11 +383,9 @@ class EditingScreen(ListScreen[R]):
         self._last, self._taken_back = (), answers
         self.toast(said(f"Took it back: {count}. U does it again.", *answers))
 
-    def action_redo(self) -> None:
+    @conversation
+    async def action_redo(self) -> None:
         """Do again what was just taken back."""
-        self.talk(self._redo())
-
-    async def _redo(self) -> None:
         await self.wait("waiting for the change under way", self.acts.settled)
         undone = self._taken_back
         if not undone:
@@ -440,6 +428,13 @@ class EditingScreen(ListScreen[R]):
 def record_key(record: Record) -> str:
     """Return what names a record: the id that the provider gave it."""
     return record.handle.provider_record_id
+
+
+def read_cell(found: RetrievalCount | None, now: datetime) -> Cell:
+    """Return how often a record was read, as it stands in a column."""
+    if found is None:
+        return Cell("never", "muted")
+    return Cell(fmt.reads(found.count, found.last_at, now))
 
 
 def place_of(record: Record) -> Scope:

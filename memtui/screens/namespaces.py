@@ -12,6 +12,7 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import Conflict, Invalid, MemtuiError, Namespace
+from memtui.screens.base import conversation
 from memtui.screens.dialogs.confirm import TypedConfirm
 from memtui.screens.dialogs.prompt import Prompt
 from memtui.screens.expiry import moment_or_never, written_expiry
@@ -150,11 +151,10 @@ class Namespaces(ModalListScreen):
         title = f"When does {name} expire?"
         return await self.ask(Prompt(title, value=value, hint=_WHEN, check=check))
 
-    def action_add(self) -> None:
+    @conversation
+    async def action_add(self) -> None:
         """Ask for the name and the expiry of a new namespace."""
-        self.talk(self._add())
 
-    async def _add(self) -> None:
         def check(text: str) -> None:
             name = text.strip()
             if not name:
@@ -176,22 +176,20 @@ class Namespaces(ModalListScreen):
             else:
                 return
 
-    def action_expiry(self) -> None:
+    @conversation
+    async def action_expiry(self) -> None:
         """Ask when the namespace expires."""
-        if (one := self._current) is not None:
-            self.talk(self._expire(one))
-
-    async def _expire(self, one: Namespace) -> None:
+        if (one := self._current) is None:
+            return
         when = await self._ask_expiry(one.name, written_expiry(one.expires_at, self.state))
         if when is not None:
             await self._put(one.name, when)
 
-    def action_delete(self) -> None:
+    @conversation
+    async def action_delete(self) -> None:
         """Delete the namespace once its name was typed."""
-        if (one := self._current) is not None:
-            self.talk(self._delete(one))
-
-    async def _delete(self, one: Namespace) -> None:
+        if (one := self._current) is None:
+            return
         question = TypedConfirm(
             f"Delete {one.name} and {fmt.held_words(one)} from {self._binding.key}?",
             word=one.name,
@@ -228,14 +226,13 @@ class Namespaces(ModalListScreen):
                 self.action_read()
             raise
 
-    def action_undo(self) -> None:
+    @conversation
+    async def action_undo(self) -> None:
         """Bring back the records of the namespace deleted last."""
-        gone = self._gone
-        if gone is not None and gone.forget_operation_id is not None:
-            self.talk(self._bring_back(gone, gone.forget_operation_id))
-
-    async def _bring_back(self, gone: NamespaceDeleted, operation_id: str) -> None:
-        session = self.session
+        session, gone = self.session, self._gone
+        operation_id = gone.forget_operation_id if gone else None
+        if gone is None or operation_id is None:
+            return
 
         async def undo() -> str:
             answer = await session.service.undo(session.caller, operation_id)
@@ -264,9 +261,9 @@ def _deleted_words(gone: NamespaceDeleted) -> str:
 def columns(clock: Callable[[], datetime]) -> list[Column[Namespace]]:
     """Return the columns of the list."""
     return [
-        Column("name", "name", lambda one: Cell(one.name), 20, flexible=True, keep=100, share=0.5),
-        Column("kind", "kind", lambda one: Cell(one.kind, "muted"), 9, keep=50),
-        Column("records", "records", lambda one: Cell(fmt.held(one)), 7, "right", keep=90),
+        Column("name", "name", lambda one: one.name, 20, flexible=True, keep=100, share=0.5),
+        Column("kind", "kind", lambda one: one.kind, 9, keep=50, tone="muted"),
+        Column("records", "records", fmt.held, 7, "right", keep=90),
         Column("expires", "expires", lambda one: _expires(one, clock()), 9, "right", keep=80),
     ]
 

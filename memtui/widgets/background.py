@@ -14,8 +14,8 @@ Changing: `self._page.every(lambda: service.forget(caller, request), self._gone,
 A change is never cancelled by another and each delivers; `await self._page.settled()` waits for
 those that were begun.
 
-Asking: `self._page.talk(self._forget(records), self._show_error)` with a coroutine that waits for
-`ask(dialog)` and `change(work)`, and for nothing else.
+Talking: `self._page.talk(self._forget(), self._show_error)` runs a coroutine that asks the person
+and makes changes; it waits for `change(work)` and for futures, and for nothing else.
 
 Callbacks run on the event loop, and only while the pane is mounted. `failed` gets one of the
 contract's errors with a sentence to show; anything else that went wrong is logged and comes as
@@ -33,7 +33,6 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from textual.dom import DOMNode
-from textual.screen import Screen
 from textual.worker import Worker
 
 from memtui.contract import MemtuiError
@@ -131,12 +130,6 @@ class Background:
             await _go_on(talked, waits_for)
 
         self._start(rest, "talk")
-
-    async def ask(self, dialog: Screen[T]) -> T | None:
-        """Return what a person answers in a conversation; None if they go back."""
-        answer: asyncio.Future[T | None] = asyncio.get_running_loop().create_future()
-        self._owner.app.push_screen(dialog, answer.set_result)
-        return await answer
 
     async def change(self, work: Work[T]) -> T:
         """Return what a change in a conversation comes to; raises the error that it fails with."""

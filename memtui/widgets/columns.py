@@ -17,20 +17,27 @@ GUTTER = 3
 GAP = 2
 
 
+Tone = Literal["", "muted", "success", "warning", "error", "accent"]
+
+
 class Cell(NamedTuple):
     """What stands in one place: foreign text, and the tone it is coloured in."""
 
     text: str
-    tone: Literal["", "muted", "success", "warning", "error", "accent"] = ""
+    tone: Tone = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[R]):
-    """One column. A flexible one is at least its width and takes what the others leave over."""
+    """One column. A flexible one is at least its width and takes what the others leave over.
+
+    `cell` returns what stands there for a row: any value in the column's tone, a `Cell` in a tone
+    of its own, or None for a dim dash.
+    """
 
     key: str
     title: str
-    cell: Callable[[R], Cell]
+    cell: Callable[[R], object]
     width: int
     align: Literal["left", "right"] = "left"
     flexible: bool = False
@@ -38,6 +45,14 @@ class Column(Generic[R]):
     """Where the width is short, columns with the lowest number go first."""
     share: float = 0.0
     """The part of the list, 0 to 1, that it gets before others are shown beside it."""
+    tone: Tone = ""
+
+    def of(self, row: R) -> Cell:
+        """Return what is drawn for a row."""
+        found = self.cell(row)
+        if isinstance(found, Cell):
+            return found
+        return Cell("–", "muted") if found is None else Cell(str(found), self.tone)
 
 
 def share_width(

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from itertools import groupby
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.content import Content
 
@@ -15,6 +15,9 @@ from memtui.contract import Record, Scope
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, hanging, line, lines
+
+if TYPE_CHECKING:
+    from memtui.service.answers import Change
 
 LABEL_CELLS = 10
 _TONES = {"muted": DIM, "success": OK, "warning": WARN, "error": BAD}
@@ -44,8 +47,8 @@ class Labelled(NamedTuple):
 Line = Content | Labelled
 
 
-def labelled(label: str, value: Content | str, *, most: int = 0) -> Labelled:
-    """Return a value behind its name."""
+def labelled(label: str, value: Content | str | None, *, most: int = 0) -> Labelled:
+    """Return a value behind its name; `joined` leaves out what has no value."""
     return Labelled(label, value if isinstance(value, Content) else display(value), most)
 
 
@@ -166,6 +169,13 @@ def diff_lines(before: str | None, after: str | None) -> Iterator[Content]:
             yield _diff_line(one)
 
 
+def change_lines(change: Change) -> Iterator[Content]:
+    """Yield what a change did to a record's text."""
+    return diff_lines(
+        change.before.text if change.before else None, change.after.text if change.after else None
+    )
+
+
 def _diff_line(one: DiffLine) -> Content:
     style = {"-": BAD, "+": OK}.get(one.sign, DIM)
     parts = [
@@ -201,20 +211,19 @@ def moment(value: datetime | None, now: datetime, zone: tzinfo | None) -> str:
 def joined(blocks: Iterable[Sequence[Line]], width: int) -> Content:
     """Put the lines of each block under each other, a blank line between blocks."""
     gap = Content("\n\n")
-    return gap.join([_block(block, max(width, LABEL_CELLS * 2)) for block in blocks if block])
+    kept = [[one for one in block if isinstance(one, Content) or one.value] for block in blocks]
+    return gap.join([_block(block, max(width, LABEL_CELLS * 2)) for block in kept if block])
 
 
 def _block(block: Sequence[Line], width: int) -> Content:
     return lines(
         one
         if isinstance(one, Content)
-        else hanging(_lead(one.label), one.value, width, most=one.most)
+        else hanging(
+            Content.styled(f"{one.label:<{LABEL_CELLS}} ", DIM), one.value, width, most=one.most
+        )
         for one in block
     )
-
-
-def _lead(label: str) -> Content:
-    return Content.styled(f"{label:<{LABEL_CELLS}} ", DIM)
 
 
 def key_hint(key: str, what: str) -> Content:

@@ -309,7 +309,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         for place, (column, cells) in enumerate(self._shown()):
             if place:
                 segments.append(Segment(" " * GAP, style))
-            cell = column.cell(row)
+            cell = column.of(row)
             tone = style + self._tone(cell.tone) if cell.tone else style
             segments.append(Segment(fit_cell(cell.text, cells, column.align), tone))
         return _strip(segments, width, style)

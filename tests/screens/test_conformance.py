@@ -171,6 +171,6 @@ def test_hostile_replies_are_harmless(text: str) -> None:
         reply=SeenReply(status=200, content_type=text, body=text),
     )
     for column in columns():
-        assert_harmless(fit_cell(column.cell(one).text, column.width))
+        assert_harmless(fit_cell(column.of(one).text, column.width))
     assert_content_harmless(row_content(one, 60))
     assert as_text(one).startswith("✗")

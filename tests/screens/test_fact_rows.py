@@ -110,7 +110,7 @@ def test_offers_come_from_log_and_binding_and_extend_the_scope() -> None:
 def test_hostile_facts_are_harmless_in_list_and_detail(text: str) -> None:
     [row] = rows(record(text, created_by=text))
     for column in fact_columns(lambda: NOW, {}):
-        assert_harmless(fit_cell(column.cell(row).text, column.width, column.align))
+        assert_harmless(fit_cell(column.of(row).text, column.width, column.align))
         assert sort_key(column.key, {})(row) is not None
     place = places_of(Scope(company_id="c", subject_id=text))[0]
     assert_content_harmless(fact_content(FactView(row, NOW, UTC, place), 60))

@@ -248,5 +248,5 @@ def test_hostile_names_are_harmless(text: str) -> None:
     )  # fmt: skip
     for row in (*lines.planned(plan), *lines.applied(done), *lines.verified(found)):
         for column in lines.columns():
-            assert_harmless(fit_cell(column.cell(row).text, column.width))
+            assert_harmless(fit_cell(column.of(row).text, column.width))
         assert_content_harmless(row_content(row, 60))

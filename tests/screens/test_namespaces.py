@@ -198,5 +198,5 @@ def test_hostile_namespaces_are_harmless(text: str) -> None:
         name=text, kind=text, expires_at=NOW + timedelta(days=1), metadata={text: [text]}
     )
     for column in columns(lambda: NOW):
-        assert_harmless(fit_cell(column.cell(one).text, column.width))
+        assert_harmless(fit_cell(column.of(one).text, column.width))
     assert_content_harmless(row_content(one, NOW, UTC, 60))

@@ -161,4 +161,4 @@ def test_hostile_facts_are_harmless() -> None:
         assert lines
         for line in lines:
             for column in columns:
-                assert_harmless(fit_cell(column.cell(line).text, column.width))
+                assert_harmless(fit_cell(column.of(line).text, column.width))

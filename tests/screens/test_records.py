@@ -213,6 +213,8 @@ async def test_a_conflict_put_off_keeps_the_own_text_as_a_draft(
         await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
         await pilot.press("escape")
         await until(pilot, lambda: texts(app) == ["theirs"])
+        await pilot.press("p")
+        await until(pilot, lambda: "⚑ theirs" in screen_text(app))
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EditText))
         assert app.screen.query_one(ForeignTextArea).text == "mainx"

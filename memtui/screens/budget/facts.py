@@ -12,6 +12,7 @@ from textual.content import Content
 from memtui.context.assembly import RULES, AssembledContext, AssembledFact, LeftOut, SectionKind
 from memtui.contract import Filter, RecordHandle, Scope, UtcDatetime
 from memtui.fuzzy import finds
+from memtui.screens.editing import read_cell
 from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import SEPARATOR, Line, joined, labelled, moment
@@ -162,11 +163,11 @@ def fact_columns(
     """Return the columns; `now` is what relative times count from."""
     return [
         Column("tokens", "tok", _tokens, 5, "right", keep=95),
-        Column("age", "age", lambda row: Cell(fmt.ago(row.created_at, now()), "muted"), 6, "right",
-               keep=90),
-        Column("section", "section", lambda row: Cell(row.section.value, "muted"), 9, keep=40),
-        Column("by", "by", lambda row: Cell(by_words(row.created_by), "muted"), 12, keep=60),
-        Column("read", "read", lambda row: _times_read(row, reads, now()), 10, keep=80),
+        Column("age", "age", lambda row: fmt.ago(row.created_at, now()), 6, "right", keep=90,
+               tone="muted"),
+        Column("section", "section", lambda row: row.section.value, 9, keep=40, tone="muted"),
+        Column("by", "by", lambda row: by_words(row.created_by), 12, keep=60, tone="muted"),
+        Column("read", "read", lambda row: read_cell(reads.get(row.record_id), now()), 10, keep=80),
         Column("text", "text", lambda row: _text(row, now()), 36, flexible=True, keep=100,
                share=0.5),
     ]  # fmt: skip
@@ -185,15 +186,8 @@ def sort_key(column: str, reads: Mapping[str, RetrievalCount]) -> Callable[[Fact
     return keys[column]
 
 
-def _tokens(row: FactRow) -> Cell:
-    return Cell("–", "muted") if row.tokens is None else Cell(fmt.count(row.tokens))
-
-
-def _times_read(row: FactRow, reads: Mapping[str, RetrievalCount], now: datetime) -> Cell:
-    found = reads.get(row.record_id)
-    if found is None:
-        return Cell("never", "muted")
-    return Cell(fmt.reads(found.count, found.last_at, now))
+def _tokens(row: FactRow) -> str | None:
+    return None if row.tokens is None else fmt.count(row.tokens)
 
 
 def _text(row: FactRow, now: datetime) -> Cell:
@@ -242,7 +236,5 @@ def _about(view: FactView) -> Iterator[Line]:
         yield labelled("read", f"{fmt.counted(view.read.count, 'time')}, last {last}")
     if row.expires_at is not None:
         yield labelled("expires", moment(row.expires_at, view.now, view.zone))
-    if row.pinned:
-        yield labelled("pinned", "⚑ yes")
-    if row.handle is not None:
-        yield labelled("id", display(row.handle.provider_record_id, limit=300, style=DIM))
+    yield labelled("pinned", "⚑ yes" if row.pinned else "")
+    yield labelled("id", display(row.record_id, limit=300, style=DIM))

@@ -37,6 +37,7 @@ from memtui.contract import (
     owner_scope,
 )
 from memtui.filters import Taker
+from memtui.screens.base import conversation
 from memtui.screens.budget.arrivals import POLL_SECONDS, Arrivals
 from memtui.screens.budget.choices import (
     Offer,
@@ -525,12 +526,10 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     # Changing facts.
 
-    def action_add(self) -> None:
+    @conversation
+    async def action_add(self) -> None:
         """Write a new fact; a text that could not be written is taken up again."""
-        if self.view.places:
-            self.talk(self._add(self.view.places, self._place))
-
-    async def _add(self, places: Sequence[Place], at: int) -> None:
+        places, at = self.view.places, self._place
         session, note = self.session, ""
         while True:
             asked = WriteFact(places, at, self.state.fact_max_chars, self._unwritten, note)
@@ -558,11 +557,10 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.load()
         self.toast(said("Remembered. u takes it back.", answer))
 
-    def action_clear(self) -> None:
+    @conversation
+    async def action_clear(self) -> None:
         """Forget all facts of the place that the cursor is in, once its name has been typed."""
-        self.talk(self._clear(self.view.places[self._place]))
-
-    async def _clear(self, place: Place) -> None:
+        place = self.view.places[self._place]
         records = await self.wait("reading the facts", lambda: self._held(place, "fact"))
         if not records:
             raise Invalid(f"There are no facts of {place.label}.")
@@ -576,15 +574,13 @@ class BudgetScreen(EditingScreen[FactRow]):
         if await self.ask(question):
             await self.forget_now(records)
 
-    def action_merge(self) -> None:
+    @conversation
+    async def action_merge(self) -> None:
         """Make one fact of the marked ones."""
         chosen = self.rows_list.chosen
         if len(chosen) < 2:
             raise Invalid("Mark the facts to merge first, two at least.")
-        self.talk(self._merge(chosen))
-
-    async def _merge(self, rows: Sequence[FactRow]) -> None:
-        await self.merge(await self.records_of(rows))
+        await self.merge(await self.records_of(chosen))
 
     async def merge(self, records: Sequence[Record]) -> bool:
         """Make one fact of several of one place, after asking which wording stays."""
@@ -637,7 +633,8 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.view = replace(self.view, raw=not self.view.raw)
         self.query_one("#budget-text" if self.view.raw else "#fact-list").focus()
 
-    def action_model(self) -> None:
+    @conversation
+    async def action_model(self) -> None:
         """Choose the model to count and price for."""
         used = dict.fromkeys((self.view.model, self.state.context_model))
         chooser: Choose[str] = Choose(
@@ -646,20 +643,15 @@ class BudgetScreen(EditingScreen[FactRow]):
             placeholder="type a model's name",
             offer=offered_model,
         )
-        self.app.push_screen(chooser, self._use_model)
-
-    def _use_model(self, model: str | None) -> None:
-        if model is not None:
+        if (model := await self.ask(chooser)) is not None:
             self.view = replace(self.view, model=model)
             self.reload()
 
-    def action_budget(self) -> None:
+    @conversation
+    async def action_budget(self) -> None:
         """Set the token budget to look against."""
         prompt = Prompt("Budget in tokens", value=str(self.view.budget), check=_budget)
-        self.app.push_screen(prompt, self._use_budget)
-
-    def _use_budget(self, text: str | None) -> None:
-        if text is not None:
+        if (text := await self.ask(prompt)) is not None:
             self.view = replace(self.view, budget=_budget(text))
             self.reload()
 

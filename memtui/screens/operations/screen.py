@@ -27,6 +27,7 @@ from memtui.contract import (
 )
 from memtui.filters import Taker, format_filter, parse_filter, parse_when
 from memtui.json_text import json_text
+from memtui.screens.base import conversation
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
@@ -181,11 +182,9 @@ class OperationsScreen(ListScreen[Operation]):
         """Turn following on or off."""
         self._feed.turn()
 
-    def action_jump(self) -> None:
+    @conversation
+    async def action_jump(self) -> None:
         """Go to the last operation that had begun by a time."""
-        self.talk(self._jump())
-
-    async def _jump(self) -> None:
         zone = self.state.zone or datetime.now().astimezone().tzinfo or UTC
 
         def moment(text: str) -> datetime:
@@ -283,11 +282,10 @@ class OperationsScreen(ListScreen[Operation]):
 
         self._texts.latest(read, show, self.fail)
 
-    def action_check(self) -> None:
+    @conversation
+    async def action_check(self) -> None:
         """Ask the provider whether an unknown outcome happened."""
-        self.talk(self._check(self.row.operation_id))
-
-    async def _check(self, wanted: str) -> None:
+        wanted = self.row.operation_id
         session = self.session
         found = await self.change(lambda: session.service.check_outcome(session.caller, wanted))
         self._checked[wanted] = found.told
@@ -383,11 +381,9 @@ class OperationsScreen(ListScreen[Operation]):
 
     # Saved views.
 
-    def action_views(self) -> None:
+    @conversation
+    async def action_views(self) -> None:
         """Offer the saved views, and to keep what is shown under the name that is typed."""
-        self.talk(self._choose_view())
-
-    async def _choose_view(self) -> None:
         kept, path = self.state.views, self.state.views_file
 
         def offer(text: str) -> list[Choice[tuple[str, SavedView]]]:
@@ -467,11 +463,9 @@ class OperationsScreen(ListScreen[Operation]):
 
     # Taking back.
 
-    def action_undo(self) -> None:
+    @conversation
+    async def action_undo(self) -> None:
         """Take the marked changes back after a yes, else the selected or the last one."""
-        self.talk(self._undo())
-
-    async def _undo(self) -> None:
         marked, current = self.rows_list.selection.marks.values(), self.rows_list.current
         changes = [one for one in marked if one.operation_type.mutates]
         if changes:

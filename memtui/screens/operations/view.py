@@ -20,7 +20,7 @@ from memtui.widgets.detail_lines import (
     SEPARATOR,
     Line,
     actor,
-    diff_lines,
+    change_lines,
     heading,
     joined,
     key_hint,
@@ -74,32 +74,29 @@ SHOWN = frozenset({"when", "type", "binding", "agent", "what", "source", "ms", "
 def operation_columns(now: Callable[[], datetime]) -> list[Column[Operation]]:
     """Return the columns; `now` is what relative times count from."""
     return [
-        Column("number", "#", lambda one: Cell(fmt.count(one.seq), "muted"), 10, "right", keep=75),
-        Column("when", "when", lambda one: _when(one, now()), 6, "right", keep=90),
+        Column("number", "#", lambda one: fmt.count(one.seq), 10, "right", keep=75, tone="muted"),
+        Column("when", "when", lambda one: fmt.ago(one.started_at, now()), 6, "right", keep=90,
+               tone="muted"),
         Column("type", "type", _type, 11, keep=100),
-        Column("status", "status", _plain(lambda one: one.status.value), 8, keep=45),
-        Column("binding", "binding", _binding, 9, keep=40),
-        Column("provider", "provider", _plain(lambda one: one.provider_key), 9, keep=35),
+        Column("status", "status", lambda one: one.status.value, 8, keep=45),
+        Column("binding", "binding", lambda one: one.binding_key, 9, keep=40),
+        Column("provider", "provider", lambda one: one.provider_key, 9, keep=35),
         Column("agent", "agent", _agent, 9, flexible=True, keep=80),
-        Column("project", "project", _plain(lambda one: one.scope.project_id), 10, keep=55),
-        Column("issue", "issue", _plain(lambda one: one.scope.issue_id), 8, keep=55),
-        Column("run", "run", _plain(lambda one: one.scope.run_id), 9, keep=55),
-        Column("subject", "subject", _plain(lambda one: one.scope.subject_id), 9, keep=55),
-        Column("what", "what", _what, 16, flexible=True, keep=85),
+        Column("project", "project", lambda one: one.scope.project_id, 10, keep=55),
+        Column("issue", "issue", lambda one: one.scope.issue_id, 8, keep=55),
+        Column("run", "run", lambda one: one.scope.run_id, 9, keep=55),
+        Column("subject", "subject", lambda one: one.scope.subject_id, 9, keep=55),
+        Column("what", "what", _what, 16, flexible=True, keep=85, tone="muted"),
         Column("source", "source", _source, 16, flexible=True, keep=43),
-        Column("door", "door", _plain(lambda one: one.door), 6, keep=50),
-        Column("by", "by", _plain(lambda one: one.principal), 10, keep=50),
-        Column("records", "records", _plain(lambda one: one.result_count), 7, "right", keep=50),
+        Column("door", "door", lambda one: one.door, 6, keep=50),
+        Column("by", "by", lambda one: one.principal, 10, keep=50),
+        Column("records", "records", lambda one: one.result_count, 7, "right", keep=50),
         Column("score", "score", _score, 6, "right", keep=50),
         Column("tokens", "tokens", _tokens, 8, "right", keep=50),
         Column("ms", "ms", _milliseconds, 6, "right", keep=60),
         Column("cost", "$", _cost, 9, "right", keep=70),
-        Column("error", "error", _plain(lambda one: one.error_kind), 10, keep=50),
-    ]
-
-
-def _when(operation: Operation, now: datetime) -> Cell:
-    return Cell(fmt.ago(operation.started_at, now), "muted")
+        Column("error", "error", lambda one: one.error_kind, 10, keep=50),
+    ]  # fmt: skip
 
 
 def _type(operation: Operation) -> Cell:
@@ -108,27 +105,45 @@ def _type(operation: Operation) -> Cell:
     return Cell(f"{ended.symbol} {operation.operation_type.value}", tone)
 
 
-def _binding(operation: Operation) -> Cell:
-    return Cell(operation.binding_key or "–", "" if operation.binding_key else "muted")
-
-
 def _agent(operation: Operation) -> Cell:
-    person = operation.principal.startswith("user:")
-    return Cell(actor(operation), "muted" if person else "")
+    return Cell(actor(operation), "muted" if operation.principal.startswith("user:") else "")
 
 
-def _source(operation: Operation) -> Cell:
-    if operation.source is not None:
-        return Cell(fmt.source_line(operation.source))
-    run = operation.scope.run_id
-    return Cell(f"run {run.removeprefix('run-')}") if run else Cell("–", "muted")
-
-
-def _what(operation: Operation) -> Cell:
+def _what(operation: Operation) -> str:
     words = asked(operation)
     if words and words == operation.request.get("record_id"):
         words = words.rstrip("/").rpartition("/")[2]  # the folders before it are alike
-    return Cell(words, "muted")
+    return words
+
+
+def _source(operation: Operation) -> str | None:
+    if operation.source is not None:
+        return fmt.source_line(operation.source)
+    run = operation.scope.run_id
+    return f"run {run.removeprefix('run-')}" if run else None
+
+
+def _score(operation: Operation) -> str | None:
+    scores = [handle.score for handle in operation.handles if handle.score is not None]
+    return fmt.score(max(scores)) if scores else None
+
+
+def _tokens(operation: Operation) -> Cell:
+    used = sum(
+        one.input_tokens + one.output_tokens + one.embedding_tokens for one in operation.usage
+    )
+    return Cell(fmt.count(used), "" if used else "muted")
+
+
+def _milliseconds(operation: Operation) -> str:
+    took = operation.latency_ms
+    return "–" if took is None else fmt.count(round(took))
+
+
+def _cost(operation: Operation) -> Cell:
+    free = not operation.cost_usd and not operation.unpriced
+    words = fmt.short_money(operation.cost_usd, unpriced=operation.unpriced)
+    return Cell(words, "muted" if free else "")
 
 
 def asked(operation: Operation) -> str:
@@ -147,38 +162,6 @@ def asked(operation: Operation) -> str:
     if operation.operation_type is OperationType.CONFIGURE:
         return next(iter(operation.request), "").replace("_", " ")
     return "erased" if operation.erased else ""
-
-
-def _milliseconds(operation: Operation) -> Cell:
-    took = operation.latency_ms
-    return Cell("–" if took is None else fmt.count(round(took)))
-
-
-def _cost(operation: Operation) -> Cell:
-    cost = operation.cost_usd
-    tone: Any = "muted" if not cost and not operation.unpriced else ""
-    return Cell(fmt.short_money(cost, unpriced=operation.unpriced), tone)
-
-
-def _plain(value: Callable[[Operation], object]) -> Callable[[Operation], Cell]:
-    def cell(operation: Operation) -> Cell:
-        found = value(operation)
-        return Cell("–", "muted") if found is None else Cell(str(found))
-
-    return cell
-
-
-def _score(operation: Operation) -> Cell:
-    scores = [handle.score for handle in operation.handles if handle.score is not None]
-    return Cell(fmt.score(max(scores)) if scores else "–", "" if scores else "muted")
-
-
-def _tokens(operation: Operation) -> Cell:
-    used = sum(
-        usage.input_tokens + usage.output_tokens + usage.embedding_tokens
-        for usage in operation.usage
-    )
-    return Cell(fmt.count(used), "" if used else "muted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,37 +234,28 @@ def _ending(view: OperationView) -> Iterator[Line]:
         else:
             yield Content.styled("It was begun, and nobody saw its end.", WARN)
             yield key_hint("c", "ask the provider whether it happened")
-    if operation.undoes:
-        yield labelled("takes back", operation.undoes)
+    yield labelled("takes back", operation.undoes)
 
 
 def _origin(operation: Operation) -> list[Line]:
     source = display(fmt.source_line(operation.source))
-    rows: list[Line] = [
+    provider = f" ({operation.provider_key})" if operation.provider_key else ""
+    return [
         labelled("source", line(source, key_hint("o", "open") if operation.source else None)),
         labelled("scope", scope_words(operation.scope)),
         labelled("by", f"{operation.principal} at {operation.door}"),
+        labelled("binding", operation.binding_key and f"{operation.binding_key}{provider}"),
+        labelled("why", operation.binding_reason),
     ]
-    if operation.binding_key:
-        provider = f" ({operation.provider_key})" if operation.provider_key else ""
-        rows.append(labelled("binding", f"{operation.binding_key}{provider}"))
-    if operation.binding_reason:
-        rows.append(labelled("why", operation.binding_reason))
-    return rows
 
 
 def foot(view: OperationView, width: int) -> Content:
     """Return everything below the handles: changes, usage, and where it stands in the chain."""
     operation = view.operation
+    digests = f"{fmt.digest(operation.digest)} after {fmt.digest(operation.previous_digest)}"
     chain: list[Line] = [
         labelled("id", display(operation.operation_id, style=DIM)),
-        labelled(
-            "digest",
-            display(
-                f"{fmt.digest(operation.digest)} after {fmt.digest(operation.previous_digest)}",
-                style=DIM,
-            ),
-        ),
+        labelled("digest", display(digests, style=DIM)),
     ]
     return joined([*map(_change, view.changes), list(usage_lines(operation)), chain], width)
 
@@ -291,12 +265,7 @@ def _change(change: Change) -> list[Line]:
     if record is None:
         return []
     words = "changed" if change.before and change.after else "added" if change.after else "removed"
-    before = change.before.text if change.before else None
-    after = change.after.text if change.after else None
-    return [
-        heading(words, record.handle.provider_record_id),
-        *diff_lines(before, after),
-    ]
+    return [heading(words, record.handle.provider_record_id), *change_lines(change)]
 
 
 def handles_title(operation: Operation) -> str:

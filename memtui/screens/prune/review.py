@@ -22,6 +22,7 @@ WORDS = {
     Reason.STALE: "not read for a while",
     Reason.TOO_LONG: "too long",
 }
+_STAYS = "It stays and says the same, or says it anew."
 
 
 class Sort(StrEnum):
@@ -214,9 +215,11 @@ def _lines(
             survivor: RecordHandle | None = None
             for one in sorted(group, key=_by_cluster):
                 if one.survivor is not None and one.survivor != survivor and one.survivor in items:
-                    found.append(_stays(one, items[one.survivor]))
+                    stays = items[one.survivor]
+                    found.append(_line(Sort.STAYS, one, stays.record, _STAYS, stays.tokens))
                 survivor = one.survivor
-                found.append(_goes(one, sentences[one.record.handle]))
+                why = " ".join(sentences[one.record.handle])
+                found.append(_line(Sort.GOES, one, one.record, why, one.tokens_saved))
     return found
 
 
@@ -225,28 +228,16 @@ def _by_cluster(one: PruneCandidate) -> tuple[str, str]:
     return one.cluster_id or survivor, one.record.handle.provider_record_id
 
 
-def _stays(one: PruneCandidate, item: PlanItem) -> Line:
+def _line(sort: Sort, one: PruneCandidate, record: Record, sentence: str, tokens: int) -> Line:
+    of = f"{one.reason}\x1f" if sort is Sort.STAYS else ""
     return Line(
-        key=f"stays\x1f{one.reason}\x1f{_name(item.record.handle)}",
-        sort=Sort.STAYS,
+        key=f"{sort}\x1f{of}{_name(record.handle)}",
+        sort=sort,
         reason=one.reason,
-        text=item.record.text,
-        record=item.record,
-        sentence="It stays and says the same, or says it anew.",
-        tokens=item.tokens,
-        cluster=one.cluster_id or "",
-    )
-
-
-def _goes(one: PruneCandidate, sentences: Sequence[str]) -> Line:
-    return Line(
-        key=f"goes\x1f{_name(one.record.handle)}",
-        sort=Sort.GOES,
-        reason=one.reason,
-        text=one.record.text,
-        record=one.record,
-        sentence=" ".join(sentences),
-        tokens=one.tokens_saved,
+        text=record.text,
+        record=record,
+        sentence=sentence,
+        tokens=tokens,
         cluster=one.cluster_id or "",
     )
 

@@ -15,6 +15,7 @@ from memtui.context.assembly import ContextSection, assemble, section_of_records
 from memtui.context.cost import TokenCounter
 from memtui.contract import Conflict, Invalid, MemtuiError, Record, RecordHandle
 from memtui.pruning.plan import PruneRules
+from memtui.screens.base import conversation
 from memtui.screens.budget.facts import Place, by_words
 from memtui.screens.dialogs.confirm import Confirm
 from memtui.screens.dialogs.prompt import Prompt
@@ -250,22 +251,19 @@ class PruneReview(ModalListScreen):
 
     # Acting.
 
-    def action_stale(self) -> None:
+    @conversation
+    async def action_stale(self) -> None:
         """Ask after how many days without a reading a fact is stale."""
-        self.talk(self._ask_stale())
-
-    async def _ask_stale(self) -> None:
         value = str(self._rules.stale_days)
         title = "Stale after how many days without being read?"
         if (text := await self.ask(Prompt(title, value=value, check=_days))) is not None:
             self._rules = self._rules.model_copy(update={"stale_days": _days(text)})
             self._read(self._review)
 
-    def action_apply(self) -> None:
+    @conversation
+    async def action_apply(self) -> None:
         """Forget what is marked, after a yes that names the count and the tokens."""
-        self.talk(self._apply(self._review.marked, self._review.saved))
-
-    async def _apply(self, records: Sequence[Record], saved: int) -> None:
+        records, saved = self._review.marked, self._review.saved
         facts, tokens = fmt.counted(len(records), "fact"), fmt.counted(saved, "token")
         question = f"Forget {facts}, {tokens}, from {self._budget.where(records)}?"
         if not await self.ask(Confirm(question, verb="forget", detail="u brings them back.")):
@@ -328,7 +326,8 @@ def review_columns(review: Callable[[], Review]) -> list[Column[Line]]:
         Column("tokens", "tok", _tokens, 5, "right", keep=90),
         Column("text", "fact", lambda line: _text(line, review()), 24, flexible=True, keep=99,
                share=0.5),
-        Column("why", "why", _why, 30, flexible=True, keep=50),
+        Column("why", "why", lambda line: line.sentence if line.sort is Sort.GOES else "", 30,
+               flexible=True, keep=50, tone="muted"),
     ]  # fmt: skip
 
 
@@ -337,7 +336,7 @@ def diff_columns() -> list[Column[Line]]:
     return [
         Column("tokens", "tok", _tokens, 5, "right", keep=90),
         Column("diff", "what goes, and what stays", _diff, 24, flexible=True, keep=100, share=0.5),
-        Column("why", "why", lambda line: Cell(line.sentence, "muted"), 30, flexible=True, keep=50),
+        Column("why", "why", lambda line: line.sentence, 30, flexible=True, keep=50, tone="muted"),
     ]
 
 
@@ -369,10 +368,6 @@ def _text(line: Line, review: Review) -> Cell:
         return Cell(f"  stays: {words}", "muted")
     pin = "⚑ " if line.record is not None and line.record.pinned else ""
     return Cell(f"  {pin}{words}")
-
-
-def _why(line: Line) -> Cell:
-    return Cell(line.sentence if line.sort is Sort.GOES else "", "muted")
 
 
 def _diff(line: Line) -> Cell:

@@ -15,7 +15,7 @@ from textual.reactive import reactive
 from textual.widgets import Input, OptionList, Static
 
 from memtui.actions import Need
-from memtui.contract import Filter, MemtuiError, OperationType, QueryIntent, QueryRequest, SourceRef
+from memtui.contract import Filter, OperationType, QueryIntent, QueryRequest, SourceRef
 from memtui.filters import build_filter, format_filter
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs.sheet import READING, Drawn, Sheet
@@ -65,28 +65,11 @@ class AskLine(Horizontal):
         yield Static(Content.styled("›", f"bold {ACCENT}"), classes="ask-sign")
         yield Input(placeholder="Ask your memories, then enter", compact=True, id="ask-input")
 
-    @property
-    def text(self) -> str:
-        """What is written."""
-        return self.query_one(Input).value
-
-    @text.setter
-    def text(self, value: str) -> None:
-        self.query_one(Input).value = value
-
-    def enter(self) -> None:
-        """Put the cursor into the line."""
-        self.screen.set_focus(self.query_one(Input))
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Ask."""
-        event.stop()
-        self.action_run()
-
+    @on(Input.Submitted)
     def action_run(self) -> None:
         """Ask what is written, if anything is."""
-        if self.text.strip():
-            self.post_message(self.Asked(self.text.strip()))
+        if text := self.query_one(Input).value.strip():
+            self.post_message(self.Asked(text))
 
     def action_leave(self) -> None:
         """Go to the results."""
@@ -105,7 +88,6 @@ class QueryScreen(MemtuiScreen):
         super().__init__(state)
         self._asking = Background(self, "query")
         self._reading = Background(self, "past")
-        self._opening = Background(self, "source")
 
     def compose_body(self) -> ComposeResult:
         """Lay out question, options, cards, detail and cost."""
@@ -144,7 +126,7 @@ class QueryScreen(MemtuiScreen):
     def focus_body(self) -> None:
         """Put the focus on the results, or without any into the question."""
         if self.view.answer is None:
-            self.query_one(AskLine).enter()
+            self.set_focus(self.query_one("#ask-input"))
         else:
             self._cards.focus()
 
@@ -157,14 +139,12 @@ class QueryScreen(MemtuiScreen):
         past = sorted(newest.values(), key=lambda one: -one.seq)
         self.view = replace(self.view, past=tuple(past))
 
-    def on_ask_line_asked(self, message: AskLine.Asked) -> None:
-        """Ask."""
-        message.stop()
+    @on(AskLine.Asked)
+    def _asked(self, message: AskLine.Asked) -> None:
         self._ask(message.text)
 
-    def on_ask_line_left(self, message: AskLine.Left) -> None:
-        """Go to the results."""
-        message.stop()
+    @on(AskLine.Left)
+    def _to_results(self) -> None:
         self._cards.focus()
 
     def _ask(self, text: str) -> None:
@@ -180,12 +160,12 @@ class QueryScreen(MemtuiScreen):
             intent=self.view.intent,
             topic=self.state.filter.topic,
         )
-        self.query_one(AskLine).text = text
+        self.query_one("#ask-input", Input).value = text
         self.view = replace(self.view, asking=True, error="")
         self._asking.latest(
             lambda: session.service.query(session.caller, request),
             lambda answer: self._show_answer(request, answer),
-            self._show_failure,
+            lambda error: setattr(self, "view", replace(self.view, asking=False, error=str(error))),
         )
 
     def _show_answer(self, request: QueryRequest, answer: QueryAnswer) -> None:
@@ -199,9 +179,6 @@ class QueryScreen(MemtuiScreen):
         )
         self._cards.focus()
         self.load()
-
-    def _show_failure(self, error: MemtuiError) -> None:
-        self.view = replace(self.view, asking=False, error=str(error))
 
     def watch_view(self, before: QueryView, now: QueryView) -> None:
         """Draw what changed."""
@@ -260,14 +237,13 @@ class QueryScreen(MemtuiScreen):
     def _index(self) -> int | None:
         return self._cards.highlighted
 
-    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        """Show the highlighted result in full."""
-        event.stop()
+    @on(OptionList.OptionHighlighted)
+    def _highlighted(self) -> None:
         self._draw_detail()
 
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+    @on(OptionList.OptionSelected)
+    def _selected(self, event: OptionList.OptionSelected) -> None:
         """Go into the details of a result, or ask a past question again."""
-        event.stop()
         past = self.view.past_at(event.option_index)
         if past is not None:
             self._ask(str(past.request.get("query", "")))
@@ -282,7 +258,7 @@ class QueryScreen(MemtuiScreen):
 
     def action_input(self) -> None:
         """Write a question."""
-        self.query_one(AskLine).enter()
+        self.set_focus(self.query_one("#ask-input"))
 
     def action_intent(self) -> None:
         """Change what the question is for."""
@@ -292,13 +268,13 @@ class QueryScreen(MemtuiScreen):
 
     def action_more(self) -> None:
         """Ask for more results."""
-        larger = (step for step in _STEPS if step > self.view.top_k)
-        self.view = replace(self.view, top_k=next(larger, _STEPS[-1]))
+        more = min((step for step in _STEPS if step > self.view.top_k), default=_STEPS[-1])
+        self.view = replace(self.view, top_k=more)
 
     def action_fewer(self) -> None:
         """Ask for fewer results."""
-        smaller = (step for step in reversed(_STEPS) if step < self.view.top_k)
-        self.view = replace(self.view, top_k=next(smaller, _STEPS[0]))
+        fewer = max((step for step in _STEPS if step < self.view.top_k), default=_STEPS[0])
+        self.view = replace(self.view, top_k=fewer)
 
     def action_history(self) -> None:
         """Show the questions asked before."""
@@ -310,7 +286,7 @@ class QueryScreen(MemtuiScreen):
         snippet = self.view.snippet(self._index)
         if snippet is not None:
             location = None if snippet.source else snippet.location
-            open_source(self, self._opening, snippet.source, location)
+            open_source(self, self.acts, snippet.source, location)
 
     def action_copy(self) -> None:
         """Copy the text of the result."""
@@ -322,13 +298,8 @@ class QueryScreen(MemtuiScreen):
         """Show the record in Records."""
         snippet, answer = self.view.snippet(self._index), self.view.answer
         if snippet is not None and answer is not None:
-            self.post_message(
-                GoTo(
-                    "records",
-                    binding_key=answer.binding_key,
-                    select=snippet.handle.provider_record_id,
-                )
-            )
+            record_id = snippet.handle.provider_record_id
+            self.post_message(GoTo("records", binding_key=answer.binding_key, select=record_id))
 
     def action_same_source(self) -> None:
         """Show the records that come from the same source."""

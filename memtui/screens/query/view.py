@@ -11,24 +11,16 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 
 from memtui.contract import Explanation, QueryIntent, QueryRequest, Record, Snippet, Usage
+from memtui.screens.scope_choices import FIELDS
 from memtui.screens.state import AppState
 from memtui.widgets import format as fmt
 from memtui.widgets.detail_lines import pairs
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, line, lines
-from memtui.widgets.format import counted, exact, not_read
 from memtui.widgets.panes import State
 
 if TYPE_CHECKING:
     from memtui.service.answers import QueryAnswer
     from memtui.store.operation import Operation
-
-SCOPE_WORDS = {
-    "project": "project_id",
-    "agent": "agent_id",
-    "subject": "subject_id",
-    "issue": "issue_id",
-    "run": "run_id",
-}
 
 _TEXT_LIMIT = 240
 _TEXT_LINES = 3
@@ -76,17 +68,16 @@ def options_line(view: QueryView, state: AppState) -> Content:
     """Return intent, top-k, scope, and the binding with the reason it was chosen."""
     scope = state.record_scope
     named = [
-        f"{word} {value}" for word, field in SCOPE_WORDS.items() if (value := getattr(scope, field))
+        f"{word} {value}" for word, field in FIELDS.items() if (value := getattr(scope, field))
     ]
     if state.filter.topic:
         named.append(f"topic {state.filter.topic}")
-    where = ", ".join(named) or "the whole company"
     found = state.resolution
     binding = f"{found.binding_key}: {found.reason}" if found else state.resolution_problem
     return line(
         display(f"intent {view.intent.value.replace('_', ' ')}"),
         display(f"top {view.top_k}"),
-        display(f"in {where}", limit=160),
+        display(f"in {', '.join(named) or 'the whole company'}", limit=160),
         display(binding, limit=200, style=DIM),
         gap=" · ",
     )
@@ -96,21 +87,18 @@ def title_line(view: QueryView, state: AppState) -> Content:
     """Return what the list is: results of a question, or questions asked before."""
     if view.answer is None:
         return display("Asked before · enter asks again", style=DIM) if view.past else Content("")
-    found = counted(len(view.answer.snippets), "result")
+    found = fmt.counted(len(view.answer.snippets), "result")
+    elsewhere = view.request is not None and view.request.scope != state.record_scope
     notes = [
         "more may match" if view.answer.capped else "",
-        "asked in another scope" if _elsewhere(view, state) else "",
-        not_read(view.answer.problems),
+        "asked in another scope" if elsewhere else "",
+        fmt.not_read(view.answer.problems),
     ]
     return line(
         display(found, style=STRONG) + display(f" for “{view.question}”", limit=200),
         *(display(note, style=WARN) for note in notes),
         gap=" · ",
     )
-
-
-def _elsewhere(view: QueryView, state: AppState) -> bool:
-    return view.request is not None and view.request.scope != state.record_scope
 
 
 def state_of(view: QueryView) -> tuple[State, str, str] | None:
@@ -149,9 +137,9 @@ def detail_content(view: QueryView, state: AppState, index: int | None, width: i
         request = past.request
         head = display(str(request.get("query", "")), style=STRONG, keep_newlines=True)
         facts = [
-            ("asked", exact(past.started_at, state.zone)),
+            ("asked", fmt.exact(past.started_at, state.zone)),
             ("by", past.principal),
-            ("found", counted(past.result_count, "record")),
+            ("found", fmt.counted(past.result_count, "record")),
             ("intent", str(request.get("intent", ""))),
             ("binding", past.binding_key or ""),
             ("why", past.binding_reason or ""),
@@ -164,16 +152,20 @@ def detail_content(view: QueryView, state: AppState, index: int | None, width: i
 
 def cost_content(view: QueryView) -> Content:
     """Return what the question cost, and all of them since the app began."""
-    if view.answer is None:
+    answer = view.answer
+    if answer is None:
         return Content("")
-    parts = [
-        answer_cost(view.answer.usage, view.answer.latency_ms),
-        display(f"{view.answer.binding_key}: {view.answer.binding_reason}", limit=120, style=DIM),
-    ]
-    if view.asked > 1:
-        spent = f"{counted(view.asked, 'question')} so far {usage_cost(view.spent)}"
-        parts.append(display(spent, style=DIM))
-    return line(*parts, gap="   ")
+    used = [row.input_tokens + row.output_tokens + row.embedding_tokens for row in answer.usage]
+    cost = "no tokens used"
+    if any(used) or any(row.cost_usd for row in answer.usage):
+        cost = f"{fmt.tokens(answer.usage)} · {usage_cost(answer.usage)}"
+    spent = f"{fmt.counted(view.asked, 'question')} so far {usage_cost(view.spent)}"
+    return line(
+        display(f"{cost} · {fmt.duration(answer.latency_ms)}", style=DIM),
+        display(f"{answer.binding_key}: {answer.binding_reason}", limit=120, style=DIM),
+        display(spent if view.asked > 1 else "", style=DIM),
+        gap="   ",
+    )
 
 
 def words_of(query: str) -> frozenset[str]:
@@ -243,6 +235,10 @@ def record_detail(
     snippet: Snippet, words: frozenset[str], zone: tzinfo | None, width: int
 ) -> Content:
     """Return a result in full."""
+    valid = ""
+    if snippet.valid_from or snippet.valid_to:
+        start = fmt.exact(snippet.valid_from, zone) if snippet.valid_from else "the beginning"
+        valid = f"{start} to {fmt.exact(snippet.valid_to, zone) if snippet.valid_to else 'now'}"
     facts = [
         ("score", fmt.score(snippet.score)),
         ("source", fmt.source_line(snippet.source)),
@@ -253,34 +249,13 @@ def record_detail(
         ("kind", snippet.kind),
         ("topic", snippet.topic or ""),
         ("tags", " ".join(snippet.tags)),
-        ("valid", _validity(snippet, zone)),
+        ("valid", valid),
         ("id", snippet.handle.provider_record_id),
     ]
     head = display(snippet.title, limit=200, style=STRONG) if snippet.title else None
     text = marked(display(snippet.text, keep_newlines=True), words)
     parts = [part for part in (head, text, Content("")) if part is not None]
     return lines([*parts, *pairs(facts, width)])
-
-
-def _validity(record: Record, zone: tzinfo | None) -> str:
-    if record.valid_from is None and record.valid_to is None:
-        return ""
-    start = fmt.exact(record.valid_from, zone) if record.valid_from else "the beginning"
-    end = fmt.exact(record.valid_to, zone) if record.valid_to else "now"
-    return f"{start} to {end}"
-
-
-def answer_cost(usage: tuple[Usage, ...], latency_ms: float) -> Content:
-    """Return what a query used: tokens, money, time."""
-    took = fmt.duration(latency_ms)
-    used = "no tokens used"
-    if any(_counts(row) for row in usage):
-        used = f"{fmt.tokens(usage)} · {usage_cost(usage)}"
-    return display(f"{used} · {took}", style=DIM)
-
-
-def _counts(row: Usage) -> bool:
-    return bool(row.input_tokens or row.output_tokens or row.embedding_tokens or row.cost_usd)
 
 
 def usage_cost(usage: Iterable[Usage]) -> str:

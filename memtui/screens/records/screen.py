@@ -19,6 +19,7 @@ from memtui.contract import (
     Unsupported,
 )
 from memtui.filters import Taker, format_filter
+from memtui.screens.base import conversation
 from memtui.screens.dialogs.choose import Choice, Choose
 from memtui.screens.dialogs.new_record import NewRecord, WriteRecord
 from memtui.screens.editing import EditingScreen, record_key
@@ -388,11 +389,9 @@ class RecordsScreen(EditingScreen[Record]):
         """Go back from the details to the list; there, take away the range, else all marks."""
         self.action_back()
 
-    def action_add(self) -> None:
+    @conversation
+    async def action_add(self) -> None:
         """Write a new record."""
-        self.talk(self._add())
-
-    async def _add(self) -> None:
         where, scope = self.where([None]), self.state.record_scope
         new = await self.ask(WriteRecord(where, scope, self._unwritten))
         self._unwritten = new

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 
-from memtui.contract import Record, RecordVersion
-from memtui.screens.editing import record_key
+from memtui.contract import Record
+from memtui.screens.editing import read_cell, record_key
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
     SEPARATOR,
     Line,
+    change_lines,
     diff_lines,
     heading,
     joined,
@@ -31,7 +32,7 @@ from memtui.widgets.detail_lines import (
 from memtui.widgets.display import DIM, STRONG, WARN, display, line
 
 if TYPE_CHECKING:
-    from memtui.service.answers import Change, HistoryAnswer, Provenance, RetrievalCount
+    from memtui.service.answers import HistoryAnswer, Provenance, RetrievalCount
 
 _SHOWN_RETRIEVALS = 5
 PROVIDER_SORTS = {"age": "updated_at", "size": "size", "text": "title"}
@@ -43,56 +44,31 @@ def record_columns(
 ) -> list[Column[Record]]:
     """Return the columns; `now` is what relative times count from."""
     return [
-        Column("age", "age", lambda one: _age(one, now()), 6, "right", keep=90),
-        Column("size", "size", _size, 6, "right", keep=20),
-        Column("kind", "kind", lambda one: Cell(one.kind, "muted"), 9, keep=40),
-        Column("where", "where", _where, 14, keep=50),
-        Column("read", "read", lambda one: _read(one, stats, now()), 10, keep=80),
-        Column(
-            "text",
-            "text",
-            lambda one: _text(one, ghosts, now()),
-            36,
-            flexible=True,
-            keep=100,
-            share=0.5,
-        ),
-    ]
+        Column("age", "age", lambda one: fmt.ago(one.updated_at or one.created_at, now()), 6,
+               "right", keep=90, tone="muted"),
+        Column("size", "size", lambda one: fmt.count(len(one.text)), 6, "right", keep=20,
+               tone="muted"),
+        Column("kind", "kind", lambda one: one.kind, 9, keep=40, tone="muted"),
+        Column("where", "where", lambda one: _place(one) or Cell("company", "muted"), 14, keep=50),
+        Column("read", "read", lambda one: read_cell(stats.get(record_key(one)), now()), 10,
+               keep=80),
+        Column("text", "text", lambda one: _text(one, ghosts, now()), 36, flexible=True, keep=100,
+               share=0.5),
+    ]  # fmt: skip
 
 
 def local_sort(column: str, stats: Mapping[str, RetrievalCount]) -> Callable[[Record], Any]:
     """Return what the rows that came are ordered by where the provider cannot do it."""
     if column == "read":
-        return lambda one: _times(one, stats)
+        return lambda one: found.count if (found := stats.get(record_key(one))) else 0
     if column == "kind":
         return lambda one: one.kind
-    return lambda one: _where(one).text
+    return lambda one: _place(one) or "company"
 
 
-def _times(record: Record, stats: Mapping[str, RetrievalCount]) -> int:
-    found = stats.get(record_key(record))
-    return found.count if found else 0
-
-
-def _age(record: Record, now: datetime) -> Cell:
-    return Cell(fmt.ago(record.updated_at or record.created_at, now), "muted")
-
-
-def _size(record: Record) -> Cell:
-    return Cell(fmt.count(len(record.text)), "muted")
-
-
-def _where(record: Record) -> Cell:
+def _place(record: Record) -> str | None:
     scope = record.scope
-    place = scope.project_id or scope.agent_id or scope.subject_id
-    return Cell(place) if place else Cell("company", "muted")
-
-
-def _read(record: Record, stats: Mapping[str, RetrievalCount], now: datetime) -> Cell:
-    found = stats.get(record_key(record))
-    if found is None:
-        return Cell("never", "muted")
-    return Cell(fmt.reads(found.count, found.last_at, now))
+    return scope.project_id or scope.agent_id or scope.subject_id
 
 
 def _text(record: Record, ghosts: Collection[str], now: datetime) -> Cell:
@@ -159,9 +135,8 @@ def _origin(view: RecordView) -> Iterator[Line]:
         outside = "" if story is None or story.mutations else ", outside of memtui"
         yield labelled("written", f"{fmt.since(record.created_at, view.now)}{who}{outside}")
     if record.source is not None:
-        yield labelled(
-            "from", line(display(fmt.source_line(record.source)), key_hint("o", "open"), gap="   ")
-        )
+        source = display(fmt.source_line(record.source))
+        yield labelled("from", line(source, key_hint("o", "open"), gap="   "))
     corrections = [one for one in (story.mutations if story else ()) if one != written]
     for change in corrections[:3]:
         yield labelled("", _mutation(change, view.now))
@@ -199,14 +174,10 @@ def _reads(view: RecordView) -> Iterator[Line]:
 
 def _marks(view: RecordView) -> Iterator[Line]:
     record = view.record
-    if record.topic:
-        yield labelled("topic", record.topic)
-    if record.tags:
-        yield labelled("tags", SEPARATOR.join(record.tags))
-    if record.pinned:
-        yield labelled("pinned", "⚑ yes")
-    if record.summary:
-        yield labelled("summary", display(record.summary, limit=2_000))
+    yield labelled("topic", record.topic)
+    yield labelled("tags", SEPARATOR.join(record.tags))
+    yield labelled("pinned", "⚑ yes" if record.pinned else "")
+    yield labelled("summary", display(record.summary, limit=2_000))
     for label, value in (
         ("expires", record.expires_at),
         ("holds from", record.valid_from),
@@ -219,42 +190,26 @@ def _marks(view: RecordView) -> Iterator[Line]:
 
 
 def _identity(record: Record) -> Iterator[Line]:
-    for label, value in (
-        ("id", record.handle.provider_record_id),
-        ("provider", record.handle.provider_key),
-        ("revision", fmt.digest(record.revision) if record.revision else ""),
-    ):
-        if value:
-            yield labelled(label, display(value, limit=300, style=DIM))
+    revision = fmt.digest(record.revision) if record.revision else ""
+    yield labelled("id", display(record.handle.provider_record_id, limit=300, style=DIM))
+    yield labelled("provider", display(record.handle.provider_key, limit=300, style=DIM))
+    yield labelled("revision", display(revision, style=DIM))
 
 
 def _history(view: RecordView) -> Iterator[Content]:
     history = view.history
     if history is None:
         return
-    steps = len(history.changes) + len(history.versions)
-    yield heading("history", fmt.counted(steps, "step"))
+    yield heading("history", fmt.counted(len(history.changes) + len(history.versions), "step"))
     for change in history.changes:
-        yield from _step(change, view)
-    if history.versions:
-        yield heading("as the provider remembers it")
-        yield from _versions(history.versions, view)
-
-
-def _step(change: Change, view: RecordView) -> Iterator[Content]:
-    operation = change.operation
-    yield line(
-        display(fmt.exact(operation.started_at, view.zone), style=DIM),
-        _mutation(operation, view.now),
-    )
-    yield from diff_lines(
-        change.before.text if change.before else None, change.after.text if change.after else None
-    )
-
-
-def _versions(versions: tuple[RecordVersion, ...], view: RecordView) -> Iterator[Content]:
-    older = [*[version.text for version in versions[1:]], None]
-    for version, before in zip(versions, older, strict=True):
+        when = fmt.exact(change.operation.started_at, view.zone)
+        yield line(display(when, style=DIM), _mutation(change.operation, view.now))
+        yield from change_lines(change)
+    if not history.versions:
+        return
+    yield heading("as the provider remembers it")
+    older = [*[version.text for version in history.versions[1:]], None]
+    for version, before in zip(history.versions, older, strict=True):
         since = fmt.exact(version.valid_from, view.zone) if version.valid_from else "before"
         until = f" to {fmt.exact(version.valid_to, view.zone)}" if version.valid_to else " on"
         by = f" by {version.created_by}" if version.created_by else ""
