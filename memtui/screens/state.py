@@ -31,14 +31,9 @@ from memtui.widgets.format import counted
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
     from memtui.service import MemoryService
-    from memtui.service.answers import (
-        BindingHealth,
-        BindingView,
-        Caller,
-        CompanyView,
-        Resolution,
-    )
+    from memtui.service.answers import BindingHealth, BindingView, CompanyView, Resolution
     from memtui.service.limits import SpendingStatus
+    from memtui.service.visibility import Caller
 
 _log = logging.getLogger(__name__)
 _SCOPE_FIELDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")

@@ -8,7 +8,6 @@ from memtui.service.answers import (
     BindingHealth,
     BindingView,
     BrowseAnswer,
-    Caller,
     Change,
     CompanyView,
     Erasure,
@@ -23,9 +22,9 @@ from memtui.service.answers import (
     RetrievalCount,
     TargetView,
     UndoCandidate,
-    caller_of,
 )
 from memtui.service.memory import MemoryService, open_service
+from memtui.service.visibility import Caller, caller_of
 from memtui.store.operation import Operation, OperationHandle, OperationPage
 
 if TYPE_CHECKING:

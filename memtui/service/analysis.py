@@ -11,9 +11,8 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 from memtui.config import Settings
 from memtui.contract import Denied, Filter, Invalid, OperationType, Unavailable
-from memtui.service.answers import Caller
 from memtui.service.core import Core, Group
-from memtui.service.visibility import person_of
+from memtui.service.visibility import Caller, person_of
 from memtui.store.database import Database
 from memtui.store.operation import Operation
 from memtui.store.sight import Sight
@@ -333,16 +332,9 @@ class Analysis(Group):
         )
         if found.problem is not None:
             return found
-        repairs = await asyncio.to_thread(
-            lambda: self._core.log.page(
-                caller.company_id,
-                Filter(operation_type=OperationType.REPAIR),
-                sight=None,
-                limit=_SHOWN_GAPS,
-                before=None,
-                after=None,
-            )
-        )
+        log = self._core.log(caller.company_id)
+        chosen = Filter(operation_type=OperationType.REPAIR)
+        repairs = await asyncio.to_thread(log.page, chosen, limit=_SHOWN_GAPS)
         gaps = tuple(
             audit.Gap(seq=one.seq, at=one.started_at, **_lost(one)) for one in repairs.operations
         )

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 
-from memtui.config import Settings
 from memtui.contract import (
     Capabilities,
     Explanation,
     Health,
-    Invalid,
     Json,
     Model,
     Problem,
@@ -24,39 +22,7 @@ from memtui.contract import (
 from memtui.store.operation import Operation
 from memtui.store.settings import SettingChange
 
-AGENT_PREFIX = "agent:"
-USER_PREFIX = "user:"
-"""What the principals of agents, and of people, begin with."""
-
 _PLACE = re.compile(r"\{(\w+)\}")
-
-
-class Caller(Model):
-    """Who calls, through which door (`cli`, `tui`, `demo` …), for which company."""
-
-    company_id: str
-    principal: str
-    """`user:ana`, `agent:coding` …"""
-    door: str
-    acts_for: str | None = None
-    """The person, as a principal, on whose behalf an agent acts."""
-
-    @property
-    def by_ai(self) -> bool:
-        """Whether an agent calls."""
-        return self.principal.startswith(AGENT_PREFIX)
-
-
-def caller_of(settings: Settings, company_id: str, door: str) -> Caller:
-    """Return the caller that the settings name.
-
-    Raises:
-        Invalid: it acts for another agent.
-    """
-    acts_for = settings.acts_for or None
-    if acts_for is not None and acts_for.startswith(AGENT_PREFIX):
-        raise Invalid(f"An agent acts for a person, and {acts_for} is none; name one: user:ana.")
-    return Caller(company_id=company_id, principal=settings.principal, door=door, acts_for=acts_for)
 
 
 class Resolution(Model):

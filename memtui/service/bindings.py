@@ -21,7 +21,7 @@ from memtui.contract import (
     MemtuiError,
     NotFound,
 )
-from memtui.service.answers import BindingHealth, BindingView, Caller, TargetView
+from memtui.service.answers import BindingHealth, BindingView, TargetView
 from memtui.service.core import (
     Core,
     Group,
@@ -31,6 +31,7 @@ from memtui.service.core import (
     to_its_end,
 )
 from memtui.service.redaction import redact_config
+from memtui.service.visibility import Caller
 from memtui.store import bindings as table
 from memtui.store.compiled import BindingRow, TargetRow
 
@@ -224,7 +225,7 @@ class Bindings(Group):
                 found = Health(status="down", message=str(error))
 
         latencies = await asyncio.to_thread(
-            core.log.latencies, row.company_id, key, _LATENCIES, sight
+            core.log(row.company_id, sight).latencies, key, _LATENCIES
         )
         return BindingHealth(
             key=key,

@@ -25,7 +25,7 @@ from memtui.contract import (
     Scope,
     SourceRef,
 )
-from memtui.service.answers import Caller, CompanyView
+from memtui.service.answers import CompanyView
 from memtui.service.core import (
     Core,
     Group,
@@ -35,6 +35,7 @@ from memtui.service.core import (
     to_its_end,
 )
 from memtui.service.redaction import may_hold_secret, redact, redact_json
+from memtui.service.visibility import Caller
 from memtui.store import appending, bindings, members
 from memtui.store import bindings as table
 from memtui.store.compiled import CompanyRow
@@ -103,7 +104,7 @@ def _takes_imports(core: Core, company_id: str) -> bool:
     with core.database.read() as connection:
         if bindings.bindings(connection, company_id):
             return False
-    page = core.log.page(company_id, Filter(), limit=OLDEST, after=0)
+    page = core.log(company_id).page(Filter(), limit=OLDEST, after=0)
     return was_imported(page.operations)
 
 
@@ -284,14 +285,14 @@ class Companies(Group):
         except NotFound:
             # Its rows go before its files: whoever was killed between the two asks again.
             left = (await self._service.analysis.segments(caller)).sealed_through
-            oldest = await asyncio.to_thread(core.log.oldest_sealed, company_id, OLDEST)
+            oldest = await asyncio.to_thread(core.log(company_id).oldest_sealed, OLDEST)
             if not oldest or not was_imported(oldest):
                 raise
             return CompanyContent(
                 company_id=company_id, name=company_id, operations=left, sealed=left
             )
         await refuse_lived_in(core, company_id, "only one that an import made can be removed")
-        page = await asyncio.to_thread(core.log.page, company_id, Filter(), limit=1)
+        page = await asyncio.to_thread(core.log(company_id).page, Filter(), limit=1)
         sealed = (await self._service.analysis.segments(caller)).sealed_through
         return CompanyContent(
             company_id=company_id, name=found.name, operations=page.total, sealed=sealed
@@ -401,7 +402,7 @@ class Companies(Group):
         try:
             await asyncio.to_thread(find_company, self._core.database, company_id)
         except NotFound:
-            if await asyncio.to_thread(self._core.log.oldest_sealed, company_id, 1):
+            if await asyncio.to_thread(self._core.log(company_id).oldest_sealed, 1):
                 raise Conflict(
                     f"Sealed operations of a company {company_id} that is gone are still here; "
                     f"`memtui companies remove {company_id}` removes those of an import."
@@ -479,7 +480,7 @@ class Companies(Group):
         from memtui.store import log
 
         owners = log.owners(connection, ids)
-        sealed = self._core.log.sealed(company_id, ids)
+        sealed = self._core.log(company_id).sealed_at(ids)
         begun = {one: at for one, (owner, at) in owners.items() if owner == company_id} | sealed
         fresh = {one.own_id: one for one in batch if not _is_known(one, begun)}
         return list(fresh.values()), {*owners, *sealed}
@@ -493,7 +494,7 @@ def awaits_owner(core: Core, company_id: str) -> bool:
         if members.members(database, company_id):
             return False
     repairs = Filter(operation_type=OperationType.REPAIR)
-    return core.log.page(company_id, repairs, limit=1).total > 0
+    return core.log(company_id).page(repairs, limit=1).total > 0
 
 
 def _view(row: CompanyRow) -> CompanyView:

@@ -41,12 +41,12 @@ from memtui.contract import (
 )
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.plan import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
-from memtui.service.answers import Caller, RetrievalCount
+from memtui.service.answers import RetrievalCount
 from memtui.service.connections import Connection
 from memtui.service.core import Core, Group
 from memtui.service.log import Log
 from memtui.service.recorder import Entry
-from memtui.service.visibility import readable
+from memtui.service.visibility import Caller, readable
 from memtui.store import journal
 from memtui.store.operation import OperationHandle
 

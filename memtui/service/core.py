@@ -27,12 +27,12 @@ from memtui.contract import (
     Unsupported,
     owner_scope,
 )
-from memtui.service.answers import Caller
 from memtui.service.connections import Connection, Connections
 from memtui.service.providers import Providers
 from memtui.service.recorder import Entry, Recorder
 from memtui.service.visibility import (
     Action,
+    Caller,
     action_of,
     held_by,
     may_read,
@@ -48,7 +48,8 @@ from memtui.store.routing import BY_KEY, Route, route
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
-    from memtui.service.log import WholeLog
+    from memtui.analytics.sealed import Archive
+    from memtui.service.log import CompanyLog
     from memtui.service.mutations import FactLimits
 
 P = ParamSpec("P")
@@ -90,12 +91,16 @@ class Core:
     _changes: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @cached_property
-    def log(self) -> WholeLog:
-        """The whole log, sealed operations included."""
+    def _sealed(self) -> Archive:
         from memtui.analytics.sealed import Archive
-        from memtui.service.log import WholeLog
 
-        return WholeLog(self.database, Archive(self.archive))
+        return Archive(self.archive)
+
+    def log(self, company_id: str, sight: Sight | None = None) -> CompanyLog:
+        """Return a company's whole log, as somebody of this sight may see it."""
+        from memtui.service.log import CompanyLog
+
+        return CompanyLog(self.database, self._sealed, company_id, sight)
 
     async def to_its_end(self, change: Coroutine[Any, Any, T]) -> T:
         """Run a change to its end even where its caller is cancelled."""
@@ -115,8 +120,8 @@ class Core:
             await asyncio.wait(self._changes)
         await self.connections.close()
         await self.recorder.close()
-        if "log" in vars(self):
-            await asyncio.to_thread(self.log.close)
+        if "_sealed" in vars(self):
+            await asyncio.to_thread(self._sealed.close)
 
     # Routing and authorising
 

@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from memtui.contract import Filter, Invalid, Model, NotFound, UtcDatetime
-from memtui.service.answers import Caller
 from memtui.service.core import Core, Group, check_target_id, in_thread, to_its_end
+from memtui.service.visibility import Caller
 from memtui.store import bindings
 from memtui.store import limits as table
 from memtui.store.compiled import SpendingLimitRow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from memtui.analytics.archive import log_ends, refuse_gap
 from memtui.contract import (
@@ -16,9 +16,10 @@ from memtui.contract import (
     OperationType,
     RecordHandle,
 )
-from memtui.service.answers import Caller, Change, Erasure, Provenance, Retrieval, RetrievalCount
+from memtui.service.answers import Change, Erasure, Provenance, Retrieval, RetrievalCount
 from memtui.service.core import Group, in_thread
 from memtui.service.reads import change_of
+from memtui.service.visibility import Caller
 from memtui.store import appending, erasing, journal, log, metrics
 from memtui.store.connection import Connection
 from memtui.store.database import Database
@@ -37,45 +38,41 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class WholeLog:
-    """Reads of one control plane's log. All are blocking; all raise `Unavailable`.
+class CompanyLog:
+    """Reads of a company's log, hot and sealed alike. All are blocking; all raise `Unavailable`.
 
-    What is out of a reader's sight is as if it were not there; None sees everything.
+    What is out of a reader's `sight` is as if it were not there; None sees everything.
     """
 
-    def __init__(self, database: Database, archive: Archive) -> None:
+    def __init__(
+        self, database: Database, archive: Archive, company_id: str, sight: Sight | None = None
+    ) -> None:
         self._database = database
         self._archive = archive
+        self._company_id = company_id
+        self._sight = sight
+
+    @property
+    def sealed(self) -> Sealed:
+        """What is sealed of it now."""
+        return self._archive.of(self._company_id)
 
     def page(
         self,
-        company_id: str,
         chosen: Filter,
         *,
         limit: int,
         before: int | None = None,
         after: int | None = None,
-        sight: Sight | None = None,
     ) -> OperationPage:
         """Return one page, newest first: the newest below `before`, or the oldest above `after`."""
-
-        def read(connection: Connection, above: int = 0) -> OperationPage:
-            return log.page(
-                connection,
-                company_id,
-                chosen,
-                limit=limit,
-                before=before,
-                after=after,
-                above=above,
-                sight=sight,
-            )
-
-        hot, sealed = self._both(company_id, read)
+        hot, sealed, read = self._both(log.page, chosen, limit=limit, before=before, after=after)
         if not sealed.through:
             return hot
         if hot.next_before is not None or (after or 0) >= sealed.through:
-            counted = sealed.ask(lambda one: log.count(one, company_id, chosen, sight=sight))
+            counted = sealed.ask(
+                lambda one: log.count(one, self._company_id, chosen, sight=self._sight)
+            )
             return hot.model_copy(update={"total": hot.total + (counted or 0)})
         older = sealed.ask(read) or OperationPage(operations=(), total=0)
         total = hot.total + older.total
@@ -89,169 +86,114 @@ class WholeLog:
             next_before=found[:limit][-1].seq if more else None,
         )
 
-    def by_id(self, company_id: str, operation_id: str, sight: Sight | None) -> Sequence[Operation]:
+    def by_id(self, operation_id: str) -> Sequence[Operation]:
         """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
-
-        def read(connection: Connection, _above: int = 0) -> tuple[Operation, ...]:
-            return log.by_id(connection, company_id, operation_id, sight=sight)
-
-        hot, sealed = self._both(company_id, read)
+        hot, sealed, read = self._both(log.by_id, operation_id, whole=True)
         if any(one.operation_id == operation_id for one in hot):
             return hot
         found = {one.seq: one for one in (*(sealed.ask(read) or ()), *hot)}
         exact = [one for one in found.values() if operation_id in {one.operation_id, str(one.seq)}]
         return exact[:1] or list(found.values())[:2]
 
-    def by_ids(
-        self, company_id: str, operation_ids: Sequence[str], sight: Sight | None
-    ) -> tuple[Operation, ...]:
+    def by_ids(self, operation_ids: Sequence[str]) -> tuple[Operation, ...]:
         """Return the operations with these ids, newest first."""
-        hot, sealed = self._both(
-            company_id, lambda one, _above: log.by_ids(one, company_id, operation_ids, sight=sight)
-        )
+        hot, sealed, _ = self._both(log.by_ids, operation_ids, whole=True)
         known = {one.operation_id for one in hot}
         missing = [one for one in operation_ids if one not in known]
         if not missing:
             return hot
-        older = sealed.ask(lambda one: log.by_ids(one, company_id, missing, sight=sight))
+        older = sealed.ask(
+            lambda one: log.by_ids(one, self._company_id, missing, sight=self._sight)
+        )
         return (*hot, *(older or ()))
 
-    def sealed(self, company_id: str, operation_ids: Sequence[str]) -> dict[str, datetime]:
+    def sealed_at(self, operation_ids: Sequence[str]) -> dict[str, datetime]:
         """Return when each of these operations began, those that are sealed.
 
         What the database held before this is asked, and holds no more, is sealed by now.
         """
         if not operation_ids:
             return {}
-        found = self._archive.of(company_id).ask(lambda one: log.owners(one, operation_ids))
+        found = self.sealed.ask(lambda one: log.owners(one, operation_ids))
         return {operation_id: at for operation_id, (_, at) in (found or {}).items()}
 
-    def oldest_sealed(self, company_id: str, limit: int) -> Sequence[Operation]:
+    def oldest_sealed(self, limit: int) -> Sequence[Operation]:
         """Return the oldest operations that are sealed, newest first, whatever the database has."""
         oldest = range(1, limit + 1)
-        found = self._archive.of(company_id).ask(lambda one: log.by_seqs(one, company_id, oldest))
+        found = self.sealed.ask(lambda one: log.by_seqs(one, self._company_id, oldest))
         return sorted(found or (), key=lambda one: -one.seq)
-
-    def sealed_through(self, company_id: str) -> int:
-        """Return the highest sealed `seq`, 0 where nothing is sealed."""
-        return self._archive.of(company_id).through
 
     def sealed_about(self, aim: Aim) -> Iterator[Operation]:
         """Return the sealed operations that a purge may be about, oldest first."""
-        sealed = self._archive.of(aim.company_id)
+        sealed = self.sealed
         if sealed.through:
             with sealed.read() as connection:
                 yield from erasing.operations(connection, aim, above=0)
 
-    def latencies(
-        self, company_id: str, binding_key: str, limit: int, sight: Sight | None
-    ) -> list[float]:
+    def latencies(self, binding_key: str, limit: int) -> list[float]:
         """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
-
-        def read(connection: Connection, above: int = 0) -> list[float]:
-            return log.latencies(
-                connection, company_id, binding_key, limit, above=above, sight=sight
-            )
-
-        hot, sealed = self._both(company_id, read)
+        hot, sealed, read = self._both(log.latencies, binding_key, limit)
         return hot if len(hot) == limit else [*(sealed.ask(read) or []), *hot][-limit:]
 
     def retrievals(
-        self,
-        company_id: str,
-        binding_key: str,
-        record_id: str,
-        limit: int,
-        sight: Sight | None,
+        self, binding_key: str, record_id: str, limit: int
     ) -> tuple[int, list[Retrieved]]:
         """Return how many reads returned a record, and the newest of them with rank and score."""
-
-        def read(connection: Connection, above: int = 0) -> tuple[int, list[Retrieved]]:
-            return log.retrievals(
-                connection, company_id, binding_key, record_id, limit, above=above, sight=sight
-            )
-
-        (count, found), sealed = self._both(company_id, read)
+        (count, found), sealed, read = self._both(log.retrievals, binding_key, record_id, limit)
         older, older_found = sealed.ask(read) or (0, [])
         return count + older, [*found, *older_found][:limit]
 
-    def retrieval_counts(
-        self,
-        company_id: str,
-        binding_key: str,
-        record_ids: Sequence[str],
-        sight: Sight | None,
-    ) -> dict[str, Reads]:
+    def retrieval_counts(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, Reads]:
         """Return how often each record was returned by a read; those never returned are absent."""
-
-        def read(connection: Connection, above: int = 0) -> dict[str, Reads]:
-            return log.retrieval_counts(
-                connection, company_id, binding_key, record_ids, above=above, sight=sight
-            )
-
-        hot, sealed = self._both(company_id, read)
-        older = sealed.ask(read) or {}
+        hot, sealed, read = self._both(log.retrieval_counts, binding_key, record_ids)
+        older: dict[str, Reads] = sealed.ask(read) or {}
         for record_id, reads in hot.items():
             known = older[record_id].times if record_id in older else 0
             older[record_id] = reads._replace(times=reads.times + known)
         return older
 
-    def mutations_of_record(
-        self, company_id: str, binding_key: str, record_id: str, sight: Sight | None
-    ) -> list[str]:
+    def mutations_of_record(self, binding_key: str, record_id: str) -> list[str]:
         """Return the ids of the mutations that touched a record."""
-
-        def read(connection: Connection, _above: int = 0) -> list[str]:
-            return log.mutations_of_record(
-                connection, company_id, binding_key, record_id, sight=sight
-            )
-
-        hot, sealed = self._both(company_id, read)
+        hot, sealed, read = self._both(log.mutations_of_record, binding_key, record_id, whole=True)
         return list(dict.fromkeys((*hot, *(sealed.ask(read) or []))))
 
-    def active(self, company_id: str, chosen: Filter, field: str, sight: Sight | None) -> set[str]:
+    def active(self, chosen: Filter, field: str) -> set[str]:
         """Return the distinct values of an id among the successful operations of a filter.
 
         Configuring is left out.
         """
-
-        def read(connection: Connection, above: int = 0) -> set[str]:
-            return metrics.active(connection, company_id, chosen, field, above=above, sight=sight)
-
-        hot, sealed = self._both(company_id, read)
+        hot, sealed, read = self._both(metrics.active, chosen, field)
         return hot | (sealed.ask(read) or set())
 
-    def contexts_by_day(
-        self, company_id: str, chosen: Filter, sight: Sight | None
-    ) -> list[ContextDay]:
+    def contexts_by_day(self, chosen: Filter) -> list[ContextDay]:
         """Return the days with contexts, the oldest first."""
-
-        def read(connection: Connection, above: int = 0) -> list[ContextDay]:
-            return metrics.contexts_by_day(connection, company_id, chosen, above=above, sight=sight)
-
-        hot, sealed = self._both(company_id, read)
+        hot, sealed, read = self._both(metrics.contexts_by_day, chosen)
         days: dict[int, ContextDay] = {}
         for one in (*(sealed.ask(read) or []), *hot):
             days[one.day] = _joined(days[one.day], one) if one.day in days else one
         return list(days.values())
 
-    def close(self) -> None:
-        """Free what reading the sealed operations took."""
-        self._archive.close()
+    def _both(
+        self, read: Callable[..., T], *asked: Any, whole: bool = False, **named: Any
+    ) -> tuple[T, Sealed, Callable[[Connection], T]]:
+        """Return what `read` finds in the database, what is sealed, and the read to ask that with.
 
-    def _both(self, company_id: str, read: Callable[[Connection, int], T]) -> tuple[T, Sealed]:
-        """Return what `read` finds in the database above what is sealed, and what is sealed.
-
-        The two are of one moment: where a seal came between them, they are read again.
+        In the database it looks above what is sealed; `whole`: in all of it. The two are of one
+        moment: where a seal came between them, they are read again.
         """
+
+        def look(connection: Connection, above: int = 0) -> T:
+            within = {} if whole else {"above": above}
+            return read(connection, self._company_id, *asked, sight=self._sight, **within, **named)
+
         while True:
-            sealed = self._archive.of(company_id)
+            sealed = self.sealed
             with self._database.read() as connection:
-                found = read(connection, sealed.through)
-            ends = log_ends(self._database, company_id)
-            if (now := self._archive.of(company_id)).through == sealed.through:
+                found = look(connection, sealed.through)
+            ends = log_ends(self._database, self._company_id)
+            if (now := self.sealed).through == sealed.through:
                 refuse_gap(now.manifest, ends)
-                return found, now
+                return found, now, look
 
 
 def _joined(one: ContextDay, other: ContextDay) -> ContextDay:
@@ -287,14 +229,10 @@ class Log(Group):
         after: int | None = None,
     ) -> OperationPage:
         """Return a page of the log, newest first; `after` gives the oldest ones above a `seq`."""
-        return self._core.log.page(
-            caller.company_id,
-            chosen or Filter(),
-            limit=limit,
-            before=before,
-            after=after,
-            sight=self._core.sight(caller),
-        )
+        return self._of(caller).page(chosen or Filter(), limit=limit, before=before, after=after)
+
+    def _of(self, caller: Caller) -> CompanyLog:
+        return self._core.log(caller.company_id, self._core.sight(caller))
 
     @in_thread
     def get(self, caller: Caller, operation_id: str) -> Operation:
@@ -307,8 +245,7 @@ class Log(Group):
         return self._get(caller, operation_id)
 
     def _get(self, caller: Caller, operation_id: str) -> Operation:
-        found = self._core.log.by_id(caller.company_id, operation_id, self._core.sight(caller))
-        return one(found, operation_id)
+        return one(self._of(caller).by_id(operation_id), operation_id)
 
     @in_thread
     def changes(self, caller: Caller, operation_id: str) -> tuple[Change, ...]:
@@ -340,9 +277,7 @@ class Log(Group):
         while gone:
             chosen = Filter(operation_type=OperationType.PURGE)
             # Who erased a value is told to whoever may see the operation that it was in.
-            page = self._core.log.page(
-                caller.company_id, chosen, limit=_PURGES, before=None, after=after, sight=None
-            )
+            page = self._core.log(caller.company_id).page(chosen, limit=_PURGES, after=after)
             if not page.operations:
                 break
             for purge in reversed(page.operations):
@@ -368,11 +303,9 @@ class Log(Group):
     @in_thread
     def provenance(self, caller: Caller, binding_key: str, handle: RecordHandle) -> Provenance:
         """Return who wrote and changed a record, and which queries returned it."""
-        sight = self._core.sight(caller)
-        place = caller.company_id, binding_key, handle.provider_record_id
-        touched = self._core.log.mutations_of_record(*place, sight)
-        mutations = self._core.log.by_ids(caller.company_id, touched, sight)
-        count, reads = self._core.log.retrievals(*place, _SHOWN_RETRIEVALS, sight)
+        own, place = self._of(caller), (binding_key, handle.provider_record_id)
+        mutations = own.by_ids(own.mutations_of_record(*place))
+        count, reads = own.retrievals(*place, _SHOWN_RETRIEVALS)
         writes = [
             mutation
             for mutation in mutations
@@ -408,9 +341,7 @@ class Log(Group):
         """
         if not record_ids:
             return {}
-        counts = self._core.log.retrieval_counts(
-            caller.company_id, binding_key, record_ids, self._core.sight(caller)
-        )
+        counts = self._of(caller).retrieval_counts(binding_key, record_ids)
         return {
             record_id: RetrievalCount(
                 count=reads.times, last_at=reads.last_at, last_rank=reads.last_rank

@@ -8,10 +8,17 @@ import secrets
 from collections.abc import Sequence
 
 from memtui.contract import Denied, Invalid, Model, NotFound, UtcDatetime
-from memtui.service.answers import AGENT_PREFIX, USER_PREFIX, Caller
 from memtui.service.companies import awaits_owner
 from memtui.service.core import Group, in_thread, to_its_end
-from memtui.service.visibility import Membership, Role, membership, person_of
+from memtui.service.visibility import (
+    AGENT_PREFIX,
+    USER_PREFIX,
+    Caller,
+    Membership,
+    Role,
+    membership,
+    person_of,
+)
 from memtui.store import bindings
 from memtui.store import members as table
 from memtui.store.compiled import MemberRow, TokenRow

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from time import perf_counter
 from typing import TYPE_CHECKING
 
 from memtui.config import Paths, Settings
 from memtui.contract import Adapter, Conflict, MemtuiError, RecordHandle, Scope, Unsupported
-from memtui.service.answers import Caller, MutationAnswer, Resolution, UndoCandidate, caller_of
+from memtui.service.answers import MutationAnswer, Resolution, UndoCandidate
 from memtui.service.connections import Connections
 from memtui.service.core import SETUP_DOOR, Core
 from memtui.service.home import open_database
 from memtui.service.mutations import FactLimits, Mutations
 from memtui.service.providers import Providers, unexpected
 from memtui.service.reads import Reads
-from memtui.service.recorder import Recorder
+from memtui.service.recorder import Recorder, new_operation_id
+from memtui.service.visibility import Caller, caller_of
 from memtui.store import bindings
 from memtui.store.database import Database
 from memtui.threads import use_loose_threads
@@ -46,26 +46,20 @@ if TYPE_CHECKING:
     from memtui.service.undo import Undo
     from memtui.store.journal import Found
 
+utc_now = partial(datetime.now, UTC)
+
 FIRST_COMPANY = "local"
 FIRST_BINDING = "default"
 FIRST_PROVIDER = "vault"
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
-def _new_id() -> str:
-    return uuid.uuid4().hex
 
 
 async def open_service(
     paths: Paths,
     settings: Settings,
     *,
-    clock: Callable[[], datetime] = _utc_now,
+    clock: Callable[[], datetime] = utc_now,
     timer: Callable[[], float] = perf_counter,
-    new_id: Callable[[], str] = _new_id,
+    new_id: Callable[[], str] = new_operation_id,
     providers: Mapping[str, type[Adapter]] | None = None,
     first_company: bool = True,
 ) -> MemoryService:

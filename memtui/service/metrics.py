@@ -27,8 +27,8 @@ from typing import Any
 
 from memtui.context.cost import TARGET_SHARE, share_of_prompt
 from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime, owner_of
-from memtui.service.answers import AGENT_PREFIX, USER_PREFIX, Caller
 from memtui.service.core import Group, in_thread
+from memtui.service.visibility import AGENT_PREFIX, USER_PREFIX, Caller
 from memtui.store import members
 from memtui.store import metrics as store
 
@@ -142,10 +142,10 @@ class Metrics(Group):
             held_members = members.members(database, company_id)
         subjects = {row.principal: row.subject_id for row in held_members if row.subject_id}
         users, drives = (
-            core.log.active(company_id, chosen, field, sight)
+            core.log(company_id, sight).active(chosen, field)
             for field in ("principal", "project_id")
         )
-        contexts = core.log.contexts_by_day(company_id, chosen, sight)
+        contexts = core.log(company_id, sight).contexts_by_day(chosen)
         return FactMetrics(
             since=start,
             until=end,

@@ -33,11 +33,18 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
-from memtui.service.answers import Caller, MutationAnswer
+from memtui.service.answers import MutationAnswer
 from memtui.service.connections import Connection
 from memtui.service.core import Group, to_its_end
 from memtui.service.redaction import redact_json
-from memtui.service.visibility import for_caller, is_org, log_text, note_owner, without_prefix
+from memtui.service.visibility import (
+    Caller,
+    for_caller,
+    is_org,
+    log_text,
+    note_owner,
+    without_prefix,
+)
 from memtui.store.operation import OperationHandle
 
 FACT = "fact"

@@ -26,11 +26,11 @@ from memtui.contract import (
     Scope,
     UtcDatetime,
 )
-from memtui.service.answers import Caller
 from memtui.service.core import Core, Group, to_its_end
 from memtui.service.mutations import Mutations
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact_json
+from memtui.service.visibility import Caller
 from memtui.store import bindings, plugins
 from memtui.store.compiled import BindingRow
 from memtui.store.connection import Connection

@@ -37,7 +37,6 @@ from memtui.contract import (
 )
 from memtui.json_text import json_text
 from memtui.paths import replacing
-from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.core import Core, Group, find_company, to_its_end
 from memtui.service.mutations import Mutations
@@ -51,6 +50,7 @@ from memtui.service.survey import (
     survey,
     texts_of,
 )
+from memtui.service.visibility import Caller
 from memtui.store import appending, bindings, erasing, log
 from memtui.store.digest import CONTROL
 from memtui.store.erasing import Aim, erase_fields, purge_request
@@ -181,7 +181,7 @@ class Purging(Group):
         if company.read_only or core.read_only:
             return None
         purges = Filter(operation_type=OperationType.PURGE, since=now - _A_DAY)
-        page = await asyncio.to_thread(core.log.page, caller.company_id, purges, limit=100)
+        page = await asyncio.to_thread(core.log(caller.company_id).page, purges, limit=100)
         if any(
             one.request.get("what") == "age" and one.status is OperationStatus.OK
             for one in page.operations
@@ -224,7 +224,7 @@ class Purging(Group):
             if count:
                 copies.append(Copies(place=place, count=count, what=what))
 
-        through = core.log.sealed_through(aim.company_id)
+        through = core.log(aim.company_id).sealed.through
         doomed = [one.seq <= through for one in operations(core, aim) if erasing.doomed(one, aim)]
         count("operation log", doomed.count(False), "operations")
         count("sealed log", doomed.count(True), "operations")
@@ -300,7 +300,7 @@ class Purging(Group):
         """
         doomed = {
             one.seq: paths
-            for one in self._core.log.sealed_about(aim)
+            for one in self._core.log(aim.company_id).sealed_about(aim)
             if (paths := erasing.doomed(one, aim))
         }
         told = self._segments_told(aim.company_id) if doomed else {}
@@ -323,7 +323,7 @@ class Purging(Group):
         with self._archive(aim.company_id) as folder:
             self._erase_sealed(entry, aim, folder, step)
             step("sealed")
-            above = core.log.sealed_through(aim.company_id)
+            above = core.log(aim.company_id).sealed.through
             while batch := self._next(aim, above):
                 above = max(batch)
                 with core.database.write() as database:
@@ -366,9 +366,11 @@ class Purging(Group):
         for kind in sorted(CONTROL):
             chosen = Filter(operation_type=kind, status=OperationStatus.OK)
             before: int | None = None
-            while found := self._core.log.page(
-                company_id, chosen, limit=_AT_ONCE, before=before
-            ).operations:
+            while (
+                found := self._core.log(company_id)
+                .page(chosen, limit=_AT_ONCE, before=before)
+                .operations
+            ):
                 for one in found:
                     for segment in one.request.get("segments") or ():
                         span = segment["name"].partition(".")[0]

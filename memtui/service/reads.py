@@ -18,7 +18,6 @@ from memtui.contract import (
 )
 from memtui.service.answers import (
     BrowseAnswer,
-    Caller,
     Change,
     ExplainAnswer,
     GetAnswer,
@@ -29,7 +28,7 @@ from memtui.service.connections import Connection
 from memtui.service.core import Group
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact, redact_json
-from memtui.service.visibility import for_caller, note_owner, readable
+from memtui.service.visibility import Caller, for_caller, note_owner, readable
 from memtui.store import appending, journal
 from memtui.store.operation import Operation
 from memtui.store.sight import Sight
@@ -222,7 +221,7 @@ class Reads(Group):
                 for operation_id, step in found.items():
                     known = steps.get(operation_id)
                     steps[operation_id] = _joined(known, step) if known else step
-        operations = self._core.log.by_ids(company_id, list(steps), sight)
+        operations = self._core.log(company_id, sight).by_ids(list(steps))
         return ids, tuple(change_of(one, steps[one.operation_id], sight) for one in operations)
 
 

@@ -31,9 +31,9 @@ from memtui.contract import (
     Unavailable,
     Usage,
 )
-from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.redaction import redact, redact_json
+from memtui.service.visibility import Caller
 from memtui.store import appending, journal
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow, IntentRow
@@ -287,7 +287,8 @@ def _log(connection: DatabaseConnection, entry: Entry) -> None:
     operation = entry.draft()
     seq = appending.append(connection, operation)
     appending.record(connection, operation, seq, entry.steps)
-    journal.record_settings(connection, operation, seq, entry.settings)
+    if entry.settings:
+        journal.record_settings(connection, operation, seq, entry.settings)
     if entry.finding is not None:
         journal.settle(connection, operation, seq, entry.finding)
     if not (entry.steps or entry.settings) and (why := entry.why_lasting) is not None:
@@ -298,6 +299,11 @@ def _log(connection: DatabaseConnection, entry: Entry) -> None:
 
 def _class_of(error: BaseException) -> str:
     return error.kind if isinstance(error, MemtuiError) else type(error).__name__
+
+
+def new_operation_id() -> str:
+    """Return an id that no other operation has."""
+    return uuid.uuid4().hex
 
 
 class Recorder:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import select
 
 from memtui.contract import BrowseRequest, MemtuiError, Model, Scope
-from memtui.service.answers import Caller
 from memtui.service.core import Core, Group
 from memtui.service.reads import Reads
 from memtui.service.redaction import redact, redact_config, redact_json
+from memtui.service.visibility import Caller
 from memtui.store import bindings
 from memtui.store.compiled import BindingRow
 from memtui.store.tables import JournalRow

@@ -26,9 +26,9 @@ from memtui.contract import (
     UtcDatetime,
     owner_of,
 )
-from memtui.service.answers import Caller
 from memtui.service.connections import Connection
 from memtui.service.core import Core, find_company
+from memtui.service.visibility import Caller
 from memtui.store import appending, bindings, erasing, journal
 from memtui.store.compiled import BindingRow
 from memtui.store.erasing import Aim, Step
@@ -301,8 +301,8 @@ def _known_ids(
         key: ids
         for key, ids in found.items()
         if any(
-            core.log.mutations_of_record(company_id, key, one, None)
-            or core.log.retrievals(company_id, key, one, 1, None)[0]
+            core.log(company_id).mutations_of_record(key, one)
+            or core.log(company_id).retrievals(key, one, 1)[0]
             for one in ids
         )
     }
@@ -385,8 +385,8 @@ async def _taken(
 
 def operations(core: Core, aim: Aim) -> Iterator[Operation]:
     """Return the operations that may hold something of it, sealed ones first. Blocking."""
-    yield from core.log.sealed_about(aim)
-    above = core.log.sealed_through(aim.company_id)
+    yield from core.log(aim.company_id).sealed_about(aim)
+    above = core.log(aim.company_id).sealed.through
     with core.database.read() as database:
         yield from erasing.operations(database, aim, above=above)
 

@@ -29,7 +29,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service.answers import Caller, MutationAnswer, UndoCandidate
+from memtui.service.answers import MutationAnswer, UndoCandidate
 from memtui.service.bindings import refuse_shared
 from memtui.service.connections import Connection
 from memtui.service.core import Core, Group, in_thread, to_its_end
@@ -37,7 +37,7 @@ from memtui.service.log import Log, one
 from memtui.service.members import REVOKED
 from memtui.service.mutations import aligned
 from memtui.service.recorder import Entry
-from memtui.service.visibility import CONTENT, Role
+from memtui.service.visibility import CONTENT, Caller, Role
 from memtui.store import bindings, journal, members, settings
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow
@@ -121,7 +121,7 @@ class Undo(Group):
             while len(found) < limit and (
                 some := {o.operation_id: o for o in islice(undoable, limit)}
             ):
-                for operation in self._core.log.by_ids(company_id, list(some), sight):
+                for operation in self._core.log(company_id, sight).by_ids(list(some)):
                     change = some[operation.operation_id]
                     settings = journal.settings_changed(
                         database, company_id, operation.operation_id
@@ -148,7 +148,7 @@ class Undo(Group):
             which = f"The last change, {operation.operation_type} #{operation.seq},"
         else:
             operation = one(
-                self._core.log.by_id(company_id, operation_id, self._core.sight(caller)),
+                self._core.log(company_id, self._core.sight(caller)).by_id(operation_id),
                 operation_id,
             )
             which = f"The {operation.operation_type} #{operation.seq}"
@@ -285,11 +285,9 @@ class Undo(Group):
     async def _is_new(self, asked: Operation, handle: RecordHandle) -> bool:
         """Tell whether no other operation has written or changed the record."""
         found = await asyncio.to_thread(
-            self._core.log.mutations_of_record,
-            asked.scope.company_id,
+            self._core.log(asked.scope.company_id).mutations_of_record,
             asked.binding_key or "",
             handle.provider_record_id,
-            None,
         )
         return not found
 

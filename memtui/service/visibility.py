@@ -1,4 +1,4 @@
-"""Who may do what to whose memory (seed 004 §6.5), and what of it a caller gets to see (seed 001).
+"""Who calls, who may do what to whose memory (seed 004 §6.5), and what one sees of it (seed 001).
 
 |              | user memory             | drive (project) memory |
 |--------------|-------------------------|------------------------|
@@ -25,8 +25,8 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from memtui.contract import Denied, Model, OperationType, Record, Scope
-from memtui.service.answers import Caller
+from memtui.config import Settings
+from memtui.contract import Denied, Invalid, Model, OperationType, Record, Scope
 from memtui.store.compiled import MemberRow
 from memtui.store.digest import withhold
 from memtui.store.sight import Sight
@@ -34,6 +34,38 @@ from memtui.visible import visible
 
 if TYPE_CHECKING:
     from memtui.service.recorder import Entry
+
+AGENT_PREFIX = "agent:"
+USER_PREFIX = "user:"
+"""What the principals of agents, and of people, begin with."""
+
+
+class Caller(Model):
+    """Who calls, through which door (`cli`, `tui`, `demo` …), for which company."""
+
+    company_id: str
+    principal: str
+    """`user:ana`, `agent:coding` …"""
+    door: str
+    acts_for: str | None = None
+    """The person, as a principal, on whose behalf an agent acts."""
+
+    @property
+    def by_ai(self) -> bool:
+        """Whether an agent calls."""
+        return self.principal.startswith(AGENT_PREFIX)
+
+
+def caller_of(settings: Settings, company_id: str, door: str) -> Caller:
+    """Return the caller that the settings name.
+
+    Raises:
+        Invalid: it acts for another agent.
+    """
+    acts_for = settings.acts_for or None
+    if acts_for is not None and acts_for.startswith(AGENT_PREFIX):
+        raise Invalid(f"An agent acts for a person, and {acts_for} is none; name one: user:ana.")
+    return Caller(company_id=company_id, principal=settings.principal, door=door, acts_for=acts_for)
 
 
 class Role(StrEnum):

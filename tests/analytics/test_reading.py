@@ -23,7 +23,7 @@ from memtui.analytics.reading import OperationLog
 from memtui.analytics.seal import seal as logged_seal
 from memtui.analytics.sealed import Archive
 from memtui.contract import Comparison, Filter, Invalid, Measure, Unavailable, Usage
-from memtui.service.log import WholeLog
+from memtui.service.log import CompanyLog
 from memtui.store import log
 from memtui.store.conditions import SORTS
 from memtui.store.database import Database
@@ -183,23 +183,23 @@ def test_an_empty_log_has_an_empty_view(operations: OperationLog) -> None:
 
 
 def test_another_companys_operations_are_not_seen(
-    database: Database, root: Path, operations: OperationLog, whole_log: WholeLog
+    database: Database, root: Path, operations: OperationLog, whole_log: CompanyLog
 ) -> None:
     fill(database, 10)
     fill(database, 7, "other")
     seal(database, root, "other")
     assert operations.open(Filter(door="test")).count == 10
-    assert not whole_log.by_id("acme", "other-00003", None)
+    assert not whole_log.by_id("other-00003")
 
 
 @pytest.fixture
-def whole_log(database: Database, root: Path) -> Iterator[WholeLog]:
-    opened = WholeLog(database, Archive(root))
-    yield opened
-    opened.close()
+def whole_log(database: Database, root: Path) -> Iterator[CompanyLog]:
+    archive = Archive(root)
+    yield CompanyLog(database, archive, "acme")
+    archive.close()
 
 
-def test_by_id_finds_sealed_and_hot(database: Database, root: Path, whole_log: WholeLog) -> None:
+def test_by_id_finds_sealed_and_hot(database: Database, root: Path, whole_log: CompanyLog) -> None:
     fill(database, 10)
     seal(database, root, "acme")
     fill(database, 10, start=11)
@@ -213,7 +213,7 @@ def test_by_id_finds_sealed_and_hot(database: Database, root: Path, whole_log: W
         ("", []),
         ("99", []),
     ]:
-        found = sorted(seqs(tuple(whole_log.by_id("acme", wanted, None))))
+        found = sorted(seqs(tuple(whole_log.by_id(wanted))))
         assert len(found) == len(expected), wanted
         assert wanted == "acme-0001" or found == expected
 

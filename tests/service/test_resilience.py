@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from memtui.contract import Conflict, Denied, Invalid, NotFound, Unavailable, Unsupported
-from memtui.service.providers import FAILURES_TO_OPEN, OPEN_SECONDS, Breaker, guarded
+from memtui.service.connections import FAILURES_TO_OPEN, OPEN_SECONDS, Breaker, guarded
 
 
 class Clock:

@@ -48,8 +48,8 @@ from memtui.doors.http.app import (
     statuses,
 )
 from memtui.service import Caller, MemoryService
-from memtui.service.answers import AGENT_PREFIX
 from memtui.service.mutations import FACT
+from memtui.service.visibility import AGENT_PREFIX
 
 
 def encode_id(*parts: str) -> str:
