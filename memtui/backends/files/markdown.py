@@ -138,11 +138,7 @@ def read_document(text: str) -> Document:
     parts = frontmatter.split(text)
     if isinstance(parts, Problem):
         return Document(text, flaw=Flaw(parts.message))
-    try:
-        values = frontmatter.parse(parts.front)
-    except (LookupError, AttributeError, RecursionError):
-        # What PyYAML's constructors let through for a tag that its value does not fit.
-        return Document(text, flaw=Flaw("The frontmatter holds a value that cannot be read."))
+    values = frontmatter.parse(parts.front)
     if isinstance(values, Problem):
         return Document(text, flaw=Flaw(values.message))
     readable = {

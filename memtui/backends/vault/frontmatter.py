@@ -24,9 +24,14 @@ _CLOSE = re.compile(r"^(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.MULTILINE)
 _NESTING = re.compile(r"[\[{]|[-?] ")
 _LARGE_CHARS = 4096
 _LARGE = re.compile(r"^metadata: (\{.{4096,}\})[ \t]*\r?$", re.MULTILINE)
+_TOO_DEEP = Problem(message=f"The frontmatter is nested more than {_MAX_DEPTH} deep.")
 _NO_METADATA = "metadata: {}"
 _BARE_NEWLINE = re.compile(r"(?<!\r)\n")
 _PLAIN = re.compile(r"[A-Za-z_][\w ./@+-]*(?<! )", re.ASCII)
+
+
+class _TooMany(Exception):
+    """More values than anybody writes by hand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,10 +134,17 @@ def parse(front: str | None) -> Json | Problem:
     if front is None or large is None:
         return _from_yaml(front or "")
     rest = _from_yaml(f"{front[: large.start()]}{front[large.end() :]}")
-    metadata = _from_json(large.group(1))
-    if isinstance(metadata, Problem) or isinstance(rest, Problem):
-        return rest if isinstance(rest, Problem) else metadata
-    return rest | {"metadata": metadata}
+    if isinstance(rest, Problem):
+        return rest
+    try:
+        metadata = json.loads(large.group(1))
+    except (ValueError, RecursionError):
+        return Problem(message="The frontmatter's metadata is long and is not JSON.")
+    level: list[Any] = [metadata]
+    for _ in range(_MAX_DEPTH):
+        parts = (one.values() if isinstance(one, dict) else one for one in level)
+        level = [inner for part in parts for inner in part if isinstance(inner, (dict, list))]
+    return _TOO_DEEP if level else rest | {"metadata": metadata}
 
 
 def _from_yaml(front: str) -> Json | Problem:
@@ -145,35 +157,24 @@ def _from_yaml(front: str) -> Json | Problem:
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         if len(_NESTING.findall(front)) > _MAX_DEPTH and _is_too_deep(front, loader):
-            return Problem(message=f"The frontmatter is nested more than {_MAX_DEPTH} deep.")
+            return _TOO_DEEP
         value = yaml.load(front, Loader=loader)  # noqa: S506  # both are safe loaders
+        if isinstance(value, dict | None):
+            budget = [_MAX_NODES]
+            return {str(key): _plain(one, budget, top=True) for key, one in (value or {}).items()}
+        wrong = "is not a list of `key: value` lines"
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or "it is not YAML"
         line = f" (line {mark.line + 2})" if mark else ""
-        return Problem(message=f"The frontmatter cannot be read: {what}{line}.")
-    except (ValueError, TypeError, RecursionError, OverflowError) as error:
-        return Problem(message=f"The frontmatter holds a value that cannot be read: {error}.")
-    return _mapping(value)
-
-
-def _from_json(text: str) -> Json | Problem:
-    try:
-        value: Json = json.loads(text)
-    except (ValueError, RecursionError):
-        return Problem(message="The frontmatter's metadata is long and is not JSON.")
-    if _is_deeper(value, _MAX_DEPTH):
-        return Problem(message=f"The frontmatter is nested more than {_MAX_DEPTH} deep.")
-    return value
-
-
-def _is_deeper(value: Json, limit: int) -> bool:
-    level: list[Any] = [value]
-    while level and limit:
-        limit -= 1
-        parts = (one.values() if isinstance(one, dict) else one for one in level)
-        level = [inner for part in parts for inner in part if isinstance(inner, (dict, list))]
-    return bool(level)
+        wrong = f"cannot be read: {getattr(error, 'problem', None) or 'it is not YAML'}{line}"
+    except _TooMany:
+        wrong = f"holds more than {_MAX_NODES} values"
+    except (ValueError, TypeError, OverflowError) as error:
+        wrong = f"holds a value that cannot be read: {error}"
+    except (AttributeError, LookupError, RecursionError):
+        # What PyYAML lets through for a tag that its value does not fit, and for one in itself.
+        wrong = "holds a value that cannot be read"
+    return Problem(message=f"The frontmatter {wrong}.")
 
 
 def _is_too_deep(front: str, loader: Any) -> bool:
@@ -191,23 +192,11 @@ def _is_too_deep(front: str, loader: Any) -> bool:
     return False
 
 
-def _mapping(value: Any) -> Json | Problem:
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        return Problem(message="The frontmatter is not a list of `key: value` lines.")
-    budget = [_MAX_NODES]
-    try:
-        return {str(key): _plain(item, budget, top=True) for key, item in value.items()}
-    except OverflowError:
-        return Problem(message=f"The frontmatter holds more than {_MAX_NODES} values.")
-
-
 def _plain(value: Any, budget: list[int], *, top: bool = False) -> Any:
     """Return a YAML value as JSON; moments at the top level stay moments."""
     budget[0] -= 1
     if budget[0] < 0:
-        raise OverflowError
+        raise _TooMany
     if isinstance(value, dict):
         return {str(key): _plain(item, budget) for key, item in value.items()}
     if isinstance(value, (list, tuple, set)):
@@ -277,11 +266,10 @@ def _with_field(front: str, key: str, value: Any, newline: str) -> str:
     name, node = pairs[-1]
     start, end = node.start_mark.index, _end(node)
     is_block = isinstance(node, yaml.CollectionNode) and not node.flow_style
-    block_list = is_block and isinstance(node, yaml.SequenceNode)
-    if block_list and isinstance(value, list) and value and front[start] == "-":
+    is_list = isinstance(node, yaml.SequenceNode) and isinstance(value, list)
+    if is_block and is_list and value and front[start] == "-":
         gap = newline + " " * node.start_mark.column
-        items = gap.join(f"- {_flow(item)}" for item in value)
-        return f"{front[:start]}{items}{front[end:]}"
+        return f"{front[:start]}{gap.join(f'- {_flow(item)}' for item in value)}{front[end:]}"
     if is_block or getattr(node, "style", None) in {"|", ">"}:
         return f"{front[: name.end_mark.index]}: {_flow(value)}{front[end:]}"
     space = "" if front[start - 1 : start].isspace() else " "
@@ -292,13 +280,12 @@ def _end(node: Any) -> int:
     """The index after a node's last character; a block collection's own mark is too far on."""
     import yaml
 
-    if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+    while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
-        return _end(last[1] if isinstance(last, tuple) else last)
-    end = int(node.end_mark.index)
-    buffered = node.end_mark.buffer
-    if getattr(node, "style", None) in {"|", ">"} and buffered is not None:
-        while end > 0 and buffered[end - 1] in "\r\n":
+        node = last[1] if isinstance(last, tuple) else last
+    end, text = int(node.end_mark.index), node.end_mark.buffer
+    if getattr(node, "style", None) in {"|", ">"} and text is not None:
+        while end > 0 and text[end - 1] in "\r\n":
             end -= 1
     return end
 

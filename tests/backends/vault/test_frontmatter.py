@@ -149,8 +149,15 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
         ("a: 2026-13-45\n", "cannot be read"),
         ("x: " + "y" * 70_000, "longer"),
         ("a: \0\n", "cannot be read"),
+        ("a: !!timestamp soon\n", "value that cannot be read"),
+        ("a: !!int ''\n", "value that cannot be read"),
+        ("a: !!bool maybe\n", "value that cannot be read"),
+        ("a: &a [*a]\n", "cannot be read"),
     ],
-    ids=["flow", "colons", "list", "scalar", "deep", "deep list", "bomb", "date", "long", "nul"],
+    ids=[
+        "flow", "colons", "list", "scalar", "deep", "deep list", "bomb", "date", "long", "nul",
+        "no moment", "no number", "no truth", "itself",
+    ],
 )  # fmt: skip
 def test_broken_frontmatter_is_a_problem(front: str, word: str) -> None:
     problem = frontmatter.parse(front)
