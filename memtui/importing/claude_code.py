@@ -22,7 +22,7 @@ from memtui.context.cost import Call, cost_of, table_name
 from memtui.contract import OperationStatus, OperationType, Scope, SourceKind, SourceRef, Usage
 from memtui.importing import values
 from memtui.importing.rows import Row, json_lines
-from memtui.importing.staging import Entry, key_of
+from memtui.importing.staging import ParsedOperation, key_of
 from memtui.importing.translating import DOOR, IMPORTED, PRICED_BY
 from memtui.store.operation import OperationDraft
 
@@ -69,7 +69,7 @@ class Transcripts:
     repeated: int = 0
     """Lines that went on with a reply."""
 
-    def entries(self, path: Path) -> Iterator[Entry]:
+    def entries(self, path: Path) -> Iterator[ParsedOperation]:
         """Yield the operations of one file.
 
         Raises:
@@ -95,8 +95,7 @@ class Transcripts:
         if row.values is None:
             self.skipped["no JSON" if row.problem == "it is no JSON" else "unreadable"] += 1
             return None
-        at = _moment(row.values)
-        _remember(times, row.values.get("uuid"), at)
+        at = _remembered(times, row.values)
         message = row.values.get("message")
         if row.values.get("type") != "assistant" or not isinstance(message, dict):
             self.skipped["no reply"] += 1
@@ -125,14 +124,14 @@ class Transcripts:
                 held.parts.append(part)
         return messages.popitem(last=False) if len(messages) > _OPEN_MESSAGES else None
 
-    def _finished(self, path: Path, key: str, message: _Message) -> Iterator[Entry]:
+    def _finished(self, path: Path, key: str, message: _Message) -> Iterator[ParsedOperation]:
         try:
             draft = self._draft(path, key, message)
         except ValueError:  # pydantic's ValidationError is one too
             self.skipped["unreadable"] += 1
             return
         weight = draft.usage[0].output_tokens
-        yield Entry(message.line, draft, key_of("claude-code", key), weight=weight)
+        yield ParsedOperation(message.line, draft, key_of("claude-code", key), weight=weight)
 
     def _draft(self, path: Path, key: str, message: _Message) -> OperationDraft:
         line = message.first
@@ -242,17 +241,16 @@ def project_of(path: Path, cwd: object) -> str | None:
     return worked_in.name or slug or None
 
 
-def _moment(line: dict[str, Any]) -> datetime | None:
-    value = line.get("timestamp")
-    return None if value is None else values.moment(value, UTC)[0]
-
-
-def _remember(times: OrderedDict[str, datetime], uuid: object, at: datetime | None) -> None:
-    if uuid is None or at is None:
-        return
-    times[str(uuid)] = at
-    if len(times) > _REMEMBERED_LINES:
-        times.popitem(last=False)
+def _remembered(times: OrderedDict[str, datetime], line: dict[str, Any]) -> datetime | None:
+    """Return a line's moment, and remember it for the lines that answer this one."""
+    if line.get("timestamp") is None:
+        return None
+    at = values.moment(line["timestamp"], UTC)[0]
+    if line.get("uuid") is not None:
+        times[str(line["uuid"])] = at
+        if len(times) > _REMEMBERED_LINES:
+            times.popitem(last=False)
+    return at
 
 
 def _output(usage: dict[str, Any]) -> int:

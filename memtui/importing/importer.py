@@ -15,7 +15,7 @@ from memtui.contract import Invalid, Model, Usd, UtcDatetime
 from memtui.importing.claude_code import Transcripts, transcripts_in
 from memtui.importing.columns import ColumnMap
 from memtui.importing.rows import FormatName, format_of, read
-from memtui.importing.staging import Entry, Staging, kept_id, operation_id, unpack
+from memtui.importing.staging import ParsedOperation, Staging
 from memtui.importing.translating import PRICED_BY, LeftOut, Translator
 from memtui.service import Caller, ForeignOperation, MemoryService
 from memtui.store.operation import OperationDraft
@@ -156,14 +156,14 @@ class Import:
             Invalid: a file cannot be read, or rows do not fit (`bad` tells which).
             Denied, Conflict: as `Companies.import_log`.
         """
-        staging = self._staging = Staging(once=self.form == _TRANSCRIPTS)
+        staging = self._staging = Staging(self.company_id, once=self.form == _TRANSCRIPTS)
         await asyncio.to_thread(self._read, staging, lambda count: report("read", count))
         if self.bad_count and not skip_bad and not dry_run:
             raise self._refusal()
         count = await service.companies.import_log(
             caller,
             self.company_id,
-            self._operations(staging),
+            self._counted(staging.in_order()),
             name=self._name(),
             asked={
                 "files": [path.name for path in self.files[:_TOLD]],
@@ -219,7 +219,7 @@ class Import:
                 f"{', '.join(self._columns.seen) or 'none'}."
             )
 
-    def _entries(self, path: Path) -> Iterator[Entry]:
+    def _entries(self, path: Path) -> Iterator[ParsedOperation]:
         if self.form == _TRANSCRIPTS:
             yield from self._transcripts.entries(path)
             return
@@ -247,12 +247,10 @@ class Import:
             "Nothing was imported; say --skip-bad to import the others."
         )
 
-    def _operations(self, staging: Staging) -> Iterator[ForeignOperation]:
-        for packed, started_at, key, occurrence, foreign_id in staging.in_order():
-            own_id = operation_id(self.company_id, key, occurrence)
-            draft = unpack(packed, kept_id(foreign_id, occurrence) or own_id, started_at)
-            self._count(draft)
-            yield ForeignOperation(draft, own_id)
+    def _counted(self, operations: Iterator[ForeignOperation]) -> Iterator[ForeignOperation]:
+        for operation in operations:
+            self._count(operation.draft)
+            yield operation
 
     def _count(self, draft: OperationDraft) -> None:
         self._types[draft.operation_type.value] += 1

@@ -245,7 +245,7 @@ def _csv_rows(path: Path) -> Iterator[Row]:
         with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
             start = file.readline(_LINE_BYTES)
             file.seek(0)
-            reader = csv.reader(file, delimiter=_delimiter(start))
+            reader = csv.reader(file, delimiter=max(",;\t|", key=start.count))
             names = [name.strip() for name in next(reader, [])]
             if len(set(names)) < len(names) or not all(names):
                 raise Invalid(f"The first line of {path} has to name every column, each once.")
@@ -280,10 +280,6 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _delimiter(start: str) -> str:
-    return max(",;\t|", key=start.count)
 
 
 def _parquet_rows(path: Path) -> Iterator[Row]:

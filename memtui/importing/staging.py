@@ -28,6 +28,7 @@ from memtui.contract import (
     Usage,
 )
 from memtui.importing.values import from_microseconds, microseconds, plain
+from memtui.service import ForeignOperation
 from memtui.store.operation import OperationDraft, OperationHandle
 
 _APART = frozenset({"operation_id", "operation_type", "status", "scope", "source", "handles",
@@ -116,7 +117,7 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _KEPT_ID = re.compile(r"(?!\d+\Z)[A-Za-z0-9][A-Za-z0-9_.:-]{15,63}")
 
 
-class Entry(NamedTuple):
+class ParsedOperation(NamedTuple):
     """An operation, and what tells it from every other one of its log."""
 
     line: int
@@ -140,19 +141,12 @@ def key_of_id(foreign_id: str, moment: int) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def operation_id(company_id: str, key: str, occurrence: int) -> str:
+def _operation_id(company_id: str, key: str, occurrence: int) -> str:
     """Return the id of the n-th row with a key, the same at every import into a company."""
     name = f"{company_id}\n{key}\n{occurrence}".encode()
     digest = hashlib.sha1(_NAMESPACE.bytes + name, usedforsecurity=False).digest()
     number = int.from_bytes(digest[:16]) & _UUID_DIGITS | _UUID_5
     return f"{number:032x}"  # uuid.uuid5(_NAMESPACE, name).hex in a third of its time
-
-
-def kept_id(foreign_id: str | None, occurrence: int) -> str | None:
-    """Return the foreign id if it can name the operation here too: long enough, and no number."""
-    if foreign_id is None or occurrence > 1 or not _KEPT_ID.fullmatch(foreign_id):
-        return None
-    return foreign_id
 
 
 _CACHE_KIB = 16_384
@@ -173,17 +167,6 @@ WHERE excluded.weight > weight
 _IN_ORDER = "SELECT moment, file, key, foreign_id, body FROM waiting ORDER BY moment, file, line"
 
 
-class Waiting(NamedTuple):
-    """An operation that was read, and which one of those with its key in its file it is."""
-
-    packed: bytes
-    started_at: datetime
-    """The moment it goes in at."""
-    key: str
-    occurrence: int
-    foreign_id: str | None
-
-
 class Staging:
     """SQLite sorts what waits without holding it.
 
@@ -192,14 +175,16 @@ class Staging:
     while another thread still fills or reads it: that thread's next call raises `Unavailable`.
     """
 
-    def __init__(self, *, once: bool) -> None:
+    def __init__(self, company_id: str, *, once: bool) -> None:
         """Make it.
 
         Args:
+            company_id: Whose log the operations become.
             once: A key is one operation, however often it is added: the heaviest of them, at the
                 moment of the first.
         """
         # A database of no name is SQLite's own temporary one (https://sqlite.org/inmemorydb.html).
+        self._company_id = company_id
         self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         for pragma in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE_KIB}"):
             self._connection.execute(f"PRAGMA {pragma}")
@@ -214,7 +199,7 @@ class Staging:
         self._next: list[tuple[Any, ...]] = []
         self.added = 0
 
-    def add(self, file: int, entry: Entry) -> None:
+    def add(self, file: int, entry: ParsedOperation) -> None:
         """Let an operation wait."""
         foreign_id = entry.foreign_id
         self._next.append(
@@ -240,8 +225,11 @@ class Staging:
             [count] = connection.execute("SELECT count(*) FROM waiting").fetchone()
         return int(count)
 
-    def in_order(self) -> Iterator[Waiting]:
-        """Yield them by the moment they began at, then as they stand in their files."""
+    def in_order(self) -> Iterator[ForeignOperation]:
+        """Yield them by the moment they began at, then as they stand in their files.
+
+        An operation keeps the id that it had if that can name it here: long enough, and no number.
+        """
         self._insert_next()
         with self._in_use() as connection:
             cursor = connection.execute(_IN_ORDER)
@@ -258,8 +246,11 @@ class Staging:
                     before = (moment, file)
                     seen.clear()
                 seen[key] += 1
-                foreign = None if foreign_id is None else foreign_id.decode(*_ANY_TEXT)
-                yield Waiting(body, from_microseconds(moment), key, seen[key], foreign)
+                own_id = _operation_id(self._company_id, key, seen[key])
+                foreign = "" if foreign_id is None else foreign_id.decode(*_ANY_TEXT)
+                is_kept = seen[key] == 1 and _KEPT_ID.fullmatch(foreign)
+                at = from_microseconds(moment)
+                yield ForeignOperation(unpack(body, foreign if is_kept else own_id, at), own_id)
 
     def close(self) -> None:
         """Forget them."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -16,7 +16,7 @@ from memtui.contract import OperationStatus, OperationType, Scope, SourceRef, Us
 from memtui.importing import values
 from memtui.importing.columns import DROP, FIELDS, KEEP, ColumnMap
 from memtui.importing.rows import Row
-from memtui.importing.staging import Entry, key_of, key_of_id, made, scope_of
+from memtui.importing.staging import ParsedOperation, key_of, key_of_id, made, scope_of
 from memtui.store.operation import OperationDraft, OperationHandle
 
 DOOR = "import"
@@ -38,6 +38,7 @@ _MOST_WORDS = 1_000
 _NOT_KEPT = frozenset({"company_id", "scope.company_id", "source.company_id", "previous_digest"})
 """Columns of memtui's own export that say nothing about the operation itself."""
 
+T = TypeVar("T")
 Given = dict[str, Any]
 """Values by field."""
 
@@ -75,7 +76,7 @@ class Translator:
     naive: int = 0
     """How many moments named no zone."""
 
-    def entry(self, file: str, row: Row) -> Entry:
+    def entry(self, file: str, row: Row) -> ParsedOperation:
         """Return the operation of a row.
 
         Raises:
@@ -102,7 +103,7 @@ class Translator:
         self.naive += naive
         at = values.microseconds(moment)
         key = key_of_id(foreign_id, at) if foreign_id else key_of("row", row.values)
-        return Entry(row.line, draft, key, foreign_id)
+        return ParsedOperation(row.line, draft, key, foreign_id)
 
     def _sorted(self, row: Mapping[str, Any]) -> tuple[Given, dict[str, Any]]:
         """Split a row into values by field and columns to keep as they are."""
@@ -162,23 +163,13 @@ class Translator:
         word = values.text(value).strip()
         if word in self.columns.left_out:
             raise LeftOut(word)
-        found = self.types.get(word)
-        if found is None:
-            found = values.operation_type(value, self.columns.types)
-            if len(self.types) < _MOST_WORDS:
-                self.types[word] = found
-        return found
+        return _known(word, self.types, self.columns.types, values.operation_type)
 
     def _status(self, given: Given, *, failed: bool) -> OperationStatus:
         if "status" not in given:
             return OperationStatus.ERROR if failed else OperationStatus.OK
         word = values.text(given["status"]).strip()
-        found = self.statuses.get(word)
-        if found is None:
-            found = values.status(word, self.columns.statuses)
-            if len(self.statuses) < _MOST_WORDS:
-                self.statuses[word] = found
-        return found
+        return _known(word, self.statuses, self.columns.statuses, values.status)
 
     def _latency(self, given: Given, began: datetime) -> float | None:
         """None where the row does not tell."""
@@ -198,6 +189,18 @@ class Translator:
         parts = {name: given.get(f"source_{name}") for name in _SOURCE}
         kind = given.get("source_kind") or "external_document"
         return SourceRef.model_validate({"kind": kind, "company_id": self.company_id, **parts})
+
+
+def _known(
+    word: str, known: dict[str, T], told: dict[str, T], find: Callable[[str, dict[str, T]], T]
+) -> T:
+    """Return what a word means, and remember it: a log has few, and many rows."""
+    found = known.get(word)
+    if found is None:
+        found = find(word, told)
+        if len(known) < _MOST_WORDS:
+            known[word] = found
+    return found
 
 
 def _read(given: Given) -> Given:

@@ -7,7 +7,7 @@ whoever reads the record through `unpack` sees it as it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import blake2b
@@ -35,7 +35,7 @@ def as_json(record: Record) -> dict[str, Any]:
 def prints_of(record: Record) -> bytes:
     """Return one hash a field, in the order of `FIELDS`."""
     held = as_json(record)
-    return b"".join(_print(held[name]) for name in FIELDS)
+    return b"".join(_hash(held[name], _BYTES) for name in FIELDS)
 
 
 def print_of(prints: bytes, name: str) -> bytes:
@@ -64,22 +64,13 @@ def identity_of(binding_key: str, record_id: str) -> str:
     return _hash([binding_key, record_id], 16).hex()
 
 
-def _print(value: object) -> bytes:
-    return _hash(value, _BYTES)
-
-
 def _hash(value: object, size: int) -> bytes:
     text = json.dumps(value, sort_keys=True, ensure_ascii=True, default=str)
     return blake2b(text.encode(), digest_size=size).digest()
 
 
-def _empty_prints(values: Sequence[object]) -> frozenset[bytes]:
-    return frozenset(_print(value) for value in values)
-
-
-_EMPTY = _empty_prints([None, [], {}, ""])
-
-
+_NOTHING: tuple[object, ...] = (None, [], {}, "")
+_EMPTY = frozenset(_hash(value, _BYTES) for value in _NOTHING)
 KEY = "memtui_migrated_from"
 
 
@@ -122,16 +113,12 @@ class Parcel:
         """The record's id in the binding that holds it."""
         return self.record.handle.provider_record_id
 
-    @property
-    def digest(self) -> str:
-        """The hash of the whole."""
-        return digest_of(self.prints)
-
 
 def unpack(record: Record) -> Parcel:
     """Return a record without its passport, and with the fields that this one keeps."""
-    passport = _passport(record)
-    if passport is None:
+    try:
+        passport = Passport.model_validate(record.metadata[KEY])
+    except (KeyError, ValidationError):
         return Parcel(record, prints_of(record))
     own = {
         name: value
@@ -193,7 +180,7 @@ def pack(
         record_id=parcel.record_id,
         revision=record.revision,
         identity=identity_of(source_key, parcel.record_id),
-        state=parcel.digest,
+        state=digest_of(parcel.prints),
         origin_id=origin_id,
         kept=json.dumps(kept, sort_keys=True),
         added=tuple(sorted(set(added) - record.metadata.keys())),
@@ -209,13 +196,6 @@ _FILLED = ("source", "created_at", "created_by")
 """What a write fills in where it is not given."""
 _WITHOUT: Json = {"expires_at": None, "pinned": False, "valid_from": None}
 """What is not asked of a destination that cannot do it."""
-
-
-def _passport(record: Record) -> Passport | None:
-    try:
-        return Passport.model_validate(record.metadata[KEY])
-    except (KeyError, ValidationError):
-        return None
 
 
 def _kept(passport: Passport) -> Json:

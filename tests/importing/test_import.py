@@ -395,7 +395,7 @@ async def test_an_import_that_is_stopped_goes_on(
 
 
 def test_what_was_put_aside_may_be_closed_while_it_is_read() -> None:
-    staging = Staging(once=False)
+    staging = Staging("theirs", once=False)
     translator = Translator("theirs", map_of())
     entry = translator.entry("a.jsonl", Row(1, row()))
     staging.add(0, entry)

@@ -11,7 +11,6 @@ import binascii
 import contextlib
 import json
 import os
-import sqlite3
 from collections import defaultdict
 from collections.abc import AsyncIterator, Iterable, Sequence
 from decimal import Decimal
@@ -303,16 +302,16 @@ class VaultAdapter(Adapter):
         first = next(known, None)
         if first is None or not sees(scope, first.area, first.record.scope):
             return []
-        return [self._version(version) for version in reversed(document.versions_of(name))]
-
-    def _version(self, version: Version) -> RecordVersion:
-        return RecordVersion(
-            text=version.text,
-            valid_from=version.valid_from,
-            valid_to=version.valid_to,
-            created_by=version.created_by,
-            source=source_of(version.source, self._folder.company_id),
-        )
+        return [
+            RecordVersion(
+                text=version.text,
+                valid_from=version.valid_from,
+                valid_to=version.valid_to,
+                created_by=version.created_by,
+                source=source_of(version.source, self._folder.company_id),
+            )
+            for version in reversed(document.versions_of(name))
+        ]
 
     @blocking
     def namespaces(self) -> Sequence[Namespace]:
@@ -538,7 +537,8 @@ class VaultAdapter(Adapter):
         index, root = self._index, self._folder.root
         if self._context.read_only and not root.is_dir():
             return Health(status="down", message=f"The vault's folder {root} does not exist.")
-        records = index.read(_count)
+        count = "SELECT count(*) FROM records WHERE is_current"
+        records = index.read(lambda database: database.execute(count).fetchone()[0])
         problems = index.problems(_MAX_PROBLEMS)
         unusable = index.unusable
         message = f"{len(problems)} files cannot be read whole." if problems else ""
@@ -595,11 +595,6 @@ class VaultAdapter(Adapter):
             if not is_hidden and (name.lower().endswith(".md") or name.endswith(".jsonl")):
                 paths.add(unit_path(name))
         return self._index.update(path for path in paths if path) if any(paths) else []
-
-
-def _count(database: sqlite3.Connection) -> int:
-    count = database.execute("SELECT count(*) FROM records WHERE is_current").fetchone()[0]
-    return int(count)
 
 
 def _seal(data: Json) -> Json:

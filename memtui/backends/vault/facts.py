@@ -147,12 +147,15 @@ class _Parser:
                 blank = False
             else:
                 blank = True
-        bullets = tuple(map(self._with_details, self._bullets, self._ends))
+        bullets = tuple(
+            replace(
+                bullet,
+                end=end,
+                details=readable("".join(self._lines[bullet.first + 1 : end])),
+            )
+            for bullet, end in zip(self._bullets, self._ends, strict=True)
+        )
         return FactsFile(self._lines, bullets, tuple(self._headings), self._body)
-
-    def _with_details(self, bullet: Bullet, end: int) -> Bullet:
-        details = readable("".join(self._lines[bullet.first + 1 : end]))
-        return replace(bullet, end=end, details=details)
 
     def _inside_block(self, line: str) -> bool:
         if self._fence and line.strip() and _column(line) < self._column:

@@ -259,14 +259,12 @@ class FactsDocument:
         One of a forgotten fact that had a twin is taken too: the twin must not inherit it.
         """
         number, candidate = 1, name
-        while candidate in taken or self._is_reserved(candidate):
+        while candidate in taken or any(
+            last.valid_to is not None and last.has_twin for last in self.ledger.of(candidate)[-1:]
+        ):
             number += 1
             candidate = f"{name}-{number}"
         return candidate
-
-    def _is_reserved(self, name: str) -> bool:
-        last = self.ledger.of(name)[-1:]
-        return any(version.valid_to is not None and version.has_twin for version in last)
 
     def _fact(self, name: str, bullet: Bullet, recorded: Version | None) -> Fact:
         past = tuple(v for v in self.ledger.of(name) if v.valid_to is not None)

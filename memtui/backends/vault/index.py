@@ -95,15 +95,15 @@ _MOMENTS = {
 
 
 class _Broken(Exception):
-    """The index cannot go on as it is; its text says why."""
+    """The index cannot go on as it is; its text says why.
 
+    What a damaged file holds cannot be trusted, and is thrown away. One that cannot be opened or
+    written, as on a full disk, may be sound.
+    """
 
-class _Damaged(_Broken):
-    """What the file holds cannot be trusted: throw it away."""
-
-
-class _Unusable(_Broken):
-    """The file cannot be opened or written, as on a full disk; what it holds may be sound."""
+    def __init__(self, message: str, *, is_damaged: bool = False) -> None:
+        super().__init__(message)
+        self.is_damaged = is_damaged
 
 
 class _Database:
@@ -165,12 +165,36 @@ class _Database:
         connection.close()
 
     def _open(self) -> tuple[int, sqlite3.Connection]:
-        if self._path is None:  # the one there was is closed, or could not even be rolled back
+        path = self._path
+        if path is None:  # the one there was is closed, or could not even be rolled back
             return 0, _created(_connected(":memory:"))
-        with self._locked(self._path):
-            _touch(self._path)
-            connection = self._ready(self._path)
+        with self._locked(path):
+            _touch(path)
+            connection = _connected(path)
+            if not self._is_ours(connection):
+                connection.close()
+                _remove(path)
+                _touch(path)
+                connection = _created(_connected(path))
             return self._inode(), connection
+
+    def _is_ours(self, connection: sqlite3.Connection) -> bool:
+        """Whether the file is a sound index of this version; one that is empty becomes one."""
+        try:
+            version = connection.execute("PRAGMA user_version").fetchone()[0]
+            if version == VERSION:
+                connection.execute("SELECT count(*) FROM files").fetchone()
+            elif version == 0 and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+                _created(connection)
+            else:
+                return False
+        except sqlite3.DatabaseError as error:
+            fault = self._fault(error)
+            if isinstance(fault, _Broken) and fault.is_damaged:
+                return False
+            connection.close()
+            raise
+        return True
 
     @contextlib.contextmanager
     def _locked(self, path: Path) -> Iterator[None]:
@@ -187,41 +211,18 @@ class _Database:
         except filelock.Timeout as error:
             raise Unavailable(f"The index {path} is held by another program.") from error
         except OSError as error:
-            raise _Unusable(f"{path}: {error.strerror or error}") from error
+            raise _Broken(f"{path}: {error.strerror or error}") from error
         except sqlite3.Error as error:
             raise self._fault(error) from error
 
-    def _ready(self, path: Path) -> sqlite3.Connection:
-        """Open the file, or throw it away and begin anew if it is not ours, or damaged."""
-        connection = _connected(path)
-        try:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version == VERSION:
-                connection.execute("SELECT count(*) FROM files").fetchone()
-                return connection
-            if version == 0 and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-                return _created(connection)
-        except sqlite3.DatabaseError as error:
-            if not isinstance(self._fault(error), _Damaged):
-                connection.close()
-                raise
-        connection.close()
-        _remove(path)
-        _touch(path)
-        return _created(_connected(path))
-
     def discard(self) -> None:
-        """Throw the index away; the next connection begins an empty one.
-
-        Raises:
-            _Unusable: the file cannot be removed.
-        """
+        """Throw the index away; the next connection begins an empty one. Raises `_Broken`."""
         if self._path is None:
             self.close()
             self._is_closed = False
-            return
-        with self._locked(self._path):
-            _remove(self._path)
+        else:
+            with self._locked(self._path):
+                _remove(self._path)
 
     def close(self) -> None:
         """Close every idle connection; those lent out close when they come back."""
@@ -234,10 +235,8 @@ class _Database:
     def _fault(self, error: sqlite3.Error) -> _Broken | Unavailable:
         """Say what an error of SQLite means for the index."""
         where = self._where
-        if is_damaged(error):
-            return _Damaged(f"{where}: {error}")
-        if is_unusable(error):
-            return _Unusable(f"{where}: {error}")
+        if is_damaged(error) or is_unusable(error):
+            return _Broken(f"{where}: {error}", is_damaged=is_damaged(error))
         return Unavailable(f"The vault's index {where} cannot answer now ({error}); try again.")
 
     def _inode(self) -> int:
@@ -316,10 +315,10 @@ class Index:
     def _begin_anew(self, error: _Broken) -> None:
         self._beginnings += 1
         self._scanned = float("-inf")
-        if isinstance(error, _Damaged):
+        if error.is_damaged:
             try:
                 self._database.discard()
-            except _Unusable as refusal:
+            except _Broken as refusal:
                 error = refusal
             else:
                 return
@@ -400,7 +399,8 @@ class Index:
         connection.execute("BEGIN IMMEDIATE")
         changed: list[str] = []
         for path in paths:
-            unit = _load(self._folder, path)
+            load = _load_facts if place_of(path).is_facts else _load_note
+            unit = load(self._folder, path)
             changed += _put_unit(connection, path, unit)
             if is_ours:
                 digest = unit.records[0].record.revision if unit and unit.records else ""
@@ -503,11 +503,6 @@ def unit_path(path: str) -> str | None:
         return path
     facts_path = path.removesuffix(HISTORY) + FACTS
     return facts_path if place_of(facts_path).is_facts else None
-
-
-def _load(folder: Folder, path: str) -> _Unit | None:
-    """Read a unit; None where there is none. What cannot be read is in its problems."""
-    return _load_facts(folder, path) if place_of(path).is_facts else _load_note(folder, path)
 
 
 def _load_note(folder: Folder, path: str) -> _Unit | None:
