@@ -73,21 +73,15 @@ class InstructionsAdapter(FilesAdapter[InstructionsConfig]):
 
         What is not loaded comes last: a file that is both is what a session sees.
         """
-        folder = self.config.path
-        user = self.config.layout == "user"
-        walk = Walk(reader, folder, bounds(folder, user=user))
-        for name in USER_FILES if user else PROJECT_FILES:
-            _start(walk, folder / name, LOADED)
-        rules = folder / (USER_RULES if user else PROJECT_RULES)
+        folder, is_user = self.config.path, self.config.layout == "user"
+        walk = _Walk(reader, folder, _bounds(folder, is_user=is_user))
+        for name in USER_FILES if is_user else PROJECT_FILES:
+            walk.start(folder / name, "instruction", LOADED)
+        rules = folder / (USER_RULES if is_user else PROJECT_RULES)
         for path in reader.files(rules, ".md", depth=_RULES_DEPTH):
             walk.start(path, "rule", LOADED)
-        _start(walk, folder / OTHERS, NOT_LOADED)
+        walk.start(folder / OTHERS, "instruction", NOT_LOADED)
         return walk.found
-
-
-def _start(walk: Walk, path: Path, loading: str) -> None:
-    if walk.reader.look(path) is not None or path.is_symlink():
-        walk.start(path, "instruction", loading)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +101,7 @@ class _NotRead(Exception):
 
 
 @dataclass
-class Walk:
+class _Walk:
     """One load of a folder's instruction files."""
 
     reader: FileReader
@@ -117,7 +111,9 @@ class Walk:
     visited: set[Path] = field(default_factory=set)
 
     def start(self, path: Path, kind: str, loading: str) -> None:
-        """Read a file that stands by itself, and what it imports."""
+        """Read a file that stands by itself, if it does, and what it imports."""
+        if self.reader.look(path) is None and not path.is_symlink():
+            return
         try:
             self._follow(path, _Place(kind, loading))
         except _NotRead as refusal:
@@ -128,44 +124,41 @@ class Walk:
         if real in self.visited:
             return
         self.visited.add(real)
-        name = self._name(path)
-        sheet = self.reader.parse(path, partial(parse_sheet, name=name, kind=place.kind))
+        folders = (one for one in (self.folder, resolved(self.folder)) if one is not None)
+        within = next((one for one in folders if path.is_relative_to(one)), None)
+        name = str(path) if within is None else path.relative_to(within).as_posix()
+        sheet = self.reader.parse(path, partial(_parse_sheet, name=name, kind=place.kind))
         if sheet is None:
             return
         if place.kind == "rule" and place.origin is None and sheet.has_paths:
             place = replace(place, loading=BY_PATH)
         extra: Json = {"file": name} | ({"imported_by": place.origin} if place.origin else {})
         modified = self.reader.modified(path)
-        entries = tuple(
+        records = tuple(
             replace(
-                entry,
-                topic=place.loading,
-                updated_at=modified,
-                metadata={**entry.metadata, **extra},
+                one, topic=place.loading, updated_at=modified, metadata={**one.metadata, **extra}
             )
-            for entry in sheet.parsed.records
+            for one in sheet.parsed.records
         )
         at = len(self.found)
         flaws = [
-            Flaw(f"@{wanted.target}: {refusal}", wanted.line)
-            for wanted in sheet.imports
-            for refusal in self._import(path, wanted, self._below(place, real, name, wanted))
+            Flaw(f"@{target}: {refusal}", line)
+            for target, line in sheet.imports
+            for refusal in self._import(
+                path, target, replace(place, origin=f"{name}:{line}", above=(*place.above, real))
+            )
         ]
-        self.found.insert(at, (path, ParsedFile(entries, (*sheet.parsed.flaws, *flaws))))
+        self.found.insert(at, (path, ParsedFile(records, (*sheet.parsed.flaws, *flaws))))
 
-    def _below(self, place: _Place, real: Path, name: str, wanted: Import) -> _Place:
-        origin = f"{name}:{wanted.line}"
-        return replace(place, origin=origin, above=(*place.above, real))
-
-    def _import(self, path: Path, wanted: Import, place: _Place) -> Iterator[str]:
+    def _import(self, path: Path, wanted: str, place: _Place) -> Iterator[str]:
         """Follow one import and yield why not, if not; a mere mention of a name is no import."""
         try:
-            target = path.parent / Path(wanted.target).expanduser()
+            target = path.parent / Path(wanted).expanduser()
         except (RuntimeError, ValueError):
             return
         found = self.reader.look(target)
         if found is None or not found.is_file:
-            names_path = wanted.target.startswith(("~/", "./", "../", "/"))
+            names_path = wanted.startswith(("~/", "./", "../", "/"))
             if names_path or target.suffix.lower() in _DOCUMENTS:
                 yield "the imported file is not there."
             return
@@ -191,36 +184,26 @@ class Walk:
         if any(part.startswith(".") and part not in _OPEN_HIDDEN for part in inside):
             raise _NotRead("The file is hidden, so it is not read.")
         if place.origin is not None:
-            _require_text(real, _TEXT if bound == self.bounds[0] else _DOCUMENTS)
+            if real.suffix.lower() not in (_TEXT if bound == self.bounds[0] else _DOCUMENTS):
+                raise _NotRead(f"A {real.suffix or 'plain'} file is not imported from there.")
+            found = sign(real)
+            if found is not None and found.size > _IMPORT_BYTES:
+                raise _NotRead(f"The file has {found.size // 1024} KiB, too much to import.")
         return real
 
-    def _name(self, path: Path) -> str:
-        for folder in (self.folder, resolved(self.folder)):
-            if folder is not None and path.is_relative_to(folder):
-                return path.relative_to(folder).as_posix()
-        return str(path)
 
-
-def _require_text(real: Path, suffixes: frozenset[str]) -> None:
-    if real.suffix.lower() not in suffixes:
-        raise _NotRead(f"A {real.suffix or 'plain'} file is not imported from there.")
-    found = sign(real)
-    if found is not None and found.size > _IMPORT_BYTES:
-        raise _NotRead(f"The file has {found.size // 1024} KiB, too much to import.")
-
-
-def bounds(folder: Path, *, user: bool) -> tuple[Path, ...]:
+def _bounds(folder: Path, *, is_user: bool) -> tuple[Path, ...]:
     """Return the folders, links followed, that instruction files and imports may stand in.
 
-    A project's reach over its git root and the person's `.claude`; a person's own (`user`) over
-    the whole home folder.
+    A project's reach over its git root and the person's `.claude`; a person's own over the whole
+    home folder.
     """
     own = resolved(folder) or folder
     try:
         home = resolved(Path.home())
     except RuntimeError:
         home = None
-    if user:
+    if is_user:
         return (own,) if home is None else (own, home)
     root = next((above for above in (own, *own.parents) if sign(above / ".git") is not None), own)
     if root == home:
@@ -229,45 +212,52 @@ def bounds(folder: Path, *, user: bool) -> tuple[Path, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
-    """An `@path` in a file."""
-
-    target: str
-    line: int
-
-
-@dataclass(frozen=True, slots=True)
-class Sheet:
+class _Sheet:
     """One instruction file, parsed."""
 
     parsed: ParsedFile
-    imports: tuple[Import, ...]
+    imports: tuple[tuple[str, int], ...] = ()
+    """Each `@path` and its line."""
     has_paths: bool = False
     """Its frontmatter names the files that it is for."""
 
 
-def parse_sheet(text: str, name: str, kind: str) -> Sheet:
+def _parse_sheet(text: str, name: str, kind: str) -> _Sheet:
     """Parse one file; `name` begins its records' ids."""
     if "\0" in text[:4096]:
-        return Sheet(ParsedFile(flaws=(Flaw("The file is binary, so it is not shown."),)), ())
+        return _Sheet(ParsedFile(flaws=(Flaw("The file is binary, so it is not shown."),)))
     document = read_document(text)
     flaws = [] if document.flaw is None else [document.flaw]
-    body = without_comments(document.body)
-    entries = tuple(_entries(body, document.body_line, name, kind))
-    if document.values:
-        entries = tuple(
-            replace(entry, metadata={**entry.metadata, "frontmatter": document.values})
-            for entry in entries
+    body = _without_comments(document.body)
+    front: Json = {"frontmatter": document.values} if document.values else {}
+    records = tuple(
+        ParsedRecord(
+            id=f"{name}#{'/'.join(section.trail)}",
+            text=section.body or section.heading,
+            line=section.body_line if section.body else section.line,
+            title=section.heading or first_line(section.body),
+            kind=kind,
+            metadata=({"headings": list(section.trail)} if section.trail else {}) | front,
         )
-    imports = list(_imports(body, document.body_line))
+        for section in sections(body, first_line=document.body_line)
+        if section.body or (section.is_leaf and section.heading)
+    )
+    lines = body.split("\n")
+    imports = [
+        (target, document.body_line + number)
+        for number, (line, is_fenced) in enumerate(zip(lines, fenced_lines(lines), strict=True))
+        if "@" in line and not is_fenced
+        for match in _IMPORT.finditer(_CODE_SPAN.sub("``", line))
+        if (target := match[1].rstrip(".,;:!?)]}'\"*"))
+    ]
     if len(imports) > _IMPORT_COUNT:
-        line = imports[_IMPORT_COUNT].line
+        line = imports[_IMPORT_COUNT][1]
         flaws.append(Flaw(f"Only the first {_IMPORT_COUNT} imports are followed.", line))
     has_paths = bool(document.values.get("paths"))
-    return Sheet(ParsedFile(entries, tuple(flaws)), tuple(imports[:_IMPORT_COUNT]), has_paths)
+    return _Sheet(ParsedFile(records, tuple(flaws)), tuple(imports[:_IMPORT_COUNT]), has_paths)
 
 
-def without_comments(body: str) -> str:
+def _without_comments(body: str) -> str:
     """Return the text without the HTML comments that begin a line outside of code.
 
     What else stands on their lines stays, and so does the number of lines.
@@ -287,30 +277,3 @@ def without_comments(body: str) -> str:
         lines[start : end + 1] = [*[""] * (end - start), left if left.strip() else ""]
         number = end + 1
     return "\n".join(lines)
-
-
-def _entries(body: str, body_line: int, name: str, kind: str) -> Iterator[ParsedRecord]:
-    for section in sections(body, first_line=body_line):
-        text = section.body or (section.heading if section.is_leaf else "")
-        if not text:
-            continue
-        yield ParsedRecord(
-            id=f"{name}#{'/'.join(section.trail)}",
-            text=text,
-            line=section.body_line if section.body else section.line,
-            title=section.heading or first_line(text),
-            kind=kind,
-            metadata={"headings": list(section.trail)} if section.trail else {},
-        )
-
-
-def _imports(body: str, body_line: int) -> Iterator[Import]:
-    lines = body.split("\n")
-    fenced = fenced_lines(lines)
-    for number, line in enumerate(lines):
-        if "@" not in line or fenced[number]:
-            continue
-        for match in _IMPORT.finditer(_CODE_SPAN.sub("``", line)):
-            target = match[1].rstrip(".,;:!?)]}'\"*")
-            if target:
-                yield Import(target, body_line + number)
