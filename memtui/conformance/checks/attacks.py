@@ -32,12 +32,17 @@ from memtui.conformance.wire import (
 from memtui.contract import Json
 
 _CODES = {
-    400: "bad_request",
-    403: "forbidden",
-    404: "not_found",
-    500: "internal",
-    503: "unavailable",
-}
+    400: "bad_request", 403: "forbidden", 404: "not_found", 500: "internal", 503: "unavailable",
+}  # fmt: skip
+_WRITES = 100
+_ROWS = 120
+_SAME_ID = 20
+_LETTERS = 1_000_000
+_PATIENCE = 5.0
+"""The last of many requests at once waits for all before it."""
+_DEEP = 20_000
+"""So many brackets within each other break a reader that recurses."""
+_LONG = 100_000
 
 
 @check(ERRORS)
@@ -56,9 +61,10 @@ async def error_bodies(probe: Probe) -> None:
 async def error_codes(probe: Probe) -> None:
     """The code of a refusal is the one of its status."""
     for reply in await _refusals(probe):
+        # One without a code is told by error-bodies.
+        code = reply.fields.get("code") if reply.body.lstrip().startswith(b"{") else None
         due = _CODES.get(reply.status)
-        code = _code(reply)
-        if due is not None and code is not None and code != due:
+        if due is not None and isinstance(code, str) and code != due:
             reply.fail(f"The code of this {reply.status} is {quoted(code)}; {due} is due.")
 
 
@@ -93,7 +99,7 @@ async def method_wrong(probe: Probe) -> None:
         ("POST", "/v1/health"),
         ("GET", "/v1/search"),
         ("POST", namespace_path(space)),
-        ("PUT", f"{namespace_path(space)}/memories"),
+        ("PUT", _memories(space)),
         ("PATCH", memory_path(identity)),
     )
     for method, path in wrong:
@@ -111,27 +117,11 @@ async def _refusals(probe: Probe) -> list[Reply]:
         await probe.post(space, b"{no JSON"),
         await probe.post(unknown, memory("x")),
         await probe.call("PATCH", namespace_path(probe.name()), {"metadata": {"a": 1}}),
-        await probe.call("DELETE", namespace_path(probe.name())),
+        await probe.delete(probe.name()),
         await probe.call("POST", "/v1/search", {"namespaces": []}),
         await probe.forget(fresh_id(), space),
     ]
     return [reply for reply in replies if not reply.is_ok]
-
-
-def _code(reply: Reply) -> str | None:
-    """Return the code of a refusal; None where there is none, which `error_bodies` tells."""
-    if not reply.body.lstrip().startswith(b"{"):
-        return None
-    code = reply.fields.get("code")
-    return code if isinstance(code, str) else None
-
-
-_WRITES = 100
-_ROWS = 120
-_SAME_ID = 20
-_LETTERS = 1_000_000
-_PATIENCE = 5.0
-"""The last of many requests at once waits for all before it."""
 
 
 @check(WRITE, alone=True)
@@ -140,8 +130,6 @@ async def parallel_writes(probe: Probe) -> None:
     space = await probe.space()
     contents = [f"write {number} {word()}" for number in range(_WRITES)]
     replies = await _at_once(probe, space, [memory(content) for content in contents])
-    for reply in replies:
-        reply.expect_ok()
     found = await probe.search(space)
     if len(found.rows) != _WRITES:
         found.fail(f"{_WRITES} memories were stored at once, and {len(found.rows)} are found.")
@@ -156,11 +144,15 @@ async def parallel_upserts(probe: Probe) -> None:
     """Many writes at once with the same id make one memory, and none of them is an error."""
     space, identity = await probe.space(), fresh_id()
     bodies = [memory(f"write {number}", id=identity) for number in range(_SAME_ID)]
-    for reply in await _at_once(probe, space, bodies):
-        reply.expect_ok()
+    await _at_once(probe, space, bodies)
     found = await probe.search(space)
     if len(found.rows) != 1:
         found.fail(f"One id was written at once {_SAME_ID} times; {len(found.rows)} rows came.")
+
+
+async def _at_once(probe: Probe, space: str, bodies: list[Json]) -> list[Reply]:
+    replies = await together(probe.post(space, body, _PATIENCE) for body in bodies)
+    return [reply.expect_ok() for reply in replies]
 
 
 @check(SEARCH, alone=True)
@@ -183,23 +175,13 @@ async def write_content_large(probe: Probe) -> None:
     content = (line * (_LETTERS // len(line) + 1))[:_LETTERS]
     reply = await probe.post(space, memory(content))
     if not reply.is_ok:
-        reply.expect(400, 413, when="to a megabyte of content")
-        reply.expect_message()
+        reply.expect(400, 413, when="to a megabyte of content").expect_message()
         probe.remark = f"A megabyte of content is refused ({reply.status})."
         return
     held = (await probe.stored(space, str(reply.fields.get("id")))).get("content")
     if held != content:
         size = len(held) if isinstance(held, str) else 0
         probe.fail(f"{len(content):,} characters were stored; {size:,} came back, or others.")
-
-
-async def _at_once(probe: Probe, space: str, bodies: list[Json]) -> list[Reply]:
-    return await together(probe.post(space, body, _PATIENCE) for body in bodies)
-
-
-_DEEP = 20_000
-"""So many brackets within each other break a reader that recurses."""
-_LONG = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,188 +196,6 @@ class _Case:
     content_type: str | None = JSON_TYPE
 
 
-@check(CONTRACT, alone=True)
-async def malformed_json(probe: Probe) -> None:
-    """A body that is no JSON is refused by every endpoint."""
-    bodies = (b"{", b"nonsense", b'{"kind": }', b"{'kind': 'custom'}", b'{"kind": "\xff\xfe"}')
-    await _all(probe, await _everywhere(probe, bodies))
-
-
-@check(CONTRACT, alone=True)
-async def malformed_shapes(probe: Probe) -> None:
-    """A body that is JSON and no object is refused by every endpoint."""
-    bodies = (b"[]", b'"text"', b"17", b"true", b"[{}]")
-    await _all(probe, await _everywhere(probe, bodies))
-
-
-@check(WRITE, alone=True)
-async def malformed_types(probe: Probe) -> None:
-    """A required field of the wrong type is refused, an optional one no error of the server."""
-    space = await probe.space()
-    wrong: list[object] = [17, True, ["x"], {"a": 1}]
-    required = [
-        memory("x") | {name: one} for name in ("content", "kind", "source") for one in wrong
-    ]
-    optional: list[Json] = [
-        {"pin": "yes"}, {"pin": 7}, {"propagation": [1]}, {"propagation": "x"},
-        {"embedding": "x"}, {"embedding": ["a"]}, {"embedding": {}}, {"expires_at": 5},
-        {"expires_at": {}}, {"id": 17}, {"id": ["x"]},
-    ]  # fmt: skip
-    cases = [_post(space, body, must_refuse=True) for body in required]
-    cases += [_post(space, memory("x") | more) for more in optional]
-    names: list[object] = ["x", 17, {}, [17], [None]]
-    cases += [_search({"namespaces": one}, must_refuse=True) for one in names]
-    searches: list[Json] = [
-        {"limit": "10"}, {"limit": 1.5}, {"limit": []}, {"kinds": "fact"}, {"kinds": [5]},
-        {"kinds": ["dream"]}, {"query": 5}, {"query": []}, {"embedding": "x"}, {"embedding": []},
-    ]  # fmt: skip
-    cases += [_search({"namespaces": [space], **more}) for more in searches]
-    spaces: list[Json] = [{"metadata": "x"}, {"metadata": [1]}, {"expires_at": 5}]
-    cases += [_put(probe, {"kind": "custom", **more}) for more in spaces]
-    await _all(probe, cases)
-
-
-@check(WRITE, "ttl", alone=True)
-async def malformed_dates(probe: Probe) -> None:
-    """An expires_at that is no moment is refused, not dropped."""
-    space = await probe.space()
-    bad = ("tomorrow", "2031-13-45T00:00:00Z", "2031-02-30T25:61:00Z", "12/31/2031")
-    doubtful = ("", "2031-01-01", "2031-01-01T00:00:00", "9999999-01-01T00:00:00Z", "0000-00-00")
-    cases = []
-    for text in (*bad, *doubtful):
-        must_refuse = text in bad
-        cases += [
-            _post(space, memory("x", expires_at=text), must_refuse=must_refuse),
-            _put(probe, {"kind": "custom", "expires_at": text}, must_refuse=must_refuse),
-        ]
-    await _all(probe, cases)
-
-
-@check(WRITE, alone=True)
-async def malformed_nul(probe: Probe) -> None:
-    """A NUL is stored as it is or refused, and never a failure of the server."""
-    space = await probe.space()
-    content = "before\0after"
-    reply = await probe.post(space, memory(content))
-    if reply.is_ok:
-        held = (await probe.stored(space, str(reply.fields.get("id")))).get("content")
-        if held != content:
-            probe.fail("Content with a NUL came back changed.")
-    cases = [
-        _post(space, memory("x", propagation={"a\0b": "c\0d"})),
-        _search({"namespaces": [space], "query": "a\0b"}),
-        _search({"namespaces": [f"{space}\0"]}),
-        _put(probe, {"kind": "custom", "metadata": {"a": "\0"}}),
-        _Case(
-            "DELETE",
-            memory_path("\0"),
-            encoded({"requested_by_namespace": space}),
-            must_refuse=True,
-        ),
-    ]
-    reply.expect(200, 201, 400, 413, 422, when="to a NUL in content")
-    await _all(probe, cases)
-
-
-@check(WRITE, alone=True)
-async def malformed_surrogates(probe: Probe) -> None:
-    r"""Half a character, as \ud800, is refused or replaced, and never a failure of the server."""
-    space = await probe.space()
-    bodies: list[Json] = [memory("a\ud800b"), memory("x", propagation={"\udfff": "\ud800"})]
-    cases = [_Case("POST", _memories(space), _escaped(body)) for body in bodies]
-    query = {"namespaces": [space], "query": "\udc00"}
-    await _all(probe, [*cases, _Case("POST", "/v1/search", _escaped(query))])
-
-
-@check(WRITE, alone=True)
-async def malformed_depth(probe: Probe) -> None:
-    """JSON that is nested very deep is refused or stored, and never a failure of the server."""
-    space = await probe.space()
-    deep = b"[" * _DEEP + b"]" * _DEEP
-    objects = b'{"a":' * _DEEP + b"1" + b"}" * _DEEP
-    start = encoded(memory("x"))[:-1]
-    bodies = [
-        start + b', "propagation": {"a": ' + deep + b"}}",
-        start + b', "more": ' + objects + b"}",
-    ]
-    cases = [_Case("POST", _memories(space), body) for body in (*bodies, deep)]
-    await _all(probe, [*cases, _Case("POST", "/v1/search", b"[" * _DEEP, must_refuse=True)])
-
-
-@check(WRITE, alone=True)
-async def malformed_huge(probe: Probe) -> None:
-    """Very long names, numbers, queries and lists are never a failure of the server."""
-    space = await probe.space()
-    start = encoded(memory("x"))[:-1]
-    number = b"9" * 5_000
-    cases = [
-        _Case("POST", _memories(space), start + b', "propagation": {"n": ' + number + b"}}"),
-        _Case("POST", _memories(space), start + b', "propagation": {"n": 1e999}}'),
-        _Case(
-            "POST",
-            "/v1/search",
-            b'{"namespaces": ["custom:x"], "limit": ' + number + b"}",
-            must_refuse=True,
-        ),
-        _post(space, memory("x", propagation={"k" * _LONG: 1})),
-        _post(space, memory("x", id="a" * _LONG)),
-        _post(space, memory("x", kind="k" * _LONG)),
-        _search({"namespaces": [space], "query": "word " * (_LONG // 5)}),
-        _search({"namespaces": [f"custom:{word()}-{number}" for number in range(5_000)]}),
-        _search({"namespaces": ["custom:" + "x" * _LONG]}),
-        _post(space, memory("x", embedding=[0.5] * 20_000)),
-    ]
-    await _all(probe, cases)
-
-
-@check(CONTRACT, alone=True)
-async def malformed_content_type(probe: Probe) -> None:
-    """JSON under another content type, or under none, is taken or refused."""
-    space = await probe.space()
-    body = encoded(memory("x"))
-    kinds = (
-        "text/plain",
-        "application/x-www-form-urlencoded",
-        "multipart/form-data",
-        "no/such",
-        None,
-    )
-    await _all(probe, [_Case("POST", _memories(space), body, content_type=kind) for kind in kinds])
-
-
-@check(CONTRACT, alone=True)
-async def malformed_paths(probe: Probe) -> None:
-    """A path with a slash, dots or a NUL in a name is refused."""
-    own = word()
-    body = encoded({"kind": "custom"})
-    names = (f"custom:{own}/x", f"custom:{own}\0", f"../{own}", f" {own}")
-    for name in names:
-        probe.spaces.add(name)
-        probe.spaces.refused(name)
-    await _all(
-        probe, [_Case("PUT", namespace_path(name), body, must_refuse=True) for name in names]
-    )
-
-
-@check(CONTRACT, alone=True)
-async def recovery(probe: Probe) -> None:
-    """After malformed input the server still stores, finds and forgets."""
-    await _alive(probe)
-    space = await probe.space()
-    reply = await probe.post(space, b'{"content": "broken off')
-    if reply.is_ok:
-        reply.fail("A body that breaks off was taken.")
-    identity = await probe.write(space, "still here")
-    await probe.stored(space, identity)
-    (await probe.forget(identity, space)).expect_ok()
-    if (await probe.search(space)).rows:
-        probe.fail("A memory that was forgotten is still found.")
-
-
-async def _alive(probe: Probe) -> None:
-    (await probe.call("GET", "/v1/health")).expect(200, when="after that")
-
-
 async def _all(probe: Probe, cases: Iterable[_Case]) -> None:
     """Send every case. Raises `Failed` for a 5xx, a silence, or success where it must not be."""
     for case in cases:
@@ -407,24 +207,16 @@ async def _all(probe: Probe, cases: Iterable[_Case]) -> None:
     await _alive(probe)
 
 
-async def _everywhere(probe: Probe, bodies: Iterable[bytes]) -> list[_Case]:
-    """Return each body for every endpoint that takes one."""
-    space = await probe.space()
-    identity = await probe.write(space, "stays")
-    endpoints = (
-        ("PUT", namespace_path(space)),
-        ("PATCH", namespace_path(space)),
-        ("POST", _memories(space)),
-        ("POST", "/v1/search"),
-        ("DELETE", memory_path(identity)),
-    )
-    return [
-        _Case(method, path, body, must_refuse=True) for body in bodies for method, path in endpoints
-    ]
+async def _alive(probe: Probe) -> None:
+    (await probe.call("GET", "/v1/health")).expect(200, when="after that")
 
 
 def _memories(space: str) -> str:
     return f"{namespace_path(space)}/memories"
+
+
+def _raw(space: str, body: bytes) -> _Case:
+    return _Case("POST", _memories(space), body)
 
 
 def _post(space: str, body: Json, *, must_refuse: bool = False) -> _Case:
@@ -441,5 +233,177 @@ def _put(probe: Probe, body: Json, *, must_refuse: bool = False) -> _Case:
     return _Case("PUT", namespace_path(name), encoded(body), must_refuse=must_refuse)
 
 
-def _escaped(body: Json) -> bytes:
-    return json.dumps(body).encode()
+async def _everywhere(probe: Probe, bodies: Iterable[bytes]) -> None:
+    """Send each body to every endpoint that takes one; all have to be refused."""
+    space = await probe.space()
+    identity = await probe.write(space, "stays")
+    endpoints = (
+        ("PUT", namespace_path(space)),
+        ("PATCH", namespace_path(space)),
+        ("POST", _memories(space)),
+        ("POST", "/v1/search"),
+        ("DELETE", memory_path(identity)),
+    )
+    await _all(probe, [_Case(*one, body, must_refuse=True) for body in bodies for one in endpoints])
+
+
+@check(CONTRACT, alone=True)
+async def malformed_json(probe: Probe) -> None:
+    """A body that is no JSON is refused by every endpoint."""
+    bodies = (b"{", b"nonsense", b'{"kind": }', b"{'kind': 'custom'}", b'{"kind": "\xff\xfe"}')
+    await _everywhere(probe, bodies)
+
+
+@check(CONTRACT, alone=True)
+async def malformed_shapes(probe: Probe) -> None:
+    """A body that is JSON and no object is refused by every endpoint."""
+    await _everywhere(probe, (b"[]", b'"text"', b"17", b"true", b"[{}]"))
+
+
+@check(WRITE, alone=True)
+async def malformed_types(probe: Probe) -> None:
+    """A required field of the wrong type is refused, an optional one no error of the server."""
+    space = await probe.space()
+    wrong: list[object] = [17, True, ["x"], {"a": 1}]
+    required = [
+        memory("x") | {name: one} for name in ("content", "kind", "source") for one in wrong
+    ]
+    optional: list[Json] = [
+        {"pin": "yes"}, {"pin": 7}, {"propagation": [1]}, {"propagation": "x"},
+        {"embedding": "x"}, {"embedding": ["a"]}, {"embedding": {}}, {"expires_at": 5},
+        {"expires_at": {}}, {"id": 17}, {"id": ["x"]},
+    ]  # fmt: skip
+    names: list[object] = ["x", 17, {}, [17], [None]]
+    searches: list[Json] = [
+        {"limit": "10"}, {"limit": 1.5}, {"limit": []}, {"kinds": "fact"}, {"kinds": [5]},
+        {"kinds": ["dream"]}, {"query": 5}, {"query": []}, {"embedding": "x"}, {"embedding": []},
+    ]  # fmt: skip
+    spaces: list[Json] = [{"metadata": "x"}, {"metadata": [1]}, {"expires_at": 5}]
+    cases = [
+        *(_post(space, body, must_refuse=True) for body in required),
+        *(_post(space, memory("x") | more) for more in optional),
+        *(_search({"namespaces": one}, must_refuse=True) for one in names),
+        *(_search({"namespaces": [space], **more}) for more in searches),
+        *(_put(probe, {"kind": "custom", **more}) for more in spaces),
+    ]
+    await _all(probe, cases)
+
+
+@check(WRITE, "ttl", alone=True)
+async def malformed_dates(probe: Probe) -> None:
+    """An expires_at that is no moment is refused, not dropped."""
+    space = await probe.space()
+    bad = ("tomorrow", "2031-13-45T00:00:00Z", "2031-02-30T25:61:00Z", "12/31/2031")
+    doubtful = ("", "2031-01-01", "2031-01-01T00:00:00", "9999999-01-01T00:00:00Z", "0000-00-00")
+    cases: list[_Case] = []
+    for text in (*bad, *doubtful):
+        body, must_refuse = {"kind": "custom", "expires_at": text}, text in bad
+        cases.append(_post(space, memory("x", expires_at=text), must_refuse=must_refuse))
+        cases.append(_put(probe, body, must_refuse=must_refuse))
+    await _all(probe, cases)
+
+
+@check(WRITE, alone=True)
+async def malformed_nul(probe: Probe) -> None:
+    """A NUL is stored as it is or refused, and never a failure of the server."""
+    space = await probe.space()
+    content = "before\0after"
+    reply = await probe.post(space, memory(content))
+    if reply.is_ok:
+        held = (await probe.stored(space, str(reply.fields.get("id")))).get("content")
+        if held != content:
+            probe.fail("Content with a NUL came back changed.")
+    signed = encoded({"requested_by_namespace": space})
+    cases = [
+        _post(space, memory("x", propagation={"a\0b": "c\0d"})),
+        _search({"namespaces": [space], "query": "a\0b"}),
+        _search({"namespaces": [f"{space}\0"]}),
+        _put(probe, {"kind": "custom", "metadata": {"a": "\0"}}),
+        _Case("DELETE", memory_path("\0"), signed, must_refuse=True),
+    ]
+    reply.expect(200, 201, 400, 413, 422, when="to a NUL in content")
+    await _all(probe, cases)
+
+
+@check(WRITE, alone=True)
+async def malformed_surrogates(probe: Probe) -> None:
+    r"""Half a character, as \ud800, is refused or replaced, and never a failure of the server."""
+    space = await probe.space()
+    bodies = [memory("a\ud800b"), memory("x", propagation={"\udfff": "\ud800"})]
+    query = {"namespaces": [space], "query": "\udc00"}
+    cases = [_raw(space, json.dumps(body).encode()) for body in bodies]
+    await _all(probe, [*cases, _Case("POST", "/v1/search", json.dumps(query).encode())])
+
+
+@check(WRITE, alone=True)
+async def malformed_depth(probe: Probe) -> None:
+    """JSON that is nested very deep is refused or stored, and never a failure of the server."""
+    space = await probe.space()
+    deep = b"[" * _DEEP + b"]" * _DEEP
+    objects = b'{"a":' * _DEEP + b"1" + b"}" * _DEEP
+    start = encoded(memory("x"))[:-1]
+    bodies = [
+        start + b', "propagation": {"a": ' + deep + b"}}",
+        start + b', "more": ' + objects + b"}",
+        deep,
+    ]
+    cases = [_raw(space, body) for body in bodies]
+    await _all(probe, [*cases, _Case("POST", "/v1/search", b"[" * _DEEP, must_refuse=True)])
+
+
+@check(WRITE, alone=True)
+async def malformed_huge(probe: Probe) -> None:
+    """Very long names, numbers, queries and lists are never a failure of the server."""
+    space = await probe.space()
+    start = encoded(memory("x"))[:-1]
+    number = b"9" * 5_000
+    limit = b'{"namespaces": ["custom:x"], "limit": ' + number + b"}"
+    cases = [
+        _raw(space, start + b', "propagation": {"n": ' + number + b"}}"),
+        _raw(space, start + b', "propagation": {"n": 1e999}}'),
+        _Case("POST", "/v1/search", limit, must_refuse=True),
+        _post(space, memory("x", propagation={"k" * _LONG: 1})),
+        _post(space, memory("x", id="a" * _LONG)),
+        _post(space, memory("x", kind="k" * _LONG)),
+        _search({"namespaces": [space], "query": "word " * (_LONG // 5)}),
+        _search({"namespaces": [f"custom:{word()}-{number}" for number in range(5_000)]}),
+        _search({"namespaces": ["custom:" + "x" * _LONG]}),
+        _post(space, memory("x", embedding=[0.5] * 20_000)),
+    ]
+    await _all(probe, cases)
+
+
+@check(CONTRACT, alone=True)
+async def malformed_content_type(probe: Probe) -> None:
+    """JSON under another content type, or under none, is taken or refused."""
+    path, body = _memories(await probe.space()), encoded(memory("x"))
+    form = "application/x-www-form-urlencoded"
+    kinds = ("text/plain", form, "multipart/form-data", "no/such", None)
+    await _all(probe, [_Case("POST", path, body, content_type=kind) for kind in kinds])
+
+
+@check(CONTRACT, alone=True)
+async def malformed_paths(probe: Probe) -> None:
+    """A path with a slash, dots or a NUL in a name is refused."""
+    own, body = word(), encoded({"kind": "custom"})
+    names = (f"custom:{own}/x", f"custom:{own}\0", f"../{own}", f" {own}")
+    for name in names:
+        probe.spaces.add(name)
+        probe.spaces.refused(name)
+    cases = [_Case("PUT", namespace_path(name), body, must_refuse=True) for name in names]
+    await _all(probe, cases)
+
+
+@check(CONTRACT, alone=True)
+async def recovery(probe: Probe) -> None:
+    """After malformed input the server still stores, finds and forgets."""
+    await _alive(probe)
+    space = await probe.space()
+    reply = await probe.post(space, b'{"content": "broken off')
+    if reply.is_ok:
+        reply.fail("A body that breaks off was taken.")
+    identity = await probe.write(space, "still here")
+    await probe.stored(space, identity)
+    (await probe.forget(identity, space)).expect_ok()
+    if (await probe.search(space)).rows:
+        probe.fail("A memory that was forgotten is still found.")
