@@ -11,6 +11,7 @@ from its scope and source then, and its id is made of the binding's and its own.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import unicodedata
@@ -46,19 +47,17 @@ _ORG = "org:"
 _LONGEST = 180
 """Of an id, percent-encoded: longer ones are shortened, as a file name would have to be."""
 _KEPT = 40
-_NO_TEMPLATE: Mapping[str, Mapping[str, str | None]] = {
-    "facts": {"agent": None, "company": None},
-    "facts-http": {"agent": None, "company": None},
-}
-"""Providers that keep memories of projects and subjects only."""
 
 
 class Places:
     """Where the namespaces of one company are in a binding."""
 
-    def __init__(self, company_id: str, binding: BindingView) -> None:
-        """Take up a binding's mapping. Raises `Invalid` where its `templates` do not fit."""
-        templates = _templates(binding)
+    def __init__(self, company_id: str, binding: BindingView, *, only_facts: bool) -> None:
+        """Take up a binding's mapping. Raises `Invalid` where its `templates` do not fit.
+
+        Facts are of projects and subjects alone, so theirs have no other namespaces.
+        """
+        templates = _templates(binding, {"agent": None, "company": None} if only_facts else {})
         self._company_id = company_id
         self._names = NamespaceMap(templates, company_id)
         self._company = (
@@ -96,10 +95,10 @@ class Places:
         return name if owner_of(self.scope_of(name)) == owner else None
 
 
-def _templates(binding: BindingView) -> Templates:
+def _templates(binding: BindingView, fixed: Mapping[str, None]) -> Templates:
     given = binding.config.get("templates") or {}
     try:
-        return Templates(**{**given, **_NO_TEMPLATE.get(binding.provider_key, {})})
+        return Templates(**{**given, **fixed})
     except (ValidationError, TypeError) as error:
         what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise Invalid(
@@ -238,7 +237,6 @@ def maker_of(record: Record) -> Maker:
 DOOR = "plugin"
 ANONYMOUS = "plugin:anonymous"
 _FRESH_SECONDS = 2.0
-_LINE_KEEPERS = ("facts", "facts-http")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,12 +250,14 @@ class Named:
 class Shelf:
     """One binding, as one principal may see and change it."""
 
-    def __init__(self, service: MemoryService, caller: Caller, binding: BindingView) -> None:
+    def __init__(
+        self, service: MemoryService, caller: Caller, binding: BindingView, *, only_facts: bool
+    ) -> None:
         self.service = service
         self.caller = caller
         self.key = binding.key
-        self.places = Places(caller.company_id, binding)
-        self.keeps_lines = binding.provider_key in _LINE_KEEPERS
+        self.places = Places(caller.company_id, binding, only_facts=only_facts)
+        self.keeps_lines = only_facts
         """Whether the provider keeps single lines only."""
         self._binding = binding
         self._seen_at = monotonic()
@@ -384,7 +384,8 @@ async def open_shelf(served: Served, key: str, principal: str) -> Shelf:
             f"The provider {binding.provider_key} of {key} cannot be a memory plugin: a plugin "
             "lists what it holds, and keeps what it is given as it is and at once."
         )
-    return Shelf(served.service, caller, binding)
+    provider = await asyncio.to_thread(served.service.bindings.provider, binding.provider_key)
+    return Shelf(served.service, caller, binding, only_facts=provider.only_facts)
 
 
 def is_past(moment: datetime | None) -> bool:
