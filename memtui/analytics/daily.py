@@ -185,7 +185,7 @@ class Daily:
                 f"WHERE started_at >= {begin}::TIMESTAMPTZ"
             )
             handles += f" UNION ALL SELECT * FROM {self._log.sealed(near, 'handles')}"
-        opened = _first_opened(around, handles, first)
+        opened = first_opened(around, handles, first)
         numbers = numbers_of(self._good_score, "score_count")
         spent = ", ".join(SPENT)
         key = f"{self._day} AS day, binding_key"
@@ -210,7 +210,7 @@ class Daily:
         }
 
 
-def _first_opened(operations: str, handles: str, first: int) -> str:
+def first_opened(operations: str, handles: str, first: int) -> str:
     """Return the query of the answered queries whose records were first opened from `first` on.
 
     Args:

@@ -37,16 +37,16 @@ from memtui.analytics.layout import (
     sync_folder,
 )
 from memtui.analytics.rows import among, fetch
-from memtui.analytics.source import SELECTS, columns_of, load_raw, open_source, stored_text
+from memtui.analytics.source import SELECTS, create_raw, load_raw, open_source
 from memtui.contract import Conflict, Model, OperationType
 from memtui.store import log
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database
 from memtui.store.digest import is_intact
-from memtui.store.erasing import erased, newly_absent, row_of
-from memtui.store.operation import Operation
+from memtui.store.erasing import erased, newly_absent
+from memtui.store.rows import Stored, handle_rows, operation_row, usage_rows
 from memtui.store.tables import OperationRow
-from memtui.store.values import quoted, stored_json
+from memtui.store.values import quoted
 
 SEGMENT_ROWS = 250_000
 """The most operations in one segment: they are removed from the hot table in one transaction."""
@@ -54,30 +54,11 @@ SEGMENT_ROWS = 250_000
 _ROW_GROUP = 16_384
 _MEMORY_MB = 512
 _NEW = ".new-"
+_AT_ONCE = 4_096
 _OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 
 Step = Callable[[str], None]
 """Told each step of a seal as it is reached: written, renamed, named, removing, removed."""
-
-
-_AT_ONCE = 4_096
-_NUMBER = {"usage": "ordinal", "handles": "rank"}
-_EMPTY = {"usage": ("details", "'{}'"), "handles": ("provider_record_id", "''")}
-"""Which column of an operation's parts is emptied, and what stands there then."""
-_VALUES = (
-    "binding_reason",
-    "subject_id",
-    "source_activity_id",
-    "source_comment_id",
-    "source_document_key",
-    "source_external_ref",
-    "request",
-    "error_message",
-    "salt",
-    "salts",
-    "absent",
-)
-"""The columns of an operation that erasing may change."""
 
 
 class SealReport(Model):
@@ -127,7 +108,9 @@ def seal(
         recover_locked(database, folder)
         manifest = folder.read()
         if not manifest.segments:
-            manifest = manifest.model_copy(update={"salt": _salt(database, company_id)})
+            with database.read() as connection:
+                salt = log.company_salt(connection, company_id)
+            manifest = manifest.model_copy(update={"salt": salt.hex()})
         last = _last_to_seal(database, company_id, before)
         fresh: list[Segment] = []
         while manifest.sealed_through < last:
@@ -135,7 +118,10 @@ def seal(
             end = min(last, first + segment_rows - 1)
             work = folder.path / f"{_NEW}{first}-{end}"
             made = Made(at=now or datetime.now(UTC), by=principal)
-            segment = _write(database, work, manifest, (first, end), made)
+            with opened(memory_mb=_MEMORY_MB) as duck:
+                with open_source(database) as source:
+                    load_raw(duck, source, company_id, first, end)
+                segment = write_files(duck, work, manifest, (first, end), made)
             step("written")
             work.rename(folder.segment(segment))
             sync_folder(folder.path)
@@ -153,11 +139,6 @@ def seal(
     )
 
 
-def _salt(database: Database, company_id: str) -> str:
-    with database.read() as connection:
-        return log.company_salt(connection, company_id).hex()
-
-
 def _last_to_seal(database: Database, company_id: str, before: datetime | None) -> int:
     """Return the number to seal up to; what earlier sealings left behind alone is not sealed."""
     column = _OPERATIONS.c
@@ -172,15 +153,6 @@ def _last_to_seal(database: Database, company_id: str, before: datetime | None) 
             select(func.min(column.seq)).where(own, column.started_at >= before)
         ).scalar()
     return int(last if kept is None else min(last, kept - 1))
-
-
-def _write(
-    database: Database, work: Path, manifest: Manifest, span: tuple[int, int], made: Made
-) -> Segment:
-    with opened(memory_mb=_MEMORY_MB) as duck:
-        with open_source(database) as source:
-            load_raw(duck, source, manifest.company_id, *span)
-        return write_files(duck, work, manifest, span, made)
 
 
 class Made(NamedTuple):
@@ -221,16 +193,12 @@ def write_files(
             f"COPY ({selects[table]}) TO {quoted(path)} "
             f"(FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {_ROW_GROUP})"
         )
-        _make_durable(path)
+        path.chmod(0o600)
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
     segment = _describe(duck, work, manifest, span, made)
     sync_folder(work)
     return segment
-
-
-def _make_durable(path: Path) -> None:
-    path.chmod(0o600)
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
 
 
 def _describe(
@@ -329,19 +297,25 @@ def rewrite(
     if work.exists():
         shutil.rmtree(work)
     with guarded(), opened(memory_mb=_MEMORY_MB) as duck:
-        gone = _load(duck, _files(folder, segment), doomed, company)
+        files = {table: folder.parquet([segment], table) for table in TABLES}
+        gone = _load_erased(duck, files, doomed, company)
         if not gone:
             return None
-        fresh = write_files(
-            duck, work, before, span, made, selects=_selects(_files(folder, segment))
-        )
+        kept = "WHERE seq NOT IN (SELECT seq FROM raw_operations)"
+        selects = {
+            table: f"SELECT * FROM {files[table]} {kept} UNION ALL BY NAME ({SELECTS[table]}) "
+            f"ORDER BY {order}"
+            for table, order in _ORDER.items()
+        }
+        fresh = write_files(duck, work, before, span, made, selects=selects)
         target = folder.segment(fresh)
         if target.exists():
             shutil.rmtree(target)
         work.rename(target)
         sync_folder(folder.path)
         for part in _parts(sorted(gone)):
-            for operation in fetch(duck, _files(folder, fresh), among(part)).values():
+            files = {table: folder.parquet([fresh], table) for table in TABLES}
+            for operation in fetch(duck, files, among(part)).values():
                 if not is_intact(operation, company):
                     raise Conflict(
                         f"Operation {operation.seq} of {folder.company_id} does not fit its digest "
@@ -350,68 +324,30 @@ def rewrite(
     return Rewritten(fresh, gone)
 
 
-def _files(folder: Folder, segment: Segment) -> dict[str, str]:
-    return {table: folder.parquet([segment], table) for table in TABLES}
+_ORDER = {"operations": "seq", "usage": "seq, ordinal", "handles": "seq, rank"}
 
 
-def _load(
+def _load_erased(
     duck: Any, files: dict[str, str], doomed: Mapping[int, Collection[str]], company: bytes
 ) -> dict[int, tuple[str, ...]]:
-    """Put what changes into tables of DuckDB; returns the fields that go, by `seq`."""
-    columns = {"seq": "BIGINT"} | {name: columns_of("operations")[name] for name in _VALUES}
-    listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-    duck.execute(f"CREATE TABLE changed_operations ({listed})")
-    for table, number in _NUMBER.items():
-        duck.execute(f"CREATE TABLE changed_{table} (seq BIGINT, {number} BIGINT)")
+    """Let operations arrive in DuckDB without their fields; returns those that go, by `seq`."""
+    create_raw(duck)
     gone: dict[int, tuple[str, ...]] = {}
     for part in _parts(sorted(doomed)):
-        found = fetch(duck, files, among(part))
-        changed: dict[str, list[tuple[Any, ...]]] = {table: [] for table in TABLES}
-        for seq, operation in found.items():
+        arriving: dict[str, list[Stored]] = {table: [] for table in TABLES}
+        for seq, operation in fetch(duck, files, among(part)).items():
             fresh = erased(operation, doomed[seq], company)
             if fresh is operation:
                 continue
             gone[seq] = newly_absent(operation, fresh)
-            changed["operations"].append((seq, *_stored(fresh)))
-            for path in gone[seq]:
-                table, _, rest = path.partition(".")
-                if table in _EMPTY:
-                    changed[table].append((seq, int(rest.partition(".")[0])))
-        for table, rows in changed.items():
-            with duck.appender(f"changed_{table}") as appender:
+            row = operation_row(fresh, seq, fresh.previous_digest, fresh.digest, fresh.salt)
+            arriving["operations"].append(row)
+            arriving["usage"] += usage_rows(fresh, seq)
+            arriving["handles"] += handle_rows(fresh, seq)
+        for table, rows in arriving.items():
+            with duck.appender(f"raw_{table}") as appender:
                 appender.append_rows(rows)
     return gone
-
-
-def _stored(operation: Operation) -> tuple[Any, ...]:
-    row = row_of(operation)
-    return tuple(
-        stored_text(value)
-        if isinstance(value, str)
-        else stored_json(value)
-        if isinstance(value, dict)
-        else value
-        for value in (row[name] for name in _VALUES)
-    )
-
-
-def _selects(files: dict[str, str]) -> dict[str, str]:
-    """Return the queries of the rows without what is erased, by table."""
-    replaced = ", ".join(
-        f"CASE WHEN c.seq IS NULL THEN o.{name} ELSE c.{name} END AS {name}" for name in _VALUES
-    )
-    found = {
-        "operations": f"SELECT o.* REPLACE ({replaced}) FROM {files['operations']} o "
-        "LEFT JOIN changed_operations c ON c.seq = o.seq ORDER BY o.seq"
-    }
-    for table, (column, empty) in _EMPTY.items():
-        key = _NUMBER[table]
-        found[table] = (
-            f"SELECT t.* REPLACE (CASE WHEN c.seq IS NULL THEN t.{column} ELSE {empty} END AS "
-            f"{column}) FROM {files[table]} t LEFT JOIN changed_{table} c "
-            f"ON c.seq = t.seq AND c.{key} = t.{key} ORDER BY t.seq, t.{key}"
-        )
-    return found
 
 
 def _parts(seqs: list[int]) -> list[list[int]]:

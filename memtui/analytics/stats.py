@@ -8,19 +8,18 @@ dashboard (`memtui.analytics.daily`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date, timedelta
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memtui.analytics.daily import LATENCY_ERROR, Daily, bin_value, merged
+from memtui.analytics.daily import LATENCY_ERROR, Daily, bin_value, first_opened, merged
 from memtui.analytics.figures import (
     DIMENSIONS,
     NUMBERS,
     OF_OPERATION,
     OF_USAGE,
     SPENT,
-    USE_WITHIN,
     Bucket,
     Cut,
     Figures,
@@ -339,28 +338,15 @@ class _Exact:
 
     def _used(self) -> str:
         """The queries of which a record was opened later, soon enough and through any door."""
-        moments = self._rows.everything(
-            self._manifest,
-            "operations",
-            "seq, started_at",
-            f"status = 'ok' AND (operation_type = 'query' OR {is_use('operation_type')})",
+        of_reads = f"operation_type = 'query' OR {is_use('operation_type')}"
+        operations, handles = (
+            self._rows.everything(self._manifest, table, columns, of_reads)
+            for table, columns in (
+                ("operations", "seq, started_at, operation_type, status"),
+                ("handles", "seq, binding_key, provider_record_id"),
+            )
         )
-        handles = self._rows.everything(
-            self._manifest,
-            "handles",
-            "seq, operation_type, coalesce(binding_key, '') AS binding, provider_record_id",
-            f"operation_type = 'query' OR {is_use('operation_type')}",
-        )
-        seconds = USE_WITHIN // timedelta(seconds=1)
-        return (
-            f"WITH touched AS (SELECT h.*, o.started_at FROM ({handles}) h "
-            f"JOIN ({moments}) o ON o.seq = h.seq) "
-            "SELECT DISTINCT q.seq FROM touched q JOIN touched u "
-            "ON u.binding = q.binding AND u.provider_record_id = q.provider_record_id "
-            f"AND q.operation_type = 'query' AND {is_use('u.operation_type')} "
-            "AND u.seq > q.seq AND u.started_at >= q.started_at "
-            f"AND u.started_at <= q.started_at + to_seconds({seconds})"
-        )
+        return f"SELECT seq FROM ({first_opened(operations, handles, 1)})"
 
 
 def _grouping_id(columns: Sequence[str], group: Sequence[str]) -> int:

@@ -36,7 +36,7 @@ _OWN_FIELDS = tuple(name for name in Operation.model_fields if name not in _PART
 
 
 def operation_row(
-    draft: OperationDraft, seq: int, previous: str, digest: str, salt: bytes
+    draft: OperationDraft, seq: int, previous: str, digest: str, salt: bytes | None
 ) -> Stored:
     """Return the operation's row."""
     scope, source = draft.scope, draft.source

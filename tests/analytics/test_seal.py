@@ -40,7 +40,7 @@ def hot_counts(database: Database, company: str = "acme") -> list[int]:
             connection.exec_driver_sql(
                 f"SELECT count(*) FROM {table} WHERE company_id = '{company}'"
                 + (" AND operation_type <> 'seal'" if table == "memory_operations" else "")
-            ).scalar_one()
+            ).fetchone()[0]
             for table in TABLES
         ]
 
