@@ -452,7 +452,7 @@ class MemtuiApp(App[None]):
 
     def action_theme(self) -> None:
         """Choose a theme."""
-        from memtui.screens.dialogs.choose import Choice, Choose
+        from memtui.screens.dialogs import Choice, Choose
 
         choices = [Choice(name, name) for name in sorted(self.available_themes)]
         self.push_screen(Choose("Theme", choices), self._use_theme)
@@ -463,7 +463,7 @@ class MemtuiApp(App[None]):
 
     def action_binding(self) -> None:
         """Choose the binding to look at."""
-        from memtui.screens.dialogs.choose import Choice, Choose
+        from memtui.screens.dialogs import Choice, Choose
 
         choices = [Choice("", "the one that serves this scope", "auto")]
         choices += [Choice(one.key, one.key, one.provider_key) for one in self.state.bindings]
@@ -481,7 +481,7 @@ class MemtuiApp(App[None]):
 
     def action_scope(self) -> None:
         """Choose company, project, agent, subject, issue and run."""
-        from memtui.screens.dialogs.choose import Choose
+        from memtui.screens.dialogs import Choose
         from memtui.screens.scope_choices import offered, read_choices
 
         chooser: Choose[ScopeStep] = Choose(

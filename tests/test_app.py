@@ -16,8 +16,7 @@ import memtui.service
 from memtui.app import MemtuiApp, TerminalOutput, run_app, styles_path
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Invalid, Scope, SourceKind, SourceRef, Unavailable, WriteRequest
-from memtui.screens.dialogs.choose import Choose
-from memtui.screens.dialogs.confirm import Confirm
+from memtui.screens.dialogs import Choose, Confirm
 from memtui.screens.help import Help
 from memtui.screens.session import load_session
 from memtui.screens.state import Phase

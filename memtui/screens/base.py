@@ -53,7 +53,7 @@ from textual.widget import Widget
 from memtui.actions import ACTIONS, INPUT_GROUPS, Need, groups_on
 from memtui.contract import MemtuiError, NotFound
 from memtui.filters import Taker, not_held
-from memtui.screens.dialogs.waiting import Waiting
+from memtui.screens.dialogs import Waiting
 from memtui.screens.keymap import footer_entries
 from memtui.screens.state import AppState, FilterChosen, Phase, ServiceSession
 from memtui.widgets import spending

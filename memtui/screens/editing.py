@@ -28,11 +28,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.screens.base import conversation
-from memtui.screens.conflict import ConflictScreen, Resolve
-from memtui.screens.dialogs.confirm import Confirm
-from memtui.screens.dialogs.edit_text import EditText
-from memtui.screens.dialogs.new_record import NewRecord
-from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.dialogs import Confirm, ConflictScreen, EditText, NewRecord, Prompt, Resolve
 from memtui.screens.expiry import moment_or_never, written_expiry
 from memtui.screens.external_editor import edit_text
 from memtui.screens.list_screen import ListScreen

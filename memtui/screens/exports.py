@@ -8,8 +8,7 @@ from typing import Any, Protocol
 
 from memtui.contract import Conflict, Invalid, MemtuiError
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.dialogs.confirm import Confirm
-from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.dialogs import Confirm, Prompt
 from memtui.widgets.background import Background
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from textual.content import Content
 
 from memtui.actions import ACTIONS, DIALOG_GROUPS, SCREENS, Need, actions_of, groups_on, screen_tab
-from memtui.screens.dialogs.sheet import Sheet
+from memtui.screens.dialogs import Sheet
 from memtui.screens.keymap import Keymap
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, lines
 

@@ -9,7 +9,7 @@ from textual.content import Content
 
 from memtui.actions import Need
 from memtui.contract import Unavailable
-from memtui.screens.dialogs.sheet import READING, Drawn, Sheet
+from memtui.screens.dialogs import READING, Drawn, Sheet
 from memtui.screens.state import AppState
 from memtui.widgets import spending
 from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, hanging, lines

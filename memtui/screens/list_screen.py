@@ -24,7 +24,7 @@ from textual.content import Content
 from memtui.actions import Need
 from memtui.contract import Invalid, NotFound
 from memtui.screens.base import MemtuiScreen, ServiceScreen
-from memtui.screens.dialogs.choose import Choice, Choose
+from memtui.screens.dialogs import Choice, Choose
 from memtui.widgets.panes import DetailPane, Fitted
 from memtui.widgets.virtual_list import (
     ColumnsAsked,

@@ -23,7 +23,7 @@ from textual.screen import ModalScreen
 
 from memtui.actions import ACTIONS, Need
 from memtui.screens.base import ServiceScreen
-from memtui.screens.dialogs.sheet import Sheet
+from memtui.screens.dialogs import Sheet
 from memtui.screens.help import group_help, group_title
 from memtui.screens.keymap import footer_entries
 from memtui.screens.state import AppState

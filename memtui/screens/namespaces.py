@@ -13,8 +13,7 @@ from textual.content import Content
 
 from memtui.contract import Conflict, Invalid, MemtuiError, Namespace
 from memtui.screens.base import conversation
-from memtui.screens.dialogs.confirm import TypedConfirm
-from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.dialogs import Prompt, TypedConfirm
 from memtui.screens.expiry import moment_or_never, written_expiry
 from memtui.screens.modal import ModalListScreen
 from memtui.widgets import format as fmt

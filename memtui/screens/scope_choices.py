@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from memtui.contract import Filter, Scope
-from memtui.screens.dialogs.choose import Choice
+from memtui.screens.dialogs import Choice
 from memtui.screens.state import AppState, ServiceSession
 
 if TYPE_CHECKING:

@@ -17,8 +17,7 @@ from memtui.actions import ACTIONS, SCREENS, Need, groups_on
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import BrowseRequest, Scope, Unavailable
-from memtui.screens.dialogs.choose import Choose
-from memtui.screens.dialogs.waiting import Waiting
+from memtui.screens.dialogs import Choose, Waiting
 from memtui.screens.state import Phase
 from memtui.service import Caller, MemoryService, open_service
 from memtui.widgets.virtual_list import VirtualList

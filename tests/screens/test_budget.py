@@ -29,11 +29,7 @@ from memtui.screens.budget.facts import FactRow
 from memtui.screens.budget.new_fact import WriteFact
 from memtui.screens.budget.screen import BudgetScreen
 from memtui.screens.budget.timeline import ChartsSheet
-from memtui.screens.conflict import ConflictScreen
-from memtui.screens.dialogs.choose import Choose
-from memtui.screens.dialogs.confirm import TypedConfirm
-from memtui.screens.dialogs.edit_text import EditText
-from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.dialogs import Choose, ConflictScreen, EditText, Prompt, TypedConfirm
 from memtui.screens.prune.review import Line
 from memtui.screens.prune.screen import PruneReview
 from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest

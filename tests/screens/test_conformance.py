@@ -18,7 +18,7 @@ from memtui.config import Paths, Settings, load_settings
 from memtui.conformance import CHECKS, CheckResult, Report, SeenReply, SentRequest
 from memtui.screens.conformance import Conformance
 from memtui.screens.conformance.contents import as_text, columns, row_content
-from memtui.screens.dialogs.confirm import Confirm
+from memtui.screens.dialogs import Confirm
 from memtui.service import Caller, MemoryService
 from memtui.widgets.columns import fit_cell
 from memtui.widgets.virtual_list import VirtualList

@@ -10,7 +10,7 @@ import pytest
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import OperationType, Scope, Unavailable, Usage
-from memtui.screens.dialogs.sheet import Sheet
+from memtui.screens.dialogs import Sheet
 from memtui.screens.limits import limits_content
 from memtui.screens.state import AppState
 from memtui.service import (

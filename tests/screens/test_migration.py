@@ -16,8 +16,7 @@ from memtui.contract import BrowseRequest, ForgetRequest, Scope
 from memtui.migration.moving import Applied, Failure, Progress
 from memtui.migration.planning import Loss, Plan, Refusal, ScopeCount
 from memtui.migration.verifying import Mismatch, Verified
-from memtui.screens.dialogs.choose import Choose
-from memtui.screens.dialogs.confirm import Confirm, TypedConfirm
+from memtui.screens.dialogs import Choose, Confirm, TypedConfirm
 from memtui.screens.migration import Migration, lines
 from memtui.screens.migration.contents import progress_content, row_content
 from memtui.screens.migration.lines import Row

@@ -15,7 +15,7 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import BrowseRequest, Namespace, Scope
 from memtui.screens.bindings import BindingsScreen
-from memtui.screens.dialogs.confirm import TypedConfirm
+from memtui.screens.dialogs import TypedConfirm
 from memtui.screens.namespaces import Namespaces, columns, row_content
 from memtui.service import Caller, MemoryService
 from memtui.widgets.columns import fit_cell

@@ -18,10 +18,7 @@ from memtui.contract import (
     Record,
     Scope,
 )
-from memtui.screens.conflict import ConflictScreen
-from memtui.screens.dialogs.confirm import Confirm
-from memtui.screens.dialogs.edit_text import EditText
-from memtui.screens.dialogs.new_record import WriteRecord
+from memtui.screens.dialogs import Confirm, ConflictScreen, EditText, WriteRecord
 from memtui.service import Caller, MemoryService
 from memtui.widgets.editor import ForeignTextArea
 from memtui.widgets.virtual_list import VirtualList

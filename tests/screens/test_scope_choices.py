@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from memtui.contract import Scope
-from memtui.screens.dialogs.choose import matching
+from memtui.screens.dialogs import matching
 from memtui.screens.scope_choices import ScopeStep, offered, scope_choices
 from memtui.service import CompanyView
 

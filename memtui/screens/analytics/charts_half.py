@@ -24,7 +24,7 @@ from memtui.screens.analytics.drill import (
 )
 from memtui.screens.analytics.messages import StatementGiven, Told
 from memtui.screens.base import frame_of
-from memtui.screens.dialogs.choose import Choice, Choose
+from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.exports import Writer
 from memtui.screens.state import GoTo
 from memtui.visible import visible

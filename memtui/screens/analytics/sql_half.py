@@ -29,7 +29,7 @@ from memtui.screens.analytics.statements import Statements
 from memtui.screens.analytics.views_sheet import read_words, views_content
 from memtui.screens.analytics.words import Words
 from memtui.screens.base import frame_of
-from memtui.screens.dialogs.sheet import READING, Drawn, Sheet
+from memtui.screens.dialogs import READING, Drawn, Sheet
 from memtui.screens.exports import Writer
 from memtui.screens.list_screen import choose_columns
 from memtui.screens.state import ServiceSession

@@ -11,8 +11,7 @@ from textual.dom import DOMNode
 from memtui.screens.analytics import queries
 from memtui.screens.analytics.queries_dialog import ChooseQuery, Chosen
 from memtui.screens.base import frame_of
-from memtui.screens.dialogs.confirm import Confirm
-from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.dialogs import Confirm, Prompt
 from memtui.widgets.background import Background
 
 

@@ -11,9 +11,7 @@ from memtui.actions import Need
 from memtui.contract import Invalid, Json
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.bindings.view import short_path, target_words
-from memtui.screens.dialogs.choose import Choice, Choose
-from memtui.screens.dialogs.confirm import Confirm
-from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.scope_choices import seen_scopes
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from textual.content import Content
 from memtui.context.cost import TokenCounter
 from memtui.contract import Filter, MemtuiError, Namespace, Scope
 from memtui.screens.budget.facts import FactRow, Place
-from memtui.screens.dialogs.choose import Choice
+from memtui.screens.dialogs import Choice
 from memtui.widgets.display import ACCENT, DIM, display, lines
 from memtui.widgets.format import counted
 

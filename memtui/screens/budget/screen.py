@@ -70,10 +70,7 @@ from memtui.screens.budget.view import (
     notes_content,
     share_content,
 )
-from memtui.screens.dialogs.choose import Choice, Choose
-from memtui.screens.dialogs.confirm import TypedConfirm
-from memtui.screens.dialogs.prompt import Prompt
-from memtui.screens.dialogs.sheet import Sheet
+from memtui.screens.dialogs import Choice, Choose, Prompt, Sheet, TypedConfirm
 from memtui.screens.editing import EditingScreen, said
 from memtui.screens.state import AppState, GoTo, ScopeChosen
 from memtui.widgets import format as fmt

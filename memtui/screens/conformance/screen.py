@@ -21,8 +21,7 @@ from memtui.screens.conformance.contents import (
     leftovers_content,
     row_content,
 )
-from memtui.screens.dialogs.confirm import Confirm
-from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.dialogs import Confirm, Prompt
 from memtui.screens.exports import path_of
 from memtui.screens.modal import ModalListScreen
 from memtui.widgets import format as fmt

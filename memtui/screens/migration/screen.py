@@ -11,8 +11,7 @@ from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import MemtuiError
-from memtui.screens.dialogs.choose import Choice, Choose
-from memtui.screens.dialogs.confirm import Confirm, TypedConfirm
+from memtui.screens.dialogs import Choice, Choose, Confirm, TypedConfirm
 from memtui.screens.migration import lines
 from memtui.screens.migration.contents import (
     head_content,

@@ -28,9 +28,7 @@ from memtui.contract import (
 from memtui.filters import Taker, format_filter, parse_filter, parse_when
 from memtui.json_text import json_text
 from memtui.screens.base import conversation
-from memtui.screens.dialogs.choose import Choice, Choose
-from memtui.screens.dialogs.confirm import Confirm
-from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.exports import Exports, Writer
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import open_source

@@ -17,8 +17,7 @@ from memtui.contract import Conflict, Invalid, MemtuiError, Record, RecordHandle
 from memtui.pruning.plan import PruneRules
 from memtui.screens.base import conversation
 from memtui.screens.budget.facts import Place, by_words
-from memtui.screens.dialogs.confirm import Confirm
-from memtui.screens.dialogs.prompt import Prompt
+from memtui.screens.dialogs import Confirm, Prompt
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.prune.review import Line, Part, Review, Sort
 from memtui.widgets import format as fmt

@@ -18,7 +18,7 @@ from memtui.actions import Need
 from memtui.contract import Filter, OperationType, QueryIntent, QueryRequest, SourceRef
 from memtui.filters import build_filter, format_filter
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.dialogs.sheet import READING, Drawn, Sheet
+from memtui.screens.dialogs import READING, Drawn, Sheet
 from memtui.screens.open_source import open_source
 from memtui.screens.query.view import (
     QueryView,

@@ -20,8 +20,7 @@ from memtui.contract import (
 )
 from memtui.filters import Taker, format_filter
 from memtui.screens.base import conversation
-from memtui.screens.dialogs.choose import Choice, Choose
-from memtui.screens.dialogs.new_record import NewRecord, WriteRecord
+from memtui.screens.dialogs import Choice, Choose, NewRecord, WriteRecord
 from memtui.screens.editing import EditingScreen, record_key
 from memtui.screens.open_source import open_file, open_source
 from memtui.screens.records.view import (

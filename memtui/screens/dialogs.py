@@ -1,0 +1,645 @@
+"""Short questions that lie over a screen. Each is dismissed with its answer; None is going back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import Any, Generic, TypeVar
+
+from textual.app import App, ComposeResult
+from textual.containers import Container, Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.events import Click, Key
+from textual.screen import ModalScreen
+from textual.widgets import Input, Label, OptionList, Static
+from textual.widgets.option_list import Option
+
+from memtui.actions import key_label
+from memtui.contract import MemtuiError, Record, Scope
+from memtui.widgets.background import Background, Work
+from memtui.widgets.detail_lines import diff_lines, key_hint
+from memtui.widgets.display import ACCENT, BAD, DIM, STRONG, WARN, display, line, lines
+from memtui.widgets.editor import ForeignInput, ForeignTextArea
+from memtui.widgets.panes import Fitted
+
+T = TypeVar("T")
+
+Drawn = Content | Callable[[int], Content]
+READING = display("… reading", style=DIM)
+_CHOICES = 200
+"""Choices that are drawn at once; typing finds the rest."""
+_AROUND_SHEET = 8
+"""Lines of frame, title and keys."""
+_WAITING_SECONDS = 0.3
+"""How long `Waiting` waits before it shows itself."""
+
+
+def _title(text: str) -> Static:
+    return Static(display(text, limit=600, style=STRONG), classes="dialog-title")
+
+
+def _keys(text: str | Content) -> Static:
+    shown = display(text, style=DIM) if isinstance(text, str) else text
+    return Static(shown, classes="dialog-keys")
+
+
+class _Dialog(ModalScreen[T | None]):
+    """A box over the screen; `esc` goes back."""
+
+    BINDINGS = [("escape", "back", "back")]
+
+    def action_back(self) -> None:
+        """Go back without an answer."""
+        self.dismiss(None)
+
+    def refuse(self, sentence: str) -> None:
+        """Say what is wrong with what was written."""
+        self.query_one(".dialog-error", Static).update(display(sentence, style=BAD))
+
+
+@dataclass(frozen=True, slots=True)
+class Choice(Generic[T]):
+    """A value, how it is called, and a word on it at the left."""
+
+    value: T
+    label: str
+    detail: str = ""
+
+
+def matching(choices: Sequence[Choice[T]], text: str) -> list[Choice[T]]:
+    """Return the choices in which every word of `text` occurs, whatever its case."""
+    words = text.casefold().split()
+    return [
+        one
+        for one in choices
+        if all(word in f"{one.detail} {one.label}".casefold() for word in words)
+    ]
+
+
+class Choose(_Dialog[T]):
+    """Let a person choose one of a list, narrowing it by typing.
+
+    `choices` may be work that reads them: the dialog is there at once, and takes what is typed
+    while they come. `offer` makes further choices out of what was typed, for a value that is not
+    in the list.
+    """
+
+    BINDINGS = [
+        ("down", "step(1)", "down"),
+        ("up", "step(-1)", "up"),
+        ("ctrl+n", "step(1)", "down"),
+        ("ctrl+k", "step(-1)", "up"),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        choices: Sequence[Choice[T]] | Work[Sequence[Choice[T]]],
+        *,
+        placeholder: str = "type to narrow",
+        offer: Callable[[str], Sequence[Choice[T]]] = lambda _: (),
+    ) -> None:
+        super().__init__()
+        self._title = title
+        self._choices: Sequence[Choice[T]] = () if callable(choices) else choices
+        self._work = choices if callable(choices) else None
+        self._reading = Background(self, "choices")
+        self._entered = False
+        """Whether `enter` was pressed while the choices were being read."""
+        self._placeholder = placeholder
+        self._offer = offer
+        self._shown: list[Choice[T]] = []
+
+    def compose(self) -> ComposeResult:
+        """Lay out title, input and list."""
+        with Vertical(classes="dialog dialog-list"):
+            yield _title(self._title)
+            yield Input(placeholder=self._placeholder, compact=True, classes="dialog-input")
+            yield Static(READING, classes="dialog-reading")
+            yield OptionList(compact=True)
+            yield _keys("↑↓ move   enter take it   esc go back")
+
+    def on_mount(self) -> None:
+        """Show all choices, or read them."""
+        self._show("")
+        self.query_one(".dialog-reading").display = self._work is not None
+        if self._work is not None:
+            self._reading.latest(self._work, self._found, self._failed)
+
+    def _found(self, choices: Sequence[Choice[T]]) -> None:
+        self._choices, self._work = choices, None
+        self.query_one(".dialog-reading").display = False
+        self._show(self.query_one(Input).value)
+        if self._entered:
+            self._take()
+
+    def _failed(self, error: MemtuiError) -> None:
+        self._work = None
+        place = self.query_one(".dialog-reading", Static)
+        place.update(display(f"✗ {error}", limit=400, style=BAD))
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Narrow the list."""
+        event.stop()
+        self._entered = False
+        self._show(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Take the highlighted choice, once the choices are there."""
+        event.stop()
+        self._entered = self._work is not None
+        if not self._entered:
+            self._take()
+
+    def _take(self) -> None:
+        highlighted = self.query_one(OptionList).highlighted
+        if highlighted is not None:
+            self.dismiss(self._shown[highlighted].value)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Take the choice that was clicked."""
+        event.stop()
+        self.dismiss(self._shown[event.option_index].value)
+
+    def action_step(self, by: int) -> None:
+        """Move the highlight while the cursor stays in the input."""
+        listed = self.query_one(OptionList)
+        if self._shown:
+            listed.highlighted = ((listed.highlighted or 0) + by) % len(self._shown)
+
+    def _show(self, text: str) -> None:
+        self._shown = matching(self._choices, text)[:_CHOICES]
+        if text.strip():
+            self._shown.extend(self._offer(text.strip()))
+        wide = max((len(one.detail) for one in self._shown), default=-1) + 1
+        listed = self.query_one(OptionList)
+        listed.clear_options()
+        for one in self._shown:
+            detail = Content.styled(f"{one.detail:<{wide}}", DIM) if wide else Content("")
+            listed.add_option(Option(detail + display(one.label, limit=200)))
+        if self._shown:
+            listed.highlighted = 0
+
+
+class _Question(ModalScreen[bool]):
+    """A box with a question; `esc` is no, and so is a click beside it."""
+
+    BINDINGS = [("escape", "no", "keep")]
+
+    def __init__(self, question: str, detail: str, verb: str) -> None:
+        super().__init__()
+        self._question = question
+        self._detail = detail
+        self._verb = verb
+
+    def compose(self) -> ComposeResult:
+        """Lay out the question, its detail and how it is answered."""
+        with Vertical(classes="dialog"):
+            yield _title(self._question)
+            if self._detail:
+                detail = display(self._detail, limit=2_000, keep_newlines=True)
+                yield Static(detail, classes="dialog-detail")
+            yield from self.answers()
+
+    def answers(self) -> Iterable[Static | Input]:
+        """Return the widgets under the question."""
+        raise NotImplementedError
+
+    def action_yes(self) -> None:
+        """Answer yes."""
+        self.dismiss(True)  # noqa: FBT003 - the answer itself
+
+    def action_no(self) -> None:
+        """Answer no."""
+        self.dismiss(False)  # noqa: FBT003 - the answer itself
+
+    def on_click(self, event: Click) -> None:
+        """Answer no for a click beside the box."""
+        if event.widget is self:
+            self.action_no()
+
+
+class Confirm(_Question):
+    """Ask a yes or no; only `key` says yes, which is never the key that asked.
+
+    `question` names the object and the count: "Forget 3 records from vault·default?". `verb` is
+    the word beside the key: "forget"; `otherwise` the one beside `esc`. `enter` does nothing here.
+    """
+
+    def __init__(
+        self, question: str, *, verb: str, detail: str = "", key: str = "y", otherwise: str = "keep"
+    ) -> None:
+        super().__init__(question, detail, verb)
+        self._otherwise = otherwise
+        self._key = key
+        self._bindings.bind(key, "yes", verb, show=False)
+
+    def answers(self) -> Iterable[Static | Input]:
+        """Return the keys."""
+        pairs = ((key_label(self._key), self._verb), ("esc", self._otherwise))
+        parts = (Content.styled(key, f"bold {ACCENT}") + display(f" {verb}") for key, verb in pairs)
+        yield _keys(line(*parts, gap="   "))
+
+
+class TypedConfirm(_Question):
+    """Ask for a yes by typing `word`, for what touches a great many things."""
+
+    def __init__(self, question: str, *, word: str, verb: str, detail: str = "") -> None:
+        super().__init__(question, detail, verb)
+        self._word = word
+
+    def answers(self) -> Iterable[Static | Input]:
+        """Return the line to type in."""
+        yield Static(line("Type", display(self._word, style=STRONG), f"to {self._verb}."))
+        yield Input(compact=True, classes="dialog-input")
+        yield Static(classes="dialog-error")
+        yield _keys(f"enter {self._verb}   esc keep")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Answer yes only to the very word."""
+        event.stop()
+        if event.value.strip() == self._word:
+            self.action_yes()
+        else:
+            said = display(f"That is not {self._word!r}; nothing was changed.", style=BAD)
+            self.query_one(".dialog-error", Static).update(said)
+
+
+class Prompt(_Dialog[str]):
+    """Ask for one line of text.
+
+    `check` is called with the text and raises one of the contract's errors to refuse it.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        *,
+        value: str = "",
+        placeholder: str = "",
+        hint: str = "enter take it   esc go back",
+        check: Callable[[str], object] = str,
+    ) -> None:
+        super().__init__()
+        self._title = title
+        self._value = value
+        self._placeholder = placeholder
+        self._hint = hint
+        self._check = check
+
+    def compose(self) -> ComposeResult:
+        """Lay out title, input and hint."""
+        with Vertical(classes="dialog"):
+            yield _title(self._title)
+            yield ForeignInput(
+                self._value, placeholder=self._placeholder, compact=True, classes="dialog-input"
+            )
+            yield Static(classes="dialog-error")
+            yield _keys(self._hint)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Take the text if it passes the check."""
+        event.stop()
+        try:
+            self._check(event.value)
+        except MemtuiError as error:
+            self.refuse(str(error))
+        else:
+            self.dismiss(event.value)
+
+
+class _Editor(_Dialog[T]):
+    """A text to write; what was written is only thrown away after a yes."""
+
+    BINDINGS = [("ctrl+s", "save", "save")]
+    THROWN_AWAY: tuple[str, str]
+    """The question before, and its verb."""
+
+    def on_mount(self) -> None:
+        """Begin at the end of the text."""
+        area = self.query_one(ForeignTextArea)
+        area.move_cursor(area.document.end)
+        self.set_focus(area)
+
+    @property
+    def text(self) -> str:
+        """What is written."""
+        return self.query_one(ForeignTextArea).text
+
+    @property
+    def is_written(self) -> bool:
+        """Whether there is something to lose."""
+        raise NotImplementedError
+
+    def action_back(self) -> None:
+        """Go back, after a yes where something was written."""
+
+        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
+            if yes:
+                self.dismiss(None)
+
+        if self.is_written:
+            question, verb = self.THROWN_AWAY
+            self.app.push_screen(Confirm(question, verb=verb), answered)
+        else:
+            self.dismiss(None)
+
+
+class EditText(_Editor[str]):
+    """Let the person change a text; None where nothing is to be written.
+
+    `original` is what counts as unchanged, `text` what the area begins with: they differ where a
+    draft is taken up again.
+    """
+
+    THROWN_AWAY = ("Throw your changes away?", "throw them away")
+
+    def __init__(self, title: str, original: str, text: str | None = None, note: str = "") -> None:
+        super().__init__()
+        self._title = title
+        self._original = original
+        self._begin = original if text is None else text
+        self._note = note
+
+    def compose(self) -> ComposeResult:
+        """Lay out title, text and keys."""
+        with Vertical(classes="dialog dialog-editor"):
+            yield _title(self._title)
+            if self._note:
+                yield Static(display(self._note, limit=600, style=WARN))
+            yield ForeignTextArea(self._begin, soft_wrap=True, show_line_numbers=False)
+            yield _keys("ctrl+s save   esc go back")
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the text is another one."""
+        return self.text != self._original
+
+    def action_save(self) -> None:
+        """Take the text; an unchanged one is not written."""
+        self.dismiss(self.text if self.is_written else None)
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecord:
+    """What a person wants to have remembered."""
+
+    text: str
+    scope: Scope
+    kind: str
+    topic: str | None
+    tags: tuple[str, ...]
+
+
+class WriteRecord(_Editor[NewRecord]):
+    """Ask for a text, its scope, kind, topic and tags."""
+
+    THROWN_AWAY = ("Throw your text away?", "throw it away")
+
+    def __init__(self, where: str, scope: Scope, begin: NewRecord | None = None) -> None:
+        super().__init__()
+        self._where = where
+        self._scope = scope
+        self._begin = begin or NewRecord("", scope, "note", None, ())
+
+    def compose(self) -> ComposeResult:
+        """Lay out the text and its fields."""
+        begin = self._begin
+        values = {
+            "project": begin.scope.project_id,
+            "agent": begin.scope.agent_id,
+            "subject": begin.scope.subject_id,
+            "kind": begin.kind,
+            "topic": begin.topic,
+            "tags": ", ".join(begin.tags),
+        }
+        fields = list(values.items())
+        with Vertical(classes="dialog dialog-editor"):
+            yield _title(f"New record in {self._where}")
+            yield ForeignTextArea(begin.text, soft_wrap=True)
+            for first in range(0, len(fields), 2):
+                with Horizontal(classes="fields"):
+                    for name, value in fields[first : first + 2]:
+                        yield Label(name)
+                        yield ForeignInput(value or "", compact=True, id=f"field-{name}")
+            yield Static(classes="dialog-error")
+            yield _keys("ctrl+s write   tab next field   esc go back")
+
+    @property
+    def is_written(self) -> bool:
+        """Whether there is any text."""
+        return bool(self.text.strip())
+
+    def on_input_submitted(self) -> None:
+        """Write from any field."""
+        self.action_save()
+
+    def action_save(self) -> None:
+        """Take what was written, if there is any text."""
+        if not self.is_written:
+            self.refuse("A record needs a text.")
+            return
+        owners = {f"{one}_id": self._field(one) or None for one in ("project", "agent", "subject")}
+        tags = tuple(tag.strip() for tag in self._field("tags").split(",") if tag.strip())
+        self.dismiss(
+            NewRecord(
+                self.text,
+                self._scope.model_copy(update=owners),
+                self._field("kind") or "note",
+                self._field("topic") or None,
+                tags,
+            )
+        )
+
+    def _field(self, name: str) -> str:
+        return self.query_one(f"#field-{name}", Input).value.strip()
+
+
+class Resolve(Enum):
+    """What becomes of the two versions of a record."""
+
+    THEIRS = auto()
+    MINE = auto()
+    AGAIN = auto()
+    LATER = auto()
+    """Decide later; the own text is kept as a draft."""
+
+
+class ConflictScreen(ModalScreen[Resolve]):
+    """Both versions of a record that changed while a person edited it; nothing is lost."""
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (30, "-tall")]
+    BINDINGS = [
+        ("t", "take('THEIRS')", "keep theirs"),
+        ("m", "take('MINE')", "put mine on top"),
+        ("e", "take('AGAIN')", "edit again"),
+        ("escape", "take('LATER')", "decide later"),
+    ]
+
+    def __init__(self, base: Record, theirs: Record | None, mine: str) -> None:
+        super().__init__()
+        self._base = base
+        self._theirs = theirs
+        self._mine = mine
+
+    def compose(self) -> ComposeResult:
+        """Lay out both versions and the choice."""
+        gone = self._theirs is None
+        title = "The record is gone" if gone else "The record changed while you edited it"
+        theirs = self._theirs.text if self._theirs else None
+        with Vertical(classes="dialog dialog-editor"):
+            yield Static(display(f"{title}; nothing was written.", style=WARN))
+            with Container(classes="versions"):
+                for whose, text in (("Theirs", theirs), ("Mine", self._mine)):
+                    with VerticalScroll(classes="version"):
+                        yield Static(self._version(whose, text))
+            yield _keys(
+                line(
+                    key_hint("t", "let it be gone" if gone else "keep theirs"),
+                    key_hint("m", "write mine anew" if gone else "put mine on top of theirs"),
+                    key_hint("e", "edit again"),
+                    key_hint("esc", "decide later, mine is kept"),
+                    gap="   ",
+                )
+            )
+
+    def _version(self, whose: str, text: str | None) -> Content:
+        against = display("against what you read", style=DIM)
+        head = line(display(whose, style=STRONG), against, gap="  ")
+        none = [display("no record", style=DIM)]
+        return lines([head, *(none if text is None else diff_lines(self._base.text, text))])
+
+    def action_take(self, choice: str) -> None:
+        """Answer with a choice."""
+        self.dismiss(Resolve[choice])
+
+
+class Sheet(ModalScreen[None]):
+    """Show a content that scrolls, as it is or as it is drawn for a width in cells.
+
+    `read` brings another content in its place, so that the sheet is there at once. `esc`, `q` and
+    `?` close it, and so does a click beside it.
+    """
+
+    BINDINGS = [
+        ("escape,q,question_mark,f1", "close", "close"),
+        ("j,down", "scroll(1)", "down"),
+        ("k,up", "scroll(-1)", "up"),
+        ("ctrl+d,pagedown,space", "scroll(10)", "down"),
+        ("ctrl+u,pageup", "scroll(-10)", "up"),
+        ("g,home", "scroll(-100000)", "top"),
+        ("G,end", "scroll(100000)", "bottom"),
+    ]
+
+    def __init__(self, title: str, content: Drawn, *, read: Work[Drawn] | None = None) -> None:
+        super().__init__()
+        self._title = title
+        self._content = content
+        self._read = read
+        self._reading = Background(self, "sheet")
+
+    def compose(self) -> ComposeResult:
+        """Lay out title, text and how to leave."""
+        with Vertical(classes="dialog dialog-sheet"):
+            yield _title(self._title)
+            with VerticalScroll(can_focus=False):
+                yield Fitted(id="sheet-text")
+            yield _keys("↑↓ scroll   esc close")
+
+    def on_mount(self) -> None:
+        """Lay the text out, and read what is still to come."""
+        self._draw(self._content)
+        if self._read is not None:
+            self._reading.latest(self._read, self._draw, self._failed)
+
+    def _failed(self, error: MemtuiError) -> None:
+        self._draw(display(f"✗ {error}", limit=600, style=BAD))
+
+    def _draw(self, content: Drawn) -> None:
+        draw = (lambda _: content) if isinstance(content, Content) else content
+        self.query_one(Fitted).fit(draw)
+
+    def on_resize(self) -> None:
+        """Be as high as the text, and leave room for what is around it where it is long."""
+        highest = self.size.height * 9 // 10 - _AROUND_SHEET
+        self.query_one(VerticalScroll).styles.max_height = max(1, highest)
+
+    def action_close(self) -> None:
+        """Close the sheet."""
+        self.dismiss(None)
+
+    def action_scroll(self, by: int) -> None:
+        """Scroll by some lines."""
+        self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
+
+    def on_click(self, event: Click) -> None:
+        """Close the sheet for a click beside it."""
+        if event.widget is self:
+            self.action_close()
+
+
+class Waiting(ModalScreen[None], Generic[T]):
+    """Reads something and goes on with it in `then`, which opens the dialog, if any.
+
+    It takes the keys meanwhile, so that none falls through to the screen below, and gives them to
+    whatever is there once it has been read; `esc` stops it and drops them. Where it fails, `failed`
+    is called and they are dropped too, as they always are without `gives_keys`. It shows itself
+    only where the reading takes long.
+    """
+
+    BINDINGS = [("escape", "stop", "stop")]
+
+    def __init__(
+        self,
+        words: str,
+        work: Work[T],
+        then: Callable[[T], None],
+        failed: Callable[[MemtuiError], None],
+        *,
+        gives_keys: bool = True,
+    ) -> None:
+        super().__init__()
+        self._words = words
+        self._work = work
+        self._then = then
+        self._failed = failed
+        self._keys: list[Key] = []
+        self._gives_keys = gives_keys
+        self._reading = Background(self, "waiting")
+
+    def compose(self) -> ComposeResult:
+        """Lay out what is waited for."""
+        with Vertical(classes="dialog"):
+            yield Static(display(f"… {self._words}", limit=400))
+            yield Static(display("esc stops it", style=DIM), classes="dialog-keys")
+
+    def on_mount(self) -> None:
+        """Begin to read."""
+        self.set_timer(_WAITING_SECONDS, lambda: self.add_class("-shown"))
+        self._reading.latest(self._work, self._read, self._broken)
+
+    def on_key(self, event: Key) -> None:
+        """Keep a key for what comes."""
+        event.stop()
+        self._keys.append(event)
+
+    def _read(self, found: T) -> None:
+        self.dismiss(None)
+        self._then(found)
+        if self._gives_keys:  # after what `then` goes on with, which may open a dialog for them
+            asyncio.get_running_loop().call_soon(self._give_keys, self.app)
+
+    def _give_keys(self, app: App[Any]) -> None:
+        for key in self._keys:
+            app.post_message(key.copy())
+
+    def _broken(self, error: MemtuiError) -> None:
+        self.dismiss(None)
+        self._failed(error)
+
+    def action_stop(self) -> None:
+        """Stop reading."""
+        self.dismiss(None)

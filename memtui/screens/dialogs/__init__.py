@@ -1,1 +1,0 @@
-"""Short questions that lie over a screen."""
