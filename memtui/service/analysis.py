@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import IO, TYPE_CHECKING, TypeVar
 
 from memtui.config import Settings
 from memtui.contract import Denied, Filter, Invalid, OperationType, Unavailable
-from memtui.service.core import Core, Group
+from memtui.service.core import Core, Group, in_thread
 from memtui.service.visibility import Caller, person_of
 from memtui.store.database import Database
 from memtui.store.operation import Operation
@@ -46,45 +47,35 @@ class LogView:
     def __init__(self, view: View, check: Callable[[], None]) -> None:
         self._view = view
         self._check = check
-
-    @property
-    def count(self) -> int:
+        self.count = view.count
         """How many there are."""
-        return self._view.count
-
-    @property
-    def last(self) -> int:
+        self.last = view.last
         """The log's newest `seq` when the view was opened; `tail(last)` is what came since."""
-        return self._view.last
 
-    async def window(self, start: int, n: int) -> tuple[Operation, ...]:
+    @in_thread
+    def window(self, start: int, n: int) -> tuple[Operation, ...]:
         """Return up to `n` of them from position `start` on, counted from 0."""
+        self._check()
+        return self._view.window(start, n)
 
-        def read() -> tuple[Operation, ...]:
-            self._check()
-            return self._view.window(start, n)
-
-        return await asyncio.to_thread(read)
-
-    async def position(self, moment: datetime) -> int:
+    @in_thread
+    def position(self, moment: datetime) -> int:
         """Return where the operation stands that was the last to begin by a moment.
 
         Where all of them began later it is the place of the log's oldest.
         """
-        return await asyncio.to_thread(self._view.position, moment)
+        return self._view.position(moment)
 
-    async def tail(self, after: int) -> tuple[Operation, ...]:
+    @in_thread
+    def tail(self, after: int) -> tuple[Operation, ...]:
         """Return what was appended above `seq` `after` and fits the filter, oldest first."""
+        self._check()
+        return self._view.tail(after)
 
-        def read() -> tuple[Operation, ...]:
-            self._check()
-            return self._view.tail(after)
-
-        return await asyncio.to_thread(read)
-
-    async def close(self) -> None:
+    @in_thread
+    def close(self) -> None:
         """Let go of what the view holds."""
-        await asyncio.to_thread(self._view.close)
+        self._view.close()
 
 
 class Analysis(Group):
@@ -97,46 +88,34 @@ class Analysis(Group):
     DuckDB starts with the first question that needs it and stays until `close`.
     """
 
-    def __init__(self, core: Core, archive: Path, settings: Settings) -> None:
+    def __init__(self, core: Core, settings: Settings) -> None:
         super().__init__(core)
-        self._archive = archive
-        self._archive_url = settings.archive_url
+        self.database: Database = core.database
+        """The control plane's."""
+        self.archive_folder: Path = core.archive
+        """Where sealed operations lie."""
+        self.archive_url = settings.archive_url
+        """The object store that has a copy of it; empty: none."""
         self._hot_days = settings.hot_days
         self._threshold = settings.score_threshold
         self._thresholds = settings.score_thresholds
+        self._making = threading.Lock()
         self._logs: dict[tuple[str, Sight | None], OperationLog] = {}
         self._rollups: dict[tuple[str, Sight | None, str], Rollups] = {}
         self._consoles: dict[tuple[str, Sight | None, str], SqlConsole] = {}
 
-    @property
-    def database(self) -> Database:
-        """The control plane's."""
-        return self._core.database
-
-    @property
-    def archive_folder(self) -> Path:
-        """Where sealed operations lie."""
-        return self._archive
-
-    @property
-    def archive_url(self) -> str:
-        """The object store that has a copy of it; empty: none."""
-        return self._archive_url
-
-    async def recover(self) -> None:
+    @in_thread
+    def recover(self) -> None:
         """Finish or take back what a dead process left of a seal, for every company."""
-        if self._core.database.read_only or not await asyncio.to_thread(self._archive.is_dir):
+        if self.database.read_only or not self.archive_folder.is_dir():
             return
         from memtui.analytics import archive
         from memtui.store import bindings
 
-        def recover() -> None:
-            with self._core.database.read() as database:
-                companies = [row.company_id for row in bindings.companies(database)]
-            for company_id in companies:
-                archive.recover(self._core.database, self._archive, company_id)
-
-        await asyncio.to_thread(recover)
+        with self.database.read() as database:
+            companies = [row.company_id for row in bindings.companies(database)]
+        for company_id in companies:
+            archive.recover(self.database, self.archive_folder, company_id)
 
     async def open_log(
         self,
@@ -151,7 +130,7 @@ class Analysis(Group):
         Args:
             caller: Whose company's log.
             chosen: What to let through; None is everything.
-            sort: A name of `memtui.store.conditions.SORTS`, `-` in front for descending.
+            sort: A name of `memtui.analytics.conditions.SORTS`, `-` in front for descending.
             early: Called in this event loop while a filter still looks for older operations: with
                 the newest that match, newest first, each time there are more of them, up to a
                 screenful. Not for another order than the log's own.
@@ -161,14 +140,9 @@ class Analysis(Group):
             Unavailable: the log cannot be read.
         """
         from memtui.analytics.engine import Stop
+        from memtui.analytics.reading import OperationLog
 
-        sight = await self._sight(caller)
-        log, stop = self._log(caller.company_id, sight), Stop()
-        loop = asyncio.get_running_loop()
-
-        def check() -> None:
-            if self._core.sight(caller) != sight:
-                raise Denied("What you may see has changed; open the operations again.")
+        stop, loop = Stop(), asyncio.get_running_loop()
 
         def show(found: tuple[Operation, ...]) -> None:
             if early is not None and not stop.stopped:
@@ -177,19 +151,33 @@ class Analysis(Group):
         def tell(found: tuple[Operation, ...]) -> None:
             loop.call_soon_threadsafe(show, found)
 
-        opening = asyncio.ensure_future(
-            asyncio.to_thread(
-                lambda: log.open(chosen, sort, stop=stop, early=None if early is None else tell)
+        def open_view() -> tuple[View, Callable[[], None]]:
+            sight = self._core.sight(caller)
+
+            def check() -> None:
+                if self._core.sight(caller) != sight:
+                    raise Denied("What you may see has changed; open the operations again.")
+
+            log = self._kept(
+                self._logs,
+                (caller.company_id, sight),
+                lambda: OperationLog(
+                    self.database, self.archive_folder, caller.company_id, sight=sight
+                ),
             )
-        )
+            told = None if early is None else tell
+            return log.open(chosen, sort, stop=stop, early=told), check
+
+        opening = asyncio.ensure_future(asyncio.to_thread(open_view))
         try:
-            return LogView(await asyncio.shield(opening), check)
+            return LogView(*await asyncio.shield(opening))
         except asyncio.CancelledError:
             stop.stop()
             opening.add_done_callback(_let_go)
             raise
 
-    async def stats(
+    @in_thread
+    def stats(
         self,
         caller: Caller,
         chosen: Filter | None = None,
@@ -200,12 +188,11 @@ class Analysis(Group):
         zone: str = "UTC",
     ) -> Stats:
         """Return the exact figures of what a filter lets through (`Rollups.stats`)."""
-        rollups = self.figures(caller.company_id, await self._sight(caller), zone)
-        return await asyncio.to_thread(
-            lambda: rollups.stats(chosen, by=by, bucket=bucket, hit_sign=hit_sign)
-        )
+        figures = self.figures(caller.company_id, self._core.sight(caller), zone)
+        return figures.stats(chosen, by=by, bucket=bucket, hit_sign=hit_sign)
 
-    async def dashboard(
+    @in_thread
+    def dashboard(
         self,
         caller: Caller,
         bucket: Bucket,
@@ -216,12 +203,16 @@ class Analysis(Group):
         zone: str = "UTC",
     ) -> Dashboard:
         """Return the figures of whole days from what was added up before (`Rollups.dashboard`)."""
-        rollups = self.figures(caller.company_id, await self._sight(caller), zone)
-        return await asyncio.to_thread(
-            lambda: rollups.dashboard(bucket, since=since, until=until, hit_sign=hit_sign)
-        )
+        figures = self.figures(caller.company_id, self._core.sight(caller), zone)
+        return figures.dashboard(bucket, since=since, until=until, hit_sign=hit_sign)
 
-    async def sql(
+    @in_thread
+    def prepare(self, caller: Caller, *, zone: str = "UTC") -> None:
+        """Make the dashboard's figures of what is sealed, so that its first painting is quick."""
+        self.figures(caller.company_id, self._core.sight(caller), zone).prepare()
+
+    @in_thread
+    def sql(
         self,
         caller: Caller,
         statement: str,
@@ -233,17 +224,15 @@ class Analysis(Group):
         """Run one statement that reads the company's views (`SqlConsole.run`)."""
         from memtui.analytics.sql import SqlConsole
 
-        sight = await self._sight(caller)
-        console = _kept(
+        company_id, sight = caller.company_id, self._core.sight(caller)
+        console = self._kept(
             self._consoles,
-            (caller.company_id, sight, zone),
+            (company_id, sight, zone),
             lambda: SqlConsole(
-                self._core.database, self._archive, caller.company_id, zone=zone, sight=sight
+                self.database, self.archive_folder, company_id, zone=zone, sight=sight
             ),
         )
-        return await asyncio.to_thread(
-            lambda: console.run(statement, time_limit_s=time_limit_s, max_rows=max_rows)
-        )
+        return console.run(statement, time_limit_s=time_limit_s, max_rows=max_rows)
 
     def cancel_sql(self, caller: Caller) -> None:
         """Stop the caller's statements that run; each of them raises `Invalid`."""
@@ -252,10 +241,11 @@ class Analysis(Group):
             if company_id == caller.company_id and (sight is None or sight.person == person):
                 console.cancel()
 
-    async def segments(self, caller: Caller) -> Manifest:
+    @in_thread
+    def segments(self, caller: Caller) -> Manifest:
         """Return what is sealed, oldest first."""
-        await self._sight(caller)
-        return await asyncio.to_thread(self._folder(caller).read)
+        self._core.sight(caller)
+        return self._folder(caller.company_id).read()
 
     async def seal(
         self, caller: Caller, *, everything: bool = False, before: datetime | None = None
@@ -276,14 +266,13 @@ class Analysis(Group):
         from memtui.analytics import seal
 
         now = self._core.clock()
-        hot_from = before or now - timedelta(days=self._hot_days)
-        limit = None if everything else hot_from
+        limit = None if everything else before or now - timedelta(days=self._hot_days)
         asked = {"seal": "everything" if limit is None else limit.isoformat()}
         async with self._core.configured(caller, asked, in_read_only=True):
             done = await asyncio.to_thread(
                 lambda: seal.seal(
-                    self._core.database,
-                    self._archive,
+                    self.database,
+                    self.archive_folder,
                     caller.company_id,
                     before=limit,
                     now=now,
@@ -291,8 +280,8 @@ class Analysis(Group):
                     door=caller.door,
                 )
             )
-            if self._archive_url:
-                await asyncio.to_thread(self._store().keep, self._folder(caller))
+            if self.archive_url:
+                await asyncio.to_thread(self._store().keep, self._folder(caller.company_id))
         return done
 
     async def fetch(self, caller: Caller) -> tuple[Segment, ...]:
@@ -304,58 +293,55 @@ class Analysis(Group):
             Invalid: no object store is set, or it cannot be used.
             Unavailable: the store cannot be reached, or a file in it is damaged.
         """
-        asked = {"fetch": self._archive_url}
+        asked = {"fetch": self.archive_url}
         async with self._core.configured(caller, asked, in_read_only=True):
-            return await asyncio.to_thread(self._store().fetch, self._folder(caller))
+            return await asyncio.to_thread(self._store().fetch, self._folder(caller.company_id))
 
-    async def prepare(self, caller: Caller, *, zone: str = "UTC") -> None:
-        """Make the dashboard's figures of what is sealed, so that its first painting is quick."""
-        rollups = self.figures(caller.company_id, await self._sight(caller), zone)
-        await asyncio.to_thread(rollups.prepare)
-
-    async def verify_archive(self, caller: Caller) -> ArchiveCheck:
+    @in_thread
+    def verify_archive(self, caller: Caller) -> ArchiveCheck:
         """Check the sealed files against their manifest, and the manifest against the log."""
         from memtui.analytics import archive
 
-        await self._sight(caller)
-        return await asyncio.to_thread(
-            archive.verify, self._archive, caller.company_id, self._core.database
-        )
+        self._core.sight(caller)
+        return archive.verify(self.archive_folder, caller.company_id, self.database)
 
-    async def verify_chain(self, caller: Caller) -> AuditCheck:
+    @in_thread
+    def verify_chain(self, caller: Caller) -> AuditCheck:
         """Check the digest of every operation and its place in the chain."""
         from memtui.analytics import audit
 
-        await self._sight(caller)
-        found = await asyncio.to_thread(
-            audit.verify, self._core.database, self._archive, caller.company_id
-        )
+        self._core.sight(caller)
+        found = audit.verify(self.database, self.archive_folder, caller.company_id)
         if found.problem is not None:
             return found
-        log = self._core.log(caller.company_id)
         chosen = Filter(operation_type=OperationType.REPAIR)
-        repairs = await asyncio.to_thread(log.page, chosen, limit=_SHOWN_GAPS)
+        repairs = self._core.log(caller.company_id).page(chosen, limit=_SHOWN_GAPS).operations
         gaps = tuple(
-            audit.Gap(seq=one.seq, at=one.started_at, **_lost(one)) for one in repairs.operations
+            audit.Gap(
+                seq=one.seq,
+                at=one.started_at,
+                lost_from=one.request.get("lost_from"),
+                lost_through=one.request.get("lost_through"),
+            )
+            for one in repairs
         )
         return found.model_copy(update={"gaps": gaps})
 
-    async def export_proof(self, caller: Caller, target: Path) -> int:
+    @in_thread
+    def export_proof(self, caller: Caller, target: Path) -> int:
         """Write every operation with its digest, for anybody to verify (`docs/audit.md`).
 
         Operations that the caller may not see stand there with their hashes alone.
         """
         from memtui.analytics import audit
 
-        sight = await self._sight(caller)
-        return await asyncio.to_thread(
-            lambda: audit.export(
-                self._core.database,
-                self._archive,
-                caller.company_id,
-                target,
-                visible=lambda operation: sight is None or sight.sees(operation),
-            )
+        sight = self._core.sight(caller)
+        return audit.export(
+            self.database,
+            self.archive_folder,
+            caller.company_id,
+            target,
+            visible=lambda operation: sight is None or sight.sees(operation),
         )
 
     async def export(
@@ -374,12 +360,8 @@ class Analysis(Group):
         """
         from memtui.analytics.export import Exporter
 
-        exporter = Exporter(
-            self._core.database,
-            self._archive,
-            caller.company_id,
-            sight=await self._sight(caller),
-        )
+        sight = await asyncio.to_thread(self._core.sight, caller)
+        exporter = Exporter(self.database, self.archive_folder, caller.company_id, sight=sight)
 
         def export() -> int:
             try:
@@ -395,8 +377,9 @@ class Analysis(Group):
             exporter.stop()
             raise
 
-    async def remove(self, company_id: str, remove_rows: Callable[[], None]) -> None:
-        """Remove what is sealed of a company, with its rows. Only `service.removal` calls it.
+    @in_thread
+    def remove(self, company_id: str, remove_rows: Callable[[], None]) -> None:
+        """Remove what is sealed of a company, with its rows. Only `Companies.remove` calls it.
 
         The copy goes first, as it can fail, and the files last: without the rows they are not
         looked at, and are removed when the removal is asked for again.
@@ -406,89 +389,32 @@ class Analysis(Group):
             Unavailable: the object store cannot be reached or written.
         """
         from memtui.analytics.archive import locked, usable
-        from memtui.analytics.layout import Folder
 
-        def remove() -> None:
-            folder = Folder(self._archive, company_id)
-            if self._archive_url:
-                self._store().remove(folder)
-            with usable(folder):
-                folder.create()
-            with locked(folder):
-                remove_rows()
-                try:
-                    shutil.rmtree(folder.path)
-                except OSError as error:
-                    raise Unavailable(
-                        f"The files of {company_id} in {folder.path} could not all be removed "
-                        f"({error.strerror}); make that possible and ask again."
-                    ) from error
-
-        await asyncio.to_thread(remove)
-
-    def forget_copies(self, company_id: str) -> None:
-        """Let go of the copies of a company's operations; views that are open keep theirs."""
-        self._logs = {key: one for key, one in self._logs.items() if key[0] != company_id}
-        self._rollups = {key: one for key, one in self._rollups.items() if key[0] != company_id}
-        self._consoles = {key: one for key, one in self._consoles.items() if key[0] != company_id}
-
-    def renew_store(self, folder: Folder) -> None:
-        """Bring segments that were written anew to the object store, if there is one. Blocking.
-
-        Raises:
-            Conflict: the store holds another log.
-            Unavailable: it cannot be reached or written.
-        """
-        if self._archive_url:
-            self._store().renew(folder)
-
-    def _store(self) -> ObjectStore:
-        from memtui.analytics.objects import ObjectStore
-
-        if not self._archive_url:
-            raise Invalid("No object store is set; give its URL in the setting archive_url.")
-        return ObjectStore(self._archive_url)
-
-    def _folder(self, caller: Caller) -> Folder:
-        from memtui.analytics.layout import Folder
-
-        return Folder(self._archive, caller.company_id)
-
-    async def close(self) -> None:
-        """Free what DuckDB holds."""
-
-        def close() -> None:
-            for log in self._logs.values():
-                log.close()
-            for rollups in self._rollups.values():
-                rollups.close()
-            for console in self._consoles.values():
-                console.close()
-
-        await asyncio.to_thread(close)
-
-    async def _sight(self, caller: Caller) -> Sight | None:
-        return await asyncio.to_thread(self._core.sight, caller)
-
-    def _log(self, company_id: str, sight: Sight | None) -> OperationLog:
-        from memtui.analytics.reading import OperationLog
-
-        return _kept(
-            self._logs,
-            (company_id, sight),
-            lambda: OperationLog(self._core.database, self._archive, company_id, sight=sight),
-        )
+        folder = self._folder(company_id)
+        if self.archive_url:
+            self._store().remove(folder)
+        with usable(folder):
+            folder.create()
+        with locked(folder):
+            remove_rows()
+            try:
+                shutil.rmtree(folder.path)
+            except OSError as error:
+                raise Unavailable(
+                    f"The files of {company_id} in {folder.path} could not all be removed "
+                    f"({error.strerror}); make that possible and ask again."
+                ) from error
 
     def figures(self, company_id: str, sight: Sight | None, zone: str = "UTC") -> Rollups:
         """Return who adds up what may be seen of a log. Only the service's own parts call it."""
         from memtui.analytics.stats import Rollups
 
-        return _kept(
+        return self._kept(
             self._rollups,
             (company_id, sight, zone),
             lambda: Rollups(
-                self._core.database,
-                self._archive,
+                self.database,
+                self.archive_folder,
                 company_id,
                 zone=zone,
                 score_threshold=self._threshold,
@@ -497,18 +423,49 @@ class Analysis(Group):
             ),
         )
 
+    def _kept(self, held: dict[K, T], key: K, make: Callable[[], T]) -> T:
+        with self._making:
+            if key not in held:
+                held[key] = make()
+            return held[key]
 
-def _lost(repair: Operation) -> dict[str, int | None]:
-    return {name: repair.request.get(name) for name in ("lost_from", "lost_through")}
+    def forget_copies(self, company_id: str) -> None:
+        """Let go of the copies of a company's operations; views that are open keep theirs."""
+        for held in (self._logs, self._rollups, self._consoles):
+            for key in [key for key in held if key[0] == company_id]:
+                del held[key]  # type: ignore[arg-type]  # a key of this one
+
+    def renew_store(self, folder: Folder) -> None:
+        """Bring segments that were written anew to the object store, if there is one. Blocking.
+
+        Raises:
+            Conflict: the store holds another log.
+            Unavailable: it cannot be reached or written.
+        """
+        if self.archive_url:
+            self._store().renew(folder)
+
+    def _store(self) -> ObjectStore:
+        from memtui.analytics.objects import ObjectStore
+
+        if not self.archive_url:
+            raise Invalid("No object store is set; give its URL in the setting archive_url.")
+        return ObjectStore(self.archive_url)
+
+    def _folder(self, company_id: str) -> Folder:
+        from memtui.analytics.layout import Folder
+
+        return Folder(self.archive_folder, company_id)
+
+    @in_thread
+    def close(self) -> None:
+        """Free what DuckDB holds."""
+        for held in (self._logs, self._rollups, self._consoles):
+            for one in held.values():
+                one.close()
 
 
-def _let_go(opening: asyncio.Future[View]) -> None:
+def _let_go(opening: asyncio.Future[tuple[View, Callable[[], None]]]) -> None:
     """Close a view that nobody waits for any more, if it came to be."""
     if not opening.cancelled() and opening.exception() is None:
-        opening.result().close()
-
-
-def _kept(held: dict[K, T], key: K, make: Callable[[], T]) -> T:
-    if key not in held:
-        held[key] = make()
-    return held[key]
+        opening.result()[0].close()

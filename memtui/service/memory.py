@@ -146,7 +146,7 @@ class MemoryService(Reads, Mutations):
         """What is asked of the whole operation log, sealed operations included."""
         from memtui.service.analysis import Analysis
 
-        return Analysis(self._core, self._paths.archive, self._settings)
+        return Analysis(self._core, self._settings)
 
     @cached_property
     def bindings(self) -> Bindings:
