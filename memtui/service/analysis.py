@@ -10,9 +10,8 @@ from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, TypeVar
 
-from memtui.config import Settings
 from memtui.contract import Denied, Filter, Invalid, OperationType, Unavailable
-from memtui.service.core import Core, Group, in_thread
+from memtui.service.core import Group, in_thread
 from memtui.service.visibility import Caller, person_of
 from memtui.store.database import Database
 from memtui.store.operation import Operation
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from memtui.analytics.seal import SealReport
     from memtui.analytics.sql import SqlAnswer, SqlConsole
     from memtui.analytics.stats import Dashboard, Rollups
+    from memtui.service.memory import MemoryService
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -88,8 +88,9 @@ class Analysis(Group):
     DuckDB starts with the first question that needs it and stays until `close`.
     """
 
-    def __init__(self, core: Core, settings: Settings) -> None:
-        super().__init__(core)
+    def __init__(self, service: MemoryService) -> None:
+        super().__init__(service)
+        core, settings = self._core, service.settings
         self.database: Database = core.database
         """The control plane's."""
         self.archive_folder: Path = core.archive

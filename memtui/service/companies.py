@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import lru_cache, partial
 from itertools import islice
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from memtui.contract import (
     Conflict,
@@ -43,10 +43,6 @@ from memtui.store.connection import Connection
 from memtui.store.database import Database
 from memtui.store.digest import CONTROL
 from memtui.store.operation import Operation, OperationDraft
-
-if TYPE_CHECKING:
-    from memtui.service.memory import MemoryService
-
 
 IMPORTED = "imported"
 """The member of an operation's request that says where it was imported from."""
@@ -184,10 +180,6 @@ class CompanyContent(Model):
 
 class Companies(Group):
     """The companies of one control plane."""
-
-    def __init__(self, core: Core, service: MemoryService) -> None:
-        super().__init__(core)
-        self._service = service
 
     @in_thread
     def all(self, principal: str | None = None, acts_for: str | None = None) -> list[CompanyView]:

@@ -43,8 +43,7 @@ from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.plan import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
 from memtui.service.answers import RetrievalCount
 from memtui.service.connections import Connection
-from memtui.service.core import Core, Group
-from memtui.service.log import Log
+from memtui.service.core import Group
 from memtui.service.recorder import Entry
 from memtui.service.visibility import Caller, readable
 from memtui.store import journal
@@ -128,10 +127,6 @@ class _Found(NamedTuple):
 class Contexts(Group):
     """What models will see, and what of it could be pruned."""
 
-    def __init__(self, core: Core, log: Log) -> None:
-        super().__init__(core)
-        self._log = log
-
     async def context(self, caller: Caller, request: ContextRequest) -> ContextAnswer:
         """Assemble what a model will see before a run, with its tokens and its price.
 
@@ -186,7 +181,7 @@ class Contexts(Group):
         own = self._own(caller, request.scope, request.binding_key, asked)
         async with own as (entry, connection, records):
             ids = [record.handle.provider_record_id for record in records]
-            counts = await self._log.retrieval_stats(caller, connection.binding.key, ids)
+            counts = await self._service.log.retrieval_stats(caller, connection.binding.key, ids)
             plan = await asyncio.to_thread(self._plan, caller, request, records, counts)
         return PruneAnswer(
             operation_id=entry.operation_id,

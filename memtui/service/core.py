@@ -50,6 +50,7 @@ from memtui.store.sight import Sight
 if TYPE_CHECKING:
     from memtui.analytics.sealed import Archive
     from memtui.service.log import CompanyLog
+    from memtui.service.memory import MemoryService
     from memtui.service.mutations import FactLimits
 
 P = ParamSpec("P")
@@ -407,8 +408,9 @@ class Core:
 class Group:
     """A part of the service: the methods of one subject over what all of them share."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, service: MemoryService) -> None:
+        self._service = service
+        self._core: Core = service.core
 
 
 def to_its_end(

@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from memtui.contract import Filter, Invalid, Model, NotFound, UtcDatetime
-from memtui.service.core import Core, Group, check_target_id, in_thread, to_its_end
+from memtui.service.core import Group, check_target_id, in_thread, to_its_end
 from memtui.service.visibility import Caller
 from memtui.store import bindings
 from memtui.store import limits as table
@@ -97,9 +97,8 @@ class SpendingStatus(SpendingLimit):
 class Limits(Group):
     """The spending limits of companies, and how far spending is."""
 
-    def __init__(self, core: Core, service: MemoryService) -> None:
-        super().__init__(core)
-        self._service = service
+    def __init__(self, service: MemoryService) -> None:
+        super().__init__(service)
         self._sums: dict[tuple[str, datetime, datetime], tuple[int, tuple[Spent, ...]]] = {}
         """What the hot operations of a stretch of time spent, up to a `seq`."""
 

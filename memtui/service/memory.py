@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import partial
+from importlib import import_module
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from memtui.config import Paths, Settings
 from memtui.contract import Adapter, Conflict, MemtuiError, RecordHandle, Scope, Unsupported
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from memtui.service.stored_secrets import Secrets
     from memtui.service.undo import Undo
     from memtui.store.journal import Found
+
+T = TypeVar("T")
 
 utc_now = partial(datetime.now, UTC)
 
@@ -122,6 +125,22 @@ async def _make_first_company(service: MemoryService, settings: Settings) -> Non
     await service.bindings.set_target(caller, "company", FIRST_COMPANY, FIRST_BINDING)
 
 
+class _Lazy(Generic[T]):
+    """A group of the service, imported and made when it is first asked for."""
+
+    def __init__(self, module: str, kind: str) -> None:
+        self._module = f"memtui.service.{module}"
+        self._kind = kind
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, service: MemoryService, owner: object = None) -> T:
+        made: T = getattr(import_module(self._module), self._kind)(service)
+        vars(service)[self._name] = made  # found before this descriptor from now on
+        return made
+
+
 class MemoryService(Reads, Mutations):
     """Resolves, authorises, redacts, calls the provider and records the operation.
 
@@ -136,108 +155,34 @@ class MemoryService(Reads, Mutations):
     are imported when they are first asked for.
     """
 
+    analysis: _Lazy[Analysis] = _Lazy("analysis", "Analysis")
+    """What is asked of the whole operation log, sealed operations included."""
+    bindings: _Lazy[Bindings] = _Lazy("bindings", "Bindings")
+    companies: _Lazy[Companies] = _Lazy("companies", "Companies")
+    limits: _Lazy[Limits] = _Lazy("limits", "Limits")
+    """Spending limits, and what was spent of them."""
+    log: _Lazy[Log] = _Lazy("log", "Log")
+    """The operation log, as a caller may see it."""
+    members: _Lazy[Members] = _Lazy("members", "Members")
+    metrics: _Lazy[Metrics] = _Lazy("metrics", "Metrics")
+    namespaces: _Lazy[Namespaces] = _Lazy("namespaces", "Namespaces")
+    """Partitions of a provider."""
+    plugin: _Lazy[PluginLedger] = _Lazy("namespaces", "PluginLedger")
+    """What serving a binding as a memory plugin keeps beside its provider."""
+    purging: _Lazy[Purging] = _Lazy("purge", "Purging")
+    """What a purge would erase, erasing it, and what may be erased by its age."""
+    secrets: _Lazy[Secrets] = _Lazy("stored_secrets", "Secrets")
+    """Secrets that stand in the clear in what is stored."""
+    tokens: _Lazy[Tokens] = _Lazy("members", "Tokens")
+    _undo: _Lazy[Undo] = _Lazy("undo", "Undo")
+    _contexts: _Lazy[Contexts] = _Lazy("context", "Contexts")
+
     def __init__(self, core: Core, paths: Paths, settings: Settings) -> None:
-        super().__init__(core)
-        self._paths = paths
-        self._settings = settings
-
-    @cached_property
-    def analysis(self) -> Analysis:
-        """What is asked of the whole operation log, sealed operations included."""
-        from memtui.service.analysis import Analysis
-
-        return Analysis(self._core, self._settings)
-
-    @cached_property
-    def bindings(self) -> Bindings:
-        """Which provider serves whom."""
-        from memtui.service.bindings import Bindings
-
-        return Bindings(self._core)
-
-    @cached_property
-    def companies(self) -> Companies:
-        """Whose memories these are."""
-        from memtui.service.companies import Companies
-
-        return Companies(self._core, self)
-
-    @cached_property
-    def limits(self) -> Limits:
-        """Spending limits, and what was spent of them."""
-        from memtui.service.limits import Limits
-
-        return Limits(self._core, self)
-
-    @cached_property
-    def log(self) -> Log:
-        """The operation log, as a caller may see it."""
-        from memtui.service.log import Log
-
-        return Log(self._core)
-
-    @cached_property
-    def members(self) -> Members:
-        """Who may see, add and delete what."""
-        from memtui.service.members import Members
-
-        return Members(self._core)
-
-    @cached_property
-    def metrics(self) -> Metrics:
-        """How facts are used, and by whom."""
-        from memtui.service.metrics import Metrics
-
-        return Metrics(self._core)
-
-    @cached_property
-    def namespaces(self) -> Namespaces:
-        """Partitions of a provider."""
-        from memtui.service.namespaces import Namespaces
-
-        return Namespaces(self._core, self)
-
-    @cached_property
-    def plugin(self) -> PluginLedger:
-        """What serving a binding as a memory plugin keeps beside its provider."""
-        from memtui.service.namespaces import PluginLedger
-
-        return PluginLedger(self._core)
-
-    @cached_property
-    def purging(self) -> Purging:
-        """What a purge would erase, erasing it, and what may be erased by its age."""
-        from memtui.service.purge import Purging
-
-        return Purging(
-            self._core, self.analysis, self, self._paths, self._settings.purge_after_days
-        )
-
-    @cached_property
-    def secrets(self) -> Secrets:
-        """Secrets that stand in the clear in what is stored."""
-        from memtui.service.stored_secrets import Secrets
-
-        return Secrets(self._core, self.analysis, self)
-
-    @cached_property
-    def tokens(self) -> Tokens:
-        """What programs prove with who they are."""
-        from memtui.service.members import Tokens
-
-        return Tokens(self._core)
-
-    @cached_property
-    def _undo(self) -> Undo:
-        from memtui.service.undo import Undo
-
-        return Undo(self._core, self.log)
-
-    @cached_property
-    def _contexts(self) -> Contexts:
-        from memtui.service.context import Contexts
-
-        return Contexts(self._core, self.log)
+        self.core = core
+        """What the groups share; nobody else's."""
+        self.paths = paths
+        self.settings = settings
+        super().__init__(self)
 
     async def close(self) -> None:
         """Wait for the mutations that still run, then close the adapters and the database."""

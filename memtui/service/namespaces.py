@@ -26,8 +26,7 @@ from memtui.contract import (
     Scope,
     UtcDatetime,
 )
-from memtui.service.core import Core, Group, to_its_end
-from memtui.service.mutations import Mutations
+from memtui.service.core import Group, to_its_end
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact_json
 from memtui.service.visibility import Caller
@@ -52,10 +51,6 @@ class NamespaceDeleted(Model):
 
 class Namespaces(Group):
     """The partitions of providers."""
-
-    def __init__(self, core: Core, memory: Mutations) -> None:
-        super().__init__(core)
-        self._memory = memory
 
     async def all(self, caller: Caller, binding_key: str | None = None) -> tuple[Namespace, ...]:
         """List the partitions of a provider."""
@@ -123,7 +118,7 @@ class Namespaces(Group):
         scope = Scope(company_id=caller.company_id)
         if handles:
             gone = ForgetRequest(scope=scope, handles=handles, binding_key=binding_key)
-            forgotten = (await self._memory.forget(caller, gone)).operation_id
+            forgotten = (await self._service.forget(caller, gone)).operation_id
         asked: Json = {"delete_namespace": name, "records": len(handles), "at_least": at_least}
         recording = self._core.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked)
         async with recording as entry:

@@ -39,7 +39,6 @@ from memtui.json_text import json_text
 from memtui.paths import replacing
 from memtui.service.connections import Connection
 from memtui.service.core import Core, Group, find_company, to_its_end
-from memtui.service.mutations import Mutations
 from memtui.service.recorder import Entry
 from memtui.service.survey import (
     Copies,
@@ -58,7 +57,6 @@ from memtui.store.operation import OperationDraft
 
 if TYPE_CHECKING:
     from memtui.analytics.layout import Folder, Segment
-    from memtui.service.analysis import Analysis
 
 StepHook = Callable[[str], None]
 """Told each step of a purge once it is done; a test stops there."""
@@ -75,16 +73,6 @@ _A_DAY = timedelta(days=1)
 
 class Purging(Group):
     """Purges of one service's companies."""
-
-    def __init__(
-        self, core: Core, analysis: Analysis, memory: Mutations, paths: Paths, after_days: int
-    ) -> None:
-        """Set it up; `after_days` is the setting `purge_after_days`."""
-        super().__init__(core)
-        self._analysis = analysis
-        self._memory = memory
-        self._paths = paths
-        self._after_days = after_days
 
     async def plan(self, caller: Caller, request: PurgeRequest) -> PurgeAnswer:
         """Return what a purge would erase, and change nothing. Not an operation.
@@ -138,11 +126,11 @@ class Purging(Group):
                 beyond = await _erase_from_providers(found)
                 step("providers")
                 await asyncio.to_thread(self._erase_from_log, entry, found, step)
-                await asyncio.to_thread(_scrub_files, self._paths, found.aim)
+                await asyncio.to_thread(_scrub_files, self._service.paths, found.aim)
                 step("files")
                 if not await asyncio.to_thread(core.database.scrub):
                     beyond.append(_HELD)
-                self._analysis.forget_copies(caller.company_id)
+                self._service.analysis.forget_copies(caller.company_id)
                 step("scrubbed")
                 answer = await asyncio.to_thread(self._looked, planned, found)
             entry.result_count = sum(one.count for one in answer.copies)
@@ -176,7 +164,11 @@ class Purging(Group):
         core, now = self._core, self._core.clock()
         company = await asyncio.to_thread(find_company, core.database, caller.company_id)
         allowed = company.purge_after_days
-        if not self._after_days or allowed is None or allowed > self._after_days:
+        if (
+            not self._service.settings.purge_after_days
+            or allowed is None
+            or allowed > self._service.settings.purge_after_days
+        ):
             return None
         if company.read_only or core.read_only:
             return None
@@ -187,7 +179,7 @@ class Purging(Group):
             for one in page.operations
         ):
             return None
-        request = PurgeRequest(before=now - timedelta(days=self._after_days))
+        request = PurgeRequest(before=now - timedelta(days=self._service.settings.purge_after_days))
         return await self.apply(caller, request)
 
     async def _authorise(self, entry: Entry, request: PurgeRequest, found: Survey) -> None:
@@ -210,7 +202,7 @@ class Purging(Group):
         from filelock import FileLock, Timeout
 
         try:
-            with FileLock(self._paths.data / "purge.lock", timeout=0, mode=0o600):
+            with FileLock(self._service.paths.data / "purge.lock", timeout=0, mode=0o600):
                 yield
         except Timeout as error:
             raise Conflict("Another purge is running; wait until it is done.") from error
@@ -228,7 +220,7 @@ class Purging(Group):
         doomed = [one.seq <= through for one in operations(core, aim) if erasing.doomed(one, aim)]
         count("operation log", doomed.count(False), "operations")
         count("sealed log", doomed.count(True), "operations")
-        if self._analysis.archive_url:
+        if self._service.analysis.archive_url:
             count("object store", doomed.count(True), "operations")
         count("undo journal", len(found.steps), "records before and after")
         with core.database.read() as database:
@@ -238,11 +230,11 @@ class Purging(Group):
         for connection, _, reply in found.providers:
             for place, kept in reply.kept.items():
                 count(f"{connection.binding.key}: {place}", kept, "versions")
-        for path, _ in _files(self._paths, aim):
+        for path, _ in _files(self._service.paths, aim):
             count(str(path), 1, "file")
         if core.database.dialect == "postgresql":
             found.beyond.append(_POSTGRESQL)
-        if self._analysis.archive_url:
+        if self._service.analysis.archive_url:
             found.beyond.append(_BUCKET)
         found.beyond.append(_DISKS)
         return found.answer(request, copies)
@@ -264,7 +256,7 @@ class Purging(Group):
                     handles=tuple(record.handle for record in part),
                     binding_key=key,
                 )
-                answer = await self._memory.forget(caller, request)
+                answer = await self._service.forget(caller, request)
                 if answer.ghosts:
                     raise Conflict(
                         f"{answer.ghosts[0].provider_record_id} is still found in {key} after it "
@@ -277,7 +269,7 @@ class Purging(Group):
         from memtui.analytics import archive
         from memtui.analytics.layout import Folder
 
-        folder = Folder(self._analysis.archive_folder, company_id)
+        folder = Folder(self._service.analysis.archive_folder, company_id)
         folder.create()
         with archive.locked(folder):
             archive.recover_locked(self._core.database, folder)
@@ -358,7 +350,7 @@ class Purging(Group):
             step("proved")
             seal.replace_waiting(folder)
             step("replaced")
-        self._analysis.renew_store(folder)
+        self._service.analysis.renew_store(folder)
 
     def _segments_told(self, company_id: str) -> dict[str, Json]:
         """Return what the log says last of each segment, by its span."""
@@ -398,7 +390,9 @@ class Purging(Group):
         aim = found.aim
         own = [path for _, _, reply in found.providers for path in reply.folders]
         texts = searchable(aim.texts | {one for of in aim.gone.values() for one in of})
-        left = look([self._paths.data, self._paths.config, *own], texts, self._core.database)
+        left = look(
+            [self._service.paths.data, self._service.paths.config, *own], texts, self._core.database
+        )
         others = self._of_others(left.traces, aim, own)
         if found.sight is not None:
             left = left.model_copy(update={"traces": _shown(left.traces, found.seen)})
@@ -413,8 +407,12 @@ class Purging(Group):
             return ()
         with self._core.database.read() as database:
             said = erasing.said_by_others(database, aim, sorted({one.text for one in traces}))
-        memories = tuple(str(path) for path in (self._paths.data / "bindings", *folders))
-        logs = (str(self._paths.database), str(self._paths.archive), *erasing.TABLES)
+        memories = tuple(str(path) for path in (self._service.paths.data / "bindings", *folders))
+        logs = (
+            str(self._service.paths.database),
+            str(self._service.paths.archive),
+            *erasing.TABLES,
+        )
         return tuple(
             one
             for one in traces

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import select
 
 from memtui.contract import BrowseRequest, MemtuiError, Model, Scope
 from memtui.service.core import Core, Group
-from memtui.service.reads import Reads
 from memtui.service.redaction import redact, redact_config, redact_json
 from memtui.service.visibility import Caller
 from memtui.store import bindings
 from memtui.store.compiled import BindingRow
 from memtui.store.tables import JournalRow
-
-if TYPE_CHECKING:
-    from memtui.service.analysis import Analysis
 
 _WINDOW = 1_000
 _LARGEST_FILE = 20_000_000
@@ -41,11 +37,6 @@ class StoredSecret(Model):
 class Secrets(Group):
     """Secrets that are stored where they should not be."""
 
-    def __init__(self, core: Core, analysis: Analysis, memory: Reads) -> None:
-        super().__init__(core)
-        self._analysis = analysis
-        self._memory = memory
-
     async def stored(
         self, caller: Caller, folders: tuple[Path, ...] = ()
     ) -> AsyncIterator[StoredSecret]:
@@ -62,7 +53,7 @@ class Secrets(Group):
             Unavailable: the log cannot be read.
         """
         await self._core.may_configure(caller)
-        log = await self._analysis.open_log(caller)
+        log = await self._service.analysis.open_log(caller)
         try:
             for start in range(0, log.count, _WINDOW):
                 for one in await log.window(start, _WINDOW):
@@ -92,7 +83,7 @@ class Secrets(Group):
             scope = Scope(company_id=caller.company_id)
             request = BrowseRequest(scope=scope, binding_key=row.key)
             try:
-                async for page in self._memory.pages(caller, request):
+                async for page in self._service.pages(caller, request):
                     for record in page.records:
                         if labels := redact_json(record.model_dump(mode="json"))[1]:
                             yield _found(place, record.handle.provider_record_id, labels)

@@ -32,8 +32,8 @@ from memtui.contract import (
 from memtui.service.answers import MutationAnswer, UndoCandidate
 from memtui.service.bindings import refuse_shared
 from memtui.service.connections import Connection
-from memtui.service.core import Core, Group, in_thread, to_its_end
-from memtui.service.log import Log, one
+from memtui.service.core import Group, in_thread, to_its_end
+from memtui.service.log import one
 from memtui.service.members import REVOKED
 from memtui.service.mutations import aligned
 from memtui.service.recorder import Entry
@@ -53,10 +53,6 @@ _SEARCHED_WORDS = 8
 
 class Undo(Group):
     """Taking mutations back, and finding out about those of unknown outcome."""
-
-    def __init__(self, core: Core, log: Log) -> None:
-        super().__init__(core)
-        self._log = log
 
     @to_its_end
     async def undo(self, caller: Caller, operation_id: str | None = None) -> MutationAnswer:
@@ -226,10 +222,10 @@ class Undo(Group):
         Raises:
             Invalid: its outcome is known, by itself or by an earlier check.
         """
-        asked = await self._log.get(caller, operation_id)
+        asked = await self._service.log.get(caller, operation_id)
         if asked.status is not OperationStatus.UNKNOWN:
             raise Invalid(f"The outcome of {asked.operation_id} is known: {asked.status}.")
-        known = await self._log.found_outcome(caller, asked.operation_id)
+        known = await self._service.log.found_outcome(caller, asked.operation_id)
         if known is not None and known.happened:
             raise Invalid(f"The outcome is known since the check {known.check_id}: {known.told}")
         request = {"checks": asked.operation_id}
