@@ -25,7 +25,7 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.doors.cli.checks import run_checks
+from memtui.doors.cli.doctor import run_checks
 from memtui.doors.cli.session import Invocation
 from memtui.service import Caller, MemoryService, open_service
 

@@ -1,22 +1,36 @@
-"""`bindings`: which memory serves whom, and changing that."""
+"""`bindings`: which memory serves whom, and which others lie on this machine."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from memtui.doors.cli.forget import confirm
-from memtui.doors.cli.options import BindingKey, Switch, Yes, json_object, pairs
-from memtui.doors.cli.output import Line
+from memtui.doors.cli.options import (
+    BindingKey,
+    ScopeOptions,
+    Switch,
+    Yes,
+    complete_binding,
+    future,
+    json_object,
+    pairs,
+)
+from memtui.doors.cli.output import Column, Dim, Line, facts, jsonable, table
 from memtui.doors.cli.session import Session
-from memtui.doors.cli.tables import Column, facts, table
 
 if TYPE_CHECKING:
-    from memtui.contract import Json
-    from memtui.service import BindingView
+    from memtui.backends.discovery import Finding
+    from memtui.contract import Json, Namespace
+    from memtui.service import BindingHealth, BindingView
+    from memtui.service.namespaces import NamespaceDeleted
+
 
 TargetType = Annotated[
     Literal["company", "project", "agent"],
@@ -45,7 +59,7 @@ _LIST_COLUMNS = (
 )
 
 
-async def list_bindings(session: Session) -> None:
+async def bindings_list(session: Session) -> None:
     """List the company's bindings.
 
     With what each one serves and can do.
@@ -64,7 +78,7 @@ async def list_bindings(session: Session) -> None:
     session.out.answer({"bindings": views}, lambda: table(_LIST_COLUMNS, rows))
 
 
-async def show_binding(session: Session, key: BindingKey) -> None:
+async def bindings_show(session: Session, key: BindingKey) -> None:
     """Show one binding.
 
     With its config, where secrets are masked, and what it can do.
@@ -72,7 +86,7 @@ async def show_binding(session: Session, key: BindingKey) -> None:
     _answer(session, await _view(session, key))
 
 
-async def add_binding(
+async def bindings_add(
     session: Session,
     key: Annotated[str, typer.Argument(metavar="KEY", help="A short name for it.")],
     provider: Annotated[
@@ -98,7 +112,7 @@ async def add_binding(
     _answer(session, view)
 
 
-async def configure_binding(
+async def bindings_configure(
     session: Session, key: BindingKey, setting: ConfigPairs = None, config: ConfigJson = None
 ) -> None:
     """Change a binding's config.
@@ -116,7 +130,7 @@ async def configure_binding(
     _answer(session, view)
 
 
-async def remove_binding(session: Session, key: BindingKey, *, yes: Yes = False) -> None:
+async def bindings_remove(session: Session, key: BindingKey, *, yes: Yes = False) -> None:
     """Remove a binding.
 
     The memories stay where they are.
@@ -128,12 +142,12 @@ async def remove_binding(session: Session, key: BindingKey, *, yes: Yes = False)
     session.out.answer({"removed": key}, lambda: [f"removed {key}"])
 
 
-async def enable_binding(session: Session, key: BindingKey) -> None:
+async def bindings_enable(session: Session, key: BindingKey) -> None:
     """Switch a binding on."""
     _answer(session, await session.service.bindings.update(session.caller, key, enabled=True))
 
 
-async def disable_binding(session: Session, key: BindingKey) -> None:
+async def bindings_disable(session: Session, key: BindingKey) -> None:
     """Switch a binding off.
 
     Nothing resolves to it then.
@@ -141,13 +155,13 @@ async def disable_binding(session: Session, key: BindingKey) -> None:
     _answer(session, await session.service.bindings.update(session.caller, key, enabled=False))
 
 
-async def set_read_only(session: Session, key: BindingKey, switch: Switch) -> None:
+async def bindings_read_only(session: Session, key: BindingKey, switch: Switch) -> None:
     """Refuse or allow changes through it."""
     view = await session.service.bindings.update(session.caller, key, read_only=switch == "on")
     _answer(session, view)
 
 
-async def set_target(
+async def bindings_target_set(
     session: Session, key: BindingKey, target_type: TargetType, target_id: TargetId = None
 ) -> None:
     """Let a binding serve a target.
@@ -159,7 +173,7 @@ async def set_target(
     _answer(session, await _view(session, key))
 
 
-async def clear_target(
+async def bindings_target_clear(
     session: Session, target_type: TargetType, target_id: TargetId = None
 ) -> None:
     """Let no binding of its own serve a target.
@@ -239,3 +253,278 @@ def _value(text: str) -> object:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+async def bindings_resolve(session: Session, scope: ScopeOptions) -> None:
+    """Say which binding serves a scope, and why."""
+    found = await session.service.resolve(session.caller, scope.scope(session), scope.binding)
+    session.out.answer(
+        found, lambda: [f"{found.binding_key}  {found.provider_key}  {found.reason}"]
+    )
+
+
+async def bindings_health(
+    session: Session,
+    key: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KEY",
+            help="The binding; left out: all that are on.",
+            autocompletion=complete_binding,
+        ),
+    ] = None,
+) -> int:
+    """Ask bindings whether they can serve now.
+
+    Exit 3 if one is down.
+    """
+    if key is None:
+        views = await session.service.bindings.all(session.caller)
+        keys = [view.key for view in views if view.enabled]
+    else:
+        keys = [key]
+    answers = [await session.service.bindings.health(session.caller, each) for each in keys]
+    session.out.answer({"health": answers}, lambda: _health(answers))
+    return 3 if any(answer.health.status == "down" for answer in answers) else 0
+
+
+async def bindings_providers(session: Session) -> None:
+    """List the providers that are installed."""
+    names = session.service.bindings.providers()
+    session.out.answer({"providers": names}, lambda: names)
+
+
+async def bindings_sync(session: Session, key: BindingKey) -> None:
+    """Read a provider's outside source again.
+
+    Or rebuild what it derives from it, such as an index.
+    """
+    reply = await session.service.sync(session.caller, key)
+    words = f"saw {reply.seen}, changed {reply.changed}, removed {reply.removed}"
+    session.out.answer(reply, lambda: [words])
+
+
+async def bindings_namespaces(session: Session, key: BindingKey) -> None:
+    """List the partitions of a provider."""
+    from memtui.widgets.format import exact, held
+
+    found = await session.service.namespaces.all(session.caller, key)
+    rows = [
+        [
+            each.kind,
+            each.name,
+            held(each),
+            exact(each.expires_at, session.zone) if each.expires_at else "",
+        ]
+        for each in found
+    ]
+    columns = (
+        Column("kind"),
+        Column("name"),
+        Column("records", right=True),
+        Column("expires", right=True),
+    )
+    session.out.answer({"namespaces": found}, lambda: table(columns, rows))
+
+
+def _health(answers: list[BindingHealth]) -> Iterator[Line]:
+    from memtui.widgets.format import counted
+
+    for answer in answers:
+        found = answer.health
+        records = "" if found.records is None else counted(found.records, "record")
+        waiting = "resting after failures" if answer.breaker_open else ""
+        words = [answer.key, found.status, records, found.message, waiting]
+        yield "  ".join(word for word in words if word)
+        for problem in found.problems:
+            place = problem.location
+            at = f"{place.path}:{place.line}: " if place else ""
+            yield Dim(f"  {at}{problem.message}")
+
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The namespace, such as workspace:web.")]
+
+
+async def bindings_namespace_put(
+    session: Session,
+    key: BindingKey,
+    name: Name,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="When it expires: 30d, 2027-01-31; left out: never. What becomes of its records "
+            "then is the provider's affair: some hide them, others keep them.",
+        ),
+    ] = None,
+) -> None:
+    """Make a namespace, or set its expiry.
+
+    Without --expires it never expires: an expiry that it had is taken away.
+    """
+    from memtui.contract import Invalid
+
+    now = session.now
+    moment = future(expires or None, now=now, zone=session.zone)
+    if moment is not None and moment <= now:
+        raise Invalid(f"{expires} is over already; give a time that is still to come.")
+    made = await session.service.namespaces.put(session.caller, key, name, expires_at=moment)
+    session.out.answer(made, lambda: _made(session, made))
+
+
+async def bindings_namespace_delete(
+    session: Session,
+    key: BindingKey,
+    name: Name,
+    confirm: Annotated[
+        str | None, typer.Option(metavar="NAME", help="The name once more, instead of typing it.")
+    ] = None,
+    *,
+    unseen: Annotated[
+        bool,
+        typer.Option(
+            "--unseen", help="Also where it holds more than can be listed and brought back."
+        ),
+    ] = False,
+) -> None:
+    """Remove a namespace with all that is in it.
+
+    Its records are forgotten first, which undo brings back. Refused with exit 5 where it holds
+    more than can be listed, unless --unseen.
+    """
+    from memtui.contract import Conflict
+
+    await _confirm(session, key, name, confirm)
+    try:
+        gone = await session.service.namespaces.delete(session.caller, key, name, unseen=unseen)
+    except Conflict as error:
+        if unseen:
+            raise
+        raise Conflict(f"{error} That is --unseen.") from error
+    session.out.answer(gone, lambda: _deleted(gone))
+
+
+async def _confirm(session: Session, key: str, name: str, given: str | None) -> None:
+    """Have the name typed.
+
+    Raises:
+        Invalid: another name was given, or nobody is there to type it.
+        NotFound: there is no such namespace.
+    """
+    from memtui.contract import Invalid, NotFound
+    from memtui.visible import visible
+    from memtui.widgets.format import held_words
+
+    again = f"memtui bindings namespace delete {key} {name} --confirm {name}"
+    if given is None and not sys.stdin.isatty():
+        raise Invalid(f"Nobody can type the name here, so say it once more: {again}")
+    if given is None:
+        there = {one.name: one for one in await session.service.namespaces.all(session.caller, key)}
+        if name not in there:
+            raise NotFound(f"{key} has no namespace {name} that memtui knows of.")
+        question = f"This removes {name} and {held_words(there[name])}. Type its name to do it"
+        given = str(typer.prompt(visible(question), err=True))
+    if given.strip() != name:
+        raise Invalid(f"{given!r} is not {name!r}, so nothing was removed.")
+
+
+def _made(session: Session, made: Namespace) -> Iterator[Line]:
+    from memtui.widgets.format import exact
+
+    expires = exact(made.expires_at, session.zone) if made.expires_at else "never"
+    yield from facts([("name", made.name), ("kind", made.kind), ("expires", expires)])
+
+
+def _deleted(gone: NamespaceDeleted) -> Iterator[Line]:
+    from memtui.widgets.format import counted
+
+    more = ", and more that were not listed" if gone.at_least else ""
+    yield f"removed {gone.name} with {counted(gone.records, 'record')}{more}"
+    if gone.forget_operation_id is not None:
+        yield f"memtui undo {gone.forget_operation_id} brings the listed records back"
+
+
+async def bindings_discover(
+    session: Session,
+    *,
+    add: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Add this one as a read-only binding; repeatable."),
+    ] = None,
+) -> None:
+    """List the memories found on this machine.
+
+    Nothing is added but what --add names, and that read-only: turn it with bindings read-only.
+    """
+    import asyncio
+
+    findings = await asyncio.to_thread(find)
+    wanted = [_named(findings, key) for key in add or ()]
+    added = [
+        await session.service.bindings.add(
+            session.caller, each.key, each.provider, each.config, read_only=True
+        )
+        for each in wanted
+    ]
+    bound = _bound(findings, await session.service.bindings.all(session.caller))
+    document = {
+        "findings": [
+            jsonable(each) | {"usable": each.usable, "binding_key": bound.get(each.key)}
+            for each in findings
+        ],
+        "added": [view.key for view in added],
+    }
+    session.out.answer(document, lambda: _lines(findings, bound))
+    if not session.out.as_json:
+        for view in added:
+            session.out.say(f"Added {view.key}, read-only.")
+
+
+def find() -> list[Finding]:
+    """Look at the usual places and from the working folder up. Blocking; changes nothing."""
+    from memtui.backends.discovery import discover as look
+
+    home = Path.home()
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        here = home
+    return look(home, here, os.environ)
+
+
+def _named(findings: Sequence[Finding], key: str) -> Finding:
+    """Return the usable finding of that key. Raises `NotFound` or `Invalid`."""
+    from memtui.contract import Invalid, NotFound
+
+    for finding in findings:
+        if finding.key == key:
+            if finding.usable:
+                return finding
+            raise Invalid(f"{key} cannot be opened: {' '.join(finding.problems)}")
+    known = ", ".join(finding.key for finding in findings if finding.usable)
+    raise NotFound(f"Nothing was found under {key}; found are: {known or 'none'}.")
+
+
+def _bound(findings: Sequence[Finding], views: Sequence[BindingView]) -> dict[str, str]:
+    """Return which findings a binding opens already, by finding key."""
+    return {
+        finding.key: view.key
+        for finding in findings
+        for view in views
+        if view.provider_key == finding.provider
+        and finding.config
+        and finding.config.items() <= view.config.items()
+    }
+
+
+def _lines(findings: Sequence[Finding], bound: dict[str, str]) -> Iterator[Line]:
+    if not findings:
+        yield "no memories were found outside memtui"
+    for finding in findings:
+        about = "about " if finding.estimated else ""
+        records = "" if finding.records is None else f"  {about}{finding.records:,} records"
+        state = f"  bound as {bound[finding.key]}" if finding.key in bound else ""
+        yield f"{finding.key}  {finding.title}{records}{state}"
+        yield Dim(f"  {finding.path}  {finding.why}")
+        for problem in finding.problems:
+            yield Dim(f"  {problem}")

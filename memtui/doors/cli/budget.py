@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.doors.cli.output import Line
+from memtui.doors.cli.output import Column, Line, table
 from memtui.doors.cli.session import Session, build
-from memtui.doors.cli.tables import Column, table
 
 if TYPE_CHECKING:
     from datetime import date
@@ -37,7 +36,7 @@ _SPENDING = (
 )
 
 
-async def list_limits(session: Session) -> None:
+async def budget_list(session: Session) -> None:
     """List the company's spending limits."""
     limits = await session.service.limits.all(session.caller)
     session.out.answer({"limits": limits}, lambda: _limits(limits))
@@ -45,7 +44,7 @@ async def list_limits(session: Session) -> None:
         session.out.say(_NONE)
 
 
-async def set_limit(
+async def budget_set(
     session: Session,
     target_type: TargetType,
     target_id: TargetId = None,
@@ -82,7 +81,7 @@ async def set_limit(
     session.out.answer(made, lambda: [_said(made)])
 
 
-async def remove_limit(
+async def budget_remove(
     session: Session,
     target_type: TargetType,
     target_id: TargetId = None,
@@ -111,7 +110,7 @@ async def remove_limit(
     session.out.answer({"removed": removed}, lambda: [_said(limit) for limit in removed])
 
 
-async def check_limits(
+async def budget_check(
     session: Session,
     *,
     at: Annotated[

@@ -40,13 +40,6 @@ class LazyCommand(TyperCommand):
         return self.load().make_context(info_name, args, parent=parent, **extra)
 
 
-def group(parent: typer.Typer, name: str, sentence: str) -> typer.Typer:
-    """Add a group of commands to `parent` and return it."""
-    made = typer.Typer(help=sentence, rich_markup_mode=None)
-    parent.add_typer(made, name=name)
-    return made
-
-
 def add(parent: typer.Typer, name: str, target: str, sentence: str) -> None:
     """Add the command `name`: `target` is `module:function` in this package.
 

@@ -1,27 +1,27 @@
-"""`companies`: whose memory this is. One never sees another's."""
+"""`companies`, `members` and `tokens`: whose memory this is, and who may do what."""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from memtui.doors.cli.options import Switch, pairs
-from memtui.doors.cli.session import Session
-from memtui.doors.cli.tables import Column, table
+from memtui.doors.cli.options import Switch, complete_name, pairs
+from memtui.doors.cli.output import Column, table
+from memtui.doors.cli.session import Session, build
 
-_COLUMNS = (Column("id"), Column("name"), Column("access"))
+_COMPANY_COLUMNS = (Column("id"), Column("name"), Column("access"))
 
 
-async def list_companies(session: Session) -> None:
+async def companies_list(session: Session) -> None:
     """List the companies of this home that you may enter."""
     own = session.caller.principal, session.caller.acts_for
     companies = await session.service.companies.all(*own)
     session.out.answer(
         {"companies": companies},
         lambda: table(
-            _COLUMNS,
+            _COMPANY_COLUMNS,
             [
                 [company.company_id, company.name, "read-only" if company.read_only else ""]
                 for company in companies
@@ -30,7 +30,7 @@ async def list_companies(session: Session) -> None:
     )
 
 
-async def add_company(
+async def companies_add(
     session: Session,
     company_id: Annotated[
         str, typer.Argument(metavar="ID", help="Its id, which scopes name it by.")
@@ -57,7 +57,7 @@ async def add_company(
     session.out.answer(company, lambda: [company.company_id])
 
 
-async def set_read_only(
+async def companies_read_only(
     session: Session,
     company_id: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
     switch: Switch,
@@ -73,7 +73,7 @@ async def set_read_only(
     session.out.answer(company, lambda: [f"{company.company_id} is {access}"])
 
 
-async def remove_company(
+async def companies_remove(
     session: Session,
     company_id: Annotated[str, typer.Argument(metavar="ID", help="Its id.")],
     confirm: Annotated[
@@ -120,3 +120,123 @@ async def _confirm(session: Session, company_id: str, given: str | None) -> None
         given = str(typer.prompt(visible(question), err=True))
     if given.strip() != company_id:
         raise Invalid(f"{given!r} is not {company_id!r}, so nothing was removed.")
+
+
+RoleName = Literal["owner", "admin", "member"]
+Principal = Annotated[
+    str, typer.Argument(metavar="PRINCIPAL", help="The person, as in the operation log: user:ana.")
+]
+Project = Annotated[
+    str | None,
+    typer.Option(
+        help="In this project only; left out: in the whole company.",
+        autocompletion=complete_name("project"),
+    ),
+]
+_MEMBER_COLUMNS = (Column("principal"), Column("role"), Column("project"), Column("user"))
+
+
+async def members_list(session: Session) -> None:
+    """List the company's members and their roles.
+
+    As long as there is none, everybody who can open the database may do everything.
+    """
+    members = await session.service.members.all(session.caller)
+    session.out.answer(
+        {"members": members},
+        lambda: table(
+            _MEMBER_COLUMNS,
+            [[m.principal, m.role, m.project_id or "all", m.subject_id or ""] for m in members],
+        ),
+    )
+    if not members and not session.out.as_json:
+        session.out.say("There are no members, so everybody may do everything.")
+
+
+async def members_add(
+    session: Session,
+    principal: Principal,
+    role: Annotated[RoleName, typer.Option(help="What the person may do.")] = "member",
+    *,
+    project: Project = None,
+    subject: Annotated[
+        str | None,
+        typer.Option(help="The user whose memories are this person's own; else ana for user:ana."),
+    ] = None,
+) -> None:
+    """Give a person a role.
+
+    It takes the place of the one that the person has there. The first member must be an owner of
+    the whole company; from then on roles count.
+    """
+    from memtui.service import Membership
+
+    member = build(
+        Membership, principal=principal, role=role, project_id=project, subject_id=subject
+    )
+    given = await session.service.members.set(session.caller, member)
+    session.out.answer(given, lambda: [principal])
+
+
+async def members_remove(
+    session: Session, principal: Principal, *, project: Project = None
+) -> None:
+    """Take a person's role away."""
+    await session.service.members.remove(session.caller, principal, project)
+    session.out.answer({"removed": principal, "project_id": project}, lambda: [principal])
+
+
+Label = Annotated[str, typer.Argument(metavar="LABEL", help="Its name among the company's tokens.")]
+_TOKEN_COLUMNS = (
+    Column("label"),
+    Column("principal"),
+    Column("acts for"),
+    Column("made", right=True),
+)
+
+
+async def tokens_list(session: Session) -> None:
+    """List the company's bearer tokens.
+
+    The tokens themselves are not kept.
+    """
+    from memtui.widgets import format as shown
+
+    tokens = await session.service.tokens.all(session.caller)
+    session.out.answer(
+        {"tokens": tokens},
+        lambda: table(
+            _TOKEN_COLUMNS,
+            [
+                [t.label, t.principal, t.acts_for or "", shown.ago(t.created_at, session.now)]
+                for t in tokens
+            ],
+        ),
+    )
+
+
+async def tokens_add(
+    session: Session,
+    label: Label,
+    holder: Annotated[
+        str, typer.Option("--for", metavar="PRINCIPAL", help="Whom it stands for: user:ana.")
+    ],
+    acts_for: Annotated[
+        str | None,
+        typer.Option(metavar="PRINCIPAL", help="The person on whose behalf an agent acts."),
+    ] = None,
+) -> None:
+    """Make a bearer token and print it, this once.
+
+    It cannot be read again.
+    """
+    token = await session.service.tokens.add(session.caller, label, holder, acts_for=acts_for)
+    session.out.answer(token, lambda: [token.token])
+    if not session.out.as_json:
+        session.out.say("Keep it now; it cannot be shown again.")
+
+
+async def tokens_remove(session: Session, label: Label) -> None:
+    """Revoke a bearer token."""
+    await session.service.tokens.remove(session.caller, label)
+    session.out.answer({"removed": label}, lambda: [label])

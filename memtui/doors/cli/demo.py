@@ -1,4 +1,4 @@
-"""`demo`: a sample company in a folder of its own."""
+"""`demo`: make a sample company, and open it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.doors.cli.output import Line
+from memtui.doors.cli.output import Line, facts
 from memtui.doors.cli.session import Invocation
-from memtui.doors.cli.tables import facts
+from memtui.doors.cli.terminal import open_app, require_terminal
 
 if TYPE_CHECKING:
     from memtui.config import Paths
     from memtui.demo import DemoSummary
+
 
 _HOME_VARIABLE = "MEMTUI_HOME"
 
@@ -33,8 +34,7 @@ def demo(
     It lives in MEMTUI_HOME, or in a folder of its own; your memories are never in its way.
     """
     from memtui.demo import COMPANY, build_demo, can_open, demo_paths
-    from memtui.doors.cli.log import logging_to
-    from memtui.doors.cli.terminal import open_app, require_terminal
+    from memtui.doors.cli.session import logging_to
 
     if not no_tui:
         require_terminal()

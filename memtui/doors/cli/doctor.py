@@ -1,23 +1,392 @@
-"""`doctor`: check that everything works."""
+"""`doctor`, `backup` and `restore`: check that everything works, and have a way back."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+import os
+import platform
+import shutil
+import sqlite3
+import stat
+import sys
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.doors.cli.checks import Check, run_checks
+from memtui import __version__
 from memtui.doors.cli.forget import confirm
 from memtui.doors.cli.options import Yes
 from memtui.doors.cli.output import Line
 from memtui.doors.cli.session import Invocation
 
 if TYPE_CHECKING:
-    from memtui.service import StoredSecret
+    from memtui.config import Paths, Settings
+    from memtui.doors.cli.session import Invocation
+    from memtui.service import BindingHealth, Caller, MemoryService, StoredSecret
+    from memtui.service.home import Remains
     from memtui.service.repair import Repair
+
+
+_LOW_DISK_BYTES = 200_000_000
+_SHOWN_PROBLEMS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at. `broken` makes doctor fail, `warning` does not."""
+
+    name: str
+    status: Literal["ok", "warning", "broken"]
+    message: str
+    advice: str = ""
+
+
+async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
+    """Yield every check as it is done; a broken one does not stop the rest that can be done."""
+    from memtui.contract import MemtuiError
+
+    yield _versions()
+    paths = invocation.paths()
+    for check in _home(paths, read_only=invocation.read_only):
+        yield check
+    try:
+        settings = invocation.settings()
+    except MemtuiError as error:
+        yield Check("settings", "broken", str(error), f"Mend {paths.config_file} or the variable.")
+        return
+    yield Check("settings", "ok", f"{paths.config_file} and the environment fit")
+    yield _editor(settings)
+    yield _keymap(settings)
+    yield _terminal()
+    async for check in _providers(settings):
+        yield check
+    async for check in _control_plane(paths, settings):
+        yield check
+    yield await _discovery()
+
+
+def _versions() -> Check:
+    return Check(
+        "versions",
+        "ok",
+        f"memtui {__version__}, Python {platform.python_version()}, "
+        f"SQLite {sqlite3.sqlite_version}, {platform.system()}",
+    )
+
+
+def _home(paths: Paths, *, read_only: bool) -> Iterator[Check]:
+    for folder in dict.fromkeys((paths.data, paths.config)):
+        if not folder.exists():
+            yield Check("home", "ok", f"{folder} is not there yet; the first command makes it")
+            continue
+        if read_only and not os.access(folder, os.W_OK):
+            yield Check("home", "ok", f"{folder} is only read, and nothing is recorded")
+            continue
+        if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+            advice = f"chmod u+rwx {folder}, or read it with --read-only"
+            yield Check("home", "broken", f"{folder} cannot be written", advice)
+            continue
+        yield _private(folder, 0o700)
+        free = shutil.disk_usage(folder).free
+        if free < _LOW_DISK_BYTES:
+            yield Check("disk", "warning", f"{free // 1_000_000} MB are left", "Make some room.")
+    for file in (paths.database, paths.config_file, paths.log_file):
+        try:
+            yield _private(file, 0o600)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield Check("home", "broken", f"{file} cannot be read ({error.strerror})")
+
+
+def _private(path: Path, mode: int) -> Check:
+    found = stat.S_IMODE(path.stat().st_mode)
+    if found & 0o077:
+        return Check(
+            "home", "warning", f"others can see {path} ({found:o})", f"chmod {mode:o} {path}"
+        )
+    return Check("home", "ok", f"{path} is private")
+
+
+def _editor(settings: Settings) -> Check:
+    from memtui.contract import Invalid
+    from memtui.screens.external_editor import editor_words
+
+    try:
+        words = editor_words(settings.editor)
+    except Invalid as error:
+        return Check("editor", "warning", str(error), "Set $EDITOR to the editor you use.")
+    return Check("editor", "ok", " ".join(words))
+
+
+def _keymap(settings: Settings) -> Check:
+    from memtui.contract import Invalid
+    from memtui.screens.keymap import load_keymap
+
+    try:
+        load_keymap(settings.keymap)
+    except Invalid as error:
+        return Check("keymap", "broken", str(error), "Mend the keymap in the settings.")
+    return Check("keymap", "ok", f"it fits, with {len(settings.keymap)} remapped")
+
+
+def _terminal() -> Check:
+    term = os.environ.get("TERM", "")
+    encoding = (sys.stdout.encoding or "").lower()
+    if encoding not in {"utf-8", "utf8"}:
+        return Check(
+            "terminal", "warning", f"its encoding is {encoding}", "Set LANG to a UTF-8 locale."
+        )
+    if not sys.stdout.isatty():
+        return Check("terminal", "ok", "stdout is no terminal")
+    if term in {"", "dumb"}:
+        return Check("terminal", "warning", "it cannot draw", "Set TERM, as in xterm-256color.")
+    deep = os.environ.get("COLORTERM", "") in {"truecolor", "24bit"}
+    colours = "16 million" if deep else "256" if "256" in term else "few"
+    muted = ", and NO_COLOR is set" if os.environ.get("NO_COLOR") else ""
+    return Check("terminal", "ok", f"{term} with {colours} colours{muted}")
+
+
+async def _providers(settings: Settings) -> AsyncIterator[Check]:
+    from memtui.contract import MemtuiError
+    from memtui.service.providers import Providers
+
+    installed = Providers()
+    for name in installed.names():
+        if installed.is_foreign(name):
+            continue
+        try:
+            installed.load(name)
+        except MemtuiError as error:
+            yield Check("provider", "broken", str(error))
+        else:
+            yield Check("provider", "ok", f"{name} loads")
+    for problem in await installed.problems(settings.provider_timeout_ms):
+        yield Check("provider", "broken", problem)
+
+
+async def _control_plane(paths: Paths, settings: Settings) -> AsyncIterator[Check]:
+    from memtui.contract import MemtuiError
+    from memtui.doors.cli.session import logging_to
+    from memtui.service import open_service
+    from memtui.service.home import find_remains
+
+    try:
+        remains = await asyncio.to_thread(find_remains, paths)
+    except MemtuiError as error:
+        yield Check("home", "broken", str(error))
+        return
+    if not settings.database_url and not paths.database.exists() and not remains.words:
+        yield Check("database", "ok", "it is not there yet; the first command makes it")
+        return
+    with logging_to(paths.log_file):
+        try:
+            service = await open_service(paths, settings, first_company=False)
+        except MemtuiError as error:
+            can_be = await asyncio.to_thread(_can_be_repaired, paths, settings)
+            yield Check("database", "broken", str(error), _REPAIR if can_be else "")
+            for check in _left(remains):
+                yield check
+            return
+        try:
+            yield await _pages(service)
+            async for check in _companies(service, settings, remains):
+                yield check
+        finally:
+            await service.close()
+
+
+_REPAIR = "`memtui doctor --repair` gets back what is left, `memtui restore` a backup."
+
+
+def _can_be_repaired(paths: Paths, settings: Settings) -> bool:
+    from memtui.contract import MemtuiError
+    from memtui.service.repair import plan
+
+    try:
+        plan(paths, settings, datetime.now(UTC))
+    except MemtuiError:
+        return False
+    return True
+
+
+def _left(remains: Remains) -> Iterator[Check]:
+    """Yield what can be got back where the database is none."""
+    from memtui.widgets.format import counted
+
+    for log in remains.sealed:
+        if log.manifest is None:
+            advice = "Bring its manifest.json back from a backup."
+            yield Check("left", "broken", f"{log.folder} has no manifest that fits it", advice)
+            continue
+        operations = counted(log.manifest.sealed_through, "sealed operation")
+        yield Check("left", "ok", f"{operations} of {log.manifest.company_id}")
+    for one in remains.bindings:
+        files = f"a vault of {counted(one.notes, 'file')}" if one.vault else str(one.path)
+        yield Check("left", "ok", f"of the binding {one.company_id}/{one.key}, {files}")
+
+
+async def _pages(service: MemoryService) -> Check:
+    from memtui.contract import MemtuiError
+    from memtui.store.database import HEAD
+
+    try:
+        problems = await asyncio.to_thread(service.analysis.database.problems)
+    except MemtuiError as error:
+        return Check("database", "broken", str(error), _REPAIR)
+    if problems:
+        return Check("database", "broken", "; ".join(problems), _REPAIR)
+    return Check("database", "ok", f"it answers, at schema {HEAD}, and its pages are whole")
+
+
+async def _companies(
+    service: MemoryService, settings: Settings, remains: Remains
+) -> AsyncIterator[Check]:
+    from memtui.contract import MemtuiError
+    from memtui.doors.cli.session import DOOR
+    from memtui.service import caller_of
+
+    known = {company.company_id for company in await service.companies.all()}
+    for log in remains.sealed:
+        if log.manifest is None or log.manifest.company_id not in known:
+            name, advice = f"archive {log.folder.name}", "Find the database that it belongs to."
+            yield Check(name, "broken", "it is of no company of this database", advice)
+    for company in await service.companies.all(settings.principal, settings.acts_for or None):
+        company_id = company.company_id
+        caller = caller_of(settings, company_id, DOOR)
+        try:
+            for view in await service.bindings.all(caller):
+                if view.shared:
+                    name = f"binding {company_id}/{view.key}"
+                    advice = "Let one of the two lie elsewhere: each company reads the other's."
+                    yield Check(name, "broken", "another company's memories lie there too", advice)
+                if view.enabled:
+                    yield _binding(company_id, await service.bindings.health(caller, view.key))
+            yield await _archive(service, caller)
+            async for check in _repaired(service, caller):
+                yield check
+            yield await _unknown_outcomes(service, caller)
+            async for check in _limits(service, caller, settings):
+                yield check
+        except MemtuiError as error:
+            yield Check(f"company {company_id}", "broken", str(error))
+
+
+async def _archive(service: MemoryService, caller: Caller) -> Check:
+    from memtui.widgets.format import counted
+
+    found = await service.analysis.verify_archive(caller)
+    name = f"archive {caller.company_id}"
+    if not found.problems:
+        operations = counted(found.operations, "operation")
+        return Check(name, "ok", f"{operations} in {counted(found.segments, 'segment')}, all whole")
+    shown = " ".join(found.problems[:_SHOWN_PROBLEMS])
+    return Check(
+        name,
+        "broken",
+        f"{counted(len(found.problems), 'problem')}: {shown}",
+        "memtui archive verify lists them; bring the files back from a backup.",
+    )
+
+
+def _binding(company_id: str, found: BindingHealth) -> Check:
+    from memtui.widgets.format import counted
+
+    health = found.health
+    name = f"binding {company_id}/{found.key}"
+    words = [health.status, health.message]
+    if health.records is not None:
+        words.append(counted(health.records, "record"))
+    shown = [
+        f"{problem.location.path}:{problem.location.line}: {problem.message}"
+        if problem.location
+        else problem.message
+        for problem in health.problems[:_SHOWN_PROBLEMS]
+    ]
+    if health.problems:
+        words.append(f"{counted(len(health.problems), 'problem')}: {'; '.join(shown)}")
+    advice = f"memtui bindings health {found.key} tells more." if health.status != "ok" else ""
+    message = ", ".join(word for word in words if word)
+    return Check(name, "ok" if health.status == "ok" else "broken", message, advice)
+
+
+async def _repaired(service: MemoryService, caller: Caller) -> AsyncIterator[Check]:
+    """Yield that a repair left the company read-only, where it did."""
+    from memtui.contract import Filter, OperationType
+
+    if not (await service.companies.get(caller)).read_only:
+        return
+    repairs = Filter(operation_type=OperationType.REPAIR)
+    if (await service.log.page(caller, repairs, limit=1)).total:
+        yield Check(
+            f"company {caller.company_id}",
+            "warning",
+            "it was repaired, and is read-only until it has an owner",
+            f"memtui --company {caller.company_id} members add PRINCIPAL --role owner",
+        )
+
+
+_UNKNOWN_LOOKED_AT = 1_000
+"""Older ones count as unknown whatever a check found of them."""
+
+
+async def _unknown_outcomes(service: MemoryService, caller: Caller) -> Check:
+    from memtui.contract import Filter, OperationStatus
+    from memtui.widgets.format import counted
+
+    chosen = Filter(status=OperationStatus.UNKNOWN)
+    page = await service.log.page(caller, chosen, limit=_UNKNOWN_LOOKED_AT)
+    found = [await service.log.found_outcome(caller, one.operation_id) for one in page.operations]
+    left = page.total - sum(one is not None and one.happened is not None for one in found)
+    name = f"log {caller.company_id}"
+    if left:
+        return Check(
+            name,
+            "warning",
+            f"{counted(left, 'operation')} with an unknown outcome",
+            "memtui ops list --status unknown shows them, memtui ops check asks what happened.",
+        )
+    return Check(name, "ok", "every operation has a known outcome")
+
+
+async def _limits(
+    service: MemoryService, caller: Caller, settings: Settings
+) -> AsyncIterator[Check]:
+    """Yield the spending limits that are passed."""
+    from memtui.contract import MemtuiError
+    from memtui.doors.cli.session import zone_of
+    from memtui.widgets.spending import sentence
+
+    zone, name = zone_of(settings), f"limits {caller.company_id}"
+    try:
+        found = await service.limits.check(caller, zone=zone)
+    except MemtuiError as error:
+        yield Check(name, "broken", str(error))
+        return
+    for one in found:
+        if one.state == "passed":
+            advice = "memtui budget check shows them all."
+            yield Check(name, "warning", sentence(one, datetime.now(UTC), zone), advice)
+
+
+async def _discovery() -> Check:
+    from memtui.doors.cli.bindings import find
+    from memtui.widgets.format import counted
+
+    findings = await asyncio.to_thread(find)
+    if not findings:
+        return Check("discovery", "ok", "no other memories were found on this machine")
+    return Check(
+        "discovery",
+        "ok",
+        f"{counted(len(findings), 'memory', 'memories')} found on this machine",
+        "memtui bindings discover lists them.",
+    )
+
 
 _MARKS = {"ok": "✓", "warning": "!", "broken": "✗"}
 
@@ -131,3 +500,86 @@ def _lines(checks: list[Check]) -> Iterator[Line]:
     for check in checks:
         advice = f" — {check.advice}" if check.advice else ""
         yield f"{_MARKS[check.status]} {check.name}: {check.message}{advice}"
+
+
+_Target = Annotated[Path, typer.Argument(metavar="FILE", help="The new file, a ZIP file.")]
+_Source = Annotated[Path, typer.Argument(metavar="FILE", help="What memtui backup wrote.")]
+
+
+def backup(
+    invocation: Invocation,
+    file: _Target,
+    *,
+    vaults: Annotated[
+        bool, typer.Option("--vaults", help="Take in the vaults that lie outside the home too.")
+    ] = False,
+) -> None:
+    """Write everything that this home holds to one new file.
+
+    The database, the archive, the bindings' own folders and the settings, also while memtui runs.
+    Nothing out of the system's keyring. What is left out is named.
+    """
+    from datetime import UTC, datetime
+
+    from memtui.service.backup import backup as write
+    from memtui.widgets.format import counted
+
+    done = write(
+        invocation.paths(),
+        invocation.settings(),
+        file.expanduser(),
+        vaults=vaults,
+        now=datetime.now(UTC),
+    )
+    document = done.model_dump(mode="json") | {"file": str(file), "files": sorted(done.files)}
+    invocation.out.answer(document, lambda: [str(file)])
+    for sentence in done.left_out:
+        invocation.out.say(f"Left out: {sentence}")
+    if not invocation.as_json:
+        operations = sum(end.seq for end in done.logs.values())
+        invocation.out.say(
+            f"Wrote {counted(len(done.files), 'file')} with {counted(operations, 'operation')} of "
+            f"{counted(len(done.logs), 'company', 'companies')}; it holds every text, keep it safe."
+        )
+
+
+def restore(
+    invocation: Invocation,
+    file: _Source,
+    to: Annotated[
+        Path | None, typer.Option(help="An empty folder, in place of this home.", file_okay=False)
+    ] = None,
+) -> None:
+    """Make a home out of a backup, where there is none.
+
+    Every file's SHA-256, the archive and the digest of every operation are checked before anything
+    is in place.
+    """
+    from memtui.config import find_paths
+    from memtui.contract import Denied
+    from memtui.service.backup import restore as read
+    from memtui.widgets.format import counted
+
+    if invocation.settings().read_only:
+        raise Denied("memtui runs read-only; start it without --read-only to restore a home.")
+    paths = find_paths(to) if to else invocation.paths()
+    done = read(file.expanduser(), paths)
+    document = done.model_dump(mode="json") | {
+        "home": str(paths.data),
+        "files": sorted(done.files),
+    }
+    invocation.out.answer(document, lambda: [str(paths.data)])
+    for place, was in done.outside.items():
+        key = place.removeprefix("outside/")
+        invocation.out.say(
+            f"The vault of {key}, which lay in {was}, is in {paths.data / place}; move it, or "
+            f"`memtui bindings configure {key.partition('/')[2]} --set path=…`."
+        )
+    for sentence in done.left_out:
+        invocation.out.say(f"Not in it: {sentence}")
+    if not invocation.as_json:
+        operations = sum(end.seq for end in done.logs.values())
+        invocation.out.say(
+            f"Restored {counted(len(done.files), 'file')} with "
+            f"{counted(operations, 'operation')}, each proved."
+        )

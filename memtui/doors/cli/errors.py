@@ -118,7 +118,7 @@ def _tell_conflict(out: Output, error: Conflict) -> int:
 
 
 def _tell_fault(out: Output, error: Exception, invocation: Invocation) -> int:
-    from memtui.doors.cli.log import log_failure
+    from memtui.doors.cli.session import log_failure
 
     path = invocation.paths().log_file
     written = log_failure(path, error)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.doors.cli.options import Limit, ScopeOptions, Yes
-from memtui.doors.cli.output import Line
+from memtui.doors.cli.output import Column, Line, table
 from memtui.doors.cli.records import describe_record
 from memtui.doors.cli.session import Session, build
-from memtui.doors.cli.tables import Column, table
 
 if TYPE_CHECKING:
     from memtui.contract import Record, RecordHandle, Scope

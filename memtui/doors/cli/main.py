@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 
 from memtui import __version__
 from memtui.doors.cli import errors
-from memtui.doors.cli.command import add, group
+from memtui.doors.cli.command import add
 from memtui.doors.cli.session import Invocation
 from memtui.doors.cli.terminal import open_app
 
@@ -59,230 +60,134 @@ def start(
     return open_app(invocation)
 
 
+GROUPS = {
+    "facts": "What every prompt is told, one line each.",
+    "bindings": "Which memory serves whom.",
+    "bindings target": "Whom a binding serves.",
+    "bindings namespace": "A partition of a provider.",
+    "ops": "The operation log.",
+    "archive": "The old part of the operation log, in sealed files.",
+    "audit": "The proof that nobody altered the operation log.",
+    "companies": "Whose memory this is.",
+    "members": "Who may see, add and delete what.",
+    "tokens": "What programs prove with who they are.",
+    "budget": "Spending limits, and what was spent of them.",
+}
+"""What the list of commands says of each group."""
+
+COMMANDS = {
+    "query": ("query", "Find the records that are relevant to TEXT, best first."),
+    "note": ("notes", "Store TEXT as a memory and print the new record's id."),
+    "get": ("records", "Show one record, whole."),
+    "correct": ("notes", "Change a record; what is not given stays as it is."),
+    "forget": ("forget", "Remove records; undo brings them back."),
+    "purge": ("purge", "Erase memtui's own copies of what is gone, for good."),
+    "browse": ("records", "List what a binding stores, one page at a time."),
+    "history": ("records", "Show how a record came to be, newest first."),
+    "undo": ("forget", "Take a change back."),
+    "context": ("query", "Show what a model is told before a run, and its tokens and price."),
+    "facts list": ("facts", "List facts: who added them, when, and what each costs."),
+    "facts add": ("facts", "Add a fact and print its id."),
+    "facts edit": ("facts", "Change a fact's text."),
+    "facts delete": ("facts", "Delete facts; undo brings them back."),
+    "facts clear": ("facts", "Delete all facts of one user, project or agent."),
+    "facts merge": ("facts", "Keep one of several facts that say the same."),
+    "facts pin": ("facts", "Pin facts."),
+    "facts unpin": ("facts", "Take the pin off facts."),
+    "facts expire": ("facts", "Let a fact expire, or never expire."),
+    "facts export": ("facts_files", "Write facts to a new file or to stdout."),
+    "facts import": ("facts_files", "Add the facts of a file."),
+    "facts prune": ("prune", "Show which facts could go, and why; --apply lets them go."),
+    "facts stats": ("facts", "Show how facts are used, and by whom."),
+    "bindings list": ("bindings", "List the company's bindings."),
+    "bindings show": ("bindings", "Show one binding."),
+    "bindings add": ("bindings", "Add a binding to a provider."),
+    "bindings configure": ("bindings", "Change a binding's config."),
+    "bindings remove": ("bindings", "Remove a binding."),
+    "bindings enable": ("bindings", "Switch a binding on."),
+    "bindings disable": ("bindings", "Switch a binding off."),
+    "bindings read-only": ("bindings", "Refuse or allow changes through it."),
+    "bindings target set": ("bindings", "Let a binding serve a target."),
+    "bindings target clear": ("bindings", "Let no binding of its own serve a target."),
+    "bindings resolve": ("bindings", "Say which binding serves a scope, and why."),
+    "bindings health": ("bindings", "Ask bindings whether they can serve now."),
+    "bindings discover": ("bindings", "List the memories found on this machine."),
+    "bindings providers": ("bindings", "List the providers that are installed."),
+    "bindings sync": ("bindings", "Read a provider's outside source again."),
+    "bindings namespaces": ("bindings", "List the partitions of a provider."),
+    "bindings namespace put": ("bindings", "Make a namespace, or set its expiry."),
+    "bindings namespace delete": ("bindings", "Remove a namespace with all that is in it."),
+    "ops list": ("ops", "List operations, newest first."),
+    "ops show": ("ops", "Show one operation: what was asked, returned and changed."),
+    "ops check": ("ops", "Find out whether an operation of unknown outcome happened."),
+    "ops import": ("ops", "Import another system's operation log as a company of its own."),
+    "ops export": (
+        "ops",
+        "Write operations, sealed ones too, to a file, in the order of their numbers.",
+    ),
+    "stats": ("stats", "Show what the operations did, took and cost."),
+    "sql": ("stats", "Ask anything about the operation log in SQL, in DuckDB's dialect."),
+    "archive seal": ("archive", "Move old operations out of the database into sealed files."),
+    "archive verify": (
+        "archive",
+        "Check that the sealed files are as they were sealed. Exit 1 on a problem.",
+    ),
+    "archive fetch": ("archive", "Bring what other machines sealed out of the object store."),
+    "archive ls": ("archive", "List what is sealed, oldest first."),
+    "audit verify": ("archive", "Prove that no operation was altered, removed or put in between."),
+    "audit export": (
+        "archive",
+        "Write every operation with its digest to a file that anybody can verify.",
+    ),
+    "companies list": ("companies", "List the companies of this home that you may enter."),
+    "companies add": ("companies", "Add a company."),
+    "companies read-only": ("companies", "Refuse every change in a company, or allow them again."),
+    "companies remove": ("companies", "Remove a company that an import made."),
+    "members list": ("companies", "List the company's members and their roles."),
+    "members add": ("companies", "Give a person a role."),
+    "members remove": ("companies", "Take a person's role away."),
+    "tokens list": ("companies", "List the company's bearer tokens."),
+    "tokens add": ("companies", "Make a bearer token and print it, this once."),
+    "tokens remove": ("companies", "Revoke a bearer token."),
+    "budget list": ("budget", "List the company's spending limits."),
+    "budget set": ("budget", "Set a spending limit."),
+    "budget remove": ("budget", "Remove the spending limits of a target."),
+    "budget check": ("budget", "Check what was spent against the spending limits."),
+    "migrate": (
+        "migrate",
+        "Move a binding's records into another, or prove that nothing was lost.",
+    ),
+    "cutover": ("migrate", "Let DST serve what SRC serves, or give it back."),
+    "conformance": (
+        "conformance",
+        "Check a running memory plugin against the contract v1, rule by rule.",
+    ),
+    "doctor": ("doctor", "Check that everything works, and say what to do."),
+    "backup": ("doctor", "Write everything that this home holds to one new file."),
+    "restore": ("doctor", "Make a home out of a backup, where there is none."),
+    "serve": ("serve", "Answer other programs over HTTP."),
+    "demo": ("demo", "Make a sample company, the same every time, and open it."),
+}
+"""By its words the module of each command, whose function has the words' name (`facts_list`), and
+the first sentence of that function's docstring."""
+
+
 def build_app() -> typer.Typer:
     """Return the command line."""
     app = typer.Typer(
         invoke_without_command=True, rich_markup_mode=None, pretty_exceptions_enable=False
     )
     app.callback()(start)
-    add(app, "query", "query:query", "Find the records that are relevant to TEXT, best first.")
-    add(app, "note", "notes:note", "Store TEXT as a memory and print the new record's id.")
-    add(app, "get", "records:get", "Show one record, whole.")
-    add(app, "correct", "notes:correct", "Change a record; what is not given stays as it is.")
-    add(app, "forget", "forget:forget", "Remove records; undo brings them back.")
-    add(
-        app,
-        "purge",
-        "purge:purge",
-        "Erase memtui's own copies of what is gone, for good.",
-    )
-    add(app, "browse", "records:browse", "List what a binding stores, one page at a time.")
-    add(app, "history", "records:history", "Show how a record came to be, newest first.")
-    add(app, "undo", "forget:undo", "Take a change back.")
-    add(
-        app,
-        "context",
-        "context:context",
-        "Show what a model is told before a run, and its tokens and price.",
-    )
-    _add_facts(group(app, "facts", "What every prompt is told, one line each."))
-    _add_bindings(group(app, "bindings", "Which memory serves whom."))
-    log = group(app, "ops", "The operation log.")
-    add(log, "list", "ops:list_operations", "List operations, newest first.")
-    add(log, "show", "ops:show", "Show one operation: what was asked, returned and changed.")
-    add(log, "check", "ops:check", "Find out whether an operation of unknown outcome happened.")
-    add(
-        log,
-        "import",
-        "ops_import:import_operations",
-        "Import another system's operation log as a company of its own.",
-    )
-    add(
-        log,
-        "export",
-        "ops_export:export_operations",
-        "Write operations, sealed ones too, to a file, in the order of their numbers.",
-    )
-    _add_analysis(app)
-    owners = group(app, "companies", "Whose memory this is.")
-    add(
-        owners,
-        "list",
-        "companies:list_companies",
-        "List the companies of this home that you may enter.",
-    )
-    add(owners, "add", "companies:add_company", "Add a company.")
-    add(
-        owners,
-        "read-only",
-        "companies:set_read_only",
-        "Refuse every change in a company, or allow them again.",
-    )
-    add(owners, "remove", "companies:remove_company", "Remove a company that an import made.")
-    people = group(app, "members", "Who may see, add and delete what.")
-    add(people, "list", "members:list_members", "List the company's members and their roles.")
-    add(
-        people,
-        "add",
-        "members:add_member",
-        "Give a person a role.",
-    )
-    add(people, "remove", "members:remove_member", "Take a person's role away.")
-    keys = group(app, "tokens", "What programs prove with who they are.")
-    add(
-        keys,
-        "list",
-        "tokens:list_tokens",
-        "List the company's bearer tokens.",
-    )
-    add(
-        keys,
-        "add",
-        "tokens:add_token",
-        "Make a bearer token and print it, this once.",
-    )
-    add(keys, "remove", "tokens:remove_token", "Revoke a bearer token.")
-    _add_limits(group(app, "budget", "Spending limits, and what was spent of them."))
-    add(
-        app,
-        "migrate",
-        "migrate:migrate",
-        "Move a binding's records into another, or prove that nothing was lost.",
-    )
-    add(app, "cutover", "migrate:cutover", "Let DST serve what SRC serves, or give it back.")
-    add(
-        app,
-        "conformance",
-        "conformance:conformance",
-        "Check a running memory plugin against the contract v1, rule by rule.",
-    )
-    add(app, "doctor", "doctor:doctor", "Check that everything works, and say what to do.")
-    add(app, "backup", "backup:backup", "Write everything that this home holds to one new file.")
-    add(app, "restore", "backup:restore", "Make a home out of a backup, where there is none.")
-    add(app, "serve", "serve:serve", "Answer other programs over HTTP.")
-    add(app, "demo", "demo:demo", "Make a sample company, the same every time, and open it.")
+    groups = {"": app}
+    for words, sentence in GROUPS.items():
+        groups[words] = typer.Typer(help=sentence, rich_markup_mode=None)
+    for words, (module, sentence) in COMMANDS.items():
+        above, _, name = words.rpartition(" ")
+        add(groups[above], name, f"{module}:{re.sub(r'[ -]', '_', words)}", sentence)
+    for words in GROUPS:
+        above, _, name = words.rpartition(" ")
+        groups[above].add_typer(groups[words], name=name)
     return app
-
-
-def _add_facts(facts: typer.Typer) -> None:
-    add(
-        facts,
-        "list",
-        "facts:list_facts",
-        "List facts: who added them, when, and what each costs.",
-    )
-    add(facts, "add", "facts:add_fact", "Add a fact and print its id.")
-    add(facts, "edit", "facts:edit_fact", "Change a fact's text.")
-    add(facts, "delete", "facts:delete_facts", "Delete facts; undo brings them back.")
-    add(
-        facts,
-        "clear",
-        "facts_change:clear_facts",
-        "Delete all facts of one user, project or agent.",
-    )
-    add(
-        facts,
-        "merge",
-        "facts_change:merge_facts",
-        "Keep one of several facts that say the same.",
-    )
-    add(
-        facts,
-        "pin",
-        "facts_change:pin_facts",
-        "Pin facts.",
-    )
-    add(facts, "unpin", "facts_change:unpin_facts", "Take the pin off facts.")
-    add(facts, "expire", "facts_change:expire_fact", "Let a fact expire, or never expire.")
-    add(facts, "export", "facts_files:export_facts", "Write facts to a new file or to stdout.")
-    add(
-        facts,
-        "import",
-        "facts_files:import_facts",
-        "Add the facts of a file.",
-    )
-    add(
-        facts,
-        "prune",
-        "prune:prune_facts",
-        "Show which facts could go, and why; --apply lets them go.",
-    )
-    add(facts, "stats", "facts_stats:facts_stats", "Show how facts are used, and by whom.")
-
-
-def _add_analysis(app: typer.Typer) -> None:
-    add(app, "stats", "stats:stats", "Show what the operations did, took and cost.")
-    add(app, "sql", "sql:sql", "Ask anything about the operation log in SQL, in DuckDB's dialect.")
-    sealed = group(app, "archive", "The old part of the operation log, in sealed files.")
-    add(
-        sealed, "seal", "archive:seal", "Move old operations out of the database into sealed files."
-    )
-    add(
-        sealed,
-        "verify",
-        "archive:verify",
-        "Check that the sealed files are as they were sealed. Exit 1 on a problem.",
-    )
-    add(
-        sealed,
-        "fetch",
-        "archive:fetch",
-        "Bring what other machines sealed out of the object store.",
-    )
-    add(sealed, "ls", "archive:list_segments", "List what is sealed, oldest first.")
-    proof = group(app, "audit", "The proof that nobody altered the operation log.")
-    add(
-        proof,
-        "verify",
-        "audit:verify",
-        "Prove that no operation was altered, removed or put in between.",
-    )
-    add(
-        proof,
-        "export",
-        "audit:export",
-        "Write every operation with its digest to a file that anybody can verify.",
-    )
-
-
-def _add_limits(limits: typer.Typer) -> None:
-    add(limits, "list", "budget:list_limits", "List the company's spending limits.")
-    add(limits, "set", "budget:set_limit", "Set a spending limit.")
-    add(limits, "remove", "budget:remove_limit", "Remove the spending limits of a target.")
-    add(
-        limits,
-        "check",
-        "budget:check_limits",
-        "Check what was spent against the spending limits.",
-    )
-
-
-def _add_bindings(served: typer.Typer) -> None:
-    add(served, "list", "bindings:list_bindings", "List the company's bindings.")
-    add(served, "show", "bindings:show_binding", "Show one binding.")
-    add(served, "add", "bindings:add_binding", "Add a binding to a provider.")
-    add(served, "configure", "bindings:configure_binding", "Change a binding's config.")
-    add(served, "remove", "bindings:remove_binding", "Remove a binding.")
-    add(served, "enable", "bindings:enable_binding", "Switch a binding on.")
-    add(served, "disable", "bindings:disable_binding", "Switch a binding off.")
-    add(served, "read-only", "bindings:set_read_only", "Refuse or allow changes through it.")
-    target = group(served, "target", "Whom a binding serves.")
-    add(target, "set", "bindings:set_target", "Let a binding serve a target.")
-    add(target, "clear", "bindings:clear_target", "Let no binding of its own serve a target.")
-    add(served, "resolve", "providers:resolve", "Say which binding serves a scope, and why.")
-    add(served, "health", "providers:health", "Ask bindings whether they can serve now.")
-    add(served, "discover", "discover:discover", "List the memories found on this machine.")
-    add(served, "providers", "providers:providers", "List the providers that are installed.")
-    add(served, "sync", "providers:sync", "Read a provider's outside source again.")
-    add(served, "namespaces", "providers:namespaces", "List the partitions of a provider.")
-    part = group(served, "namespace", "A partition of a provider.")
-    add(part, "put", "namespaces:put_namespace", "Make a namespace, or set its expiry.")
-    add(
-        part,
-        "delete",
-        "namespaces:delete_namespace",
-        "Remove a namespace with all that is in it.",
-    )
 
 
 def run(arguments: Sequence[str]) -> int:

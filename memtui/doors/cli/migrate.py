@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.doors.cli.complete import complete_binding, complete_name
-from memtui.doors.cli.output import Dim, Line
+from memtui.doors.cli.options import complete_binding, complete_name
+from memtui.doors.cli.output import Column, Dim, Line, table
 from memtui.doors.cli.session import Session
-from memtui.doors.cli.tables import Column, table
 
 if TYPE_CHECKING:
     from memtui.migration.cutover import Switched

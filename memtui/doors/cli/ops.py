@@ -1,28 +1,34 @@
-"""`ops`: the operation log, which everything that happens is written to."""
+"""`ops`: the operation log, to a file and from other systems' files too."""
 
 from __future__ import annotations
 
+import gc
+import io
+import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.doors.cli.nearest import say_unknown_of_operations
 from memtui.doors.cli.options import (
+    Exact,
     FilterLine,
     Limit,
     OperationOptions,
     ScopeOptions,
+    pairs,
 )
-from memtui.doors.cli.output import Dim, Line, jsonable
-from memtui.doors.cli.records import change_lines
+from memtui.doors.cli.output import Column, Dim, Line, facts, jsonable, table
+from memtui.doors.cli.records import change_lines, say_unknown_of_operations
 from memtui.doors.cli.session import Session
-from memtui.doors.cli.tables import Column, facts, table
 
 if TYPE_CHECKING:
     from memtui.contract import Filter
+    from memtui.importing.importer import Import, ImportReport
     from memtui.service import Change, Erasure, Operation
     from memtui.store.journal import Found
+
 
 OperationId = Annotated[
     str,
@@ -46,7 +52,7 @@ _COLUMNS = (
 )
 
 
-async def list_operations(
+async def ops_list(
     session: Session,
     scope: ScopeOptions,
     which: OperationOptions,
@@ -80,7 +86,7 @@ async def list_operations(
         await say_unknown_of_operations(session, chosen)
 
 
-async def show(session: Session, operation_id: OperationId) -> None:
+async def ops_show(session: Session, operation_id: OperationId) -> None:
     """Show one operation: what was asked, returned and changed."""
     operation = await session.service.log.get(session.caller, operation_id)
     changes = await session.service.log.changes(session.caller, operation.operation_id)
@@ -96,7 +102,7 @@ async def show(session: Session, operation_id: OperationId) -> None:
     )
 
 
-async def check(session: Session, operation_id: OperationId) -> None:
+async def ops_check(session: Session, operation_id: OperationId) -> None:
     """Find out whether an operation of unknown outcome happened.
 
     What is found is logged as an operation of its own; what happened can be undone from then on.
@@ -221,3 +227,242 @@ def _detail(
         yield Dim(f"{handle.rank:>4}  {shown.score(handle.score):>6}  {record_id}{ghost}")
     for change in changes:
         yield from change_lines(session, change)
+
+
+_STDOUT = "-"
+
+
+async def ops_export(
+    session: Session,
+    scope: ScopeOptions,
+    which: OperationOptions,
+    line: FilterLine = None,
+    *,
+    to: Annotated[
+        str, typer.Option(metavar="FILE", help="The file to write; - is stdout, for jsonl and csv.")
+    ],
+    form: Annotated[
+        Literal["jsonl", "csv", "parquet"] | None,
+        typer.Option("--format", help="How to write it, if the file's name does not say."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Put it in place of a file that is there.")
+    ] = False,
+    exact: Exact = False,
+) -> None:
+    """Write operations, sealed ones too, to a file, in the order of their numbers.
+
+    All of them, unless the filter and the options narrow it. What is in the file is in
+    docs/audit.md.
+    """
+    from memtui.analytics.export import ExportFormat, format_of
+    from memtui.contract import Invalid
+    from memtui.visible import visible
+    from memtui.widgets import format as shown
+
+    if to == _STDOUT and session.out.as_json:
+        raise Invalid("--json and --to - would both print on stdout; name a file.")
+    chosen = which.filter(session, line, scope)
+    if form is not None:
+        as_format = ExportFormat(form)
+    else:
+        as_format = ExportFormat.JSONL if to == _STDOUT else format_of(to)
+    target: Path | IO[bytes] = sys.stdout.buffer if to == _STDOUT else Path(to)
+    shown_first = io.BytesIO()
+    on_terminal = to == _STDOUT and sys.stdout.isatty() and as_format is ExportFormat.CSV
+    count = await session.service.analysis.export(
+        session.caller,
+        shown_first if on_terminal else target,
+        as_format,
+        chosen,
+        force=force,
+        exact=exact,
+    )
+    if on_terminal:
+        made = shown_first.getvalue().decode("utf-8", "replace")
+        sys.stdout.write(visible(made, keep_newlines=True))
+    session.out.answer(
+        {"file": to, "operation_count": count, "format": as_format.value}, lambda: ()
+    )
+    if not session.out.as_json:
+        where = "stdout" if to == _STDOUT else to
+        session.out.say(f"Wrote {shown.counted(count, 'operation')} to {where}.")
+    if not count:
+        await say_unknown_of_operations(session, chosen)
+
+
+FormatName = Literal["jsonl", "csv", "parquet", "claude-code"]
+
+_REJECTED_COLUMNS = (Column("column"), Column("becomes"))
+
+
+async def ops_import(
+    session: Session,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE",
+            help="Logs of one format, or transcripts of Claude Code and folders of them.",
+        ),
+    ],
+    *,
+    company: Annotated[
+        str | None,
+        typer.Option(help="The company they become; named after the first file if left out."),
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map",
+            metavar="COLUMN=FIELD",
+            help="What a column is, or a .toml file that says it of many; the rest is guessed.",
+        ),
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map-type", metavar="WORD=TYPE", help="What a word of theirs means; - leaves out."
+        ),
+    ] = None,
+    statuses: Annotated[
+        list[str] | None,
+        typer.Option("--map-status", metavar="WORD=STATUS", help="The same for outcomes."),
+    ] = None,
+    constants: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="FIELD=VALUE", help="For rows that have no such value."),
+    ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(help="Zone of times that name none, such as Europe/Berlin; else UTC."),
+    ] = None,
+    form: Annotated[
+        FormatName | None,
+        typer.Option("--format", help="Where the file's name and content do not tell."),
+    ] = None,
+    skip_bad: Annotated[
+        bool, typer.Option("--skip-bad", help="Leave out rows that do not fit.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be imported, and change nothing.")
+    ] = False,
+) -> int:
+    """Import another system's operation log as a company of its own.
+
+    A company that is not there is made, read-only. What was imported before is not added again, so
+    that a log which has grown can be imported once more. If a row does not fit nothing is imported,
+    unless --skip-bad. docs/import.md lists the fields.
+    """
+    from memtui.importing.columns import column_map
+    from memtui.importing.importer import Import, company_for
+
+    chosen = column_map(
+        columns or (),
+        types=pairs(types, "--map-type"),
+        statuses=pairs(statuses, "--map-status"),
+        constants=pairs(constants, "--set"),
+        timezone=timezone,
+    )
+    gc.freeze()  # what is there by now stays: a large import would look at it again and again
+    target = company or company_for(files, form)
+    ticker = _Ticker()
+    work = Import(files, target, chosen, form=form)
+    try:
+        report = await work.run(
+            session.service,
+            session.caller,
+            skip_bad=skip_bad,
+            dry_run=dry_run,
+            report=ticker.show,
+        )
+    finally:
+        ticker.end()
+        work.close()
+        _tell_bad(session, work)
+    session.out.answer(report, lambda: _lines(report))
+    return 1 if dry_run and report.bad_count and not skip_bad else 0
+
+
+class _Ticker:
+    """One line on stderr, on a terminal, that says how far it has come."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+
+    def show(self, what: str, count: int) -> None:
+        """Show how many operations were read or gone through."""
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{count:,} {what}")
+            sys.stderr.flush()
+            self._is_open = True
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._is_open:
+            sys.stderr.write("\n")
+            self._is_open = False
+
+
+def _tell_bad(session: Session, work: Import) -> None:
+    for row in work.bad:
+        session.out.say(f"{row.file} line {row.line}: {row.reason}")
+    if (more := work.bad_count - len(work.bad)) > 0:
+        session.out.say(f"and {more:,} more that do not fit")
+
+
+def _lines(report: ImportReport) -> Iterator[Line]:
+    from memtui.widgets import format as shown
+
+    if report.dry_run and report.columns:
+        yield from table(_REJECTED_COLUMNS, [[one.column, one.field] for one in report.columns])
+        yield ""
+    yield from facts(list(_facts(report)))
+    words = ("would be added", "there already") if report.dry_run else ("added", "there already")
+    parts = [f"{report.added:,} {words[0]}", f"{report.known:,} {words[1]}"]
+    if report.bad_count:
+        parts.append(f"{report.bad_count:,} left out")
+    yield ", ".join(parts)
+    if report.unmeasured_count:
+        count = shown.counted(report.unmeasured_count, "operation")
+        yield Dim(f"{count} without a duration; percentiles are of the others")
+
+
+def _facts(report: ImportReport) -> Iterator[tuple[str, str]]:
+    from memtui.widgets import format as shown
+
+    made = (" (to be made)" if report.dry_run else " (new)") if report.created else ""
+    yield "company", f"{report.company_id}{made}"
+    yield "format", report.format
+    yield "operations", shown.count(report.operations)
+    if report.first is not None and report.last is not None:
+        yield "from", report.first.isoformat(sep=" ", timespec="seconds")
+        yield "to", report.last.isoformat(sep=" ", timespec="seconds")
+    if report.naive_count:
+        count = shown.counted(report.naive_count, "time")
+        yield "zone", f"{count} named no zone, read as {report.timezone}"
+    yield "types", _counted(report.types_count)
+    guessed = {word: kind for word, kind in report.types.items() if word != kind}
+    yield "taken for", ", ".join(f"{word} → {kind}" for word, kind in list(guessed.items())[:20])
+    yield "outcomes", _counted(report.status_count)
+    if report.usage_count:
+        words = ("in", "out", "embedded")
+        counts = (report.input_tokens, report.output_tokens, report.embedding_tokens)
+        tokens = [f"{count:,} {word}" for count, word in zip(counts, words, strict=True)]
+        yield "tokens", ", ".join(tokens)
+        yield "cost", _cost(report)
+    yield "skipped", _counted(report.skipped)
+    if report.repeated:
+        yield "repeated", shown.counted(report.repeated, "line")
+
+
+def _cost(report: ImportReport) -> str:
+    parts = ["unpriced" if report.cost_usd is None else f"${report.cost_usd:,.6f}"]
+    if report.priced_here_count:
+        parts.append(f"{report.priced_here_count:,} priced by memtui's table")
+    if report.unpriced_count and report.cost_usd is not None:
+        parts.append(f"{report.unpriced_count:,} unpriced")
+    return ", ".join(parts)
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{word} {count:,}" for word, count in sorted(counts.items()))

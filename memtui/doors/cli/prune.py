@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memtui.doors.cli.fact_scope import FACT, FactScope, revisions
+from memtui.doors.cli.facts import FACT, FactScope, revisions
 from memtui.doors.cli.forget import tell_forgotten
 from memtui.doors.cli.output import Dim, Line
 from memtui.doors.cli.session import Session, build
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _NO_LIMIT = 2**31
 
 
-async def prune_facts(
+async def facts_prune(
     session: Session,
     scope: FactScope,
     *,

@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.doors.cli.complete import complete_binding, complete_name
-from memtui.doors.cli.options import Yes
-from memtui.doors.cli.output import Dim, Line, jsonable
+from memtui.doors.cli.options import Yes, complete_binding, complete_name
+from memtui.doors.cli.output import Column, Dim, Line, jsonable, table
 from memtui.doors.cli.session import Session, build
-from memtui.doors.cli.tables import Column, table
 
 if TYPE_CHECKING:
     from datetime import datetime

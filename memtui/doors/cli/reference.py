@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from memtui.doors.cli.command import LazyCommand
-from memtui.doors.cli.conformance_page import conformance_page
+from memtui.doors.cli.conformance import conformance_page
 from memtui.doors.cli.errors import EXIT_CODES, KIND_CODES
 from memtui.doors.cli.main import PROGRAM, build_app
 

@@ -1,23 +1,25 @@
-"""What was asked on the command line, and the open service that a command works with."""
+"""What was asked on the command line, the open service that answers it, and the log file."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memtui.doors.cli.output import Output
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
-    from pathlib import Path
+    from logging.handlers import RotatingFileHandler
 
     from memtui.config import Paths, Settings
     from memtui.contract import Model, RecordHandle, Scope
     from memtui.service import Caller, CompanyView, MemoryService, Resolution
 
     ModelT = TypeVar("ModelT", bound=Model)
+
 
 DOOR = "cli"
 
@@ -66,7 +68,6 @@ class Invocation:
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
         """Open the service for one command and close it afterwards."""
-        from memtui.doors.cli.log import logging_to
         from memtui.service import CompanyView, caller_of, open_service
 
         paths, settings = self.paths(), self.settings()
@@ -190,3 +191,58 @@ def build(model: type[ModelT], /, **values: Any) -> ModelT:
         first = error.errors(include_url=False, include_input=False)[0]
         field = ".".join(str(part) for part in first["loc"]).replace("_", " ")
         raise Invalid(f"The {field or 'request'} does not fit: {first['msg']}.") from error
+
+
+_LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+@contextmanager
+def logging_to(path: Path) -> Iterator[None]:
+    """Send warnings and errors of every module to `path` (mode 0600, rotated at 1 MB).
+
+    A log that cannot be written is no reason to refuse a command; warnings are dropped then.
+    """
+    import logging
+
+    handler = _handler(path) or logging.NullHandler()
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+
+
+def log_failure(path: Path, error: Exception) -> bool:
+    """Write an unexpected error with its traceback to `path`; return whether that was possible."""
+    import logging
+
+    handler = _handler(path)
+    if handler is None:
+        return False
+    with_traceback = (type(error), error, error.__traceback__)
+    handler.handle(
+        logging.LogRecord(
+            "memtui", logging.ERROR, __file__, 0, "unexpected error", (), with_traceback
+        )
+    )
+    handler.close()
+    return True
+
+
+def _handler(path: Path) -> RotatingFileHandler | None:
+    import logging
+    from logging.handlers import RotatingFileHandler
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path.touch(mode=0o600)
+        handler = RotatingFileHandler(
+            path, maxBytes=1_000_000, backupCount=2, encoding="utf-8", errors="backslashreplace"
+        )
+    except OSError:
+        return None
+    handler.setLevel(logging.WARNING)
+    handler.setFormatter(logging.Formatter(_LOG_LINE))
+    return handler

@@ -12,8 +12,7 @@ from memtui.analytics.archive import Busy
 from memtui.analytics.engine import Interrupted
 from memtui.contract import MemtuiError, NotFound, Record, RecordHandle, Scope, Usage
 from memtui.doors.cli.errors import KIND_CODES, kind_of
-from memtui.doors.cli.output import Dim, Output, jsonable, shown
-from memtui.doors.cli.tables import Column, facts, table
+from memtui.doors.cli.output import Column, Dim, Output, facts, jsonable, shown, table
 from memtui.json_text import json_text
 from tests.doors.cli.conftest import HOSTILE, Stream, Terminal, assert_harmless
 
