@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import ssl
 from collections.abc import AsyncIterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,12 @@ pytest_plugins = ["tests.databases", "tests.demos", "tests.rights"]
 
 
 def pytest_configure() -> None:
-    """Let ctrl+c reach what tests start: a shell's background jobs begin with it ignored."""
+    """Prepare the process.
+
+    Each HTTP client would read all certificates anew. And ctrl+c is to reach what tests start: a
+    shell's background jobs begin with it ignored.
+    """
+    ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -79,27 +79,8 @@ def control_plane_url(_control_plane: str) -> Iterator[str]:
         Database.open(Path(), _control_plane).close()
 
 
-_ON_BOTH = (
-    "tests.store", "tests.service.test_mutations", "tests.service.test_recovery",
-    "tests.service.test_sight", "tests.service.test_whole_log", "tests.backends.facts",
-    "tests.analytics",
-)  # fmt: skip
-"""Where statements are tested; what stands on them is the same on both databases."""
-
-
-def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run the tests of the store, of mutations and of recovery on both databases."""
-    given = any(
-        "database_url" in mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")
-    )
-    if "database_url" in metafunc.fixturenames and not given:
-        both = metafunc.module.__name__.startswith(_ON_BOTH)
-        names = ["sqlite", "postgresql"] if both else ["sqlite"]
-        metafunc.parametrize("database_url", names, indirect=True)
-
-
-@pytest.fixture
-def database_url(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(name="database_url", params=["sqlite", "postgresql"])
+def on_both(request: pytest.FixtureRequest) -> str:
     """What `database_url` is set to: empty for SQLite, else a PostgreSQL database."""
     return "" if request.param == "sqlite" else str(request.getfixturevalue("control_plane_url"))
 

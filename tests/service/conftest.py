@@ -25,6 +25,12 @@ def fake() -> Iterator[type[FakeAdapter]]:
 
 
 @pytest.fixture
+def database_url() -> str:
+    """SQLite; tests of what differs between the databases import `tests.databases.on_both`."""
+    return ""
+
+
+@pytest.fixture
 def settings(paths: Paths, database_url: str) -> Settings:
     return load_settings(
         paths, principal="user:ana", provider_timeout_ms=300, database_url=database_url

@@ -26,8 +26,11 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService
+from tests.databases import on_both
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter, down
+
+__all__ = ["on_both"]
 
 
 async def newest(service: MemoryService, caller: Caller):

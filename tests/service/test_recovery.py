@@ -24,9 +24,12 @@ from memtui.contract import (
 from memtui.service import Caller, MemoryService, Operation, open_service
 from memtui.store import appending
 from memtui.store.digest import is_intact
+from tests.databases import on_both
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter
 from tests.service.hanging import BEFORE, SCOPE, TEXT
+
+__all__ = ["on_both"]
 
 Hang = Callable[[str], subprocess.Popen[str]]
 UNKNOWN = Filter(status=OperationStatus.UNKNOWN)

@@ -43,6 +43,9 @@ from memtui.service import (
 )
 from memtui.service.core import Group
 from memtui.store.operation import Operation
+from tests.databases import on_both
+
+__all__ = ["on_both"]
 
 Call = Callable[["Home", Caller], Awaitable[Any]]
 

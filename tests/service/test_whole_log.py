@@ -15,7 +15,10 @@ from memtui.contract import (
 )
 from memtui.service import MemoryService, open_service
 from tests.analytics.logs import seal_unlogged as seal
+from tests.databases import on_both
 from tests.service.scenario import ANA, SCOPE, START, play, told
+
+__all__ = ["on_both"]
 
 
 class Clock:

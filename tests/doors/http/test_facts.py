@@ -99,7 +99,7 @@ async def test_hostile_text_is_kept_exactly_or_refused(speak: Any, text: str) ->
 
 @pytest.mark.slow
 @settings(
-    max_examples=60,
+    max_examples=25,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
