@@ -18,8 +18,7 @@ from memtui.analytics.source import HOT, SELECTS, Source, create_raw, load_raw, 
 from memtui.store.columns import ForeignText, Portable
 from memtui.store.conditions import visible_to
 from memtui.store.database import Database
-from memtui.store.operation import Operation
-from memtui.store.rows import to_operation
+from memtui.store.operation import Operation, to_operation
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:

@@ -44,7 +44,7 @@ from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database
 from memtui.store.digest import is_intact
 from memtui.store.erasing import erased, newly_absent
-from memtui.store.rows import Stored, handle_rows, operation_row, usage_rows
+from memtui.store.operation import Stored, handle_rows, operation_row, usage_rows
 from memtui.store.tables import OperationRow
 from memtui.store.values import quoted
 

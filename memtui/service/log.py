@@ -20,13 +20,12 @@ from memtui.service.answers import Change, Erasure, Provenance, Retrieval, Retri
 from memtui.service.core import Group, in_thread
 from memtui.service.reads import change_of
 from memtui.service.visibility import Caller
-from memtui.store import appending, erasing, journal, log, metrics
+from memtui.store import appending, erasing, journal, log
 from memtui.store.connection import Connection
 from memtui.store.database import Database
 from memtui.store.erasing import purged
 from memtui.store.journal import Found
-from memtui.store.log import Reads, Retrieved
-from memtui.store.metrics import ContextDay
+from memtui.store.log import ContextDay, Reads, Retrieved
 from memtui.store.operation import Operation, OperationDraft, OperationPage
 from memtui.store.sight import Sight
 
@@ -162,12 +161,12 @@ class CompanyLog:
 
         Configuring is left out.
         """
-        hot, sealed, read = self._both(metrics.active, chosen, field)
+        hot, sealed, read = self._both(log.active, chosen, field)
         return hot | (sealed.ask(read) or set())
 
     def contexts_by_day(self, chosen: Filter) -> list[ContextDay]:
         """Return the days with contexts, the oldest first."""
-        hot, sealed, read = self._both(metrics.contexts_by_day, chosen)
+        hot, sealed, read = self._both(log.contexts_by_day, chosen)
         days: dict[int, ContextDay] = {}
         for one in (*(sealed.ask(read) or []), *hot):
             days[one.day] = _joined(days[one.day], one) if one.day in days else one

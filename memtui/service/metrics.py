@@ -29,8 +29,8 @@ from memtui.context.cost import TARGET_SHARE, share_of_prompt
 from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime, owner_of
 from memtui.service.core import Group, in_thread
 from memtui.service.visibility import AGENT_PREFIX, USER_PREFIX, Caller
+from memtui.store import log as store
 from memtui.store import members
-from memtui.store import metrics as store
 
 WINDOW = timedelta(days=30)
 """What is looked at where nothing else was asked (seed 004 §8.1)."""

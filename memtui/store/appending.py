@@ -11,8 +11,7 @@ from memtui.store import compiled
 from memtui.store.compiled import IntentRow
 from memtui.store.connection import Connection
 from memtui.store.digest import GENESIS, SALT_BYTES, digest_of
-from memtui.store.operation import OperationDraft
-from memtui.store.rows import Stored, handle_rows, operation_row, usage_rows
+from memtui.store.operation import OperationDraft, Stored, handle_rows, operation_row, usage_rows
 
 Step: TypeAlias = tuple[Snapshot, Snapshot | None]
 """A record before and after a mutation; None where nobody saw the after."""

@@ -1,7 +1,8 @@
 """The operation log, read: hot operations in the database, sealed ones in DuckDB over their files.
 
 Each statement is written once. What takes a `Connection` takes that of the sealed operations too
-(`memtui.analytics.sealed`), whose tables have the same names and columns.
+(`memtui.analytics.sealed`), whose tables have the same names and columns. Facts are counted out of
+the undo journal, which is never sealed.
 """
 
 from __future__ import annotations
@@ -11,27 +12,47 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Column, ColumnElement, Row, Select, and_, exists, func, or_, select
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Integer,
+    Row,
+    Select,
+    Text,
+    and_,
+    case,
+    cast,
+    exists,
+    func,
+    or_,
+    select,
+    type_coerce,
+)
 
 from memtui.contract import Filter, OperationStatus, OperationType
 from memtui.store.conditions import conditions
 from memtui.store.connection import Connection
 from memtui.store.digest import CONTROL
-from memtui.store.operation import Operation, OperationPage
-from memtui.store.rows import Loaded, to_operation
+from memtui.store.operation import Loaded, Operation, OperationPage, to_operation
 from memtui.store.sight import Sight, seen
-from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
+from memtui.store.tables import HandleRow, JournalRow, LogHeadRow, OperationRow, UsageRow
 
 _OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 _USAGE = UsageRow.__table__  # type: ignore[attr-defined]
 _HANDLES = HandleRow.__table__  # type: ignore[attr-defined]
 _HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
+_JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
 _SEQ: Column[int] = _OPERATIONS.c.seq
 
 _READS = (OperationType.QUERY, OperationType.CONTEXT)
 """A record is read when a query returns it, or when a model gets it in its context."""
 _MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
 _AT_ONCE = 500
+_DAY = 86_400_000_000
+"""Microseconds."""
+_ROWS_AT_ONCE = 2_000
 
 T = TypeVar("T")
 
@@ -50,6 +71,19 @@ class Reads(NamedTuple):
     times: int
     last_at: datetime
     last_rank: int
+
+
+class ContextDay(NamedTuple):
+    """The contexts that were assembled on a UTC day, a number of days since 1970."""
+
+    day: int
+    contexts: int
+    delivered: int
+    over_budget: int
+    tokens: int
+    budget: int
+    """`tokens` and `budget` are sums over the day's contexts."""
+    most_tokens: int
 
 
 def owners(connection: Connection, operation_ids: Sequence[str]) -> dict[str, tuple[str, datetime]]:
@@ -236,7 +270,7 @@ def last_begun(
     return None if found is None else (found.started_at, found.seq)
 
 
-def successful(
+def _successful(
     connection: Connection, company_id: str, chosen: Filter, above: int, sight: Sight | None
 ) -> Any:
     """Return the successful operations of a filter above a `seq`, for a statement's FROM."""
@@ -319,6 +353,117 @@ def mutations_of_record(
         .where(*_touched(company_id, binding_key, _MUTATIONS, [record_id]), *seen(sight))
     )
     return [str(operation_id) for (operation_id,) in connection.execute(statement)]
+
+
+def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iterator[Any]:
+    """Yield what every successful mutation before `until` did to a fact.
+
+    The rows of one record (`binding_key`, `record_id`) follow each other, the oldest first. Each
+    has `seq`, `at`, `operation_type`, `principal`, `was` and `is_now` (1 where the record was a
+    fact before and after it) and the ids of its scope.
+    """
+    before = _readable(connection, _JOURNAL.c.before)
+    after = _readable(connection, _JOURNAL.c.after)
+    was, is_now = (_is_fact(snapshot) for snapshot in (before, after))
+    statement = (
+        select(
+            _JOURNAL.c.binding_key,
+            _JOURNAL.c.provider_record_id.label("record_id"),
+            _JOURNAL.c.seq,
+            _JOURNAL.c.started_at.label("at"),
+            _JOURNAL.c.operation_type,
+            _JOURNAL.c.principal,
+            was.label("was"),
+            is_now.label("is_now"),
+            *(
+                func.coalesce(_scope_id(after, name), _scope_id(before, name)).label(name)
+                for name in ("project_id", "subject_id", "agent_id")
+            ),
+        )
+        .where(
+            _JOURNAL.c.company_id == company_id,
+            _JOURNAL.c.status == str(OperationStatus.OK),
+            _JOURNAL.c.started_at < until,
+            (was == 1) | (is_now == 1),
+        )
+        .order_by(_JOURNAL.c.binding_key, _JOURNAL.c.provider_record_id, _JOURNAL.c.seq)
+        .execution_options(yield_per=_ROWS_AT_ONCE)
+    )
+    yield from connection.execute(statement)
+
+
+def active(
+    connection: Connection,
+    company_id: str,
+    chosen: Filter,
+    field: str,
+    *,
+    above: int = 0,
+    sight: Sight | None = None,
+) -> set[str]:
+    """Return the distinct values of an id among the successful operations that a filter takes.
+
+    Configuring is left out, and operations up to the `seq` `above` are as if they were not there.
+    """
+    found = _successful(connection, company_id, chosen, above, sight)
+    column = found.c[field]
+    used = found.c.operation_type != str(OperationType.CONFIGURE)
+    rows = connection.execute(select(column).where(column.is_not(None), used).distinct())
+    return {str(value) for (value,) in rows}
+
+
+def contexts_by_day(
+    connection: Connection,
+    company_id: str,
+    chosen: Filter,
+    *,
+    above: int = 0,
+    sight: Sight | None = None,
+) -> list[ContextDay]:
+    """Return the days with contexts above a `seq`, the oldest first."""
+    only = chosen.model_copy(update={"operation_type": OperationType.CONTEXT})
+    found = _successful(connection, company_id, only, above, sight)
+    asked = _readable(connection, found.c.request)
+    tokens, budget = (asked[name].as_integer() for name in ("tokens", "budget"))
+    day = type_coerce(found.c.started_at, BigInteger) // _DAY
+    rows = connection.execute(
+        select(
+            day.label("day"),
+            func.count().label("contexts"),
+            _count_true(asked["delivered"].as_boolean()).label("delivered"),
+            _count_true(asked["over_budget"].as_boolean()).label("over_budget"),
+            cast(func.sum(tokens), BigInteger).label("tokens"),
+            cast(func.sum(budget), BigInteger).label("budget"),
+            func.max(tokens).label("most_tokens"),
+        )
+        .where(tokens.is_not(None))
+        .group_by(day)
+        .order_by(day)
+    )
+    return [ContextDay(*row) for row in rows]
+
+
+def _count_true(condition: ColumnElement[bool]) -> ColumnElement[int]:
+    return func.sum(case((condition, 1), else_=0), type_=Integer)
+
+
+def _readable(connection: Connection, column: Any) -> Any:
+    r"""Return a JSON column whose members can be taken out, whatever foreign text stands in it.
+
+    PostgreSQL fails on all of a document that holds `\u0000` or half a surrogate pair anywhere, so
+    every escape in it becomes a question mark first.
+    """
+    if connection.dialect == "sqlite":
+        return column
+    return cast(func.regexp_replace(cast(column, Text), r"\\.", "?", "g"), JSON)
+
+
+def _is_fact(snapshot: Any) -> ColumnElement[int]:
+    return case((snapshot["record"]["kind"].as_string() == "fact", 1), else_=0)
+
+
+def _scope_id(snapshot: Any, name: str) -> Any:
+    return snapshot["record"]["scope"][name].as_string()
 
 
 def _in_sight(sight: Sight | None) -> tuple[ColumnElement[bool], ...]:
