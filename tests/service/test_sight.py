@@ -375,6 +375,7 @@ OTHERWISE = {
     "pages": "is `browse` again and again",
     "close": "the process's own",
     "bindings.providers": "the process's own",
+    "bindings.provider": "the process's own",
     "read_only": "the process's own",
     "bindings.provider_problems": "the process's own",
     "records": "the process's own",
