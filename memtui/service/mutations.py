@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import TypeVar
 
 from memtui.contract import (
     BrowseRequest,
@@ -24,7 +25,6 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     Snapshot,
-    SourceRef,
     SyncReply,
     WriteMode,
     WriteRequest,
@@ -45,11 +45,15 @@ from memtui.service.visibility import (
     note_owner,
     without_prefix,
 )
-from memtui.store.operation import OperationHandle
+
+ModelT = TypeVar("ModelT", bound=Model)
 
 FACT = "fact"
 _LIMITED = ("subject_id", "project_id")
 _PAGE = 1_000
+_LOGGED_IDS = 1_000
+_SYNC_RECORDS = 10_000
+"""A rebuild reads everything, so it gets the timeout of a large bulk call."""
 
 
 class FactLimits(Model):
@@ -107,57 +111,48 @@ async def check_room(connection: Connection, request: WriteRequest, limits: Fact
     )
 
 
-_LOGGED_IDS = 1_000
-
-
 class Mutations(Group):
     """Operations that change records."""
 
     @to_its_end
     async def write(self, caller: Caller, request: WriteRequest) -> MutationAnswer:
-        """Store a record."""
+        """Store a record, its secrets taken out."""
+        core, scope = self._core, request.scope
+        if caller.by_ai:
+            request = request.model_copy(update={"content": without_prefix(request.content)})
         # In a thread: a megabyte takes a while, and others are served meanwhile.
-        clean, labels = await asyncio.to_thread(redact_write, _unwrapped(caller, request))
-        asked: Json = {
-            "mode": clean.mode,
-            "kind": clean.kind,
-            "topic": clean.topic,
-            "tags": list(clean.tags),
-            "record_id": clean.record_id,
-            "redacted": list(labels),
-        }
-        recording = self._core.recorder.recorded(
-            OperationType.WRITE, caller, request.scope, _set_only(asked), clean.source
+        clean, labels = await asyncio.to_thread(redact_write, request)
+        asked = clean.model_dump(
+            mode="json", include={"mode", "kind", "topic", "tags", "record_id"}
+        )
+        recording = core.recorder.recorded(
+            OperationType.WRITE, caller, scope, _set_only(asked, labels), clean.source
         )
         async with recording as entry, AsyncExitStack() as gate:
-            log_text(entry, clean.content, withheld=is_org(request.scope))
-            connection = await self._core.connect(entry, request.binding_key)
-            routed = clean.model_copy(
-                update={
-                    "binding_key": connection.binding.key,
-                    "created_by": clean.created_by or caller.principal,
-                }
-            )
+            log_text(entry, clean.content, withheld=is_org(scope))
+            connection = await core.connect(entry, request.binding_key)
+            author = clean.created_by or caller.principal
+            update = {"binding_key": connection.binding.key, "created_by": author}
+            routed = clean.model_copy(update=update)
             _refuse_empty(routed.content)
             if routed.kind == FACT:
-                check_text(routed.content, self._core.fact_limits)
+                check_text(routed.content, core.fact_limits)
                 await gate.enter_async_context(connection.adding_facts())
-                await check_room(connection, routed, self._core.fact_limits)
+                await check_room(connection, routed, core.fact_limits)
             known = [connection.handle_of(routed.record_id)] if routed.record_id else []
-            before = await connection.snapshots(known, request.scope)
+            before = await connection.snapshots(known, scope)
             if routed.mode is WriteMode.UPSERT:
-                await self._core.may_change(entry, [request.scope, *_scopes(before)])
-                note_owner(entry, _scopes(before))
-                if any(map(is_org, _scopes(before))):
+                there = _scopes(before)
+                await core.may_change(entry, [scope, *there])
+                note_owner(entry, there)
+                if any(map(is_org, there)):
                     log_text(entry, clean.content, withheld=True)
-            await self._core.recorder.begin(entry, before)
+            await core.recorder.begin(entry, before)
             reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
             entry.usage = reply.usage
-            entry.about(reply.records)
-            replaced = aligned([*before, *reply.before], reply.records)
-            entry.steps = [(snapshot, None) for snapshot in replaced]
-            after = await connection.snapshots(reply.records, request.scope)
-            entry.steps = list(zip(replaced, after, strict=True))
+            after = await entry.read_back(
+                connection, [*before, *reply.before], reply.records, scope
+            )
         return MutationAnswer(
             **entry.answer(),
             handles=reply.records,
@@ -167,10 +162,13 @@ class Mutations(Group):
 
     @to_its_end
     async def correct(self, caller: Caller, request: CorrectRequest) -> MutationAnswer:
-        """Change one record, based on the revision the caller read."""
+        """Change one record; raises `Conflict` if it changed since its revision was read."""
+        core, scope = self._core, request.scope
         if caller.by_ai and request.text is not None:
             request = request.model_copy(update={"text": without_prefix(request.text)})
-        clean, labels = await asyncio.to_thread(_redact_correct, request)
+        free = {"text", "topic", "tags", "source"}
+        clean, labels = await asyncio.to_thread(_redacted, request, free)
+        text = clean.text
         asked: Json = {
             "record_id": clean.handle.provider_record_id,
             "revision": clean.revision,
@@ -179,72 +177,64 @@ class Mutations(Group):
             "tags": list(clean.tags) if clean.tags is not None else None,
             "expires_at": clean.expires_at.isoformat() if clean.expires_at else None,
             "never_expires": clean.never_expires or None,
-            "redacted": list(labels),
         }
-        recording = self._core.recorder.recorded(
-            OperationType.CORRECT, caller, request.scope, _set_only(asked), request.source
-        )
-        async with recording as entry:
-            if clean.text is not None:  # whose memory it is shows only when it is found
-                log_text(entry, clean.text, withheld=True)
-            connection = await self._core.connect(entry, request.binding_key, needs="correction")
-            if clean.text is not None:
-                _refuse_empty(clean.text)
-            record = await self._core.find(entry, connection, clean.handle)
+        async with core.recorder.recorded(
+            OperationType.CORRECT, caller, scope, _set_only(asked, labels), request.source
+        ) as entry:
+            if text is not None:  # whose memory it is shows only when it is found
+                log_text(entry, text, withheld=True)
+            connection = await core.connect(entry, request.binding_key, needs="correction")
+            if text is not None:
+                _refuse_empty(text)
+            record = await core.find(entry, connection, clean.handle)
             note_owner(entry, [record.scope])
-            if clean.text is not None:
-                log_text(entry, clean.text, withheld=is_org(record.scope))
-            if clean.text is not None and record.kind == FACT:
-                check_text(clean.text, self._core.fact_limits)
+            if text is not None:
+                log_text(entry, text, withheld=is_org(record.scope))
+                if record.kind == FACT:
+                    check_text(text, core.fact_limits)
             entry.source = entry.source or record.source
-            entry.about([record.handle])
-            routed = clean.model_copy(
-                update={"binding_key": connection.binding.key, "handle": record.handle}
-            )
-            await self._core.may_change(entry, [record.scope])
-            before = await connection.snapshots([record.handle], request.scope)
-            await self._core.recorder.begin(entry, before)
+            old = record.handle
+            entry.about([old])
+            update = {"binding_key": connection.binding.key, "handle": old}
+            routed = clean.model_copy(update=update)
+            await core.may_change(entry, [record.scope])
+            before = await connection.snapshots([old], scope)
+            await core.recorder.begin(entry, before)
             try:
                 reply = await entry.mutate(connection, lambda: connection.adapter.correct(routed))
             except MemtuiError as error:
                 if error.moved is not None:
-                    entry.links = {record.handle.provider_record_id: error.moved.provider_record_id}
+                    entry.links = {old.provider_record_id: error.moved.provider_record_id}
                 raise
-            entry.usage = reply.usage
-            old, new = record.handle, reply.handle
-            touched = [old] if old == new else [old, new]
-            entry.about(touched)
+            entry.usage, new = reply.usage, reply.handle
             if old != new:
                 entry.links = {old.provider_record_id: new.provider_record_id}
-            replaced = aligned(before, touched)
-            entry.steps = [(snapshot, None) for snapshot in replaced]
-            after = await connection.snapshots(touched, request.scope)
-            entry.steps = list(zip(replaced, after, strict=True))
+            touched = list(dict.fromkeys((old, new)))
+            after = await entry.read_back(connection, before, touched, scope)
+        there = {step.handle: step.record for step in after if step.record}
         return MutationAnswer(
             **entry.answer(),
             handles=(new,),
-            records=for_caller(
-                caller, [step.record for step in after if step.record and step.handle == new]
-            ),
-            ghosts=tuple(step.handle for step in after if step.record and step.handle != new),
+            records=for_caller(caller, [there[new]] if new in there else []),
+            ghosts=tuple(handle for handle in there if handle != new),
             redacted=labels,
             linked=entry.links,
         )
 
     @to_its_end
     async def forget(self, caller: Caller, request: ForgetRequest) -> MutationAnswer:
-        """Remove records, and look whether they are gone."""
+        """Remove records; those that are still found afterwards are named as ghosts."""
+        core, scope = self._core, request.scope
         handles = tuple(dict.fromkeys(request.handles))
         ids = [handle.provider_record_id for handle in handles]
         asked: Json = {"record_ids": ids[:_LOGGED_IDS], "records": len(ids)}
-        recording = self._core.recorder.recorded(
-            OperationType.FORGET, caller, request.scope, asked, request.source
-        )
-        async with recording as entry:
-            connection = await self._core.connect(entry, request.binding_key)
+        async with core.recorder.recorded(
+            OperationType.FORGET, caller, scope, asked, request.source
+        ) as entry:
+            connection = await core.connect(entry, request.binding_key)
             if not ids:
                 raise Invalid("Nothing to forget; name at least one record.")
-            found = await self._take_moved(connection, handles, request.scope)
+            found = await self._found(connection, handles, scope)
             there = list({s.handle: s for s in found.values() if s.record is not None}.values())
             if not there:
                 raise NotFound(
@@ -252,29 +242,29 @@ class Mutations(Group):
                     + (f", nor any of the {len(ids) - 1} others." if len(ids) > 1 else ".")
                 )
             note_owner(entry, _scopes(there))
-            await self._core.may_change(entry, _scopes(there))
-            entry.source = entry.source or _common_source(there)
-            entry.about([snapshot.handle for snapshot in there])
-            source, _ = redact_json(request.source and request.source.model_dump(mode="json"))
-            routed = request.model_copy(
-                update={
-                    "binding_key": connection.binding.key,
-                    "handles": tuple(snapshot.handle for snapshot in there),
-                    "source": source and SourceRef.model_validate(source),
-                }
-            )
-            await self._core.recorder.begin(entry, there)
+            await core.may_change(entry, _scopes(there))
+            sources = {snapshot.record.source for snapshot in there if snapshot.record}
+            entry.source = entry.source or (sources.pop() if len(sources) == 1 else None)
+            gone = tuple(snapshot.handle for snapshot in there)
+            entry.about(gone)
+            clean, _ = _redacted(request, {"source"})
+            update = {"binding_key": connection.binding.key, "handles": gone}
+            routed = clean.model_copy(update=update)
+            await core.recorder.begin(entry, there)
             reply = await entry.mutate(
                 connection, lambda: connection.adapter.forget(routed), records=len(there)
             )
             entry.usage = reply.usage
-            after = await connection.snapshots(routed.handles, request.scope)
+            after = await entry.read_back(connection, there, gone, scope)
             ghosts = tuple(step.handle for step in after if step.record is not None)
-            entry.handles = _marked(entry.handles, ghosts)
-            entry.steps = list(zip(there, after, strict=True))
+            still = {handle.provider_record_id for handle in ghosts}
+            entry.handles = tuple(
+                one.model_copy(update={"ghost": one.provider_record_id in still})
+                for one in entry.handles
+            )
         return MutationAnswer(
             **entry.answer(),
-            handles=routed.handles,
+            handles=gone,
             missing=tuple(handle for handle, snapshot in found.items() if snapshot.record is None),
             ghosts=ghosts,
         )
@@ -290,47 +280,30 @@ class Mutations(Group):
             entry.usage, entry.result_count = reply.usage, reply.changed + reply.removed
         return reply
 
-    async def _take_moved(
+    async def _found(
         self, connection: Connection, handles: Sequence[RecordHandle], scope: Scope
     ) -> dict[RecordHandle, Snapshot]:
         """Return each record as it is now, those under another id that came back under one."""
         found = dict(zip(handles, await connection.snapshots(handles, scope), strict=True))
         gone = [handle for handle, snapshot in found.items() if snapshot.record is None]
         new = await asyncio.to_thread(self._core.moved, connection, gone) if gone else {}
-        at = {
-            snapshot.handle: snapshot
-            for snapshot in await connection.snapshots(list(dict.fromkeys(new.values())), scope)
-        }
+        moved = await connection.snapshots(list(dict.fromkeys(new.values())), scope)
+        at = {snapshot.handle: snapshot for snapshot in moved}
         return found | {handle: at[moved_to] for handle, moved_to in new.items()}
 
 
-_SYNC_RECORDS = 10_000
-"""A rebuild reads everything, so it gets the timeout of a large bulk call."""
-
-
-def _unwrapped(caller: Caller, request: WriteRequest) -> WriteRequest:
-    if not caller.by_ai:
-        return request
-    return request.model_copy(update={"content": without_prefix(request.content)})
-
-
 def redact_write(request: WriteRequest) -> tuple[WriteRequest, tuple[str, ...]]:
-    """Take the secrets out of everything that a write carries."""
-    free = request.model_dump(
-        mode="json", include={"content", "title", "kind", "topic", "tags", "metadata", "source"}
-    )
-    clean, labels = redact_json(free)
-    if not labels:
-        return request, ()
-    return WriteRequest.model_validate({**dict(request), **clean}), labels
+    """Take the secrets out of everything that a write carries; also return their labels."""
+    free = {"content", "title", "kind", "topic", "tags", "metadata", "source"}
+    return _redacted(request, free)
 
 
-def _redact_correct(request: CorrectRequest) -> tuple[CorrectRequest, tuple[str, ...]]:
-    free = request.model_dump(mode="json", include={"text", "topic", "tags", "source"})
-    clean, labels = redact_json(free)
+def _redacted(request: ModelT, free: set[str]) -> tuple[ModelT, tuple[str, ...]]:
+    """Take the secrets out of those members of a request; also return their labels."""
+    clean, labels = redact_json(request.model_dump(mode="json", include=free))
     if not labels:
         return request, ()
-    return CorrectRequest.model_validate({**dict(request), **clean}), labels
+    return type(request).model_validate({**dict(request), **clean}), labels
 
 
 def _refuse_empty(text: str) -> None:
@@ -338,29 +311,10 @@ def _refuse_empty(text: str) -> None:
         raise Invalid("A memory needs some text; forget it instead of emptying it.")
 
 
-def _set_only(asked: Json) -> Json:
+def _set_only(asked: Json, labels: Sequence[str]) -> Json:
+    asked = {**asked, "redacted": list(labels)}
     return {name: value for name, value in asked.items() if value not in (None, [], "")}
-
-
-def aligned(known: Sequence[Snapshot], handles: Sequence[RecordHandle]) -> list[Snapshot]:
-    """Return a snapshot a handle; a record that none is known of was not there."""
-    by_handle = {snapshot.handle: snapshot for snapshot in known}
-    return [by_handle.get(handle, Snapshot(handle=handle, record=None)) for handle in handles]
 
 
 def _scopes(snapshots: Sequence[Snapshot]) -> list[Scope]:
     return [snapshot.record.scope for snapshot in snapshots if snapshot.record]
-
-
-def _common_source(snapshots: Sequence[Snapshot]) -> SourceRef | None:
-    sources = {snapshot.record.source for snapshot in snapshots if snapshot.record}
-    return sources.pop() if len(sources) == 1 else None
-
-
-def _marked(
-    handles: Sequence[OperationHandle], ghosts: Sequence[RecordHandle]
-) -> tuple[OperationHandle, ...]:
-    ids = {handle.provider_record_id for handle in ghosts}
-    return tuple(
-        handle.model_copy(update={"ghost": handle.provider_record_id in ids}) for handle in handles
-    )

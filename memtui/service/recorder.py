@@ -187,6 +187,25 @@ class Entry:
         self.changed = True
         return reply
 
+    async def read_back(
+        self,
+        connection: Connection,
+        known: Sequence[Snapshot],
+        handles: Sequence[RecordHandle],
+        scope: Scope,
+    ) -> Sequence[Snapshot]:
+        """Look at records after a change, and keep each before and after.
+
+        One that is not `known` from before was not there.
+        """
+        self.about(handles)
+        by_handle = {snapshot.handle: snapshot for snapshot in known}
+        before = [by_handle.get(one, Snapshot(handle=one, record=None)) for one in handles]
+        self.steps = [(snapshot, None) for snapshot in before]
+        after = await connection.snapshots(handles, scope)
+        self.steps = list(zip(before, after, strict=True))
+        return after
+
     def fail(self, error: BaseException) -> None:
         """Note how it failed; a mutation that may have reached the provider is unknown."""
         self.error = error

@@ -35,7 +35,6 @@ from memtui.service.connections import Connection
 from memtui.service.core import Group, in_thread, to_its_end
 from memtui.service.log import one
 from memtui.service.members import REVOKED
-from memtui.service.mutations import aligned
 from memtui.service.recorder import Entry
 from memtui.service.visibility import CONTENT, Caller, Role
 from memtui.store import bindings, journal, members, settings
@@ -91,9 +90,7 @@ class Undo(Group):
                 await _rebuild(entry, connection, operation, befores, now)
             moved = [_moved(handle, entry.links) for handle in handles]
             touched = [*handles, *(handle for handle in moved if handle not in handles)]
-            after = await connection.snapshots(touched, scope)
-            entry.steps = list(zip(aligned(now, touched), after, strict=True))
-            entry.about(touched)
+            after = await entry.read_back(connection, now, touched, scope)
         return MutationAnswer(
             **entry.answer(),
             handles=tuple(moved),
