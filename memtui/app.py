@@ -33,7 +33,7 @@ from memtui.paths import Paths
 from memtui.screens.opening import Opening, first_look
 from memtui.screens.themes import known, own_themes
 from memtui.widgets.display import toast
-from memtui.widgets.frame import ScopeBar, Tab
+from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
 
 if TYPE_CHECKING:
@@ -316,10 +316,6 @@ class MemtuiApp(App[None]):
             self.frame.point_at(message.select)
         self.controller.choose(filter_line=message.filter_line, binding_key=message.binding_key)
 
-    async def on_tab_pressed(self, message: Tab.Pressed) -> None:
-        """Show the screen of a tab that was clicked."""
-        await self._go(message.mode)
-
     async def _go(self, mode: str) -> None:
         if self._loaded:
             await self._show(mode)
@@ -327,8 +323,8 @@ class MemtuiApp(App[None]):
             self._first_screen = mode
             await self._opening.show(mode)
 
-    async def on_scope_bar_pressed(self, message: ScopeBar.Pressed) -> None:
-        """Open the chooser of what was clicked."""
+    async def on_pressed(self, message: Pressed) -> None:
+        """Carry out what was clicked before there is a screen that does."""
         await self.run_action(ACTIONS[message.action_id].verb, self)
 
     async def run_action(

@@ -61,7 +61,7 @@ from memtui.widgets.background import Background, Work
 from memtui.widgets.display import toast
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.filter_words import known_values
-from memtui.widgets.frame import KeyFooter, ScopeBar, ScopeView, ScreenTabs
+from memtui.widgets.frame import KeyFooter, Pressed, ScopeBar, ScopeView, ScreenTabs
 from memtui.widgets.panes import Notice
 
 T = TypeVar("T")
@@ -336,8 +336,8 @@ class MemtuiScreen(ServiceScreen):
         body = self.query_one("#body")
         self.set_focus(next((one for one in self.focus_chain if body in one.ancestors), None))
 
-    async def on_key_footer_pressed(self, message: KeyFooter.Pressed) -> None:
-        """Carry out what was clicked in the footer."""
+    async def on_pressed(self, message: Pressed) -> None:
+        """Carry out what was clicked."""
         message.stop()
         await self.perform(message.action_id)
 

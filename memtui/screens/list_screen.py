@@ -102,6 +102,11 @@ class ListScreen(MemtuiScreen, Generic[R]):
             raise NotFound(f"No {self.NOUN} is selected.")
         return current
 
+    @property
+    def opened(self) -> bool:
+        """Whether a person went into the details."""
+        return self.query_one(self.SPLIT).has_class("-opened")
+
     def draw_detail(self) -> None:
         """Draw the row under the cursor, from its top where it is another one."""
         row = self.rows_list.current

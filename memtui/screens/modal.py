@@ -27,7 +27,7 @@ from memtui.screens.dialogs import Sheet
 from memtui.screens.help import group_help, group_title
 from memtui.screens.keymap import footer_entries
 from memtui.screens.state import AppState
-from memtui.widgets.frame import KeyFooter
+from memtui.widgets.frame import KeyFooter, Pressed
 from memtui.widgets.panes import DetailPane, Fitted
 from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
 
@@ -112,7 +112,7 @@ class ModalListScreen(ServiceScreen, ModalScreen[None]):
         self.query_one(".split").add_class("-opened")
         self.query_one(DetailPane).focus()
 
-    async def on_key_footer_pressed(self, message: KeyFooter.Pressed) -> None:
+    async def on_pressed(self, message: Pressed) -> None:
         """Carry out what was clicked in the footer."""
         message.stop()
         await self.app.run_action(message.action_id.partition(".")[2], self)

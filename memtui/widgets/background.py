@@ -64,11 +64,6 @@ class Background:
         """Set, each, once its change has ended."""
 
     @property
-    def generation(self) -> int:
-        """The number of the newest read."""
-        return self._generation
-
-    @property
     def busy(self) -> bool:
         """Whether the newest read is still running."""
         return self._reading is not None and not self._reading.is_finished

@@ -28,6 +28,14 @@ PAUSE_SECONDS = 0.15
 """How long a person stops writing before the line counts as typed."""
 
 
+class LineMessage(Message):
+    """Tells of a filter line."""
+
+    def __init__(self, line: str) -> None:
+        super().__init__()
+        self.line = line
+
+
 class FilterLine(Vertical):
     """Takes a filter; posts `Applied` with a line that parses, `Left` when done with it.
 
@@ -42,20 +50,14 @@ class FilterLine(Vertical):
 
     count: reactive[str] = reactive("")
     error: reactive[str] = reactive("")
+    known: reactive[Mapping[str, Sequence[str]]] = reactive(dict)
+    """Values of fields that are offered."""
 
-    class Typed(Message):
+    class Typed(LineMessage):
         """The line parses as it is now; the person may write on."""
 
-        def __init__(self, line: str) -> None:
-            super().__init__()
-            self.line = line
-
-    class Applied(Message):
+    class Applied(LineMessage):
         """A filter line that parses was entered."""
-
-        def __init__(self, line: str) -> None:
-            super().__init__()
-            self.line = line
 
     class Entered(Message):
         """The cursor came into the line."""
@@ -66,7 +68,6 @@ class FilterLine(Vertical):
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
         self.history: tuple[str, ...] = ()
-        self._known: Mapping[str, Sequence[str]] = {}
         self._back = 0
         self._draft = ""
         self._pause: Timer | None = None
@@ -85,16 +86,6 @@ class FilterLine(Vertical):
         return self.query_one("#filter-input", Input)
 
     @property
-    def known(self) -> Mapping[str, Sequence[str]]:
-        """Values of fields that are offered."""
-        return self._known
-
-    @known.setter
-    def known(self, values: Mapping[str, Sequence[str]]) -> None:
-        self._known = values
-        self._offer()
-
-    @property
     def _before(self) -> str:
         """What is written up to the cursor."""
         return self._input.value[: self._input.cursor_position]
@@ -102,7 +93,7 @@ class FilterLine(Vertical):
     def _offer(self) -> None:
         """Show what the term may become, while the cursor is in the line."""
         place = self.query_one("#filter-words", Static)
-        words = completions(self._before, self._known) if self._input.has_focus else []
+        words = completions(self._before, self.known) if self._input.has_focus else []
         place.display = bool(words) and not self.error
         if words:
             tab = Content.styled("tab", ACCENT) if last_term(self._before) else None
@@ -122,6 +113,11 @@ class FilterLine(Vertical):
         """Put the cursor into the line."""
         self._back, self._draft = 0, self._input.value
         self.screen.set_focus(self._input)
+
+    def watch_known(self) -> None:
+        """Offer what is known now."""
+        if self.is_mounted:
+            self._offer()
 
     def watch_count(self, count: str) -> None:
         """Draw the count."""
@@ -170,7 +166,7 @@ class FilterLine(Vertical):
         try:
             parse_filter(text, now=datetime.now(UTC))
         except Invalid as error:
-            if not completions(self._before, self._known):
+            if not completions(self._before, self.known):
                 self.error = str(error)
             return
         self.post_message(self.Typed(text))
@@ -204,7 +200,7 @@ class FilterLine(Vertical):
     def action_complete(self) -> None:
         """Take the first word that completes the term; without one, leave the line."""
         before, after = self._before, self._input.value[self._input.cursor_position :]
-        words = completions(before, self._known) if last_term(before) else []
+        words = completions(before, self.known) if last_term(before) else []
         if not words:
             self.post_message(self.Left())
             return

@@ -22,6 +22,14 @@ _SCOPE_CELLS = 24
 _GAP = 2
 
 
+class Pressed(Message):
+    """What stands for an action was clicked."""
+
+    def __init__(self, action_id: str) -> None:
+        super().__init__()
+        self.action_id = action_id
+
+
 @dataclass(frozen=True, slots=True)
 class ScopeView:
     """What the scope bar shows. `status` is ok, degraded, down or unknown; `word` says it."""
@@ -68,13 +76,6 @@ class ScopeBar(Horizontal):
 
     view: reactive[ScopeView] = reactive(ScopeView)
 
-    class Pressed(Message):
-        """The scope (`app.scope`), the binding (`app.binding`) or the badge was clicked."""
-
-        def __init__(self, action_id: str) -> None:
-            super().__init__()
-            self.action_id = action_id
-
     def compose(self) -> ComposeResult:
         """Put the scope at the left, the spending badge and the binding at the right."""
         yield Static(id="scope-path")
@@ -101,36 +102,26 @@ class ScopeBar(Horizontal):
     def on_click(self, event: Click) -> None:
         """Ask for the chooser of what was clicked."""
         clicked = event.widget.id if event.widget is not None else None
-        self.post_message(self.Pressed(_ACTIONS.get(clicked or "", "app.scope")))
+        self.post_message(Pressed(_ACTIONS.get(clicked or "", "app.scope")))
 
 
 class Tab(Static):
-    """One tab."""
-
-    class Pressed(Message):
-        """The tab was clicked."""
-
-        def __init__(self, mode: str) -> None:
-            super().__init__()
-            self.mode = mode
+    """One tab: its number and its long or short title."""
 
     def __init__(self, tab: ScreenTab, *, active: bool) -> None:
         super().__init__(classes="-active" if active else "")
         self._tab = tab
-
-    def on_mount(self) -> None:
-        """Draw the title for the width there is."""
         self.show(short=False)
 
     def show(self, *, short: bool) -> None:
-        """Draw the number and the long or the short title."""
+        """Draw the number and a title."""
         title = self._tab.short if short else self._tab.title
         style = "" if self.has_class("-active") else DIM
         self.update(Content.styled(f"{self._tab.number} ", style) + Content(title))
 
     def on_click(self) -> None:
         """Ask for this tab's screen."""
-        self.post_message(self.Pressed(self._tab.mode))
+        self.post_message(Pressed(f"app.go_{self._tab.mode}"))
 
 
 class ScreenTabs(Horizontal):
@@ -194,20 +185,13 @@ class FooterKey(Static):
 
     def on_click(self) -> None:
         """Do what the key does."""
-        self.post_message(KeyFooter.Pressed(self.action_id))
+        self.post_message(Pressed(self.action_id))
 
 
 class KeyFooter(Horizontal):
     """Shows `entries`; a click on one is passed up."""
 
     entries: reactive[tuple[FooterEntry, ...]] = reactive((), recompose=True)
-
-    class Pressed(Message):
-        """A key was clicked."""
-
-        def __init__(self, action_id: str) -> None:
-            super().__init__()
-            self.action_id = action_id
 
     def compose(self) -> ComposeResult:
         """Yield one widget for each key that fits."""

@@ -140,10 +140,6 @@ class WindowRows(Generic[R]):
         first = page * self._page_rows
         return first, min(first + self._page_rows, self._count)
 
-    def page(self, number: int) -> Sequence[R] | None:
-        """Return a page as it is held, in ordinal order."""
-        return self._pages.get(number)
-
     def _whole(self, page: int) -> bool:
         first, end = self.page_bounds(page)
         return len(self._pages.get(page, ())) >= end - first

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -25,12 +25,14 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
 from memtui.visible import visible
-from memtui.widgets.columns import GAP, GUTTER, Column, fit_cell, share_width
+from memtui.widgets.columns import GAP, GUTTER, Column, Tone, fit_cell, share_width
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import ListMoves
 from memtui.widgets.rows import Rows, Selection
 
 R = TypeVar("R")
+
+_PARTS = ("header", "cursor", "cursor-blurred", "selected", "placeholder", *get_args(Tone)[1:])
 
 
 class ListMessage(Message):
@@ -100,16 +102,15 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
     ACTION_GROUP = "list"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        "virtual-list--header",
-        "virtual-list--cursor",
-        "virtual-list--cursor-blurred",
-        "virtual-list--selected",
-        "virtual-list--placeholder",
-        "virtual-list--muted",
-        "virtual-list--success",
-        "virtual-list--warning",
-        "virtual-list--error",
-        "virtual-list--accent",
+        f"virtual-list--{name}"
+        for name in (
+            "header",
+            "cursor",
+            "cursor-blurred",
+            "selected",
+            "placeholder",
+            *get_args(Tone)[1:],
+        )
     }
 
     sort: reactive[tuple[str, bool] | None] = reactive(None)

@@ -7,7 +7,7 @@ import pytest
 from memtui.context.assembly import SectionKind, assemble, section_of_records
 from memtui.context.cost import TokenCounter
 from memtui.contract import Filter, Invalid, Record, RecordHandle, Scope
-from memtui.screens.budget.choices import Offer, offers_of
+from memtui.screens.budget.choices import offers_of
 from memtui.screens.budget.facts import (
     FactRow,
     FactView,
@@ -102,8 +102,10 @@ def test_who_made_a_fact_is_told_in_a_word() -> None:
 def test_offers_come_from_log_and_binding_and_extend_the_scope() -> None:
     seen = [Scope(company_id="c", subject_id="ana"), Scope(company_id="c", project_id="p")]
     found = offers_of(seen, [])
-    assert found == [Offer("user", "subject_id", "ana"), Offer("project", "project_id", "p")]
-    assert found[1].applied_to(seen[0]) == Scope(company_id="c", subject_id="ana", project_id="p")
+    assert [(one.detail, one.label) for one in found] == [("user", "ana"), ("project", "p")]
+    assert found[1].value.applied_to(seen[0]) == Scope(
+        company_id="c", subject_id="ana", project_id="p"
+    )
 
 
 @pytest.mark.parametrize("text", [text[:5_000] for text in HOSTILE if "\ud800" not in text])

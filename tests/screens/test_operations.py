@@ -71,6 +71,24 @@ async def test_an_operation_is_read_and_leads_to_its_record(
         await until(pilot, there)
 
 
+async def test_what_a_person_reads_stays_though_reading_it_is_logged(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("memtui.screens.operations.screen.POLL_SECONDS", 0.1)
+    await write_notes(service, caller, ["deploy_branch: release"])
+    await service.query(caller, QueryRequest(scope=MECH, query="deploy branch"))
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        before = listed(app).rows.count
+        await pilot.press("enter")
+        await until(pilot, lambda: listed(app).rows.count == before + 1)
+        assert current(app).operation_type is OperationType.QUERY
+
+
 async def test_new_operations_come_in_on_top_or_are_counted(
     paths: Paths,
     settings: Settings,

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from textual.content import Content
 
 from memtui.context.cost import TokenCounter
-from memtui.contract import Filter, MemtuiError, Namespace, Scope
+from memtui.contract import MemtuiError, Namespace, Scope
 from memtui.screens.budget.facts import FactRow, Place
 from memtui.screens.dialogs import Choice
+from memtui.screens.scope_choices import ScopeStep, seen_scopes
 from memtui.widgets.display import ACCENT, DIM, display, lines
 from memtui.widgets.format import counted
 
 if TYPE_CHECKING:
     from memtui.screens.state import AppState, ServiceSession
 
-_SEEN = 1_000
 _FIELDS = (("user", "subject_id"), ("project", "project_id"), ("agent", "agent_id"))
 _SHOWN = 200
 _FLAGS = {"user": "--subject", "workspace": "--project", "agent": "--agent"}
@@ -45,53 +45,32 @@ KNOWN = (
 """Offered by name; any other can be typed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """A user, project or agent that is known. `records` is None where it is not counted."""
-
-    word: str
-    field: str
-    name: str
-    records: int | None = None
-
-    def applied_to(self, scope: Scope) -> Scope:
-        """Return the scope with it."""
-        return scope.model_copy(update={self.field: self.name})
-
-
-async def find_offers(state: AppState) -> tuple[Offer, ...]:
+async def find_offers(state: AppState) -> list[Choice[ScopeStep]]:
     """Return the users, projects and agents that the log and the active binding know."""
     session = state.session
     if session is None:
-        return ()
-    page = await session.service.log.page(session.caller, Filter(), limit=_SEEN)
-    seen = [operation.scope for operation in page.operations]
+        return []
     spaces: tuple[Namespace, ...] = ()
     if state.binding is not None and state.binding.capabilities.namespaces:
-        try:
+        # Without them the log still names those that were worked with.
+        with suppress(MemtuiError):
             spaces = await session.service.namespaces.all(session.caller, state.binding.key)
-        except MemtuiError:
-            spaces = ()  # the log still names those that were worked with
-    return tuple(offers_of(seen, spaces))[:_SHOWN]
+    return offers_of(await seen_scopes(session), spaces)[:_SHOWN]
 
 
-def offers_of(seen: Iterable[Scope], spaces: Iterable[Namespace]) -> list[Offer]:
+def offers_of(seen: Iterable[Scope], spaces: Iterable[Namespace]) -> list[Choice[ScopeStep]]:
     """Return what can be offered, users first, each sort by name."""
     counts = {(one.kind, one.name.partition(":")[2]): one.records for one in spaces}
     scopes = list(seen)
     found = []
-    for word, name in _FIELDS:
-        names = {value for scope in scopes if (value := getattr(scope, name))}
+    for word, field in _FIELDS:
+        names = {value for scope in scopes if (value := getattr(scope, field))}
         names |= {value for kind, value in counts if kind == word and value}
-        found += [Offer(word, name, value, counts.get((word, value))) for value in sorted(names)]
+        for name in sorted(names):
+            records = counts.get((word, name))
+            held = "" if records is None else f"  {counted(records, 'record')}"
+            found.append(Choice(ScopeStep(field, name), f"{name}{held}", word))
     return found
-
-
-def offer_content(offer: Offer) -> Content:
-    """Return an offer as a line."""
-    held = counted(offer.records, "record") if offer.records is not None else ""
-    lead = Content.styled(f"{offer.word:<9}", DIM)
-    return lead + display(offer.name, limit=80) + display(f"  {held}", style=DIM)
 
 
 async def model_choices(used: Iterable[str]) -> list[Choice[str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -40,12 +40,10 @@ from memtui.filters import Taker
 from memtui.screens.base import conversation
 from memtui.screens.budget.arrivals import POLL_SECONDS, Arrivals
 from memtui.screens.budget.choices import (
-    Offer,
     count_same,
     files_content,
     find_offers,
     model_choices,
-    offer_content,
     offered_model,
 )
 from memtui.screens.budget.facts import (
@@ -72,6 +70,7 @@ from memtui.screens.budget.view import (
 )
 from memtui.screens.dialogs import Choice, Choose, Prompt, Sheet, TypedConfirm
 from memtui.screens.editing import EditingScreen, said
+from memtui.screens.scope_choices import ScopeStep
 from memtui.screens.state import AppState, GoTo, ScopeChosen
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
@@ -87,17 +86,6 @@ if TYPE_CHECKING:
     from memtui.service.context import ContextAnswer
 
 _PAGE = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Assembled:
-    """A context, whose facts it holds, and its rows."""
-
-    answer: ContextAnswer
-    places: tuple[Place, ...]
-    rows: tuple[FactRow, ...]
-    by_others: bool
-    """Whether it was assembled because others changed something."""
 
 
 class BudgetScreen(EditingScreen[FactRow]):
@@ -120,7 +108,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         self._unwritten = ""
         self._question: object = None
         self._again = False
-        self._offers: tuple[Offer, ...] = ()
+        self._offers: Sequence[Choice[ScopeStep]] = ()
         self._timeline: Timeline | None = None
         self._compared: object = None
         self._arrivals = Arrivals(self, self._changed_by_others)
@@ -216,31 +204,39 @@ class BudgetScreen(EditingScreen[FactRow]):
             shown.notice = ("Assembling the context …",)
             shown.show(self._rows)
 
-        async def assemble() -> _Assembled:
+        async def assemble() -> tuple[ContextAnswer, tuple[Place, ...], Sequence[FactRow]]:
             answer = await session.service.context(session.caller, request)
             places = []
             for place in places_of(request.scope):
                 found = await session.service.resolve(session.caller, place.scope, key)
                 places.append(replace(place, binding_key=found.binding_key))
-            rows = await asyncio.to_thread(rows_of, answer)
-            return _Assembled(answer, tuple(places), tuple(rows), by_others)
+            return answer, tuple(places), await asyncio.to_thread(rows_of, answer)
 
-        self._reading.latest(assemble, self._assembled, self._broken)
+        self._reading.latest(
+            assemble, lambda found: self._assembled(*found, by_others=by_others), self._broken
+        )
 
-    def _assembled(self, found: _Assembled) -> None:
-        self._all = found.rows
-        self.view = replace(self.view, places=found.places, answer=found.answer, problem="")
+    def _assembled(
+        self,
+        answer: ContextAnswer,
+        places: tuple[Place, ...],
+        rows: Sequence[FactRow],
+        *,
+        by_others: bool,
+    ) -> None:
+        self._all = tuple(rows)
+        self.view = replace(self.view, places=places, answer=answer, problem="")
         self._held_by = {
             row.handle: place.binding_key
-            for row in found.rows
+            for row in rows
             if row.handle and (place := self._place_of(row))
         }
         self._narrow()
-        self._arrivals.follow(found.places)
-        self._arrivals.tell(found.rows, by_others=found.by_others)
-        self._read_timeline(found.places)
-        self._compare(found)
-        self._count(found.rows)
+        self._arrivals.follow(places)
+        self._arrivals.tell(rows, by_others=by_others)
+        self._read_timeline(places)
+        self._compare()
+        self._count()
         if self.focused is None or not self.focused.display:
             self.focus_body()
         if self._again:
@@ -291,11 +287,11 @@ class BudgetScreen(EditingScreen[FactRow]):
             words.insert(0, f"{fmt.count(len(chosen))} marked, {fmt.counted(tokens, 'token')}")
         self.show_count("  ".join(words))
 
-    def _count(self, rows: Sequence[FactRow]) -> None:
+    def _count(self) -> None:
         """Read how often each fact was read."""
         session = self.session
         groups: dict[str, list[str]] = defaultdict(list)
-        for row in rows:
+        for row in self._all:
             if row.handle is not None and (place := self._place_of(row)):
                 groups[place.binding_key].append(row.record_id)
 
@@ -315,15 +311,15 @@ class BudgetScreen(EditingScreen[FactRow]):
 
         self._counting.latest(count, show, self.fail)
 
-    def _compare(self, found: _Assembled) -> None:
+    def _compare(self) -> None:
         """Count the facts that say what another says, if any text is another than before."""
-        texts = hash(tuple((row.key, row.text) for row in found.rows))
+        session, view, rows = self.session, self.view, self._all
+        texts = hash(tuple((row.key, row.text) for row in rows))
         if texts == self._compared:
             return
         self._compared = texts
-        session, model = self.session, self.view.model
         self._comparing.latest(
-            lambda: count_same(session, found.places, found.rows, model),
+            lambda: count_same(session, view.places, rows, view.model),
             lambda same: setattr(self, "view", replace(self.view, same=same)),
             self.fail,
         )
@@ -339,7 +335,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
         self._drawing.latest(lambda: read_timeline(session, wanted, places, now), show, self.fail)
 
-    def _show_offers(self, offers: tuple[Offer, ...]) -> None:
+    def _show_offers(self, offers: Sequence[Choice[ScopeStep]]) -> None:
         self._offers = offers
         self._draw()
         if offers:
@@ -349,7 +345,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     def _take_offer(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         offer = self._offers[event.option_index]
-        self.post_message(ScopeChosen(offer.applied_to(self.state.scope)))
+        self.post_message(ScopeChosen(offer.value.applied_to(self.state.scope)))
 
     # Drawing.
 
@@ -382,7 +378,11 @@ class BudgetScreen(EditingScreen[FactRow]):
         notice.display = shown
         if not shown:
             return
-        offers.show([offer_content(one) for one in self._offers], 0 if self._offers else None)
+        drawn = [
+            display(f"{one.detail:<9}", style=DIM) + display(one.label, limit=200)
+            for one in self._offers
+        ]
+        offers.show(drawn, 0 if self._offers else None)
         if self._offers:
             hint = "enter looks at one; s adds the project to a user, or the user to a project."
         else:

@@ -234,7 +234,9 @@ class LogFeed:
         added = count - self.rows.count
         self.rows.extend(rows, count)
         if self._in_time_order:
-            self._screen.rows_list.rows_changed(added_above=added, follow=self.following)
+            # Details that a person reads stay: reading their records is logged too.
+            follow = self.following and not self._screen.opened
+            self._screen.rows_list.rows_changed(added_above=added, follow=follow)
 
     def turn(self) -> None:
         """Turn following on, and go to the newest, or turn it off."""
