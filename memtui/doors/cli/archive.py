@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.contract import Invalid
 from memtui.doors.cli.output import Column, Line, facts, jsonable, table
 from memtui.doors.cli.session import Session
+from memtui.filters import parse_when
+from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -46,8 +49,6 @@ async def archive_seal(
     What is older than the setting hot_days moves, unless an option says otherwise. Lists, figures
     and proofs go on to cover every operation.
     """
-    from memtui.contract import Invalid
-
     if everything and older_than is not None:
         raise Invalid("Give --all or --older-than, not both.")
     done = await session.service.analysis.seal(
@@ -79,8 +80,6 @@ async def archive_verify(session: Session) -> int:
     Checks every file's SHA-256 and rows, and that the chain goes on from file to file;
     `memtui audit verify` checks each operation.
     """
-    from memtui.widgets import format as shown
-
     found = await session.service.analysis.verify_archive(session.caller)
     is_whole = not found.problems
     session.out.answer(jsonable(found) | {"passed": is_whole}, lambda: found.problems)
@@ -96,8 +95,6 @@ async def archive_verify(session: Session) -> int:
 
 async def archive_ls(session: Session) -> None:
     """List what is sealed, oldest first."""
-    from memtui.widgets import format as shown
-
     manifest = await session.service.analysis.segments(session.caller)
     document = {
         "folder": str(session.service.analysis.archive_folder),
@@ -112,9 +109,6 @@ async def archive_ls(session: Session) -> None:
 
 
 def _begin_of_hot(session: Session, older_than: str | None) -> datetime | None:
-    from memtui.contract import Invalid
-    from memtui.filters import parse_when
-
     if older_than is None:
         return None
     moment = parse_when(older_than, now=session.now, zone=session.zone)
@@ -129,16 +123,12 @@ def _document(segment: Segment) -> dict[str, object]:
 
 
 def _sealed(segments: Sequence[Segment], did: str = "sealed") -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     for one in segments:
         moved = shown.counted(one.count, "operation")
         yield f"{did} {moved}, {one.first_seq} to {one.last_seq}, in {one.bytes:,} bytes"
 
 
 def _listed(session: Session, segments: Sequence[Segment]) -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     if not segments:
         return
     yield from table(
@@ -201,7 +191,6 @@ async def audit_export(
     The script that verifies it is in docs/audit.md; it needs nothing of memtui.
     """
     from memtui.analytics.export import check_target
-    from memtui.widgets import format as shown
 
     check_target(to, force=force)
     count = await session.service.analysis.export_proof(session.caller, to)
@@ -211,8 +200,6 @@ async def audit_export(
 
 
 def _noted(expect: str | None) -> tuple[int, str] | None:
-    from memtui.contract import Invalid
-
     if expect is None:
         return None
     found = _NOTED.fullmatch(expect.lower())
@@ -239,8 +226,6 @@ async def _differs(session: Session, seq: int, digest: str, found: AuditCheck) -
 
 
 def _lines(found: AuditCheck, problem: str | None) -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     if problem is not None:
         yield problem
         return

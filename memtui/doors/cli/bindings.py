@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from memtui.contract import Conflict, Invalid, Json, Namespace, NotFound
 from memtui.doors.cli.forget import confirm
 from memtui.doors.cli.options import (
     BindingKey,
@@ -24,10 +25,11 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.output import Column, Dim, Line, facts, jsonable, table
 from memtui.doors.cli.session import Session
+from memtui.visible import visible
+from memtui.widgets.format import counted, exact, held, held_words
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
-    from memtui.contract import Json, Namespace
     from memtui.service import BindingHealth, BindingView
     from memtui.service.namespaces import NamespaceDeleted
 
@@ -119,8 +121,6 @@ async def bindings_configure(
 
     What --set does not name stays; --config replaces all of it.
     """
-    from memtui.contract import Invalid
-
     if setting is None and config is None:
         raise Invalid("Nothing to change; give --set NAME=VALUE or --config JSON.")
     kept = {} if config is not None else (await _view(session, key)).config
@@ -190,8 +190,6 @@ async def bindings_target_clear(
 
 async def _view(session: Session, key: str) -> BindingView:
     """Return the binding. Raises `NotFound`, with the keys there are."""
-    from memtui.contract import NotFound
-
     views = await session.service.bindings.all(session.caller)
     for view in views:
         if view.key == key:
@@ -232,8 +230,6 @@ def _targets(view: BindingView) -> list[str]:
 
 
 def _target_id(session: Session, target_type: str, target_id: str | None) -> str:
-    from memtui.contract import Invalid
-
     if target_type == "company":
         return target_id or session.company.company_id
     if not target_id:
@@ -306,8 +302,6 @@ async def bindings_sync(session: Session, key: BindingKey) -> None:
 
 async def bindings_namespaces(session: Session, key: BindingKey) -> None:
     """List the partitions of a provider."""
-    from memtui.widgets.format import exact, held
-
     found = await session.service.namespaces.all(session.caller, key)
     rows = [
         [
@@ -328,8 +322,6 @@ async def bindings_namespaces(session: Session, key: BindingKey) -> None:
 
 
 def _health(answers: list[BindingHealth]) -> Iterator[Line]:
-    from memtui.widgets.format import counted
-
     for answer in answers:
         found = answer.health
         records = "" if found.records is None else counted(found.records, "record")
@@ -362,8 +354,6 @@ async def bindings_namespace_put(
 
     Without --expires it never expires: an expiry that it had is taken away.
     """
-    from memtui.contract import Invalid
-
     now = session.now
     moment = future(expires or None, now=now, zone=session.zone)
     if moment is not None and moment <= now:
@@ -392,8 +382,6 @@ async def bindings_namespace_delete(
     Its records are forgotten first, which undo brings back. Refused with exit 5 where it holds
     more than can be listed, unless --unseen.
     """
-    from memtui.contract import Conflict
-
     await _confirm(session, key, name, confirm)
     try:
         gone = await session.service.namespaces.delete(session.caller, key, name, unseen=unseen)
@@ -411,10 +399,6 @@ async def _confirm(session: Session, key: str, name: str, given: str | None) -> 
         Invalid: another name was given, or nobody is there to type it.
         NotFound: there is no such namespace.
     """
-    from memtui.contract import Invalid, NotFound
-    from memtui.visible import visible
-    from memtui.widgets.format import held_words
-
     again = f"memtui bindings namespace delete {key} {name} --confirm {name}"
     if given is None and not sys.stdin.isatty():
         raise Invalid(f"Nobody can type the name here, so say it once more: {again}")
@@ -429,15 +413,11 @@ async def _confirm(session: Session, key: str, name: str, given: str | None) -> 
 
 
 def _made(session: Session, made: Namespace) -> Iterator[Line]:
-    from memtui.widgets.format import exact
-
     expires = exact(made.expires_at, session.zone) if made.expires_at else "never"
     yield from facts([("name", made.name), ("kind", made.kind), ("expires", expires)])
 
 
 def _deleted(gone: NamespaceDeleted) -> Iterator[Line]:
-    from memtui.widgets.format import counted
-
     more = ", and more that were not listed" if gone.at_least else ""
     yield f"removed {gone.name} with {counted(gone.records, 'record')}{more}"
     if gone.forget_operation_id is not None:
@@ -494,8 +474,6 @@ def find() -> list[Finding]:
 
 def _named(findings: Sequence[Finding], key: str) -> Finding:
     """Return the usable finding of that key. Raises `NotFound` or `Invalid`."""
-    from memtui.contract import Invalid, NotFound
-
     for finding in findings:
         if finding.key == key:
             if finding.usable:

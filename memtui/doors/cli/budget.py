@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from memtui.contract import Invalid
 from memtui.doors.cli.output import Column, Line, table
 from memtui.doors.cli.session import Session, build
+from memtui.filters import parse_when
+from memtui.widgets import spending
 
 if TYPE_CHECKING:
     from datetime import date
@@ -63,7 +66,6 @@ async def budget_set(
     It takes the place of the one of the same target, measure and period. A limit warns: the header
     shows it and budget check fails, but nothing is refused because a limit is passed.
     """
-    from memtui.contract import Invalid
     from memtui.service import LimitMeasure, LimitPeriod, SpendingLimit
 
     if (usd is None) == (tokens is None):
@@ -148,16 +150,12 @@ _NONE = "There are no spending limits; `memtui budget set` sets one."
 
 
 def _limits(limits: list[SpendingLimit]) -> Iterator[Line]:
-    from memtui.widgets import spending
-
     if limits:
         rows = [[spending.target(one), spending.amount(one), one.period] for one in limits]
         yield from table(_LIMITS, rows)
 
 
 def _spending(session: Session, found: list[SpendingStatus]) -> Iterator[Line]:
-    from memtui.widgets import spending
-
     if found:
         yield from table(
             _SPENDING,
@@ -177,8 +175,6 @@ def _spending(session: Session, found: list[SpendingStatus]) -> Iterator[Line]:
 
 def _sentences(session: Session, found: list[SpendingStatus]) -> Iterator[str]:
     """Yield a sentence for each limit that is near, passed, or not wholly known."""
-    from memtui.widgets import spending
-
     told = [one for one in found if one.state != "ok" or one.unpriced_count]
     for one in told:
         yield spending.sentence(one, session.now, session.zone)
@@ -189,13 +185,10 @@ def _sentences(session: Session, found: list[SpendingStatus]) -> Iterator[str]:
 
 
 def _said(limit: SpendingLimit) -> str:
-    from memtui.widgets import spending
-
     return f"{spending.target(limit)}: {spending.amount(limit)} a {limit.period}"
 
 
 def _target(session: Session, target_type: str, target_id: str | None) -> tuple[LimitTarget, str]:
-    from memtui.contract import Invalid
     from memtui.service import LimitTarget
 
     if target_type == "company":
@@ -208,8 +201,6 @@ def _target(session: Session, target_type: str, target_id: str | None) -> tuple[
 def _dollars(text: str) -> Decimal:
     from decimal import Decimal, InvalidOperation
 
-    from memtui.contract import Invalid
-
     try:
         dollars = Decimal(text.removeprefix("$"))
     except InvalidOperation:
@@ -220,6 +211,4 @@ def _dollars(text: str) -> Decimal:
 
 
 def _day(session: Session, text: str) -> date:
-    from memtui.filters import parse_when
-
     return parse_when(text, now=session.now, zone=session.zone).astimezone(session.zone).date()

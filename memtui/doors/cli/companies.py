@@ -7,9 +7,12 @@ from typing import Annotated, Literal
 
 import typer
 
+from memtui.contract import Invalid
 from memtui.doors.cli.options import Switch, complete_name, pairs
 from memtui.doors.cli.output import Column, table
 from memtui.doors.cli.session import Session, build
+from memtui.visible import visible
+from memtui.widgets import format as shown
 
 _COMPANY_COLUMNS = (Column("id"), Column("name"), Column("access"))
 
@@ -85,11 +88,9 @@ async def companies_remove(
     Its operations go for good, those that are sealed and their copy in the object store too: no
     undo brings them back, but the log can be imported again. Your own company records it.
     """
-    from memtui.widgets.format import counted
-
     await _confirm(session, company_id, confirm)
     gone = await session.service.companies.remove(session.caller, company_id)
-    what = counted(gone.operations, "operation")
+    what = shown.counted(gone.operations, "operation")
     session.out.answer(gone, lambda: [f"removed {company_id} with {what}; its log is gone"])
 
 
@@ -100,10 +101,6 @@ async def _confirm(session: Session, company_id: str, given: str | None) -> None
         Invalid: another id was given, or nobody is there to type it.
         Conflict, NotFound: as `MemoryService.companies.content`.
     """
-    from memtui.contract import Invalid
-    from memtui.visible import visible
-    from memtui.widgets.format import counted
-
     if given is None:
         there = await session.service.companies.content(
             session.caller.model_copy(update={"company_id": company_id})
@@ -114,8 +111,8 @@ async def _confirm(session: Session, company_id: str, given: str | None) -> None
                 f"memtui companies remove {company_id} --confirm {company_id}"
             )
         question = (
-            f"This removes {there.name} and {counted(there.operations, 'operation')} for good. "
-            f"Type its id, {company_id}, to do it"
+            f"This removes {there.name} and {shown.counted(there.operations, 'operation')} for "
+            f"good. Type its id, {company_id}, to do it"
         )
         given = str(typer.prompt(visible(question), err=True))
     if given.strip() != company_id:
@@ -200,8 +197,6 @@ async def tokens_list(session: Session) -> None:
 
     The tokens themselves are not kept.
     """
-    from memtui.widgets import format as shown
-
     tokens = await session.service.tokens.all(session.caller)
     session.out.answer(
         {"tokens": tokens},

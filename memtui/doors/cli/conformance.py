@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.contract import Invalid
 from memtui.doors.cli.output import Dim, Line, Output
 from memtui.doors.cli.session import Invocation
+from memtui.visible import visible
 
 if TYPE_CHECKING:
     from memtui.conformance import Check, CheckResult, Report
@@ -55,7 +57,6 @@ async def conformance(
     afterwards. Exit 1 if a rule is broken, 3 if the server cannot be reached.
     """
     from memtui.conformance import choose_checks, run_conformance
-    from memtui.contract import Invalid
 
     checks = choose_checks(only)
     if list_checks:
@@ -97,8 +98,6 @@ class _Lines:
 
 
 def _shown(result: CheckResult, width: int) -> Iterator[Line]:
-    from memtui.visible import visible
-
     yield _fitted(f"{_MARKS[result.outcome]} {result.name:<{width}}  {result.rule}")
     if result.detail:
         detail = visible(result.detail, limit=_BODY_LIMIT)

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memtui import __version__
+from memtui.contract import Denied, Filter, Invalid, MemtuiError, OperationStatus, OperationType
 from memtui.doors.cli.forget import confirm
 from memtui.doors.cli.options import Yes
 from memtui.doors.cli.output import Line
 from memtui.doors.cli.session import Invocation
+from memtui.widgets.format import counted
 
 if TYPE_CHECKING:
     from memtui.config import Paths, Settings
@@ -47,8 +49,6 @@ class Check:
 
 async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
     """Yield every check as it is done; a broken one does not stop the rest that can be done."""
-    from memtui.contract import MemtuiError
-
     yield _versions()
     paths = invocation.paths()
     for check in _home(paths, read_only=invocation.read_only):
@@ -113,7 +113,6 @@ def _private(path: Path, mode: int) -> Check:
 
 
 def _editor(settings: Settings) -> Check:
-    from memtui.contract import Invalid
     from memtui.screens.external_editor import editor_words
 
     try:
@@ -124,7 +123,6 @@ def _editor(settings: Settings) -> Check:
 
 
 def _keymap(settings: Settings) -> Check:
-    from memtui.contract import Invalid
     from memtui.screens.keymap import load_keymap
 
     try:
@@ -152,7 +150,6 @@ def _terminal() -> Check:
 
 
 async def _providers(settings: Settings) -> AsyncIterator[Check]:
-    from memtui.contract import MemtuiError
     from memtui.service.providers import Providers
 
     installed = Providers()
@@ -170,7 +167,6 @@ async def _providers(settings: Settings) -> AsyncIterator[Check]:
 
 
 async def _control_plane(paths: Paths, settings: Settings) -> AsyncIterator[Check]:
-    from memtui.contract import MemtuiError
     from memtui.doors.cli.session import logging_to
     from memtui.service import open_service
     from memtui.service.home import find_remains
@@ -204,7 +200,6 @@ _REPAIR = "`memtui doctor --repair` gets back what is left, `memtui restore` a b
 
 
 def _can_be_repaired(paths: Paths, settings: Settings) -> bool:
-    from memtui.contract import MemtuiError
     from memtui.service.repair import plan
 
     try:
@@ -216,8 +211,6 @@ def _can_be_repaired(paths: Paths, settings: Settings) -> bool:
 
 def _left(remains: Remains) -> Iterator[Check]:
     """Yield what can be got back where the database is none."""
-    from memtui.widgets.format import counted
-
     for log in remains.sealed:
         if log.manifest is None:
             advice = "Bring its manifest.json back from a backup."
@@ -231,7 +224,6 @@ def _left(remains: Remains) -> Iterator[Check]:
 
 
 async def _pages(service: MemoryService) -> Check:
-    from memtui.contract import MemtuiError
     from memtui.store.database import HEAD
 
     try:
@@ -246,7 +238,6 @@ async def _pages(service: MemoryService) -> Check:
 async def _companies(
     service: MemoryService, settings: Settings, remains: Remains
 ) -> AsyncIterator[Check]:
-    from memtui.contract import MemtuiError
     from memtui.doors.cli.session import DOOR
     from memtui.service import caller_of
 
@@ -277,8 +268,6 @@ async def _companies(
 
 
 async def _archive(service: MemoryService, caller: Caller) -> Check:
-    from memtui.widgets.format import counted
-
     found = await service.analysis.verify_archive(caller)
     name = f"archive {caller.company_id}"
     if not found.problems:
@@ -294,8 +283,6 @@ async def _archive(service: MemoryService, caller: Caller) -> Check:
 
 
 def _binding(company_id: str, found: BindingHealth) -> Check:
-    from memtui.widgets.format import counted
-
     health = found.health
     name = f"binding {company_id}/{found.key}"
     words = [health.status, health.message]
@@ -316,8 +303,6 @@ def _binding(company_id: str, found: BindingHealth) -> Check:
 
 async def _repaired(service: MemoryService, caller: Caller) -> AsyncIterator[Check]:
     """Yield that a repair left the company read-only, where it did."""
-    from memtui.contract import Filter, OperationType
-
     if not (await service.companies.get(caller)).read_only:
         return
     repairs = Filter(operation_type=OperationType.REPAIR)
@@ -335,9 +320,6 @@ _UNKNOWN_LOOKED_AT = 1_000
 
 
 async def _unknown_outcomes(service: MemoryService, caller: Caller) -> Check:
-    from memtui.contract import Filter, OperationStatus
-    from memtui.widgets.format import counted
-
     chosen = Filter(status=OperationStatus.UNKNOWN)
     page = await service.log.page(caller, chosen, limit=_UNKNOWN_LOOKED_AT)
     found = [await service.log.found_outcome(caller, one.operation_id) for one in page.operations]
@@ -357,7 +339,6 @@ async def _limits(
     service: MemoryService, caller: Caller, settings: Settings
 ) -> AsyncIterator[Check]:
     """Yield the spending limits that are passed."""
-    from memtui.contract import MemtuiError
     from memtui.doors.cli.session import zone_of
     from memtui.widgets.spending import sentence
 
@@ -375,7 +356,6 @@ async def _limits(
 
 async def _discovery() -> Check:
     from memtui.doors.cli.bindings import find
-    from memtui.widgets.format import counted
 
     findings = await asyncio.to_thread(find)
     if not findings:
@@ -409,8 +389,6 @@ async def doctor(
     Exit 1 if something is broken, or a secret is stored. --repair says first what it will do:
     docs/recovery.md tells what can be got back.
     """
-    from memtui.contract import Invalid
-
     if secrets and repair:
         raise Invalid("Give --secrets or --repair, not both.")
     if repair:
@@ -439,7 +417,6 @@ async def _look_for_secrets(invocation: Invocation) -> int:
 async def _repair(invocation: Invocation, *, yes: bool) -> int:
     from datetime import UTC, datetime
 
-    from memtui.contract import Denied
     from memtui.service import repair as repairing
 
     paths, settings, now = invocation.paths(), invocation.settings(), datetime.now(UTC)
@@ -465,8 +442,6 @@ async def _repair(invocation: Invocation, *, yes: bool) -> int:
 
 
 def _repair_lines(wanted: Repair) -> Iterator[str]:
-    from memtui.widgets.format import counted
-
     yield wanted.fault
     if wanted.aside:
         yield f"It goes to {wanted.aside}; nothing of it is deleted."
@@ -522,7 +497,6 @@ def backup(
     from datetime import UTC, datetime
 
     from memtui.service.backup import backup as write
-    from memtui.widgets.format import counted
 
     done = write(
         invocation.paths(),
@@ -556,9 +530,7 @@ def restore(
     is in place.
     """
     from memtui.config import find_paths
-    from memtui.contract import Denied
     from memtui.service.backup import restore as read
-    from memtui.widgets.format import counted
 
     if invocation.settings().read_only:
         raise Denied("memtui runs read-only; start it without --read-only to restore a home.")

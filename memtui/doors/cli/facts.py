@@ -9,6 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from memtui.contract import (
+    BrowseRequest,
+    CorrectRequest,
+    Filter,
+    ForgetRequest,
+    Invalid,
+    MemtuiError,
+    Problem,
+    Record,
+    Scope,
+    WriteRequest,
+    own_filter,
+    owned,
+)
 from memtui.doors.cli.forget import confirm, ids_of, tell_forgotten
 from memtui.doors.cli.notes import Expires, Tags, read_stdin, tell_corrected, tell_written
 from memtui.doors.cli.options import (
@@ -26,9 +40,11 @@ from memtui.doors.cli.options import (
 from memtui.doors.cli.output import Column, Dim, Line, facts, jsonable, table
 from memtui.doors.cli.records import say_unknown_of_records
 from memtui.doors.cli.session import Session, build
+from memtui.filters import Taker, parse_when
+from memtui.visible import visible
+from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from memtui.contract import Filter, Problem, Record, Scope
     from memtui.service import FactMetrics, MutationAnswer
 
 
@@ -68,8 +84,6 @@ class FactScope:
         Raises:
             Invalid: it names a user and a project; a fact belongs to one of them.
         """
-        from memtui.contract import Invalid, Scope
-
         if self.subject is not None and self.project is not None:
             raise Invalid("A fact is a user's or a project's; give --subject or --project.")
         return build(
@@ -86,8 +100,6 @@ class FactScope:
         Raises:
             Invalid: it names nobody.
         """
-        from memtui.contract import Invalid
-
         scope = self.scope(session)
         name = self.project or self.subject or self.agent
         if name is None:
@@ -106,8 +118,6 @@ async def facts_of(
     session: Session, scope: Scope, binding: str | None, chosen: Filter | None = None
 ) -> OwnFacts:
     """Return a scope's own facts that a filter lets through, page by page."""
-    from memtui.contract import BrowseRequest, own_filter, owned
-
     own = own_filter(scope, kind=FACT).model_dump(exclude_none=True)
     request = build(
         BrowseRequest,
@@ -133,8 +143,6 @@ async def fact(session: Session, record_id: str, scope: Scope, binding: str | No
         NotFound: there is no such record in the scope.
         Invalid: the record is no fact.
     """
-    from memtui.contract import Invalid
-
     answer = await session.service.get(session.caller, record_id, scope, binding_key=binding)
     if answer.record.kind != FACT:
         raise Invalid(f"{record_id} is no fact but a {answer.record.kind}; use memtui correct.")
@@ -179,7 +187,6 @@ async def facts_list(
     """
     from memtui.context.assembly import fact_tokens
     from memtui.context.cost import TokenCounter
-    from memtui.filters import Taker
 
     chosen = filter_of(
         session,
@@ -207,8 +214,6 @@ async def facts_list(
     }
     session.out.answer(document, lambda: table(_COLUMNS, _rows(session, records, tokens)))
     if not session.out.as_json:
-        from memtui.widgets import format as shown
-
         session.out.say(
             f"{shown.counted(len(records), 'fact')}, {shown.counted(sum(tokens), 'token')} "
             f"({counter.tokenizer}{'' if counter.exact else ', estimated'})."
@@ -236,8 +241,6 @@ async def facts_add(
     A fact is one line of at most 200 characters, and a user or project has at most 50; the settings
     fact_max_chars and fact_max_count change that.
     """
-    from memtui.contract import WriteRequest
-
     chosen = scope.scope(session)
     request = build(
         WriteRequest,
@@ -271,8 +274,6 @@ async def facts_edit(
     ] = None,
 ) -> None:
     """Change a fact's text."""
-    from memtui.contract import CorrectRequest
-
     chosen = scope.scope(session)
     record = await fact(session, record_id, chosen, scope.binding)
     request = build(
@@ -293,9 +294,6 @@ async def facts_delete(
 
     Exit 1 if one is still found afterwards.
     """
-    from memtui.contract import ForgetRequest
-    from memtui.widgets import format as shown
-
     chosen = scope.scope(session)
     ids = ids_of(record_ids)
     records = [await fact(session, record_id, chosen, scope.binding) for record_id in ids]
@@ -316,8 +314,6 @@ async def facts_delete(
 def _rows(
     session: Session, records: Sequence[Record], tokens: Sequence[int]
 ) -> Iterator[list[str]]:
-    from memtui.widgets import format as shown
-
     for record, cost in zip(records, tokens, strict=True):
         yield [
             record.handle.provider_record_id,
@@ -344,8 +340,6 @@ async def facts_clear(
     It is one operation, and undo brings them back. On a terminal it asks for the name of whose
     facts go; elsewhere --yes NAME says it.
     """
-    from memtui.widgets import format as shown
-
     chosen, name = scope.named(session)
     if yes is not None:
         _check_name(yes, name)
@@ -380,8 +374,6 @@ async def facts_merge(
     The others are deleted in one operation; a new text is another. Where the text is refused the
     others come back.
     """
-    from memtui.contract import Invalid
-
     gone = [other for other in ids_of(others) if other != survivor]
     if not gone:
         raise Invalid("Name at least one other fact to merge into the survivor.")
@@ -442,8 +434,6 @@ async def facts_expire(
 async def _change_each(
     session: Session, record_ids: Sequence[str], scope: FactScope, **change: Any
 ) -> None:
-    from memtui.contract import CorrectRequest
-
     chosen = scope.scope(session)
     ids = ids_of(record_ids)
     records = [await fact(session, record_id, chosen, scope.binding) for record_id in ids]
@@ -467,8 +457,6 @@ async def _change_each(
 async def _forget(
     session: Session, records: Sequence[Record], scope: Scope, binding: str | None
 ) -> MutationAnswer:
-    from memtui.contract import ForgetRequest
-
     request = ForgetRequest(
         scope=scope,
         handles=tuple(record.handle for record in records),
@@ -491,8 +479,6 @@ async def _correct_or_undo(
 
     It comes after the deletion because a store may not hold one text or key twice.
     """
-    from memtui.contract import CorrectRequest, MemtuiError
-
     request = CorrectRequest(
         scope=scope,
         handle=record.handle,
@@ -513,17 +499,12 @@ def _ask_for_name(warning: str, name: str) -> None:
     Raises:
         Invalid: nobody is there to ask, or another name was typed.
     """
-    from memtui.contract import Invalid
-    from memtui.visible import visible
-
     if not sys.stdin.isatty():
         raise Invalid(f"{warning} Nobody can confirm that here, so add --yes {name}.")
     _check_name(typer.prompt(visible(f"{warning} Type {name} to go on"), err=True), name)
 
 
 def _check_name(typed: str, name: str) -> None:
-    from memtui.contract import Invalid
-
     if typed != name:
         raise Invalid(f"{typed} is not {name}, so nothing was deleted.")
 
@@ -556,9 +537,6 @@ async def facts_stats(
 
     Over the last 30 days unless --since says otherwise. Days are UTC.
     """
-    from memtui.contract import Scope
-    from memtui.filters import parse_when
-
     now, zone = session.now, session.zone
     metrics = await session.service.metrics.facts(
         session.caller,
@@ -576,8 +554,6 @@ async def facts_stats(
 
 
 def _metrics(session: Session, found: FactMetrics) -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     since, until = (shown.exact(moment, session.zone) for moment in (found.since, found.until))
     yield Dim(f"{since} to {until}")
     yield from facts([*_of_facts(found), *_of_contexts(found)])

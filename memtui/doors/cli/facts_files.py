@@ -10,21 +10,30 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import ConfigDict, ValidationError
 
-from memtui.contract import Invalid, Model, Problem, Record, SourceRef, UtcDatetime
+from memtui.contract import (
+    Conflict,
+    Invalid,
+    MemtuiError,
+    Model,
+    Problem,
+    Record,
+    Scope,
+    SourceKind,
+    SourceRef,
+    UtcDatetime,
+    WriteRequest,
+)
 from memtui.doors.cli.facts import FACT, FactScope, facts_of
 from memtui.doors.cli.output import Line as Shown
 from memtui.doors.cli.output import jsonable
 from memtui.doors.cli.session import Session, build
 from memtui.json_text import json_text
-
-if TYPE_CHECKING:
-    from memtui.contract import Scope
-
+from memtui.visible import visible
 
 JSONL, MARKDOWN = "jsonl", "md"
 
@@ -174,8 +183,6 @@ async def facts_export(
     JSON Lines keeps everything; markdown keeps the text and the topic. A terminal gets control
     characters as marks.
     """
-    from memtui.visible import visible
-
     chosen = form or (format_of(to.name) if to else JSONL)
     records, problems = await facts_of(session, scope.scope(session), scope.binding)
     if to is None and session.out.as_json:
@@ -210,8 +217,6 @@ async def facts_import(
     A text that is there already is skipped, so that the same file can be imported again. Exit 1 if
     a line was refused; what was added is said line by line.
     """
-    from memtui.contract import MemtuiError
-
     chosen, _ = scope.named(session)
     lines = parsed(_read_file(file), format_of(file.name))
     held = {record.text for record in (await facts_of(session, chosen, scope.binding)).records}
@@ -265,7 +270,6 @@ def _told(line: Line, why: str) -> dict[str, Any]:
 
 def _sort(lines: Sequence[Line], held: set[str], session: Session) -> _Report:
     """Say what is to become of each line, by the limits that the service keeps."""
-    from memtui.contract import Invalid
     from memtui.service.mutations import FactLimits, check_text
     from memtui.service.redaction import redact
 
@@ -306,8 +310,6 @@ async def _add(
     report: _Report,
 ) -> None:
     """Write one fact; what the service finds unfit is refused, all else stops the import."""
-    from memtui.contract import Conflict, Invalid, SourceKind, SourceRef, WriteRequest
-
     here = {"company_id": session.company.company_id}
     source = fact.source or SourceRef(kind=SourceKind.MANUAL_NOTE, **here)
     values = dict(fact) | {
@@ -329,8 +331,6 @@ async def _add(
 
 
 def _read_file(path: Path) -> str:
-    from memtui.contract import Invalid
-
     try:
         return path.read_bytes().decode("utf-8")
     except OSError as error:
@@ -340,8 +340,6 @@ def _read_file(path: Path) -> str:
 
 
 def _encoded(content: str) -> bytes:
-    from memtui.contract import Invalid
-
     try:
         return content.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -351,8 +349,6 @@ def _encoded(content: str) -> bytes:
 def _write_new(path: Path, content: bytes) -> None:
     """Write a private file that was not there; half a one does not stay."""
     import os
-
-    from memtui.contract import Invalid
 
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.contract import ForgetRequest, Invalid, NotFound, Record, RecordHandle, Scope
 from memtui.doors.cli.options import Limit, ScopeOptions, Yes
 from memtui.doors.cli.output import Column, Line, table
 from memtui.doors.cli.records import describe_record
 from memtui.doors.cli.session import Session, build
+from memtui.visible import visible
+from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from memtui.contract import Record, RecordHandle, Scope
     from memtui.service import MutationAnswer, UndoCandidate
 
 _UNDO_COLUMNS = (
@@ -50,8 +52,6 @@ async def forget(
 
     Exit 1 if one was not there, or is still found afterwards.
     """
-    from memtui.contract import ForgetRequest, Invalid
-
     ids = ids_of(record_ids)
     if revision is not None and len(ids) != 1:
         raise Invalid("--revision goes with exactly one record id.")
@@ -123,9 +123,6 @@ def confirm(question: str) -> None:
         Invalid: nobody is there to ask.
         typer.Abort: the answer was no.
     """
-    from memtui.contract import Invalid
-    from memtui.visible import visible
-
     if not sys.stdin.isatty():
         raise Invalid(f"{question} Nobody can answer here, so add --yes.")
     typer.confirm(visible(question), abort=True, err=True)
@@ -133,8 +130,6 @@ def confirm(question: str) -> None:
 
 async def _last_in_scope(session: Session, scope: ScopeOptions) -> str | None:
     """Return the newest change in the given scope; None where no scope was given."""
-    from memtui.contract import NotFound
-
     given = {
         name: value
         for name, value in scope.scope(session).model_dump(exclude_none=True).items()
@@ -155,8 +150,6 @@ _UNDO_DEPTH = 1000
 
 
 async def _dry_run(session: Session, ids: Sequence[str], scope: Scope, binding: str | None) -> int:
-    from memtui.contract import NotFound
-
     records: list[Record] = []
     missing: list[str] = []
     for record_id in ids:
@@ -202,8 +195,6 @@ def ids_of(given: Sequence[str]) -> list[str]:
     Raises:
         Invalid: there is none.
     """
-    from memtui.contract import Invalid
-
     ids: list[str] = []
     for word in given:
         ids.extend(sys.stdin.read().splitlines() if word == "-" else [word])
@@ -214,14 +205,10 @@ def ids_of(given: Sequence[str]) -> list[str]:
 
 
 def _counted(count: int) -> str:
-    from memtui.widgets import format as shown
-
     return shown.counted(count, "record")
 
 
 def _candidate_rows(session: Session, candidates: Sequence[UndoCandidate]) -> Iterator[list[str]]:
-    from memtui.widgets import format as shown
-
     for candidate in candidates:
         operation = candidate.operation
         yield [

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.contract import Invalid
 from memtui.doors.cli.options import complete_binding, complete_name
 from memtui.doors.cli.output import Column, Dim, Line, table
 from memtui.doors.cli.session import Session
+from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.migration.cutover import Switched
@@ -72,7 +74,6 @@ async def migrate(
     moment and run again, --apply goes on and doubles nothing. Exit 1 if a record could not be
     moved, or is not the same on both sides, and if --verify could not read all that SRC holds.
     """
-    from memtui.contract import Invalid
     from memtui.migration.ends import Part, open_ends
 
     if dry_run + apply + verify != 1:
@@ -170,8 +171,6 @@ class _Ticker:
 
     def progress(self, now: Progress) -> None:
         """Show how far a migration has come."""
-        from memtui.widgets import format as shown
-
         if now.found:
             self._show(f"{shown.counted(now.found, 'record')} found so far")
             return
@@ -184,8 +183,6 @@ class _Ticker:
 
     def read(self, records: int) -> None:
         """Show how many records were read."""
-        from memtui.widgets import format as shown
-
         self._show(f"{shown.counted(records, 'record')} read")
 
     def _show(self, line: str) -> None:
@@ -211,8 +208,6 @@ def _tell_unread(session: Session, binding: BindingView, unread: Sequence[str]) 
 
 
 def _planned(found: Plan) -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     rows = [
         [one.scope, one.kind, shown.count(one.records), one.place or ""] for one in found.scopes
     ]
@@ -244,7 +239,6 @@ def _applied(done: Applied) -> Iterator[Line]:
 
 def _verified(found: Verified, ends: Ends) -> Iterator[Line]:
     from memtui.migration.verifying import verdict
-    from memtui.widgets import format as shown
 
     words = ("checked", "matched", "missing", "different", "extra", "others")
     yield "  ".join(f"{name} {getattr(found, name):,}" for name in words)

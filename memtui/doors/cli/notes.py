@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
-from memtui.contract import Invalid
+from memtui.contract import CorrectRequest, Invalid, Record, WriteMode, WriteRequest
 from memtui.doors.cli.options import (
-    ModeName,
     RecordId,
     ScopeOptions,
     SourceOptions,
@@ -28,7 +27,6 @@ from memtui.doors.cli.output import say
 from memtui.doors.cli.session import Session, build
 
 if TYPE_CHECKING:
-    from memtui.contract import CorrectRequest, Record
     from memtui.service import MutationAnswer
 
 
@@ -138,13 +136,11 @@ async def note(
         str | None, typer.Option(help="The id to store it under, where the provider keeps ids.")
     ] = None,
     mode: Annotated[
-        ModeName, typer.Option(help="upsert replaces the record of the same id or key.")
-    ] = "append",
+        WriteMode, typer.Option(help="upsert replaces the record of the same id or key.")
+    ] = WriteMode.APPEND,
     metadata: Annotated[str | None, typer.Option(help="A JSON object to keep with it.")] = None,
 ) -> None:
     """Store TEXT as a memory and print the new record's id."""
-    from memtui.contract import WriteMode, WriteRequest
-
     chosen = scope.scope(session)
     request = build(
         WriteRequest,
@@ -152,7 +148,7 @@ async def note(
         source=source.reference(chosen),
         content=read_stdin() if text == "-" else text,
         binding_key=scope.binding,
-        mode=WriteMode(mode),
+        mode=mode,
         metadata=json_object(metadata, "--metadata"),
         record_id=record_id,
         kind=kind,
@@ -198,8 +194,6 @@ async def correct(
 
     Its text, topic, tags, pin or expiry can be changed.
     """
-    from memtui.contract import CorrectRequest, Invalid
-
     if editor and text is not None:
         raise Invalid("Give the new text or --editor, not both.")
     if no_expiry and expires is not None:
@@ -277,8 +271,6 @@ def read_stdin() -> str:
     Raises:
         Invalid: it is not UTF-8.
     """
-    from memtui.contract import Invalid
-
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:

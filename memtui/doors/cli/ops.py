@@ -11,6 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from memtui.contract import Filter, Invalid
 from memtui.doors.cli.options import (
     Exact,
     FilterLine,
@@ -22,9 +23,10 @@ from memtui.doors.cli.options import (
 from memtui.doors.cli.output import Column, Dim, Line, facts, jsonable, table
 from memtui.doors.cli.records import change_lines, say_unknown_of_operations
 from memtui.doors.cli.session import Session
+from memtui.visible import visible
+from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from memtui.contract import Filter
     from memtui.importing.importer import Import, ImportReport
     from memtui.service import Change, Erasure, Operation
     from memtui.store.journal import Found
@@ -78,8 +80,6 @@ async def ops_list(
         return
     session.out.answer(page, lambda: table(_COLUMNS, _rows(session, page.operations)))
     if not session.out.as_json:
-        from memtui.widgets import format as shown
-
         more = f"; the next page: --before {page.next_before}" if page.next_before else ""
         session.out.say(f"{shown.of_total(len(page.operations), page.total)}{more}.")
     if not page.total:
@@ -147,8 +147,6 @@ def _rows(session: Session, operations: Sequence[Operation]) -> Iterator[list[st
 
 
 def _cells(session: Session, operation: Operation) -> list[str]:
-    from memtui.widgets import format as shown
-
     return [
         str(operation.seq),
         shown.ago(operation.started_at, session.now),
@@ -188,8 +186,6 @@ def _detail(
     erasures: Sequence[Erasure],
 ) -> Iterator[Line]:
     import json
-
-    from memtui.widgets import format as shown
 
     outcome = shown.outcome(operation.status)
     link = operation.source and session.company.link(operation.source)
@@ -256,9 +252,6 @@ async def ops_export(
     docs/audit.md.
     """
     from memtui.analytics.export import ExportFormat, format_of
-    from memtui.contract import Invalid
-    from memtui.visible import visible
-    from memtui.widgets import format as shown
 
     if to == _STDOUT and session.out.as_json:
         raise Invalid("--json and --to - would both print on stdout; name a file.")
@@ -411,8 +404,6 @@ def _tell_bad(session: Session, work: Import) -> None:
 
 
 def _lines(report: ImportReport) -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     if report.dry_run and report.columns:
         yield from table(_REJECTED_COLUMNS, [[one.column, one.field] for one in report.columns])
         yield ""
@@ -428,8 +419,6 @@ def _lines(report: ImportReport) -> Iterator[Line]:
 
 
 def _facts(report: ImportReport) -> Iterator[tuple[str, str]]:
-    from memtui.widgets import format as shown
-
     made = (" (to be made)" if report.dry_run else " (new)") if report.created else ""
     yield "company", f"{report.company_id}{made}"
     yield "format", report.format

@@ -8,13 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from memtui.contract import (
+    Filter,
+    Invalid,
+    Json,
+    MemtuiError,
+    OperationStatus,
+    OperationType,
+    Scope,
+    SourceKind,
+    SourceRef,
+)
 from memtui.doors.cli.session import Session, build
+from memtui.filters import FIELDS, Taker, build_filter, parse_filter, parse_when, refuse_not_held
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
-    from memtui.contract import Filter, Json, Scope, SourceRef
-    from memtui.filters import Taker
     from memtui.service import BindingView
 
 
@@ -41,7 +51,6 @@ def complete_name(target_type: str) -> Callable[[typer.Context, str], list[str]]
 def _bindings(ctx: typer.Context) -> list[BindingView]:
     import asyncio
 
-    from memtui.contract import MemtuiError
     from memtui.doors.cli.session import Invocation
 
     given = ctx.find_root().params
@@ -60,42 +69,6 @@ def _bindings(ctx: typer.Context) -> list[BindingView]:
         return asyncio.run(read())
     except MemtuiError:
         return []  # a completion has no place to complain; the command itself will
-
-
-SourceKindName = Literal[
-    "issue_comment",
-    "issue_document",
-    "issue",
-    "run",
-    "activity",
-    "manual_note",
-    "external_document",
-]
-"""The contract's source kinds, spelled out so that `--help` need not load the contract."""
-
-OperationTypeName = Literal[
-    "write",
-    "query",
-    "forget",
-    "browse",
-    "correct",
-    "get",
-    "history",
-    "explain",
-    "profile",
-    "sync",
-    "context",
-    "namespaces",
-    "undo",
-    "configure",
-    "check",
-    "seal",
-    "purge",
-    "repair",
-]
-StatusName = Literal["ok", "error", "denied", "conflict", "cancelled", "unknown"]
-IntentName = Literal["agent_preamble", "answer", "browse"]
-ModeName = Literal["append", "upsert", "summarize"]
 
 
 def _not_empty(value: str) -> str:
@@ -162,8 +135,6 @@ class ScopeOptions:
 
     def scope(self, session: Session) -> Scope:
         """Return the scope in the session's company."""
-        from memtui.contract import Scope
-
         return build(
             Scope,
             company_id=session.company.company_id,
@@ -180,10 +151,10 @@ class OperationOptions:
     """Which operations, besides whose."""
 
     operation_type: Annotated[
-        OperationTypeName | None, typer.Option("--type", help="Only this type.")
+        OperationType | None, typer.Option("--type", help="Only this type.")
     ] = None
-    status: Annotated[StatusName | None, typer.Option(help="Only this outcome.")] = None
-    source_kind: Annotated[SourceKindName | None, typer.Option(help="Only this source.")] = None
+    status: Annotated[OperationStatus | None, typer.Option(help="Only this outcome.")] = None
+    source_kind: Annotated[SourceKind | None, typer.Option(help="Only this source.")] = None
     since: Since = None
     until: Until = None
     door: Annotated[str | None, typer.Option(help="Only through this door: cli, tui …")] = None
@@ -192,8 +163,6 @@ class OperationOptions:
 
     def filter(self, session: Session, line: list[str] | None, scope: ScopeOptions) -> Filter:
         """Return the filter of operations that a line, these options and the scope's make."""
-        from memtui.filters import Taker
-
         return filter_of(
             session,
             line,
@@ -224,8 +193,8 @@ class SourceOptions:
     """The work object that a memory comes from."""
 
     source: Annotated[
-        SourceKindName, typer.Option(help="What kind of work object the memory comes from.")
-    ] = "manual_note"
+        SourceKind, typer.Option(help="What kind of work object the memory comes from.")
+    ] = SourceKind.MANUAL_NOTE
     issue_id: Annotated[str | None, typer.Option(help="The source's issue.")] = None
     comment_id: Annotated[str | None, typer.Option(help="The source's comment.")] = None
     document_key: Annotated[str | None, typer.Option(help="The source's document.")] = None
@@ -241,8 +210,6 @@ class SourceOptions:
         Raises:
             Invalid: what names a source of this kind is missing.
         """
-        from memtui.contract import Invalid, SourceKind, SourceRef
-
         named = asdict(self)
         kind = SourceKind(named.pop("source"))
         needed = _NAMED_BY.get(kind, ())
@@ -264,9 +231,6 @@ def filter_of(
         Invalid: an unknown field, a value that does not fit, a term that says nothing about the
             taker, or a field that line and flag give two values.
     """
-    from memtui.contract import Invalid
-    from memtui.filters import FIELDS, build_filter, parse_filter, parse_when, refuse_not_held
-
     now, zone = session.now, session.zone
     given: dict[str, object] = {name: value for name, value in flags.items() if value is not None}
     for field in {"since", "until"} & given.keys():
@@ -289,8 +253,6 @@ def future(text: str | None, *, now: datetime, zone: tzinfo) -> datetime | None:
     Raises:
         Invalid: the text is neither.
     """
-    from memtui.filters import parse_when
-
     if text is None:
         return None
     moment = parse_when(text, now=now, zone=zone)
@@ -305,8 +267,6 @@ def json_object(text: str | None, option: str) -> Json:
         Invalid: the text is no JSON object.
     """
     import json
-
-    from memtui.contract import Invalid
 
     if text is None:
         return {}
@@ -329,8 +289,6 @@ def pairs(given: list[str] | None, option: str) -> dict[str, str]:
     Raises:
         Invalid: one of them has no `=`.
     """
-    from memtui.contract import Invalid
-
     found: dict[str, str] = {}
     for word in given or ():
         name, sign, value = word.partition("=")

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from memtui.contract import ForgetRequest, Invalid, Scope
 from memtui.doors.cli.facts import FACT, FactScope, revisions
 from memtui.doors.cli.forget import tell_forgotten
 from memtui.doors.cli.output import Dim, Line
 from memtui.doors.cli.session import Session, build
+from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from memtui.contract import Scope
     from memtui.pruning.plan import PruneCandidate, PrunePlan, Reason
     from memtui.service import MutationAnswer, PruneAnswer
 
@@ -47,7 +48,6 @@ async def facts_prune(
     Marked are those whose loss loses nothing (duplicates, expired, contradicted and once deleted
     ones, none of them pinned), or those of the given reasons. undo brings back what was applied.
     """
-    from memtui.contract import Invalid
     from memtui.pruning.plan import PruneRules
     from memtui.service import PruneRequest
 
@@ -78,7 +78,6 @@ async def facts_prune(
 
 
 def _reasons(names: Sequence[str]) -> list[Reason]:
-    from memtui.contract import Invalid
     from memtui.pruning.plan import Reason
 
     try:
@@ -90,8 +89,6 @@ def _reasons(names: Sequence[str]) -> list[Reason]:
 async def _apply(
     session: Session, scope: Scope, answer: PruneAnswer, plan: PrunePlan
 ) -> MutationAnswer:
-    from memtui.contract import ForgetRequest
-
     request = ForgetRequest(
         scope=scope,
         handles=tuple(record.handle for record in plan.marked),
@@ -189,8 +186,6 @@ def _lines(plan: PrunePlan) -> Iterator[Line]:
 def _tell(
     session: Session, plan: PrunePlan, applied: MutationAnswer | None, *, dry_run: bool
 ) -> None:
-    from memtui.widgets import format as shown
-
     count, all_of = shown.counted(len(plan.marked), "record"), shown.count(len(plan.items))
     saved = f"{shown.count(plan.tokens_saved)} of {shown.count(plan.tokens_before)} tokens"
     if not plan.marked:

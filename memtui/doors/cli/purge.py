@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.contract import Invalid
 from memtui.doors.cli.options import Yes, complete_binding, complete_name
 from memtui.doors.cli.output import Column, Dim, Line, jsonable, table
 from memtui.doors.cli.session import Session, build
+from memtui.filters import parse_when
+from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -65,7 +68,6 @@ async def purge(
     Without --yes it shows what would go and changes nothing. What lives stays, unless --forget is
     given. Afterwards it looks for the texts; exit 1 where one is still found.
     """
-    from memtui.contract import Invalid
     from memtui.service import PurgeRequest
 
     if stop_doing:
@@ -110,9 +112,6 @@ async def purge(
 
 
 def _moment(session: Session, older_than: str | None) -> datetime | None:
-    from memtui.contract import Invalid
-    from memtui.filters import parse_when
-
     if older_than is None:
         return None
     moment = parse_when(older_than, now=session.now, zone=session.zone)
@@ -132,8 +131,6 @@ def _planned(plan: PurgeAnswer, *, forget: bool) -> Iterator[Line]:
 
 
 def _done(done: PurgeAnswer) -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     yield from _listed(done)
     if done.forgotten:
         yield f"Forgot {shown.counted(done.forgotten, 'record')} first."
@@ -167,8 +164,6 @@ def _where(trace: Trace) -> str:
 
 
 def _listed(answer: PurgeAnswer) -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     if not answer.copies:
         yield "memtui keeps no copy of it."
         return

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from memtui.contract import QueryIntent, QueryRequest, Scope, Snippet
 from memtui.doors.cli.options import (
-    IntentName,
     ScopeOptions,
     complete_binding,
     complete_name,
@@ -17,9 +17,10 @@ from memtui.doors.cli.options import (
 )
 from memtui.doors.cli.output import Dim, Line, jsonable
 from memtui.doors.cli.session import Session, build
+from memtui.filters import parse_when
+from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from memtui.contract import QueryRequest, Snippet
     from memtui.service import ContextAnswer, QueryAnswer
 
 
@@ -29,7 +30,9 @@ async def query(
     scope: ScopeOptions,
     *,
     top_k: Annotated[int, typer.Option(min=1, max=1000, help="At most this many snippets.")] = 10,
-    intent: Annotated[IntentName, typer.Option(help="What the answer is for.")] = "answer",
+    intent: Annotated[
+        QueryIntent, typer.Option(help="What the answer is for.")
+    ] = QueryIntent.ANSWER,
     topic: Annotated[str | None, typer.Option(help="Only records of this topic.")] = None,
     as_of: Annotated[str | None, typer.Option(help="What was valid at this moment.")] = None,
     where: Annotated[
@@ -40,16 +43,13 @@ async def query(
     ] = False,
 ) -> None:
     """Find the records that are relevant to TEXT, best first."""
-    from memtui.contract import QueryIntent, QueryRequest
-    from memtui.filters import parse_when
-
     request = build(
         QueryRequest,
         scope=scope.scope(session),
         query=text,
         binding_key=scope.binding,
         top_k=top_k,
-        intent=QueryIntent(intent),
+        intent=intent,
         metadata_filter=json_object(where, "--where"),
         topic=topic,
         as_of=parse_when(as_of, now=session.now, zone=session.zone) if as_of else None,
@@ -83,8 +83,6 @@ def _snippets(session: Session, answer: QueryAnswer) -> Iterator[Line]:
 
 
 def _snippet(session: Session, rank: int, snippet: Snippet) -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     score = "" if snippet.score is None else f"{snippet.score:.3f}"
     for number, line in enumerate(snippet.text.split("\n")):
         yield f"{rank:>3}  {score:>6}  {line}" if number == 0 else f"{'':13}{line}"
@@ -98,8 +96,6 @@ def _snippet(session: Session, rank: int, snippet: Snippet) -> Iterator[Line]:
 
 
 def _summary(answer: QueryAnswer) -> str:
-    from memtui.widgets import format as shown
-
     count = shown.counted(len(answer.snippets), "snippet")
     more = " (more may match)" if answer.capped else ""
     return (
@@ -152,7 +148,6 @@ async def context(
 
     Its records count as read only with --delivered.
     """
-    from memtui.contract import Scope
     from memtui.service import ContextRequest
 
     settings = session.settings
@@ -195,8 +190,6 @@ def _document(answer: ContextAnswer) -> dict[str, Any]:
 
 
 def _lines(answer: ContextAnswer) -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     yield from answer.text.rstrip("\n").split("\n") if answer.text else ()
     yield ""
     width = max((len(section.title) for section in answer.sections), default=0)
@@ -217,8 +210,6 @@ def _lines(answer: ContextAnswer) -> Iterator[Line]:
 
 
 def _cost(answer: ContextAnswer) -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     cost, share = answer.price, answer.share
     if cost.priced:
         yield (

@@ -8,23 +8,25 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from memtui.contract import BrowseRequest, Filter, Record, Scope, SourceKind
 from memtui.doors.cli.options import (
     FilterLine,
     Limit,
     RecordId,
     ScopeOptions,
     Since,
-    SourceKindName,
     Until,
     filter_of,
 )
 from memtui.doors.cli.output import Column, Dim, Line, facts, jsonable, table
 from memtui.doors.cli.session import Session, build
+from memtui.filters import FIELDS, Taker
+from memtui.visible import visible
+from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from memtui.contract import Filter, Record, Scope
     from memtui.service import BrowseAnswer, Change, HistoryAnswer, Provenance
 
 
@@ -78,7 +80,7 @@ async def browse(
     topic: Annotated[str | None, typer.Option(help="Only this topic.")] = None,
     tag: Annotated[str | None, typer.Option(help="Only this tag.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only this sort of record.")] = None,
-    source_kind: Annotated[SourceKindName | None, typer.Option(help="Only this source.")] = None,
+    source_kind: Annotated[SourceKind | None, typer.Option(help="Only this source.")] = None,
     text: Annotated[str | None, typer.Option(help="Every word must occur.")] = None,
     since: Since = None,
     until: Until = None,
@@ -89,9 +91,6 @@ async def browse(
     limit: Limit = 100,
 ) -> None:
     """List what a binding stores, one page at a time."""
-    from memtui.contract import BrowseRequest
-    from memtui.filters import Taker
-
     chosen = filter_of(
         session,
         line,
@@ -134,14 +133,10 @@ async def history(session: Session, record_id: RecordId, scope: ScopeOptions) ->
 
 def describe_record(record: Record) -> str:
     """Return a record in one line: its id and the beginning of its text."""
-    from memtui.visible import visible
-
     return f"{record.handle.provider_record_id}  {visible(record.text, limit=100)}"
 
 
 def _rows(session: Session, answer: BrowseAnswer) -> Iterator[list[str]]:
-    from memtui.widgets import format as shown
-
     for record in answer.records:
         yield [
             record.handle.provider_record_id,
@@ -154,8 +149,6 @@ def _rows(session: Session, answer: BrowseAnswer) -> Iterator[list[str]]:
 
 
 def _page_summary(answer: BrowseAnswer) -> str:
-    from memtui.widgets import format as shown
-
     page = shown.of_total(len(answer.records), answer.total, at_least=answer.at_least)
     more = f"; the next page: --cursor {answer.next_cursor}" if answer.next_cursor else ""
     unread = "".join(f"\n{sentence}" for sentence in answer.unread)
@@ -163,8 +156,6 @@ def _page_summary(answer: BrowseAnswer) -> str:
 
 
 def _details(session: Session, record: Record) -> Iterator[str]:
-    from memtui.widgets import format as shown
-
     def moment(value: datetime | None) -> str:
         return shown.exact(value, session.zone) if value else ""
 
@@ -194,8 +185,6 @@ def _details(session: Session, record: Record) -> Iterator[str]:
 
 
 def _provenance(session: Session, origin: Provenance) -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     written = origin.written
     if written is None:
         yield "not written through memtui"
@@ -213,8 +202,6 @@ def _provenance(session: Session, origin: Provenance) -> Iterator[Line]:
 
 
 def _history(session: Session, answer: HistoryAnswer) -> Iterator[Line]:
-    from memtui.widgets import format as shown
-
     if not answer.changes and not answer.versions:
         yield "nothing was done to it through memtui, and its provider keeps no history"
     for change in answer.changes:
@@ -228,8 +215,6 @@ def _history(session: Session, answer: HistoryAnswer) -> Iterator[Line]:
 
 def change_lines(session: Session, change: Change) -> Iterator[Line]:
     """Yield a change for a person: what was done, by whom, the text before and after."""
-    from memtui.widgets import format as shown
-
     operation = change.operation
     yield Dim(
         f"#{operation.seq}  {operation.operation_type}  "
@@ -268,7 +253,6 @@ async def say_unknown_of_records(
     session: Session, chosen: Filter, scope: Scope, binding: str | None
 ) -> None:
     """Name each value of a filter that no record has; for where it found none."""
-    from memtui.contract import BrowseRequest, Filter
 
     async def browsed(only: Filter, limit: int) -> tuple[Record, ...]:
         request = BrowseRequest(scope=scope, binding_key=binding, filter=only, limit=limit)
@@ -283,8 +267,6 @@ async def say_unknown_of_records(
 
 
 def _given(chosen: Filter) -> dict[str, str]:
-    from memtui.filters import FIELDS
-
     given = {name: getattr(chosen, FIELDS[name]) for name in _NAMES}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -293,9 +275,6 @@ async def _say(
     session: Session, given: Mapping[str, str], known: Mapping[str, Iterable[str]], has: _Has
 ) -> None:
     from rapidfuzz import process
-
-    from memtui.contract import Filter
-    from memtui.filters import FIELDS
 
     for name, value in given.items():
         if await has(Filter.model_validate({FIELDS[name]: value})):

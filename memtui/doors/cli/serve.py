@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from memtui.contract import Invalid, Scope
 from memtui.doors.cli.session import Session
 
 if TYPE_CHECKING:
@@ -91,8 +92,6 @@ async def _plugin(served: Served, key: str, listener: Listener, principal: str |
 
 
 async def _company_binding(session: Session) -> str:
-    from memtui.contract import Scope
-
     scope = Scope(company_id=session.company.company_id)
     return (await session.service.resolve(session.caller, scope)).binding_key
 
@@ -114,7 +113,6 @@ def _tell(session: Session, contract: str, key: str | None, listener: Listener) 
 def _listener(
     host: str | None, port: int | None, contract: str, uds: Path | None
 ) -> AbstractContextManager[Listener]:
-    from memtui.contract import Invalid
     from memtui.doors.http.server import on_port, on_socket
 
     if uds is None:
@@ -142,22 +140,16 @@ def _warn(session: Session, contract: str, host: str | None) -> None:
 
 
 def _refuse_plugin_options(binding: str | None, principal: str | None) -> None:
-    from memtui.contract import Invalid
-
     if binding is not None or principal is not None:
         raise Invalid("--binding and --principal go with `memtui serve plugin` only.")
 
 
 def _require_extra() -> None:
-    from memtui.contract import Invalid
-
     if find_spec("fastapi") is None or find_spec("uvicorn") is None:
         raise Invalid("Serving needs more packages: pip install 'memtui[server]'.")
 
 
 async def _require_token(session: Session) -> None:
-    from memtui.contract import Invalid
-
     if not await session.service.tokens.all(session.caller):
         raise Invalid(
             f"There is no token in {session.company.company_id}, so nobody could be answered; "

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from memtui.contract import Invalid
 from memtui.doors.cli.options import Exact, FilterLine, OperationOptions, ScopeOptions
 from memtui.doors.cli.output import Column, Dim, Line, facts, jsonable, table
 from memtui.doors.cli.records import say_unknown_of_operations
 from memtui.doors.cli.session import Session
+from memtui.json_text import json_text
+from memtui.visible import visible
+from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -153,8 +157,6 @@ def _lines(found: Stats, names: tuple[str, ...], bucket: str | None) -> Iterator
 
 
 def _totals(found: Stats) -> Iterator[tuple[str, str]]:
-    from memtui.widgets import format as shown
-
     yield "operations", f"{shown.count(found.operation_count)}, {_failed(found)}"
     yield "queries", shown.count(found.query_count)
     yield "writes", shown.count(found.write_count)
@@ -178,8 +180,6 @@ def _failed(found: Figures) -> str:
 
 
 def _cost(found: Stats) -> str:
-    from memtui.widgets import format as shown
-
     if not found.usage_count:
         return "– (nothing was consumed)"
     amount = shown.money(found.cost_usd) if found.cost_usd else "$0.00"
@@ -218,8 +218,6 @@ def _begin(begins: datetime, bucket: str) -> str:
 
 
 def _cells(found: Group) -> list[str]:
-    from memtui.widgets import format as shown
-
     spent = found.input_tokens + found.output_tokens + found.embedding_tokens
     return [
         shown.count(found.operation_count),
@@ -265,8 +263,6 @@ async def sql(
     The views operations, usage, handles and bindings can be read, and nothing else; docs/sql.md has
     their columns. Days are cut in your time zone.
     """
-    from memtui.contract import Invalid
-
     if views:
         await _list_views(session)
         return
@@ -321,8 +317,6 @@ def _views(document: dict[str, list[dict[str, str]]]) -> Iterator[Line]:
 
 
 def _read() -> str:
-    from memtui.contract import Invalid
-
     try:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
@@ -369,9 +363,6 @@ def _sql_document(found: SqlAnswer) -> dict[str, Any]:
 
 
 def _sql_lines(found: SqlAnswer) -> Iterator[Line]:
-    from memtui.visible import visible
-    from memtui.widgets import format as shown
-
     columns = [
         Column(visible(name), right=kind.startswith(_RIGHT) or kind.endswith("INT"))
         for name, kind in zip(found.columns, found.types, strict=True)
@@ -385,15 +376,12 @@ def _sql_cells(row: Sequence[Any], null: str) -> list[str]:
 
 
 def _text(value: Any) -> str:
-    from memtui.json_text import json_text
-
     found = plain(value)
     return found if isinstance(found, str) else json_text(jsonable(found))
 
 
 def _write_csv(found: SqlAnswer, *, exact: bool) -> None:
     from memtui.csv_text import cell
-    from memtui.visible import visible
 
     made = io.StringIO(newline="")
     writer = csv.writer(made, lineterminator="\n")

@@ -1,36 +1,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
-from typing import get_args
 
 import pytest
 
-from memtui.contract import (
-    Invalid,
-    OperationStatus,
-    OperationType,
-    QueryIntent,
-    SourceKind,
-    WriteMode,
-)
+from memtui.contract import Invalid
 from memtui.doors.cli import options
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("spelled", "meant"),
-    [
-        (options.SourceKindName, SourceKind),
-        (options.OperationTypeName, OperationType),
-        (options.StatusName, OperationStatus),
-        (options.IntentName, QueryIntent),
-        (options.ModeName, WriteMode),
-    ],
-)
-def test_choices_are_the_contracts(spelled: object, meant: type[StrEnum]) -> None:
-    assert list(get_args(spelled)) == [member.value for member in meant]
 
 
 @pytest.mark.parametrize(
