@@ -35,6 +35,13 @@ from memtui.provider_kit import HttpClient, NoReply
 T = TypeVar("T")
 
 _MESSAGE_CHARS = 200
+_NO_REPLY = {
+    "unreachable": "cannot be reached; check its url and whether it runs",
+    "late": "did not answer within {0:g} s; try again",
+    "broken": "broke off ({2}); try again",
+    "compressed": "answered something unreadable: it is compressed, and nobody asked for that",
+    "long": "answered something unreadable: it is larger than {1:,} bytes",
+}
 
 
 class FactsClient:
@@ -94,25 +101,12 @@ class FactsClient:
                 raise _refusal(reply.status, reply.body, sent=sent)
             return parse(reply.body)
         except NoReply as error:
-            said, is_sent = self._told(error), sent and error.why != "unreachable"
-            raise Unavailable(said, sent=is_sent) from error
+            said = _NO_REPLY[error.why].format(self._seconds, self._most_bytes, error)
+            is_sent = sent and error.why != "unreachable"
+            raise Unavailable(f"The facts' server {said}.", sent=is_sent) from error
         except _Unreadable as error:
-            raise Unavailable(_UNREADABLE.format(error), sent=sent) from error
-
-    def _told(self, error: NoReply) -> str:
-        match error.why:
-            case "unreachable":
-                return "The facts' server cannot be reached; check its url and whether it runs."
-            case "late":
-                return f"The facts' server did not answer within {self._seconds:g} s; try again."
-            case "broken":
-                return f"The facts' server broke off ({error}); try again."
-            case "compressed":
-                return _UNREADABLE.format("it is compressed, and nobody asked for that")
-        return _UNREADABLE.format(f"it is larger than {self._most_bytes:,} bytes")
-
-
-_UNREADABLE = "The facts' server answered something unreadable: {}."
+            said = f"The facts' server answered something unreadable: {error}."
+            raise Unavailable(said, sent=sent) from error
 
 
 def _path(kind: str, owner: str) -> str:

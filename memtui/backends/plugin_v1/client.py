@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import quote
 
 from memtui.contract import Denied, Invalid, Json, Namespace, NotFound, Unavailable, Unsupported
@@ -41,6 +41,16 @@ _BAD_VALUE = re.compile(
 _KINDS = {401: Denied, 403: Denied, 404: NotFound, 405: Unsupported, 408: Unavailable,
           410: NotFound, 425: Unavailable, 429: Unavailable}  # fmt: skip
 """What a refusal means; any other is `Invalid`."""
+_NO_REPLY = {
+    "unreachable": "cannot be reached; see that it runs and that the binding's address is right",
+    "late": "did not answer within {0.timeout_seconds:g} s; raise the binding's timeout_seconds if "
+    "it needs longer",
+    "broken": "broke its answer off ({error}); look at its log",
+    "compressed": "answered compressed, which memtui does not read; turn compression off between "
+    "the two",
+    "long": "answered with more than {0.max_reply_mb:g} MB; raise the binding's max_reply_mb to "
+    "read it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,33 +170,11 @@ class PluginClient:
             reply.require_plain()
         except NoReply as error:
             may_help = error.why == "unreachable" or (error.why == "broken" and not changes)
-            raise Unavailable(self._told(error), sent=not may_help) from error
+            said = _NO_REPLY[error.why].format(self._config, error=error)
+            raise Unavailable(
+                f"The memory plugin at {self._config.place} {said}.", sent=not may_help
+            ) from error
         return reply
-
-    def _told(self, error: NoReply) -> str:
-        plugin, config = f"The memory plugin at {self._config.place}", self._config
-        match error.why:
-            case "unreachable":
-                return (
-                    f"{plugin} cannot be reached; see that it runs and that the binding's address "
-                    "is right."
-                )
-            case "late":
-                return (
-                    f"{plugin} did not answer within {config.timeout_seconds:g} s; raise the "
-                    "binding's timeout_seconds if it needs longer."
-                )
-            case "broken":
-                return f"{plugin} broke its answer off ({error}); look at its log."
-            case "compressed":
-                return (
-                    f"{plugin} answered compressed, which memtui does not read; turn compression "
-                    "off between the two."
-                )
-        return (
-            f"{plugin} answered with more than {config.max_reply_mb:g} MB; raise the binding's "
-            "max_reply_mb to read it."
-        )
 
     def _check(self, reply: HttpReply, *, changes: bool = True) -> None:
         if 200 <= reply.status < 300:
@@ -196,13 +184,10 @@ class PluginClient:
                 f"The memory plugin at {self._config.place} answered with a redirect, which memtui "
                 "does not follow; give the binding the final address.",
             )
-        if reply.status >= 500:
-            self._refuse_5xx(reply, sent=changes)
-        kind = _KINDS.get(reply.status, Invalid)
-        raise kind(f"The plugin refused the call ({reply.status}): {_said(reply)}.")
-
-    def _refuse_5xx(self, reply: HttpReply, *, sent: bool) -> NoReturn:
         said = _said(reply)
+        if reply.status < 500:
+            kind = _KINDS.get(reply.status, Invalid)
+            raise kind(f"The plugin refused the call ({reply.status}): {said}.")
         if _BAD_VALUE.search(said):
             raise Invalid(f"The plugin cannot store this value: {said}.")
         if _NO_NAMESPACE.search(said):
@@ -210,7 +195,8 @@ class PluginClient:
         if reply.status == 501:
             raise Unsupported(f"The plugin does not offer this call: {said}.")
         raise Unavailable(
-            f"The memory plugin at {self._config.place} failed ({reply.status}): {said}.", sent=sent
+            f"The memory plugin at {self._config.place} failed ({reply.status}): {said}.",
+            sent=changes,
         )
 
 

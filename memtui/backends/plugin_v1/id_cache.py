@@ -63,22 +63,20 @@ class IdCache:
         self._path.touch(mode=0o600, exist_ok=True)
         return _ready(self._path)
 
-    def _use(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _use(self, work: Callable[[sqlite3.Connection], T], *, again: bool = True) -> T:
         with self._lock:
             try:
                 with self._database as database:
                     return work(database)
             except sqlite3.Error as error:
+                if not again:
+                    raise self._unavailable(error) from error
                 old, self._database = self._database, self._begin_anew(error)
                 with suppress(sqlite3.Error):
                     if is_unusable(error):
                         old.backup(self._database)
                     old.close()
-            try:
-                with self._database as database:
-                    return work(database)
-            except sqlite3.Error as error:
-                raise self._unavailable(error) from error
+        return self._use(work, again=False)
 
     def _rows(self, query: str, *values: str) -> list[Any]:
         return self._use(lambda database: database.execute(query, values).fetchall())

@@ -47,8 +47,6 @@ class _Search:
 
 _Searches = Generator[list[_Search], list[Hits], None]
 """Gives the searches to make next, and is given what they found."""
-_Group = tuple[str, str | None]
-"""A namespace and kind that hold more than one search shows."""
 
 
 @dataclass(slots=True)
@@ -63,11 +61,6 @@ class Listing:
     """Memories that came and could not be read."""
     endless: bool = False
     """Pages went on without anything new in them."""
-
-    @property
-    def complete(self) -> bool:
-        """Whether this is all there is."""
-        return self.finished and not (self.larger or self.unreadable or self.endless)
 
 
 class Lister:
@@ -86,21 +79,18 @@ class Lister:
         key = (tuple(names), text, self._plugin.generation)
         async with self._turn:
             walk = self._walk
-            is_known = walk is not None and walk.key == key and not walk.is_old
-            if walk is None or not is_known or (fresh and walk.listing.finished):
+            is_old = walk is None or monotonic() - walk.used_at > _KEPT_SECONDS or walk.key != key
+            if walk is None or is_old or (fresh and walk.listing.finished):
                 walk = self._walk = _Walk(self._plugin, key)
                 fresh = True
             if fresh:
-                await self._go_on(walk)
+                try:
+                    await walk.go()
+                except asyncio.CancelledError:
+                    self._walk = None  # what was cut off in the middle is not to be gone on with
+                    raise
             walk.used_at = monotonic()
             return walk.listing
-
-    async def _go_on(self, walk: _Walk) -> None:
-        try:
-            await walk.go()
-        except asyncio.CancelledError:
-            self._walk = None  # what was cut off in the middle is not to be gone on with
-            raise
 
 
 class _Walk:
@@ -116,11 +106,6 @@ class _Walk:
         self._searches = self._plan()
         self._batch: list[_Search] = []
         """What is asked next; kept until it is answered."""
-
-    @property
-    def is_old(self) -> bool:
-        """Whether nobody has asked for this list for a while."""
-        return monotonic() - self.used_at > _KEPT_SECONDS
 
     async def go(self) -> None:
         """Search as far as one call may."""
@@ -146,33 +131,30 @@ class _Walk:
         listing.finished = self._cursor is None
 
     async def _search_on(self, left: int, until: float) -> None:
-        fruitless = 0
+        listing, fruitless = self.listing, 0
         if not self._batch:
-            await self._next(None)
+            self._batch = await asyncio.to_thread(next, self._searches, [])
         while self._batch and left > 0 and monotonic() < until and fruitless < _FRUITLESS:
-            before = len(self.listing.memories)
-            found = await together(partial(self._one, search) for search in self._batch)
+            before = len(listing.memories)
+            found = await together(
+                partial(self._plugin.search, one.names, query=one.words, kind=one.kind)
+                for one in self._batch
+            )
             left -= len(self._batch)
             fruitless += len(self._batch)
             for hits in found:
-                self.listing.memories |= hits.by_place()
-                self.listing.unreadable = max(self.listing.unreadable, hits.unreadable)
-            if len(self.listing.memories) > before:
+                listing.memories |= hits.by_place()
+                listing.unreadable = max(listing.unreadable, hits.unreadable)
+            if len(listing.memories) > before:
                 fruitless = 0
-            await self._next(found)
-        self.listing.finished = not self._batch
+            self._batch = await asyncio.to_thread(self._after, found)
+        listing.finished = not self._batch
 
-    async def _next(self, found: list[Hits] | None) -> None:
-        def run() -> list[_Search]:
-            try:
-                return next(self._searches) if found is None else self._searches.send(found)
-            except StopIteration:
-                return []
-
-        self._batch = await asyncio.to_thread(run)
-
-    async def _one(self, search: _Search) -> Hits:
-        return await self._plugin.search(search.names, query=search.words, kind=search.kind)
+    def _after(self, found: list[Hits]) -> list[_Search]:
+        try:
+            return self._searches.send(found)
+        except StopIteration:
+            return []
 
     def _plan(self) -> _Searches:
         if not self._names:
@@ -183,13 +165,18 @@ class _Walk:
             return
         found = yield [_Search([name]) for name in self._names]
         large = [name for name, hits in zip(self._names, found, strict=True) if hits.capped]
-        groups: list[_Group] = [(name, kind) for name in large for kind in KINDS]
+        groups: list[tuple[str, str | None]] = [(name, kind) for name in large for kind in KINDS]
         found = yield [_Search([name], kind) for name, kind in groups]
         groups = [one for one, hits in zip(groups, found, strict=True) if hits.capped]
-        strange = [name for name in large if holds_strange_kinds(self.listing.memories, name)]
-        groups += [(name, None) for name in strange]
+        memories = self.listing.memories
+        groups += [(name, None) for name in large if holds_strange_kinds(memories, name)]
         self.listing.larger = tuple(dict.fromkeys(name for name, _ in groups))
-        yield from self._rounds([_Words(self, group) for group in groups])
+        searched = [_Words(self, name, kind) for name, kind in groups]
+        before = -1
+        while len(memories) > before:
+            before = len(memories)
+            for group in searched:
+                yield from group.searches()
 
     def _is_all(self, hits: Hits) -> Generator[list[_Search], list[Hits], bool]:
         """Look whether a reply of less than a page was cut short in silence, and remember it.
@@ -217,36 +204,35 @@ class _Walk:
 
     def noted(self, name: str) -> list[str]:
         """Return the words of memories of a namespace that were seen before and not yet now."""
-        seen = self._plugin.cache.seen(name)
-        unseen = [
-            words for identity, words in seen if (name, identity) not in self.listing.memories
-        ]
+        found, seen = self.listing.memories, self._plugin.cache.seen(name)
+        unseen = [words for identity, words in seen if (name, identity) not in found]
         return list(dict.fromkeys(words for words in unseen if words))
-
-    def _rounds(self, groups: Sequence[_Words]) -> _Searches:
-        before = -1
-        while len(self.listing.memories) > before:
-            before = len(self.listing.memories)
-            for group in groups:
-                yield from group.searches()
 
 
 class _Words:
-    """The words by which a namespace and kind is searched."""
+    """The words by which a large namespace and kind is searched."""
 
-    def __init__(self, walk: _Walk, group: _Group) -> None:
-        self._walk = walk
-        self._name, self._kind = group
+    def __init__(self, walk: _Walk, name: str, kind: str | None) -> None:
+        self._walk, self._name, self._kind = walk, name, kind
         self._asked: set[str] = set()
         self._full: set[str] = set()
         """Those that found a whole page, so that there may be more of them."""
 
     def searches(self) -> _Searches:
-        """Search for what is known and was not asked yet: words, then longer phrases of them."""
+        """Search for what is known and was not asked yet: words, then longer phrases of them.
+
+        The commonest come first; a longer phrase refines one that was full.
+        """
         if not self._asked:
             yield from self._ask(self._walk.noted(self._name))
         for length in range(1, _LONGEST_PHRASE + 1):
-            yield from self._ask(self._unasked(length))
+            count: Counter[str] = Counter()
+            for one in self._walk.listing.memories.values():
+                if one.namespace == self._name and self._kind in {None, one.kind}:
+                    count.update(phrases(one.content, length, self._full))
+            yield from self._ask(
+                [words for words, _ in count.most_common() if words not in self._asked]
+            )
 
     def _ask(self, queries: Iterable[str]) -> _Searches:
         waiting = iter(queries)
@@ -255,11 +241,3 @@ class _Words:
             found = yield [_Search([self._name], self._kind, words) for words in batch]
             full = (one for one, hits in zip(batch, found, strict=True) if hits.capped)
             self._full.update(full)
-
-    def _unasked(self, length: int) -> list[str]:
-        """Return phrases of so many words, the commonest first; a longer one refines a full one."""
-        count: Counter[str] = Counter()
-        for one in self._walk.listing.memories.values():
-            if one.namespace == self._name and self._kind in {None, one.kind}:
-                count.update(phrases(one.content, length, self._full))
-        return [words for words, _ in count.most_common() if words not in self._asked]
