@@ -307,7 +307,11 @@ class FactsAdapter(FactProvider):
         return WriteReply(records=there, usage=(USAGE,))
 
     def _put_back(self, rows: FactRows, now: Fact | None, wanted: Fact) -> None:
-        rows.check_details(wanted)
+        if wanted.details is not None and not self._database.has_details:
+            raise Invalid(
+                "The fact had a pin, tags or a source, and the table that held them is gone; set "
+                "create to true to have it again."
+            )
         # A bare id is the user's before the drive's, so the other table's fact is in no way.
         if now is None or now.scope != wanted.scope:
             rows.add(wanted, [wanted.created_by, *([None] if wanted.created_by else [])])

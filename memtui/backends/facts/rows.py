@@ -9,9 +9,11 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Delete,
     Integer,
     Select,
     Text,
+    Update,
     and_,
     case,
     delete,
@@ -85,7 +87,8 @@ _DETAIL_COLUMNS = (
 )  # fmt: skip
 _DETAIL_FIELDS = ("source_kind", "topic", "agent_id", "issue_id", "run_id", "tags")
 _MOMENTS = ("updated_at", "expires_at")
-_EVERYTHING = literal_column("1") == literal_column("1")
+
+Condition = ColumnElement[bool]
 
 
 class FactRows:
@@ -101,11 +104,16 @@ class FactRows:
         Raises:
             Invalid: two rows go by the same name.
         """
-        names = {name for name in record_ids if _storable(name)}
-        ids = sorted({row_id for name in names for row_id in _row_ids(name)})
+        # Some databases fail over a text that none could hold, even in a condition.
+        names = {
+            name
+            for name in record_ids
+            if "\0" not in name and not any("\ud800" <= char <= "\udfff" for char in name)
+        }
+        ids = sorted(names | {name.removeprefix(DRIVE_PREFIX) for name in names})
         found: dict[str, Fact] = {}
         for start in range(0, len(ids), _CHUNK):
-            chosen = self._select().where(_r.id.in_(ids[start : start + _CHUNK]), _seen_by(scope))
+            chosen = self._select(_r.id.in_(ids[start : start + _CHUNK]), *_seen_by(scope))
             for fact in self._facts(chosen):
                 if fact.record_id not in names:
                     continue
@@ -119,14 +127,13 @@ class FactRows:
     def all_of(self, request: QueryRequest, now: datetime) -> list[Fact]:
         """Return the facts that a query may answer with, the oldest first."""
         conditions = [
-            _seen_by(request.scope), _owned_by(request.owners), self._not_expired(now),
+            *_seen_by(request.scope), *_owned_by(request.owners), *self._not_expired(now),
         ]  # fmt: skip
         if request.topic is not None and self._has_details:
             conditions.append(or_(_e.topic.is_(None), _e.topic == request.topic))
         if request.as_of is not None:
             conditions.append(_r.created <= self._moment(written(request.as_of)))
-        chosen = self._select().where(*conditions).order_by(_r.created, _r.record_id)
-        return list(self._facts(chosen))
+        return list(self._facts(self._select(*conditions).order_by(_r.created, _r.record_id)))
 
     def browse(self, request: BrowseRequest, now: datetime) -> tuple[list[Fact], int, str | None]:
         """Return a page, the exact total, and the cursor, which holds the last fact's place.
@@ -134,18 +141,18 @@ class FactRows:
         Raises:
             Invalid: the sort field is not supported, or the cursor is not of this sort.
         """
-        conditions = [
-            _seen_by(request.scope), _owned_by(request.owners), *self._matching(request.filter),
-        ]  # fmt: skip
-        if not request.expired:
-            conditions.append(self._not_expired(now))
-        base = self._select().where(*conditions)
+        base = self._select(
+            *_seen_by(request.scope),
+            *_owned_by(request.owners),
+            *self._matching(request.filter),
+            *(() if request.expired else self._not_expired(now)),
+        )
         total = self._connection.execute(
             select(func.count()).select_from(base.with_only_columns(_r.id).subquery())
         ).scalar_one()
         place = self._place(request.sort)
         if request.cursor is not None:
-            base = base.where(self._behind(request, place))
+            base = base.where(self._behind(request.cursor, request.sort, place))
         is_down = request.sort.startswith("-")
         order = [place.desc(), _r.record_id.desc()] if is_down else [place, _r.record_id]
         shown_place = place if isinstance(place.type, Integer) else as_text(place)
@@ -153,30 +160,22 @@ class FactRows:
             base.add_columns(shown_place.label("place")).order_by(*order).limit(request.limit + 1)
         ).mappings().all()  # fmt: skip
         shown = rows[: request.limit]
-        more = len(rows) > request.limit
-        last = shown[-1] if more else None
+        last = shown[-1] if len(rows) > request.limit else None
         cursor = write_cursor(request.sort, last["place"], last["record_id"]) if last else None
         return [Fact.of_row(row) for row in shown], total, cursor
 
     def namespaces(self, now: datetime) -> list[Namespace]:
         """Return every user and drive that has facts."""
-        chosen = self._from(select(_r.scope, _r.owner, func.count().label("records")))
-        chosen = chosen.where(self._not_expired(now)).group_by(_r.scope, _r.owner)
-        rows = self._connection.execute(chosen.order_by(_r.scope, _r.owner)).all()
-        return [
-            Namespace(name=f"{row.scope}:{row.owner}", kind=row.scope, records=row.records)
-            for row in rows
-        ]
+        owner = (_r.scope, _r.owner)
+        chosen = self._select(*self._not_expired(now)).with_only_columns(*owner, func.count())
+        rows = self._connection.execute(chosen.group_by(*owner).order_by(*owner)).all()
+        return [Namespace(name=f"{kind}:{name}", kind=kind, records=n) for kind, name, n in rows]
 
-    def _from(self, statement: Select[Any]) -> Select[Any]:
-        if not self._has_details:
-            return statement.select_from(_ROWS)
+    def _select(self, *conditions: Condition) -> Select[Any]:
         same = and_(_e.scope == _r.scope, _e.id == _r.id)
-        return statement.select_from(_ROWS.outerjoin(DETAILS, same))
-
-    def _select(self) -> Select[Any]:
-        extra = _DETAIL_COLUMNS if self._has_details else ()
-        return self._from(select(*_COLUMNS, *extra))
+        rows = _ROWS.outerjoin(DETAILS, same) if self._has_details else _ROWS
+        details = _DETAIL_COLUMNS if self._has_details else ()
+        return select(*_COLUMNS, *details).select_from(rows).where(*conditions)
 
     def _facts(self, chosen: Select[Any]) -> Iterator[Fact]:
         return map(Fact.of_row, self._connection.execute(chosen).mappings())
@@ -184,12 +183,12 @@ class FactRows:
     def _moment(self, text: str) -> ColumnElement[Any]:
         return as_moment(self._connection, text)
 
-    def _not_expired(self, now: datetime) -> ColumnElement[bool]:
+    def _not_expired(self, now: datetime) -> list[Condition]:
         if not self._has_details:
-            return _EVERYTHING
-        return or_(_e.expires_at.is_(None), _e.expires_at > self._moment(written(now)))
+            return []
+        return [or_(_e.expires_at.is_(None), _e.expires_at > self._moment(written(now)))]
 
-    def _matching(self, wanted: Filter) -> Iterator[ColumnElement[bool]]:
+    def _matching(self, wanted: Filter) -> Iterator[Condition]:
         columns: dict[str, ColumnElement[Any]] = {
             "subject_id": case((_r.scope == "user", _r.owner)),
             "project_id": case((_r.scope == "drive", _r.owner)),
@@ -199,20 +198,17 @@ class FactRows:
         }
         if self._has_details:
             columns |= {name: _e[name] for name in _DETAIL_FIELDS}
-        tests: dict[Test, Callable[[ColumnElement[Any], Any], ColumnElement[bool]]] = {
+        find = func.strpos if is_postgres(self._connection) else func.instr
+        tests: dict[Test, Callable[[ColumnElement[Any], Any], Condition]] = {
             "is": lambda column, value: column == str(value),
-            "has": lambda column, tag: self._holds(column, tag_lines((tag,))),
+            "has": lambda column, tag: find(column, tag_lines((tag,))) > 0,
             "from": lambda column, moment: column >= self._moment(written(moment)),
             "before": lambda column, moment: column < self._moment(written(moment)),
-            "holds": lambda column, word: self._holds(column, word.lower()),
+            "holds": lambda column, word: find(column, word.lower()) > 0,
             "finds": lambda column, word: column.regexp_match(pattern(word.lower())),
         }
         for one in translated(wanted, columns, tests):
             yield false() if one is None else one
-
-    def _holds(self, text: ColumnElement[str], part: str) -> ColumnElement[bool]:
-        find = func.strpos if is_postgres(self._connection) else func.instr
-        return find(text, part) > 0
 
     def _place(self, sort: str) -> ColumnElement[Any]:
         updated = func.coalesce(_e.updated_at, _r.created) if self._has_details else _r.created
@@ -227,14 +223,13 @@ class FactRows:
             raise Invalid(f"Facts cannot be sorted by {name}; use {', '.join(places)}.")
         return places[name]
 
-    def _behind(self, request: BrowseRequest, place: ColumnElement[Any]) -> ColumnElement[bool]:
-        kind = int if request.sort.endswith("size") else str
-        value, record_id = read_cursor(request.cursor or "", request.sort, kind, str)
-        is_moment = request.sort.endswith("_at")
+    def _behind(self, cursor: str, sort: str, place: ColumnElement[Any]) -> Condition:
+        value, record_id = read_cursor(cursor, sort, int if sort.endswith("size") else str, str)
+        is_moment = sort.endswith("_at")
         if is_moment and parsed(value) is None:
             raise Invalid("The cursor belongs to another sort; start from the first page.")
         there = self._moment(str(value)) if is_moment else literal(value)
-        if request.sort.startswith("-"):
+        if sort.startswith("-"):
             return or_(place < there, and_(place == there, _r.record_id < record_id))
         return or_(place > there, and_(place == there, _r.record_id > record_id))
 
@@ -259,24 +254,24 @@ class FactRows:
                     "scope, or leave the id out."
                 )
 
-    def check_details(self, fact: Fact) -> None:
-        """Raise `Invalid` if there is no place for the details that the fact has."""
-        if fact.details is not None and not self._has_details:
-            raise Invalid(
-                "The fact had a pin, tags or a source, and the table that held them is gone; set "
-                "create to true to have it again."
-            )
-
     def add(self, fact: Fact, creators: Sequence[str | None]) -> None:
         """Insert a fact, made by the first of `creators` that the table takes.
 
         Raises:
             NotFound: there is no such user or drive.
         """
+        values = {
+            "id": fact.id,
+            OWNERS[fact.scope]: fact.owner,
+            "fact": fact.text,
+            "createdAt": self._moment(fact.created_at),
+            "source": fact.source,
+        }
         for created_by in creators:
+            maker = {"createdBy": created_by} if fact.scope == "drive" else {}
             try:
                 with self._connection.begin_nested():
-                    self._insert(fact, created_by)
+                    self._connection.execute(insert(TABLES[fact.scope]).values(values | maker))
             except IntegrityError as error:
                 if not is_missing_parent(error):
                     raise
@@ -292,39 +287,24 @@ class FactRows:
         """Change a fact's own row and details. Raises `Conflict` if it is no longer `before`."""
         values: dict[str, Any] = {"fact": after.text, "source": after.source}
         if after.created_at != before.created_at:
-            values["createdAt"] = as_moment(self._connection, after.created_at)
+            values["createdAt"] = self._moment(after.created_at)
         if after.created_by != before.created_by:
             values["createdBy"] = after.created_by
-        changed = {"fact": before.text, "source": before.source}
-        if values != changed:
-            statement = update(TABLES[before.scope]).where(*_exactly(before)).values(values)
-            self._need_one(statement, before)
+        if values != {"fact": before.text, "source": before.source}:
+            self._change(update(TABLES[before.scope]).values(values), before)
         if after.details != before.details:
             self._put_details(after)
 
     def remove(self, fact: Fact) -> None:
         """Delete a fact. Raises `Conflict` if it is no longer as it was read."""
-        self._need_one(delete(TABLES[fact.scope]).where(*_exactly(fact)), fact)
+        self._change(delete(TABLES[fact.scope]), fact)
         self._drop_details(fact)
-
-    def _insert(self, fact: Fact, created_by: str | None) -> None:
-        values = {
-            "id": fact.id,
-            OWNERS[fact.scope]: fact.owner,
-            "fact": fact.text,
-            "createdAt": as_moment(self._connection, fact.created_at),
-            "source": fact.source,
-            **({"createdBy": created_by} if fact.scope == "drive" else {}),
-        }
-        self._connection.execute(insert(TABLES[fact.scope]).values(values))
 
     def _put_details(self, fact: Fact) -> None:
         self._drop_details(fact)
         if self._has_details and fact.details is not None:
-            values = fact.details.model_dump()
-            for name in _MOMENTS:
-                values[name] = as_moment(self._connection, values[name])
-            values |= {"scope": fact.scope, "id": fact.id}
+            values = fact.details.model_dump() | {"scope": fact.scope, "id": fact.id}
+            values |= {name: as_moment(self._connection, values[name]) for name in _MOMENTS}
             self._connection.execute(insert(DETAILS).values(values))
 
     def _drop_details(self, fact: Fact) -> None:
@@ -332,60 +312,44 @@ class FactRows:
             same = and_(DETAILS.c.scope == fact.scope, DETAILS.c.id == fact.id)
             self._connection.execute(delete(DETAILS).where(same))
 
-    def _need_one(self, statement: Any, fact: Fact) -> None:
-        if self._connection.execute(statement).rowcount != 1:
+    def _change(self, statement: Update | Delete, fact: Fact) -> None:
+        """Change a row that is exactly as it was read. Raises `Conflict` for any other."""
+        column = TABLES[fact.scope].c
+        conditions = [
+            column.id == fact.id,
+            column[OWNERS[fact.scope]] == fact.owner,
+            column.fact == fact.text,
+            as_text(column.createdAt) == fact.created_at,
+            column.source.is_not_distinct_from(fact.source),
+        ]
+        if fact.scope == "drive":
+            conditions.append(column.createdBy.is_not_distinct_from(fact.created_by))
+        if self._connection.execute(statement.where(*conditions)).rowcount != 1:
             raise Conflict(
                 f"Another program changed the fact {fact.record_id} at this moment; read it again."
             )
 
 
-def _seen_by(scope: Scope) -> ColumnElement[bool]:
+def _seen_by(scope: Scope) -> list[Condition]:
     """Return the condition for the facts of the scope's project and of its subject.
 
     A scope that names neither sees every user's and every drive's.
     """
     named = [("drive", scope.project_id), ("user", scope.subject_id)]
     owned = [and_(_r.scope == kind, _r.owner == owner) for kind, owner in named if owner]
-    return or_(*owned) if owned else _EVERYTHING
+    return [or_(*owned)] if owned else []
 
 
-def _owned_by(owners: Sequence[Scope]) -> ColumnElement[bool]:
+def _owned_by(owners: Sequence[Scope]) -> list[Condition]:
     """Return the condition for the facts of some projects and subjects; no owners, no condition.
 
     There are no facts of an agent or of the company.
     """
-    if not owners:
-        return _EVERYTHING
     named = [owner_of(scope) for scope in owners]
     drives = [value for field, value in named if field == "project_id"]
     users = [value for field, value in named if field == "subject_id"]
-    return or_(
+    chosen = or_(
         and_(_r.scope == "drive", _r.owner.in_(drives)),
         and_(_r.scope == "user", _r.owner.in_(users)),
     )
-
-
-def _row_ids(record_id: str) -> list[str]:
-    """Return the ids of the rows that a handle may name."""
-    if record_id.startswith(DRIVE_PREFIX):
-        return [record_id, record_id.removeprefix(DRIVE_PREFIX)]
-    return [record_id]
-
-
-def _storable(text: str) -> bool:
-    """Whether a database could hold the text at all; some fail over it even in a condition."""
-    return "\0" not in text and not any("\ud800" <= char <= "\udfff" for char in text)
-
-
-def _exactly(fact: Fact) -> list[ColumnElement[bool]]:
-    column = TABLES[fact.scope].c
-    conditions = [
-        column.id == fact.id,
-        column[OWNERS[fact.scope]] == fact.owner,
-        column.fact == fact.text,
-        as_text(column.createdAt) == fact.created_at,
-        column.source.is_not_distinct_from(fact.source),
-    ]
-    if fact.scope == "drive":
-        conditions.append(column.createdBy.is_not_distinct_from(fact.created_by))
-    return conditions
+    return [chosen] if owners else []
