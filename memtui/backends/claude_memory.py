@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 from memtui.backends.files.adapter import FilesAdapter, FilesConfig
-from memtui.backends.files.markdown import Section, fenced_lines, read_document, sections
+from memtui.backends.files.markdown import fenced_lines, read_document, sections
 from memtui.backends.files.reading import (
     FileReader,
     Flaw,
@@ -131,7 +131,7 @@ def parse_memory(text: str, name: str) -> ParsedFile:
             ParsedRecord(
                 id=name,
                 text=document.body.strip("\n"),
-                line=document.body_line + _blank_lines(document.body),
+                line=document.body_line + len(document.body) - len(document.body.lstrip("\n")),
                 title=_text(values, "name"),
                 summary=_text(values, "description"),
                 kind=_text(values, "type") or "note",
@@ -177,21 +177,17 @@ def _index_entries(text: str, loaded: int) -> Iterator[ParsedRecord]:
             if _TAKEN in lines or not section.is_leaf:
                 continue
             own = section.heading
+        before = next((n for n, one in enumerate(lines) if one.strip() and one != _TAKEN), None)
         end = section.body_line + len(lines) - 1
         state = "text" if end <= loaded else "part" if section.body_line <= loaded else "no"
         yield ParsedRecord(
             id=f"{INDEX}#{'/'.join(section.trail)}",
             text=own,
-            line=_own_line(section, lines),
+            line=section.line if before is None else section.body_line + before,
             title=section.heading or first_line(own),
             kind="index",
             metadata={"loaded": state, "headings": list(section.trail)},
         )
-
-
-def _own_line(section: Section, lines: list[str]) -> int:
-    before = next((at for at, line in enumerate(lines) if line.strip() and line != _TAKEN), None)
-    return section.line if before is None else section.body_line + before
 
 
 def _loaded_lines(lines: list[str]) -> int:
@@ -207,7 +203,3 @@ def _loaded_lines(lines: list[str]) -> int:
 def _text(values: Json, key: str) -> str | None:
     value = values.get(key)
     return value if isinstance(value, str) and value.strip() else None
-
-
-def _blank_lines(body: str) -> int:
-    return len(body) - len(body.lstrip("\n"))

@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,147 +50,132 @@ class McpMemoryAdapter(FilesAdapter[McpMemoryConfig]):
         return [] if parsed is None else [(self.config.path, parsed)]
 
 
-@dataclass(frozen=True, slots=True)
-class _Relation:
-    line: int
-    start: str
-    kind: str
-    end: str
-    extra: Json
-
-
-@dataclass
-class _Graph:
-    records: list[ParsedRecord] = field(default_factory=list)
-    flaws: list[Flaw] = field(default_factory=list)
-    lines_of: dict[str, list[int]] = field(default_factory=dict)
-    relations: list[_Relation] = field(default_factory=list)
-
-
 def parse_graph(text: str) -> ParsedFile:
     """Parse the file; every line that is not blank ends in a record or in a flaw."""
     graph = _Graph()
     for number, line in enumerate(text.split("\n"), start=1):
         if line.strip():
-            _read_line(graph, line, number)
-    merged = [
-        replace(entry, metadata={**entry.metadata, "lines": lines})
-        if len(lines := graph.lines_of[entry.metadata["entity"]]) > 1
-        else entry
-        for entry in graph.records
-    ]
-    related = [_relation_entry(graph, relation) for relation in graph.relations]
-    return ParsedFile((*merged, *related), tuple(sorted(graph.flaws, key=lambda flaw: flaw.line)))
+            try:
+                graph.read(_object(line), number)
+            except _Unreadable as error:
+                graph.flaws.append(Flaw(str(error), number))
+    return graph.parsed()
 
 
-def _read_line(graph: _Graph, line: str, number: int) -> None:
+class _Unreadable(Exception):
+    """What is wrong with a line, as a sentence."""
+
+
+def _object(line: str) -> Json:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
         reason = error.msg if isinstance(error, json.JSONDecodeError) else "it is out of bounds"
-        graph.flaws.append(Flaw(f"The line is not valid JSON: {reason}.", number))
-        return
+        raise _Unreadable(f"The line is not valid JSON: {reason}.") from error
     if not isinstance(value, dict):
-        graph.flaws.append(Flaw("The line is JSON and no object.", number))
-        return
-    if _is_deeper(value, _NESTING):
-        graph.flaws.append(Flaw(f"The line is nested more than {_NESTING} deep.", number))
-        return
-    kind = value.get("type", value.get("_type"))
-    if kind == "entity":
-        _read_entity(graph, value, number)
-    elif kind == "relation":
-        _read_relation(graph, value, number)
-    else:
-        graph.flaws.append(Flaw("The line is neither an entity nor a relation.", number))
-
-
-def _is_deeper(value: object, limit: int) -> bool:
-    level = [value]
-    while level and limit:
-        limit -= 1
+        raise _Unreadable("The line is JSON and no object.")
+    level: list[Any] = [value]
+    for _ in range(_NESTING):
         nested = [item for item in level if isinstance(item, (dict, list))]
-        level = [
-            inner
-            for item in nested
-            for inner in (item.values() if isinstance(item, dict) else item)
-        ]
-    return bool(level)
+        inner = (item.values() if isinstance(item, dict) else item for item in nested)
+        level = [one for items in inner for one in items]
+    if level:
+        raise _Unreadable(f"The line is nested more than {_NESTING} deep.")
+    return value
 
 
-def _read_entity(graph: _Graph, value: Json, number: int) -> None:
-    name = value.get("name")
-    if not isinstance(name, str) or not name.strip():
-        graph.flaws.append(Flaw("The entity has no name.", number))
-        return
-    graph.lines_of.setdefault(name, []).append(number)
-    topic = value.get("entityType")
-    base = ParsedRecord(
-        id=f"entity/{printable_id(name)}",
-        text=name,
-        line=number,
-        title=name,
-        kind="entity",
-        topic=topic if isinstance(topic, str) and topic else None,
-        metadata={"entity": name, **_extra(value, _ENTITY_KEYS)},
-    )
-    held = value.get("observations", [])
-    observed = list(_observations(graph, held if isinstance(held, list) else [held], number))
-    for said, raw, created_at in observed:
-        graph.records.append(
-            replace(
+class _Graph:
+    """What the lines that were read so far hold."""
+
+    def __init__(self) -> None:
+        self.flaws: list[Flaw] = []
+        self._records: list[ParsedRecord] = []
+        self._relations: list[ParsedRecord] = []
+        self._lines_of: dict[str, list[int]] = {}
+
+    def read(self, value: Json, number: int) -> None:
+        """Take up a line. Raises `_Unreadable`."""
+        kind = value.get("type", value.get("_type"))
+        if kind == "entity":
+            self._read_entity(value, number)
+        elif kind == "relation":
+            self._read_relation(value, number)
+        else:
+            raise _Unreadable("The line is neither an entity nor a relation.")
+
+    def parsed(self) -> ParsedFile:
+        """Return the records; an entity's name all lines that name it, a relation's what lacks."""
+        found: list[ParsedRecord] = []
+        for one in self._records:
+            lines = self._lines_of[one.metadata["entity"]]
+            found.append(_with(one, lines=lines) if len(lines) > 1 else one)
+        for one in self._relations:
+            ends = dict.fromkeys((one.metadata["from"], one.metadata["to"]))
+            dangling = [name for name in ends if name not in self._lines_of]
+            found.append(_with(one, dangling=dangling) if dangling else one)
+        return ParsedFile(tuple(found), tuple(sorted(self.flaws, key=lambda flaw: flaw.line)))
+
+    def _read_entity(self, value: Json, number: int) -> None:
+        name = value.get("name")
+        if not isinstance(name, str) or not name.strip():
+            raise _Unreadable("The entity has no name.")
+        self._lines_of.setdefault(name, []).append(number)
+        topic = value.get("entityType")
+        base = ParsedRecord(
+            id=f"entity/{printable_id(name)}",
+            text=name,
+            line=number,
+            title=name,
+            kind="entity",
+            topic=topic if isinstance(topic, str) and topic else None,
+            metadata={"entity": name, **_extra(value, _ENTITY_KEYS)},
+        )
+        held = value.get("observations", [])
+        observed = list(self._observations(base, held if isinstance(held, list) else [held]))
+        self._records += observed or [base]
+
+    def _observations(self, base: ParsedRecord, held: list[Any]) -> Iterator[ParsedRecord]:
+        for value in held:
+            raw = value if isinstance(value, dict) else None
+            said: Any = value
+            if raw is not None:
+                texts = (raw[key] for key in _TEXT_KEYS if isinstance(raw.get(key), str))
+                said = next(texts, None) or json.dumps(raw, ensure_ascii=False)
+            elif value is not None and not isinstance(value, str):
+                said = json.dumps(value, ensure_ascii=False)
+            if not said or not said.strip():
+                self.flaws.append(Flaw("The entity has an empty observation.", base.line))
+                continue
+            moments = (parse_moment(raw.get(key)) for key in _TIME_KEYS) if raw else ()
+            found = replace(
                 base,
                 id=f"{base.id}/{digest(said)}",
                 text=said,
                 kind="observation",
-                created_at=created_at,
-                metadata=base.metadata if raw is None else {**base.metadata, "observation": raw},
+                created_at=next(filter(None, moments), None),
+            )
+            yield found if raw is None else _with(found, observation=_bounded(raw))
+
+    def _read_relation(self, value: Json, number: int) -> None:
+        start, end, kind = (value.get(key) for key in ("from", "to", "relationType"))
+        if not (isinstance(start, str) and start and isinstance(end, str) and end):
+            raise _Unreadable("The relation does not say from what to what.")
+        named = kind if isinstance(kind, str) and kind else "relates to"
+        extra = _extra(value, _RELATION_KEYS)
+        self._relations.append(
+            ParsedRecord(
+                id=f"relation/{digest(start, named, end)}",
+                text=f"{start} {named} {end}",
+                line=number,
+                title=f"{start} → {end}",
+                kind="relation",
+                metadata={"from": start, "to": end, "relation": named, **extra},
             )
         )
-    if not observed:
-        graph.records.append(base)
 
 
-def _observations(
-    graph: _Graph, held: list[Any], number: int
-) -> Iterator[tuple[str, Json | None, datetime | None]]:
-    for value in held:
-        raw = value if isinstance(value, dict) else None
-        said: Any = value
-        if raw is not None:
-            texts = (raw[key] for key in _TEXT_KEYS if isinstance(raw.get(key), str))
-            said = next(texts, None) or _dumped(raw)
-        elif value is not None and not isinstance(value, str):
-            said = _dumped(value)
-        if not said or not said.strip():
-            graph.flaws.append(Flaw("The entity has an empty observation.", number))
-            continue
-        moments = (parse_moment(raw.get(key)) for key in _TIME_KEYS) if raw else ()
-        yield said, None if raw is None else _bounded(raw), next(filter(None, moments), None)
-
-
-def _read_relation(graph: _Graph, value: Json, number: int) -> None:
-    start, end, kind = (value.get(key) for key in ("from", "to", "relationType"))
-    if not (isinstance(start, str) and start and isinstance(end, str) and end):
-        graph.flaws.append(Flaw("The relation does not say from what to what.", number))
-        return
-    named = kind if isinstance(kind, str) and kind else "relates to"
-    extra = _extra(value, _RELATION_KEYS)
-    graph.relations.append(_Relation(number, start, named, end, extra))
-
-
-def _relation_entry(graph: _Graph, told: _Relation) -> ParsedRecord:
-    ends = dict.fromkeys((told.start, told.end))
-    dangling = [name for name in ends if name not in graph.lines_of]
-    metadata: Json = {"from": told.start, "to": told.end, "relation": told.kind, **told.extra}
-    return ParsedRecord(
-        id=f"relation/{digest(told.start, told.kind, told.end)}",
-        text=f"{told.start} {told.kind} {told.end}",
-        line=told.line,
-        title=f"{told.start} → {told.end}",
-        kind="relation",
-        metadata={**metadata, "dangling": dangling} if dangling else metadata,
-    )
+def _with(record: ParsedRecord, **metadata: Any) -> ParsedRecord:
+    return replace(record, metadata={**record.metadata, **metadata})
 
 
 def _extra(value: Json, known: frozenset[str]) -> Json:
@@ -201,9 +185,5 @@ def _extra(value: Json, known: frozenset[str]) -> Json:
 
 def _bounded(value: Json) -> Json:
     """Return the object, with what JSON cannot hold (NaN, infinities) as text."""
-    bounded: Json = json.loads(_dumped(value), parse_constant=str)
+    bounded: Json = json.loads(json.dumps(value, ensure_ascii=False), parse_constant=str)
     return bounded
-
-
-def _dumped(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False)
