@@ -17,7 +17,7 @@ from memtui.actions import (
 from memtui.app import MemtuiApp
 from memtui.screens.analytics import AnalyticsScreen
 from memtui.screens.analytics.sql_editor import SqlEditor
-from memtui.screens.bindings import BindingsScreen
+from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.budget.screen import BudgetScreen
 from memtui.screens.conformance import Conformance
 from memtui.screens.migration import Migration

@@ -6,10 +6,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from memtui.contract import Conflict, Invalid, MemtuiError
-from memtui.screens.base import MemtuiScreen
+from memtui.contract import Conflict, Invalid
+from memtui.screens.base import ServiceScreen
 from memtui.screens.dialogs import Confirm, Prompt
-from memtui.widgets.background import Background
 
 
 class Writer(Protocol):
@@ -19,55 +18,36 @@ class Writer(Protocol):
         """Write, and return what to say of it; raises `Conflict` for a file in the way."""
 
 
-class Exports:
-    """The dialogs of an export; the name's ending chooses the form."""
+async def export(
+    screen: ServiceScreen,
+    title: str,
+    name: str,
+    kinds: Sequence[str],
+    writer: Callable[[Path], Writer],
+) -> None:
+    """Ask for a file in a conversation, and write it; the name's ending chooses the form.
 
-    def __init__(self, screen: MemtuiScreen) -> None:
-        self._screen = screen
-        self._writing = Background(screen, "export")
-
-    def ask(
-        self, title: str, name: str, kinds: Sequence[str], writer: Callable[[Path], Writer]
-    ) -> None:
-        """Ask for a file, and write it.
-
-        Args:
-            title: The question.
-            name: The file that is offered.
-            kinds: The endings there are.
-            writer: Returns what writes to a path.
-        """
-
-        def export(text: str | None) -> None:
-            if text is not None:
-                try:
-                    path = path_of(text, kinds)
-                    self._write(path, writer(path))
-                except MemtuiError as error:
-                    self._screen.fail(error)
-
-        prompt = Prompt(
-            title,
-            value=name,
-            hint=f"{', '.join('.' + kind for kind in kinds)}   enter write   esc go back",
-            check=lambda text: path_of(text, kinds),
-        )
-        self._screen.app.push_screen(prompt, export)
-
-    def _write(self, path: Path, write: Writer, *, overwrite: bool = False) -> None:
-        def failed(error: MemtuiError) -> None:
-            if not isinstance(error, Conflict):
-                self._screen.fail(error)
-                return
-
-            def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
-                if yes:
-                    self._write(path, write, overwrite=True)
-
-            question = Confirm(f"{path} is there already. Overwrite it?", verb="overwrite it")
-            self._screen.app.push_screen(question, answered)
-
-        self._writing.every(lambda: write(overwrite=overwrite), self._screen.toast, failed)
+    Args:
+        screen: Where to ask.
+        title: The question.
+        name: The file that is offered.
+        kinds: The endings there are.
+        writer: Returns what writes to a path.
+    """
+    hint = f"{', '.join('.' + kind for kind in kinds)}   enter write   esc go back"
+    prompt = Prompt(title, value=name, hint=hint, check=lambda text: path_of(text, kinds))
+    if (text := await screen.ask(prompt)) is None:
+        return
+    path = path_of(text, kinds)
+    write = writer(path)
+    try:
+        said = await screen.change(lambda: write(overwrite=False))
+    except Conflict:
+        question = Confirm(f"{path} is there already. Overwrite it?", verb="overwrite it")
+        if not await screen.ask(question):
+            return
+        said = await screen.change(lambda: write(overwrite=True))
+    screen.toast(said)
 
 
 def path_of(text: str, kinds: Sequence[str]) -> Path:

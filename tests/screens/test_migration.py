@@ -16,10 +16,9 @@ from memtui.contract import BrowseRequest, ForgetRequest, Scope
 from memtui.migration.moving import Applied, Failure, Progress
 from memtui.migration.planning import Loss, Plan, Refusal, ScopeCount
 from memtui.migration.verifying import Mismatch, Verified
+from memtui.screens import migration as lines
 from memtui.screens.dialogs import Choose, Confirm, TypedConfirm
-from memtui.screens.migration import Migration, lines
-from memtui.screens.migration.contents import progress_content, row_content
-from memtui.screens.migration.lines import Row
+from memtui.screens.migration import Migration, Row, progress_content, row_content
 from memtui.service import Caller, MemoryService
 from memtui.widgets.columns import fit_cell
 from memtui.widgets.virtual_list import VirtualList

@@ -14,7 +14,7 @@ from textual.widgets import Input
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import BrowseRequest, Namespace, Scope
-from memtui.screens.bindings import BindingsScreen
+from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.dialogs import TypedConfirm
 from memtui.screens.namespaces import Namespaces, columns, row_content
 from memtui.service import Caller, MemoryService

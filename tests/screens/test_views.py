@@ -24,7 +24,7 @@ from memtui.contract import (
     Usage,
 )
 from memtui.screens.base import scope_view
-from memtui.screens.bindings.questions import parse_config
+from memtui.screens.bindings.screen import parse_config
 from memtui.screens.bindings.view import BindingsView, row_content, row_detail, rows_of
 from memtui.screens.query.screen import source_line_filter
 from memtui.screens.query.view import (

@@ -21,7 +21,7 @@ from memtui.screens.analytics.charts_half import ChartsHalf
 from memtui.screens.analytics.messages import StatementGiven, Told
 from memtui.screens.analytics.sql_half import SqlHalf
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.exports import Exports
+from memtui.screens.exports import export
 from memtui.screens.state import AppState
 from memtui.widgets.display import DIM, STRONG
 from memtui.widgets.frame import FooterEntry, KeyFooter
@@ -72,7 +72,6 @@ class AnalyticsScreen(MemtuiScreen):
         super().__init__(state)
         self._company = ""
         self._sql_shown = False
-        self._exports = Exports(self)
 
     def compose_body(self) -> ComposeResult:
         """Lay out the names of the halves, and the halves."""
@@ -238,7 +237,9 @@ class AnalyticsScreen(MemtuiScreen):
         """Ask for a file and write what is shown into it."""
         half = self._sql if self._sql_shown else self._charts
         kinds = _TABLES if self._sql_shown else (*_TABLES, "svg")
-        self._try(lambda: self._exports.ask(half.export_words, "memtui.csv", kinds, half.writer))
+        self._try(
+            lambda: self.talk(export(self, half.export_words, "memtui.csv", kinds, half.writer))
+        )
 
     def _try(self, act: Callable[[], object]) -> None:
         try:

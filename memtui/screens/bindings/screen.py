@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import json
+import shlex
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,14 +15,23 @@ from textual.reactive import reactive
 from textual.widgets import OptionList
 
 from memtui.actions import ACTIONS, Need
-from memtui.contract import Location, Problem
-from memtui.screens.base import MemtuiScreen
-from memtui.screens.bindings.questions import BindingQuestions
-from memtui.screens.bindings.view import BindingsView, Row, row_content, row_detail, rows_of
+from memtui.contract import Invalid, Json, Location, NotFound, Problem
+from memtui.screens.base import MemtuiScreen, conversation
+from memtui.screens.bindings.view import (
+    BindingsView,
+    Row,
+    row_content,
+    row_detail,
+    rows_of,
+    short_path,
+    target_words,
+)
+from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
+from memtui.screens.scope_choices import seen_scopes
 from memtui.screens.state import AppState, ConfigurationChanged, GoTo, find_memories
-from memtui.widgets.background import Background
+from memtui.widgets.background import Background, Work
 from memtui.widgets.frame import KeyFooter
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, OptionRows
@@ -44,11 +55,9 @@ class BindingsScreen(MemtuiScreen):
         self._reading = Background(self, "bindings")
         self._finding = Background(self, "discovery")
         self._loading = Background(self, "providers")
-        self._changing = Background(self, "configure")
         self._opening = Background(self, "file")
         self._health: dict[str, Background] = {}
         self._rows: list[Row] = []
-        self._asks = BindingQuestions(self, self._change)
 
     def compose_body(self) -> ComposeResult:
         """Lay out tree and detail."""
@@ -140,7 +149,7 @@ class BindingsScreen(MemtuiScreen):
         if row.binding is None:
             missing[Need.BINDING] = ""
         else:
-            missing |= dict.fromkeys(self._asks.unfit(row.binding, view.bindings), "")
+            missing |= _unfit(row.binding, view.bindings)
         self.missing = missing
         self.labels = {"bindings.add": "add this" if row.finding else "add"}
         more = (ACTIONS[f"bindings.{verb}"] for verb in ("namespaces", "conformance", "migrate"))
@@ -177,8 +186,7 @@ class BindingsScreen(MemtuiScreen):
 
     def action_browse(self) -> None:
         """Show the records of this binding."""
-        if (row := self._row) is not None and row.binding is not None:
-            self.post_message(GoTo("records", binding_key=row.binding.key))
+        self.post_message(GoTo("records", binding_key=self._binding.key))
 
     def action_check(self) -> None:
         """Ask every binding for its health again."""
@@ -195,63 +203,212 @@ class BindingsScreen(MemtuiScreen):
         if (row := self._row) is not None:
             self.copy(row_content(row, self.view, self.state).plain, "Copied the row.")
 
-    def action_add(self) -> None:
+    @property
+    def _binding(self) -> BindingView:
+        if self._row is None or self._row.binding is None:
+            raise NotFound(Need.BINDING.value)
+        return self._row.binding
+
+    async def _change(self, work: Work[object], said: str) -> None:
+        """Change the configuration, say what was done, and read everything again."""
+        await self.change(work)
+        self.toast(said)
+        self.post_message(ConfigurationChanged())
+        self.load()
+
+    @conversation
+    async def action_add(self) -> None:
         """Add what was found as a read-only binding, or a binding of one's own."""
-        row = self._row
-        if row is not None and row.finding is not None:
-            self._asks.add_finding(row.finding)
-        else:
-            self._asks.add_own()
+        finding, session = self._row.finding if self._row else None, self.session
+        if finding is None:
+            await self._add_own()
+        elif not finding.usable:
+            why = finding.problems[0] if finding.problems else "It cannot be read."
+            self.toast(f"{finding.title} cannot be added: {why}", severity="warning")
+        elif await self.ask(
+            Confirm(
+                f"Add {finding.title} as the read-only binding {finding.key}?",
+                detail=f"{short_path(finding.path)}\nNothing in it is changed.",
+                verb="add",
+                otherwise="leave it",
+            )
+        ):
+            found = (finding.key, finding.provider, finding.config)
+            await self._change(
+                lambda: session.service.bindings.add(session.caller, *found, read_only=True),
+                f"Added {finding.key}, read-only. t sets whom it serves, b shows its records.",
+            )
 
-    def action_enable(self) -> None:
-        """Enable or disable the binding."""
-        if (row := self._row) is not None and row.binding is not None:
-            self._asks.toggle(row.binding)
+    async def _add_own(self) -> None:
+        session = self.session
+        choices = [Choice(name, name) for name in session.service.bindings.providers()]
+        provider = await self.ask(Choose("Provider of the new binding", choices))
+        if provider is None:
+            return
+        asked = Prompt("Key of the new binding", value=provider, check=_not_empty)
+        key = (await self.ask(asked) or "").strip()
+        if not key:
+            return
+        config = await self.ask(
+            Prompt(
+                f"Config of {key}",
+                placeholder="path=/home/me/notes",
+                hint="name=value …, or JSON; empty takes the defaults   enter add   esc go back",
+                check=parse_config,
+            )
+        )
+        if config is not None:
+            found = (key, provider, parse_config(config))
+            await self._change(
+                lambda: session.service.bindings.add(session.caller, *found),
+                f"Added {key}. t lets it serve someone.",
+            )
 
-    def action_read_only(self) -> None:
-        """Make the binding read-only, or writable again."""
-        if (row := self._row) is not None and row.binding is not None:
-            self._asks.read_only(row.binding)
+    async def _update(self, question: Confirm | None, said: str, **changes: Any) -> None:
+        session, key = self.session, self._binding.key
+        if question is None or await self.ask(question):
+            await self._change(
+                lambda: session.service.bindings.update(session.caller, key, **changes), said
+            )
 
-    def action_target(self) -> None:
+    @conversation
+    async def action_enable(self) -> None:
+        """Enable the binding, or after a yes disable it."""
+        key = self._binding.key
+        if not self._binding.enabled:
+            await self._update(None, f"Enabled {key}.", enabled=True)
+            return
+        question = Confirm(
+            f"Disable {key}?",
+            detail="Nothing is asked of it until it is enabled; its memories stay.",
+            verb="disable",
+        )
+        await self._update(question, f"Disabled {key}. e enables it again.", enabled=False)
+
+    @conversation
+    async def action_read_only(self) -> None:
+        """Make the binding read-only, or after a yes writable."""
+        key = self._binding.key
+        if not self._binding.read_only:
+            await self._update(None, f"{key} is read-only now.", read_only=True)
+            return
+        question = Confirm(
+            f"Let {key} be changed?",
+            detail="Its files or its service will be written to by edits, adds and forgets.",
+            verb="make writable",
+        )
+        await self._update(question, f"{key} can be changed now.", read_only=False)
+
+    @conversation
+    async def action_target(self) -> None:
         """Choose whom this binding serves."""
-        if (row := self._row) is not None and row.binding is not None:
-            self._asks.target(row.binding)
+        session, key = self.session, self._binding.key
 
-    def action_clear_target(self) -> None:
+        async def targets() -> list[Choice[tuple[str, str]]]:
+            company = session.company.company_id
+            choices = [Choice(("company", company), "the whole company", "company")]
+            seen = await seen_scopes(session)
+            for sort in ("project", "agent"):
+                names = (getattr(scope, f"{sort}_id") for scope in seen)
+                choices += [Choice((sort, one), one, sort) for one in dict.fromkeys(names) if one]
+            return choices
+
+        chosen = await self.ask(
+            Choose(
+                f"Whom shall {key} serve?",
+                targets,
+                placeholder="type a project or an agent",
+                offer=lambda text: [
+                    Choice((sort, text), f"{text}  — as written", sort)
+                    for sort in ("project", "agent")
+                ],
+            )
+        )
+        if chosen is not None:
+            sort, name = chosen
+            served = "the whole company" if sort == "company" else f"{sort} {name}"
+            await self._change(
+                lambda: session.service.bindings.set_target(session.caller, sort, name, key),
+                f"{key} serves {served} now.",
+            )
+
+    @conversation
+    async def action_clear_target(self) -> None:
         """Stop this binding from serving the selected target, or one that is chosen."""
-        if (row := self._row) is not None and row.binding is not None:
-            self._asks.clear_target(row.binding, row.target)
+        session, binding = self.session, self._binding
+        target = self._row.target if self._row else None
+        if not binding.targets:
+            self.toast(f"{binding.key} serves nobody.", severity="warning")
+        elif target is None and len(binding.targets) == 1:
+            target = binding.targets[0]
+        elif target is None:
+            choices = [Choice(one, target_words(one)) for one in binding.targets]
+            target = await self.ask(Choose(f"Whom shall {binding.key} no longer serve?", choices))
+        if target is not None:
+            named = (target.target_type, target.target_id)
+            await self._change(
+                lambda: session.service.bindings.clear_target(session.caller, *named),
+                f"{binding.key} no longer serves {target_words(target)}.",
+            )
 
-    def action_namespaces(self) -> None:
+    @conversation
+    async def action_namespaces(self) -> None:
         """Show the namespaces of the binding."""
-        if (row := self._row) is not None and row.binding is not None:
-            self._asks.namespaces(row.binding, self.load)
+        from memtui.screens.namespaces import Namespaces
 
-    def action_conformance(self) -> None:
+        await self.ask(Namespaces(self.state, self._binding))
+        self.load()
+
+    @conversation
+    async def action_conformance(self) -> None:
         """Check the memory plugin against its contract."""
-        if (row := self._row) is not None and row.binding is not None:
-            self._asks.conformance(row.binding, self.load)
+        from memtui.screens.conformance import Conformance
 
-    def action_migrate(self) -> None:
+        await self.ask(Conformance(self.state, self._binding))
+        self.load()
+
+    @conversation
+    async def action_migrate(self) -> None:
         """Ask for the binding to move to, and show the migration."""
-        if (row := self._row) is not None and row.binding is not None:
-            self._asks.migrate(row.binding, self.view.bindings, self.load)
+        from memtui.screens.migration import Migration
 
-    def action_remove(self) -> None:
-        """Take the binding away, after a yes."""
-        if (row := self._row) is not None and row.binding is not None:
-            self._asks.remove(row.binding)
-
-    def _change(self, work: Callable[[], Coroutine[Any, Any, object]], said: str) -> None:
-        """Run a change of the configuration, say what was done, and read everything again."""
-
-        def done(_: object) -> None:
-            self.toast(said)
-            self.post_message(ConfigurationChanged())
+        source = self._binding
+        choices = [
+            Choice(one, f"{one.key}  {_obstacle(one)}".rstrip(), one.provider_key)
+            for one in self.view.bindings
+            if one.key != source.key
+        ]
+        asked = Choose(f"Move the records of {source.key} to which binding?", choices)
+        if (destination := await self.ask(asked)) is not None:
+            await self.ask(Migration(self.state, source, destination))
             self.load()
 
-        self._changing.every(work, done, self.fail)
+    @conversation
+    async def action_remove(self) -> None:
+        """Take the binding away, after a yes."""
+        session, binding = self.session, self._binding
+        serving = ", ".join(target_words(one) for one in binding.targets)
+        detail = "Its memories stay where they are; the log keeps what was done."
+        question = Confirm(
+            f"Remove the binding {binding.provider_key}·{binding.key}?",
+            detail=f"It serves {serving}.\n{detail}" if serving else detail,
+            verb="remove",
+        )
+        if await self.ask(question):
+            await self._change(
+                lambda: session.service.bindings.remove(session.caller, binding.key),
+                f"Removed {binding.key}; its memories are where they were.",
+            )
+
+
+def _unfit(binding: BindingView, bindings: Iterable[BindingView]) -> dict[Need, str]:
+    """Return the needs that a binding, or the lack of another, leaves open."""
+    lacks = {
+        Need.NAMESPACES: not binding.capabilities.namespaces,
+        Need.PLUGIN: binding.provider_key != "plugin-v1",
+        Need.DESTINATION: all(one.key == binding.key for one in bindings),
+    }
+    return {need: "" for need, lacking in lacks.items() if lacking}
 
 
 def _place(problem: Problem | None, finding: Finding | None) -> Location | None:
@@ -281,3 +438,40 @@ def _place_of(stood: Row | None, rows: list[Row], view: BindingsView) -> int | N
     added = view.holder(stood.finding) if stood.finding else None
     wanted = identity(Row("binding", added) if added else stood)
     return next((n for n, row in enumerate(rows) if identity(row) == wanted), first)
+
+
+def parse_config(text: str) -> Json:
+    """Read a binding's config: `path=/notes limit=5`, or one JSON object.
+
+    Raises:
+        Invalid: the text is neither.
+    """
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        try:
+            value = json.loads(stripped)
+        except ValueError as error:
+            raise Invalid("The config is not valid JSON; write name=value instead.") from error
+        return dict(value)
+    try:
+        words = shlex.split(stripped)
+    except ValueError as error:
+        raise Invalid("The config has an unclosed quote; close it or take it out.") from error
+    if wrong := next((word for word in words if "=" not in word), None):
+        raise Invalid(f"The config has {wrong!r} without a value; write name=value.")
+    return {name: value for name, _, value in (word.partition("=") for word in words)}
+
+
+def _obstacle(binding: BindingView) -> str:
+    """Return what keeps records from being moved into a binding, as a note."""
+    if not binding.enabled:
+        return "(off)"
+    if binding.read_only or not binding.capabilities.writable:
+        return "(read-only)"
+    return ""
+
+
+def _not_empty(text: str) -> str:
+    if not text.strip():
+        raise Invalid("A binding needs a key; write one.")
+    return text

@@ -29,7 +29,7 @@ from memtui.filters import Taker, format_filter, parse_filter, parse_when
 from memtui.json_text import json_text
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
-from memtui.screens.exports import Exports, Writer
+from memtui.screens.exports import Writer, export
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.operations.log import NEWEST_FIRST, LogFeed
@@ -85,7 +85,6 @@ class OperationsScreen(ListScreen[Operation]):
         super().__init__(state)
         self._typed: str | None = None
         self._feed = LogFeed(self)
-        self._exports = Exports(self)
         self._records: dict[str, Record | str] = {"": "erased"}
         self._changes: dict[str, tuple[Change, ...]] = {}
         self._checked: dict[str, str] = {}
@@ -360,7 +359,7 @@ class OperationsScreen(ListScreen[Operation]):
     def action_export(self) -> None:
         """Ask for a file and write all that the filter lets through into it."""
         count = fmt.counted(self._feed.rows.count, "operation")
-        self._exports.ask(f"Export {count} to", "operations.csv", _EXPORTED, self._writer)
+        self.talk(export(self, f"Export {count} to", "operations.csv", _EXPORTED, self._writer))
 
     def _writer(self, path: Path) -> Writer:
         session, chosen = self.session, self._feed.chosen

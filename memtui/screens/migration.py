@@ -1,30 +1,26 @@
-"""A migration over the Bindings screen, step by step."""
+"""A migration from one binding to another: dry run, apply, verify, cut over and back."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import MemtuiError
+from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, TypedConfirm
-from memtui.screens.migration import lines
-from memtui.screens.migration.contents import (
-    head_content,
-    progress_content,
-    row_content,
-    steps_content,
-)
-from memtui.screens.migration.lines import Row
 from memtui.screens.modal import ModalListScreen
 from memtui.screens.state import ConfigurationChanged
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background, Stoppable
-from memtui.widgets.display import BAD, DIM, OK, WARN, display
+from memtui.widgets.columns import Cell, Column
+from memtui.widgets.detail_lines import joined
+from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
@@ -36,11 +32,29 @@ if TYPE_CHECKING:
     from memtui.migration.planning import Plan
     from memtui.migration.verifying import Verified
     from memtui.screens.state import AppState
-    from memtui.service.answers import BindingView
+    from memtui.service.answers import BindingView, TargetView
 
 _Step = Callable[["Ends"], Coroutine[Any, Any, Any]]
 _SAMPLES = (100, 1_000)
 _ALL = 0
+_TONES = {"": "", "muted": DIM, "success": OK, "warning": WARN, "error": BAD}
+_BAR_CELLS = 20
+
+
+Tone = Literal["", "muted", "success", "warning", "error"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One thing that a step found."""
+
+    what: str
+    records: int | None = None
+    where: str = ""
+    """Where it goes, why it does not, or what is not the same."""
+    tone: Tone = ""
+    number: int = 0
+    """Its place in the list, which names it."""
 
 
 class Migration(ModalListScreen):
@@ -65,7 +79,7 @@ class Migration(ModalListScreen):
 
     def make_list(self) -> VirtualList[Row]:
         """Return the list."""
-        return VirtualList(lines.columns(), self._rows, name="migration-list")
+        return VirtualList(columns(), self._rows, name="migration-list")
 
     @property
     def _list(self) -> VirtualList[Row]:
@@ -221,7 +235,7 @@ class Migration(ModalListScreen):
         def show(found: Plan) -> None:
             self._plan = found
             self._list.notice = (f"{found.source} holds nothing to move.", "esc goes back.")
-            self._show(lines.planned(found), _planned_words(found))
+            self._show(planned(found), _planned_words(found))
 
         self._take(
             "reading",
@@ -230,7 +244,8 @@ class Migration(ModalListScreen):
             display("… reading the source", style=WARN),
         )
 
-    def action_apply(self) -> None:
+    @conversation
+    async def action_apply(self) -> None:
         """Move the records, after a yes."""
         from memtui.migration.moving import Progress, apply
 
@@ -248,32 +263,30 @@ class Migration(ModalListScreen):
             tail = (
                 f", {fmt.count(done.failed)} failed" if done.failed else "; v compares both sides"
             )
-            self._show(lines.applied(done), display(words + tail, style=BAD if done.failed else OK))
-
-        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
-            if yes:
-                self._take(
-                    "moving",
-                    lambda ends: apply(ends, data, progress),
-                    show,
-                    progress_content("moving", begun),
-                )
+            self._show(applied(done), display(words + tail, style=BAD if done.failed else OK))
 
         begun = Progress(done=0, total=found.records, failed=0, rate=0.0, seconds_left=None)
         number = fmt.counted(found.records - found.refused, "record")
-        self.app.push_screen(
-            Confirm(
-                f"Move {number} from {found.source} into {found.destination}?",
-                verb="move",
-                detail=f"{found.source} is only read. x stops; begun again, it goes on and "
-                "doubles nothing.",
-                otherwise="leave it",
-            ),
-            answered,
+        question = Confirm(
+            f"Move {number} from {found.source} into {found.destination}?",
+            verb="move",
+            detail=f"{found.source} is only read. x stops; begun again, it goes on and "
+            "doubles nothing.",
+            otherwise="leave it",
         )
+        if await self.ask(question):
+            self._take(
+                "moving",
+                lambda ends: apply(ends, data, progress),
+                show,
+                progress_content("moving", begun),
+            )
 
-    def action_verify(self) -> None:
+    @conversation
+    async def action_verify(self) -> None:
         """Ask whether to compare all or a sample, and compare."""
+        from memtui.migration.verifying import verdict, verify
+
         choices = [
             Choice(_ALL, "every record", "all"),
             *(Choice(size, f"{fmt.count(size)} records at random", "sample") for size in _SAMPLES),
@@ -284,24 +297,18 @@ class Migration(ModalListScreen):
             words = f"{fmt.count(size)} records at random"
             return [Choice(size, words, "sample")] if size else []
 
-        def chosen(size: int | None) -> None:
-            if size is not None:
-                self._verify(size or None)
-
-        self.app.push_screen(
-            Choose("Compare which records?", choices, placeholder="or a number", offer=offered),
-            chosen,
+        size = await self.ask(
+            Choose("Compare which records?", choices, placeholder="or a number", offer=offered)
         )
-
-    def _verify(self, sample: int | None) -> None:
-        from memtui.migration.verifying import verdict, verify
-
+        if size is None:
+            return
+        sample = size or None
         data = self.state.data
 
         def show(found: Verified) -> None:
             words = verdict(found, self._source.key, self._destination.key)
             self._show(
-                lines.verified(found), display(words, limit=600, style=OK if found.passed else BAD)
+                verified(found), display(words, limit=600, style=OK if found.passed else BAD)
             )
 
         self._take(
@@ -311,47 +318,36 @@ class Migration(ModalListScreen):
             display("… reading both sides", style=WARN),
         )
 
-    def action_cut_over(self) -> None:
+    @conversation
+    async def action_cut_over(self) -> None:
         """Let the destination serve what the source serves, after a yes."""
         here, there = self._source.key, self._destination.key
         whole = bool(self._state and self._state.verified_whole)
-
-        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
-            if yes:
-                self._switch(back=False, force=not whole)
-
         targets = fmt.counted(len(self._source.targets), "target")
-        question = f"Let {there} serve the {targets} of {here}?"
+        asked = f"Let {there} serve the {targets} of {here}?"
         detail = f"No record is touched; {here} stays as it is, and b gives back."
-        if whole:
-            self.app.push_screen(
-                Confirm(question, verb="cut over", detail=detail, otherwise="leave it"), answered
-            )
-        else:
+        question: Confirm | TypedConfirm = Confirm(
+            asked, verb="cut over", detail=detail, otherwise="leave it"
+        )
+        if not whole:
             detail = f"{here} could not be listed whole: it may hold more than was moved.\n{detail}"
-            self.app.push_screen(
-                TypedConfirm(question, word=there, verb="cut over all the same", detail=detail),
-                answered,
-            )
+            question = TypedConfirm(asked, word=there, verb="cut over all the same", detail=detail)
+        if await self.ask(question):
+            self._switch(back=False, force=not whole)
 
-    def action_back(self) -> None:
+    @conversation
+    async def action_back(self) -> None:
         """Let the source serve again what was cut over, after a yes."""
-
-        def answered(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
-            if yes:
-                self._switch(back=True, force=False)
-
         here, there = self._source.key, self._destination.key
         number = fmt.counted(len(self._state.switched) if self._state else 0, "target")
-        self.app.push_screen(
-            Confirm(
-                f"Give the {number} back to {here}?",
-                verb="give back",
-                detail=f"What was written to {there} meanwhile stays there.",
-                otherwise="leave it",
-            ),
-            answered,
+        question = Confirm(
+            f"Give the {number} back to {here}?",
+            verb="give back",
+            detail=f"What was written to {there} meanwhile stays there.",
+            otherwise="leave it",
         )
+        if await self.ask(question):
+            self._switch(back=True, force=False)
 
     def _switch(self, *, back: bool, force: bool) -> None:
         from memtui.migration.cutover import switch
@@ -360,7 +356,7 @@ class Migration(ModalListScreen):
 
         def show(done: Switched) -> None:
             words = f"{done.served_by} serves {fmt.counted(len(done.targets), 'target')} now"
-            self._show(lines.switched(done), display(words, style=OK))
+            self._show(switched(done), display(words, style=OK))
             self.post_message(ConfigurationChanged())
 
         self._take(
@@ -413,3 +409,174 @@ def _planned_words(plan: Plan) -> Content:
     if plan.refused:
         parts.append(f"{fmt.count(plan.refused)} refused")
     return display(", ".join(parts), style=WARN if plan.refused else DIM)
+
+
+# What each step found, as the rows of one list.
+
+
+def columns() -> list[Column[Row]]:
+    """Return the columns of the list."""
+    return [
+        Column("what", "what", lambda one: Cell(one.what, one.tone), 24, flexible=True, keep=100,
+               share=0.4),
+        Column("records", "records", _records, 9, "right", keep=90),
+        Column("where", "where, or why", lambda one: Cell(one.where, "muted"), 20, flexible=True,
+               keep=80),
+    ]  # fmt: skip
+
+
+def _records(one: Row) -> Cell:
+    return Cell("" if one.records is None else fmt.count(one.records), one.tone)
+
+
+def planned(plan: Plan) -> Iterator[Row]:
+    """Yield where the records go, then what will be lost and what is refused."""
+    yield from _unread(plan.source_unread)
+    if plan.refused:
+        why = "The destination does not take them; each is listed below."
+        yield Row("refused", plan.refused, why, "error")
+    for loss in plan.losses:
+        if loss.carried:
+            why = "carried in the metadata; a migration back restores it"
+            yield Row(f"carried: {loss.what}", loss.records, why, "warning")
+        else:
+            yield Row(f"lost: {loss.what}", loss.records, "kept by the source only", "error")
+    if plan.redacted:
+        why = "The records stay; what looks like a secret is taken out of them."
+        yield Row("secrets taken out", plan.redacted, why, "warning")
+    for one in plan.scopes:
+        yield Row(f"{one.scope} · {one.kind}", one.records, f"→ {one.place}" if one.place else "")
+    for refused in plan.refusals:
+        yield Row(f"refused: {refused.record_id}", None, refused.reason, "error")
+
+
+def applied(done: Applied) -> Iterator[Row]:
+    """Yield what was done with how many records, then each that was not moved."""
+    yield from _unread(done.source_unread)
+    yield Row("written", done.written, "new in the destination", "success")
+    yield Row("replaced", done.replaced, "moved before, and changed in the source since")
+    yield Row("unchanged", done.unchanged, "there already")
+    yield Row("failed", done.failed, "not moved", "error" if done.failed else "muted")
+    if done.redacted:
+        yield Row("secrets taken out", done.redacted, "", "warning")
+    for name in done.carried:
+        yield Row(f"carried: {name.replace('_', ' ')}", None, "in the metadata", "warning")
+    for failure in done.failures:
+        yield Row(f"failed: {failure.record_id}", None, failure.reason, "error")
+
+
+def verified(found: Verified) -> Iterator[Row]:
+    """Yield the counts of a comparison, then each record that is not the same."""
+    yield from _unread(found.source_unread)
+    if found.sample is not None:
+        least = "" if found.complete else "at least "
+        drawn = f"drawn from {least}{found.source_records:,}, seed {found.seed}"
+        yield Row("sample", found.sample, drawn, "muted")
+    missing = "not in the destination"
+    if found.destination_at_least:
+        missing = "not found in the destination, which cannot be listed whole"
+    yield Row("matched", found.matched, f"of {found.checked:,} that were compared", "success")
+    for what, number, why in (
+        ("missing", found.missing, missing),
+        ("different", found.different, "not the same on both sides"),
+        ("extra", found.extra, "in the destination only, or more than once"),
+    ):
+        yield Row(what, number, why, "error" if number else "muted")
+    yield Row("others", found.others, "the destination's own", "muted")
+    for one in found.mismatches:
+        names = " → ".join(name for name in (one.source_id, one.destination_id) if name)
+        yield Row(f"{one.what}: {names}", None, ", ".join(one.fields).replace("_", " "), "error")
+
+
+def _unread(sentences: Sequence[str]) -> Iterator[Row]:
+    """Yield why the source could not be listed whole."""
+    for sentence in sentences:
+        yield Row("the source may hold more", None, sentence, "warning")
+
+
+def switched(done: Switched) -> Iterator[Row]:
+    """Yield who is served by whom now."""
+    for target in done.targets:
+        yield Row(_served(target), None, f"is served by {done.served_by}", "success")
+    for target in done.left:
+        yield Row(_served(target), None, "is served by a third binding, and stays", "warning")
+
+
+def _served(target: TargetView) -> str:
+    if target.target_type == "company":
+        return "the whole company"
+    return f"{target.target_type} {target.target_id}"
+
+
+# The words above and beside the list.
+
+
+def steps_content(state: MigrationState | None, now: datetime, *, planned: bool) -> Content:
+    """Return how far the migration is: planned → applied → verified → cut over."""
+    applied = state.applied_at if state else None
+    begun = state.begun_at if state and applied is None else None
+    verified = state.verified_at if state else None
+    cut = bool(state and state.switched)
+    steps = [
+        _step("planned", done=planned, note=""),
+        _step("applied", done=applied is not None, note=_when(applied, now))
+        if begun is None
+        else display(f"◐ applied in part, begun {_when(begun, now)}", style=WARN),
+        _step("verified", done=verified is not None, note=_when(verified, now)),
+        _step("cut over", done=cut, note=""),
+    ]
+    return line(*steps, gap=" → ")
+
+
+def _when(moment: datetime | None, now: datetime) -> str:
+    return fmt.since(moment, now) if moment is not None else ""
+
+
+def _step(word: str, *, done: bool, note: str) -> Content:
+    if not done:
+        return display(f"○ {word}", style=DIM)
+    return line(display(f"● {word}", style=OK), display(note, style=DIM))
+
+
+def head_content(
+    source: BindingView, destination: BindingView, steps: Content, status: Content
+) -> Content:
+    """Return from where to where, how far it is, and what goes on."""
+    ends = [f"{one.provider_key}·{one.key}" for one in (source, destination)]
+    names = Content(" → ").join(display(one, limit=100, style=STRONG) for one in ends)
+    return lines([line("migrate", names), steps, status])
+
+
+def progress_content(doing: str, progress: Progress) -> Content:
+    """Return how much of a run is done, how fast it goes and how long it takes."""
+    done = fmt.of_total(progress.done, progress.total)
+    if progress.found:
+        done = f"{fmt.counted(progress.found, 'record')} found so far"
+    left = progress.seconds_left
+    return line(
+        display(f"… {doing}", style=WARN),
+        _bar(progress.done, progress.total),
+        display(done),
+        display(f"{progress.rate:,.0f}/s", style=DIM) if progress.rate else None,
+        display(f"{fmt.duration(left * 1_000)} left", style=DIM) if left is not None else None,
+        display(f"{fmt.count(progress.failed)} failed", style=BAD) if progress.failed else None,
+        gap="  ",
+    )
+
+
+def _bar(done: int, total: int | None) -> Content | None:
+    if not total:
+        return None
+    filled = min(_BAR_CELLS, done * _BAR_CELLS // total)
+    empty = Content.styled("░" * (_BAR_CELLS - filled), DIM)
+    return Content.styled("█" * filled, ACCENT) + empty
+
+
+def row_content(row: Row | None, width: int) -> Content:
+    """Return a row whole."""
+    if row is None:
+        return Content("")
+    head = display(row.what, limit=2_000, style=f"bold {_TONES[row.tone]}".rstrip())
+    number = "" if row.records is None else fmt.counted(row.records, "record")
+    words = [display(number), display(row.where, limit=2_000)]
+    return joined([[head], [one for one in words if one.plain]], width)
