@@ -15,7 +15,7 @@ from memtui.actions import (
     key_label,
 )
 from memtui.app import MemtuiApp
-from memtui.screens.analytics import AnalyticsScreen
+from memtui.screens.analytics.screen import AnalyticsScreen
 from memtui.screens.analytics.sql_editor import SqlEditor
 from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.budget.screen import BudgetScreen

@@ -23,18 +23,22 @@ from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
 from memtui.contract import Filter, Invalid, Scope, Usage
 from memtui.filters import parse_filter
-from memtui.screens.analytics import AnalyticsScreen, queries
-from memtui.screens.analytics.board import Board
+from memtui.screens.analytics import statements as queries
+from memtui.screens.analytics.board import Board, Period, after, begin_in, span_of
 from memtui.screens.analytics.chart_grid import ChartGrid
 from memtui.screens.analytics.charts_half import ChartsHalf
-from memtui.screens.analytics.drill import filter_of_group, statement_of_group
-from memtui.screens.analytics.error_place import place_of
 from memtui.screens.analytics.files import Table, figures_table, write_table
-from memtui.screens.analytics.period import Period, after, begin_in, span_of
+from memtui.screens.analytics.groups import filter_of_group, statement_of_group
 from memtui.screens.analytics.results import ResultRow, result_columns
-from memtui.screens.analytics.sql_editor import Completions, SqlEditor
-from memtui.screens.analytics.sql_half import SqlHalf
-from memtui.screens.analytics.words import Words, completions, word_before
+from memtui.screens.analytics.screen import AnalyticsScreen
+from memtui.screens.analytics.sql_editor import (
+    Completions,
+    SqlEditor,
+    Words,
+    completions,
+    word_before,
+)
+from memtui.screens.analytics.sql_half import SqlHalf, place_of
 from memtui.service import Caller, MemoryService
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft, OperationHandle

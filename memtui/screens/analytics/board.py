@@ -1,18 +1,130 @@
-"""What the charts show, as one frozen value, and how it is read."""
+"""What is asked of the log, in which stretch of time, and the figures that answer it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime, timedelta
+from enum import Enum
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
-from memtui.analytics.figures import Bucket, Group, HitSign, Stats
+from memtui.analytics.figures import Bucket, Group, HitSign, Stats, begin_of, end_of
 from memtui.contract import Filter
-from memtui.screens.analytics.period import MOST_BUCKETS, Span, after, begin_in
 
 if TYPE_CHECKING:
     from memtui.screens.state import ServiceSession
+
+MOST_BUCKETS = 5_000
+"""Buckets between which gaps are filled; of more, only those with operations are listed."""
+
+
+class Period(Enum):
+    """A stretch of time that ends now: its words, and its days (0 for all there is)."""
+
+    DAY = ("24 h", 1)
+    WEEK = ("7 d", 7)
+    MONTH = ("30 d", 30)
+    QUARTER = ("90 d", 90)
+    ALL = ("all", 0)
+
+    @property
+    def words(self) -> str:
+        """How it is called."""
+        return self.value[0]
+
+    @property
+    def days(self) -> int:
+        """Local days with today; 0 is the whole log."""
+        return self.value[1]
+
+    @property
+    def bucket(self) -> Bucket:
+        """How it is cut unless a person chooses otherwise."""
+        buckets = {Period.DAY: Bucket.HOUR, Period.QUARTER: Bucket.WEEK, Period.ALL: Bucket.WEEK}
+        return buckets.get(self, Bucket.DAY)
+
+    @property
+    def buckets(self) -> tuple[Bucket, ...]:
+        """How it can be cut."""
+        return {
+            Period.DAY: (Bucket.HOUR, Bucket.DAY),
+            Period.WEEK: (Bucket.HOUR, Bucket.DAY),
+            Period.MONTH: (Bucket.HOUR, Bucket.DAY, Bucket.WEEK),
+        }.get(self, tuple(Bucket))
+
+    def step(self, by: int) -> Period:
+        """Return a longer period, or a shorter one."""
+        periods = list(Period)
+        return periods[(periods.index(self) + by) % len(periods)]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time, from `since` to before `until`; None is open.
+
+    `days` says that it is made of whole local days that end today, and `filtered` that the filter
+    line sets it, not the period.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+    days: bool = False
+    filtered: bool = False
+
+
+def span_of(period: Period, chosen: Filter, now: datetime, zone: str) -> Span:
+    """Return the stretch of time of a period; where the filter names one, that counts."""
+    if chosen.since is not None or chosen.until is not None:
+        return Span(chosen.since, chosen.until, filtered=True)
+    if period is Period.ALL:
+        return Span(days=True)
+    local = now.astimezone(ZoneInfo(zone))
+    if period is Period.DAY:
+        hour = local.astimezone(UTC) - timedelta(
+            hours=23, minutes=local.minute, seconds=local.second, microseconds=local.microsecond
+        )
+        return Span(hour.astimezone(ZoneInfo(zone)))
+    return Span(begin_of(local.date() - timedelta(days=period.days - 1), zone), days=True)
+
+
+def begin_in(bucket: Bucket, moment: datetime, zone: str) -> datetime:
+    """Return when the bucket that a moment is in begins."""
+    local = moment.astimezone(ZoneInfo(zone))
+    if bucket is Bucket.HOUR:
+        past = timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
+        return (local.astimezone(UTC) - past).astimezone(ZoneInfo(zone))
+    return begin_of(_first_day(bucket, local.date()), zone)
+
+
+def _first_day(bucket: Bucket, day: date) -> date:
+    if bucket is Bucket.WEEK:
+        return day - timedelta(days=day.weekday())
+    return day.replace(day=1) if bucket is Bucket.MONTH else day
+
+
+def after(bucket: Bucket, begins: datetime, zone: str) -> datetime:
+    """Return when the bucket after the one that begins then begins."""
+    if bucket is Bucket.HOUR:
+        return (begins.astimezone(UTC) + timedelta(hours=1)).astimezone(ZoneInfo(zone))
+    return end_of(bucket, begins.astimezone(ZoneInfo(zone)).date(), zone)
+
+
+def bucket_label(bucket: Bucket, begins: datetime, *, of_days: bool = False) -> str:
+    """Return a bucket's name on an axis: `14:00`, `03-09`, `2026-03`; `03-09 14h` of days."""
+    if bucket is Bucket.HOUR:
+        return f"{begins:%m-%d %Hh}" if of_days else f"{begins:%H:%M}"
+    return f"{begins:%Y-%m}" if bucket is Bucket.MONTH else f"{begins:%m-%d}"
+
+
+def bucket_words(bucket: Bucket, begins: datetime) -> str:
+    """Return a bucket's whole name: `Mon 2026-03-09`, `week of 2026-03-09`, `2026-03`."""
+    if bucket is Bucket.HOUR:
+        return f"{begins:%a %Y-%m-%d %H:00 %Z}".rstrip()
+    if bucket is Bucket.DAY:
+        return f"{begins:%a %Y-%m-%d}"
+    return f"week of {begins:%Y-%m-%d}" if bucket is Bucket.WEEK else f"{begins:%Y-%m}"
+
 
 DIMENSIONS = (
     "binding",

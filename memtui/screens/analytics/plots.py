@@ -1,18 +1,22 @@
-"""The charts of the dashboard, out of its figures."""
+"""The figures of a board as charts, and those of what is selected in words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+from textual.content import Content
 
 from memtui.analytics.figures import BY_HAND, FAILED, Figures, Group, HitSign
 from memtui.contract import Comparison, Filter, Measure, OperationType
-from memtui.screens.analytics.board import Board
-from memtui.screens.analytics.period import bucket_label
+from memtui.screens.analytics.board import SIGN_WORDS, Board, bucket_label
 from memtui.widgets import format as fmt
 from memtui.widgets.charts import Chart, Series, Tone
+from memtui.widgets.detail_lines import SEPARATOR, Line, heading, joined, key_hint, labelled
+from memtui.widgets.display import BAD, DIM, WARN, display, line, lines
 
 _MOST_PROVIDERS = 3
 _HOURS = 25
@@ -20,6 +24,9 @@ _HOURS = 25
 _BARS = "█▓▒░"
 _TONES: tuple[Tone, ...] = ("primary", "ok", "accent", "secondary")
 _NOTES = {HitSign.USED: "a hit was opened later", HitSign.SCORE: "a hit: score ≥ threshold"}
+Scale = Callable[[float], str]
+"""How a value reads on an axis."""
+
 _SHORT = ((1_000_000_000, "G"), (1_000_000, "M"), (1_000, "k"))
 
 
@@ -33,16 +40,135 @@ class Plot(NamedTuple):
 
 def plots_of(board: Board) -> tuple[Plot, ...]:
     """Return the charts, the first answers first."""
-    queries = Filter(operation_type=OperationType.QUERY)
-    return (
-        Plot(_operations(board)),
-        Plot(_cost(board), _more_than_nothing(Measure.COST)),
-        Plot(_latency(board)),
-        Plot(_hits(board), queries),
-        Plot(_tokens(board), _more_than_nothing(Measure.TOKENS)),
-        Plot(_failures(board), where=FAILED),
-        Plot(_corrections(board), where=BY_HAND),
+    bucket, stats = board.question.bucket, board.stats
+    of_days = len(board.buckets) > _HOURS
+    labels = tuple(
+        bucket_label(bucket, one.begins, of_days=of_days) for one in board.buckets if one.begins
     )
+
+    def chart(title: str, series: Sequence[Series], scale: Scale, **how: Any) -> Chart:
+        return Chart(f"{title} by {bucket}", labels, tuple(series), scale, **how)
+
+    def of(name: str, value: Callable[[Group], Any], tone: Tone, marker: str) -> Series:
+        return Series(name, tuple(map(value, board.buckets)), tone, marker)
+
+    def stack(*parts: tuple[str, Callable[[Group], float]]) -> list[Series]:
+        shown = zip(parts, _TONES, _BARS, strict=False)
+        return [
+            of(name, lambda one, value=value: float(value(one)), tone, marker)  # type: ignore[misc]
+            for (name, value), tone, marker in shown
+        ]
+
+    spent = fmt.short_money(stats.cost_usd)
+    if stats.unpriced_count:
+        spent += f"; {stats.unpriced_count / stats.usage_count:.0%} of calls unpriced"
+    return (
+        Plot(
+            chart(
+                "Operations",
+                stack(
+                    ("queries", lambda one: one.query_count),
+                    ("writes", lambda one: one.write_count),
+                    ("other", lambda one: one.operation_count - one.query_count - one.write_count),
+                ),
+                short_count,
+                note=fmt.count(stats.operation_count),
+            )
+        ),
+        Plot(
+            chart(
+                "Cost",
+                stack(*_spending(board)),
+                _money,
+                note=spent,
+                nothing=f"Nothing that has a price was spent. {unpriced_words(stats)}",
+            ),
+            _more_than_nothing(Measure.COST),
+        ),
+        Plot(
+            chart(
+                "Latency",
+                (
+                    of("p50", lambda one: one.latency_ms.p50, "ok", "o"),
+                    of("p95", lambda one: one.latency_ms.p95, "warn", "+"),
+                    of("p99", lambda one: one.latency_ms.p99, "bad", "x"),
+                ),
+                _milliseconds,
+                lines=True,
+                log=True,
+                note=f"±{stats.latency_error:.1%}" if stats.latency_error else "",
+            )
+        ),
+        Plot(
+            chart(
+                "Hit rate",
+                (
+                    of("hits", lambda one: one.hit_rate, "ok", "o"),
+                    of("empty", lambda one: one.empty_query_rate, "bad", "x"),
+                ),
+                lambda value: f"{value:.0%}",
+                lines=True,
+                note=_NOTES[stats.hit_sign],
+                nothing="No query was a hit, and none came back empty.",
+            ),
+            Filter(operation_type=OperationType.QUERY),
+        ),
+        Plot(
+            chart(
+                "Tokens",
+                stack(
+                    ("inference in", lambda one: one.input_tokens),
+                    ("inference out", lambda one: one.output_tokens),
+                    ("embedding", lambda one: one.embedding_tokens),
+                ),
+                short_count,
+                nothing="No provider reported tokens.",
+            ),
+            _more_than_nothing(Measure.TOKENS),
+        ),
+        Plot(
+            chart(
+                "Failures",
+                (of("failed", lambda one: float(one.failure_count), "bad", _BARS[0]),),
+                short_count,
+                legend=False,
+                note=fmt.count(stats.failure_count),
+                nothing="Nothing failed.",
+            ),
+            where=FAILED,
+        ),
+        Plot(
+            chart(
+                "Corrections by hand",
+                (of("corrections", lambda one: float(one.correction_count), "accent", _BARS[0]),),
+                short_count,
+                legend=False,
+                note=fmt.count(stats.correction_count),
+                nothing="Nobody corrected anything by hand.",
+            ),
+            where=BY_HAND,
+        ),
+    )
+
+
+def _spending(board: Board) -> list[tuple[str, Callable[[Group], float]]]:
+    """Return what each of the dearest providers cost, and what the others did together."""
+    totals: dict[str, Decimal] = {}
+    spent: dict[tuple[datetime | None, str], Decimal] = {}
+    for one in board.spending:
+        if one.cost_usd:
+            name = one.keys.get("provider") or "no provider"
+            totals[name] = totals.get(name, Decimal(0)) + one.cost_usd
+            spent[one.begins, name] = one.cost_usd
+    ranked = sorted(totals, key=lambda name: (-totals[name], name))
+    shown, rest = ranked[:_MOST_PROVIDERS], ranked[_MOST_PROVIDERS:]
+
+    def of(names: list[str]) -> Callable[[Group], float]:
+        return lambda group: float(
+            sum((spent.get((group.begins, name), Decimal(0)) for name in names), Decimal(0))
+        )
+
+    return [*((name, of([name])) for name in shown), *([("others", of(rest))] if rest else [])]
 
 
 def _more_than_nothing(measure: Measure) -> Filter:
@@ -72,148 +198,117 @@ def _money(value: float) -> str:
     return fmt.short_money(Decimal(f"{value:.12f}")).removesuffix(".00") if value else "$0"
 
 
-def _percent(value: float) -> str:
-    return f"{value:.0%}"
-
-
 def _milliseconds(value: float) -> str:
     if value < 60_000:
         return f"{value:.3g} ms" if value < 1_000 else f"{value / 1_000:.3g} s"
     return f"{value / 60_000:.3g} min"
 
 
-def _labels(board: Board) -> tuple[str, ...]:
-    bucket, of_days = board.question.bucket, len(board.buckets) > _HOURS
-    return tuple(
-        bucket_label(bucket, one.begins, of_days=of_days) for one in board.buckets if one.begins
+_SIGNS = {HitSign.USED: "used", HitSign.SCORE: "by score"}
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What is selected: its figures, what it is called, and what `enter` does with it."""
+
+    title: str
+    figures: Figures
+    note: str = ""
+    hint: str = ""
+
+
+def figures_content(selected: Selected, sign: HitSign, width: int, *, short: bool) -> Content:
+    """Return every figure of what is selected, in few lines where it has to be short."""
+    return _short(selected, sign) if short else _whole(selected, sign, width)
+
+
+def _short(selected: Selected, sign: HitSign) -> Content:
+    one = selected.figures
+    writes = fmt.counted(one.write_count, "write")
+    priced = one.usage_count - one.unpriced_count
+    unpriced = f"{one.unpriced_count / one.usage_count:.0%} of calls" if priced else "all calls"
+    tokens = (
+        (one.input_tokens, "in"),
+        (one.output_tokens, "out"),
+        (one.embedding_tokens, "embedded"),
+    )
+    return lines(
+        [
+            heading(selected.title, fmt.counted(one.operation_count, "operation")),
+            display(SEPARATOR.join([fmt.counted(one.query_count, "query", "queries"), writes])),
+            _ended(one),
+            line(
+                fmt.short_money(one.cost_usd) if one.cost_usd else "nothing priced",
+                display(f"{unpriced} unpriced" if one.unpriced_count else "", style=WARN),
+                gap="; ",
+            ),
+            display(f"hits {_share(one.hit_rate)} ({_SIGNS[sign]})")
+            + display(f"{SEPARATOR}empty {_share(one.empty_query_rate)}"),
+            display(_latency(one)),
+            display(SEPARATOR.join(f"{short_count(count)} {word}" for count, word in tokens)),
+            line(
+                f"corrected by hand {fmt.count(one.correction_count)}",
+                key_hint("enter", selected.hint) if selected.hint else None,
+                gap="   ",
+            ),
+        ]
     )
 
 
-def _stack(board: Board, *parts: tuple[str, Callable[[Group], float]]) -> tuple[Series, ...]:
-    return tuple(
-        Series(name, tuple(float(value(one)) for one in board.buckets), tone, marker)
-        for (name, value), tone, marker in zip(parts, _TONES, _BARS, strict=False)
+def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
+    one = selected.figures
+    others = one.operation_count - one.query_count - one.write_count
+    sorts = (
+        fmt.counted(one.query_count, "query", "queries"),
+        fmt.counted(one.write_count, "write"),
+        f"{fmt.count(others)} other",
+    )
+    inference = f"{fmt.count(one.input_tokens)} in · {fmt.count(one.output_tokens)} out"
+    answered = f"of {fmt.count(one.answered_count)} answered"
+    block: list[Line] = [
+        heading(selected.title, selected.note),
+        labelled("did", display(fmt.counted(one.operation_count, "operation"))),
+        labelled("", _dim(SEPARATOR.join(sorts))),
+        labelled("ended", _ended(one)),
+        labelled("cost", _cost(one)),
+        labelled("inference", f"{inference} tokens"),
+        labelled("embedding", f"{fmt.count(one.embedding_tokens)} tokens"),
+        labelled("latency", _latency(one)),
+        labelled("hit rate", line(_share(one.hit_rate), _dim(SIGN_WORDS[sign]), gap="  ")),
+        labelled("empty", line(_share(one.empty_query_rate), _dim(answered), gap="  ")),
+        labelled("corrected", line(fmt.count(one.correction_count), _dim("by people"), gap="  ")),
+    ]
+    if selected.hint:
+        block.append(key_hint("enter", selected.hint))
+    return joined([block], width)
+
+
+def _ended(figures: Figures) -> Content:
+    failed = f"✗ {fmt.count(figures.failure_count)} failed"
+    stopped = figures.cancelled_count
+    return line(
+        f"✓ {fmt.count(figures.success_count)} ok",
+        display(failed, style=BAD if figures.failure_count else ""),
+        display(f"■ {fmt.count(stopped)} cancelled" if stopped else "", style=DIM),
+        gap="  ",
     )
 
 
-def _by(board: Board) -> str:
-    return f"by {board.question.bucket}"
+def _cost(figures: Figures) -> Content:
+    unpriced = unpriced_words(figures)
+    paid = fmt.short_money(figures.cost_usd) if figures.cost_usd else "nothing priced"
+    return line(paid, display(unpriced, style=WARN), gap="; ")
 
 
-def _operations(board: Board) -> Chart:
-    return Chart(
-        f"Operations {_by(board)}",
-        _labels(board),
-        _stack(
-            board,
-            ("queries", lambda one: one.query_count),
-            ("writes", lambda one: one.write_count),
-            ("other", lambda one: one.operation_count - one.query_count - one.write_count),
-        ),
-        short_count,
-        note=fmt.count(board.stats.operation_count),
-    )
+def _latency(figures: Figures) -> str:
+    one = figures.latency_ms
+    shares = (("p50", one.p50), ("p95", one.p95), ("p99", one.p99))
+    return SEPARATOR.join(f"{name} {fmt.duration(value)}" for name, value in shares)
 
 
-def _cost(board: Board) -> Chart:
-    totals: dict[str, Decimal] = {}
-    spent: dict[tuple[datetime | None, str], Decimal] = {}
-    for one in board.spending:
-        if one.cost_usd:
-            name = one.keys.get("provider") or "no provider"
-            totals[name] = totals.get(name, Decimal(0)) + one.cost_usd
-            spent[one.begins, name] = one.cost_usd
-    ranked = sorted(totals, key=lambda name: (-totals[name], name))
-    shown, rest = ranked[:_MOST_PROVIDERS], ranked[_MOST_PROVIDERS:]
-
-    def of(names: list[str]) -> Callable[[Group], float]:
-        return lambda group: float(
-            sum((spent.get((group.begins, name), Decimal(0)) for name in names), Decimal(0))
-        )
-
-    parts = [(name, of([name])) for name in shown]
-    if rest:
-        parts.append(("others", of(rest)))
-    stats, spent_words = board.stats, fmt.short_money(board.stats.cost_usd)
-    if stats.unpriced_count:
-        spent_words += f"; {stats.unpriced_count / stats.usage_count:.0%} of calls unpriced"
-    return Chart(
-        f"Cost {_by(board)}",
-        _labels(board),
-        _stack(board, *parts),
-        _money,
-        note=spent_words,
-        nothing=f"Nothing that has a price was spent. {unpriced_words(stats)}",
-    )
+def _share(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1%}"
 
 
-def _latency(board: Board) -> Chart:
-    return Chart(
-        f"Latency {_by(board)}",
-        _labels(board),
-        (
-            Series("p50", tuple(one.latency_ms.p50 for one in board.buckets), "ok", "o"),
-            Series("p95", tuple(one.latency_ms.p95 for one in board.buckets), "warn", "+"),
-            Series("p99", tuple(one.latency_ms.p99 for one in board.buckets), "bad", "x"),
-        ),
-        _milliseconds,
-        lines=True,
-        log=True,
-        note=f"±{board.stats.latency_error:.1%}" if board.stats.latency_error else "",
-    )
-
-
-def _hits(board: Board) -> Chart:
-    return Chart(
-        f"Hit rate {_by(board)}",
-        _labels(board),
-        (
-            Series("hits", tuple(one.hit_rate for one in board.buckets), "ok", "o"),
-            Series("empty", tuple(one.empty_query_rate for one in board.buckets), "bad", "x"),
-        ),
-        _percent,
-        lines=True,
-        note=_NOTES[board.stats.hit_sign],
-        nothing="No query was a hit, and none came back empty.",
-    )
-
-
-def _tokens(board: Board) -> Chart:
-    return Chart(
-        f"Tokens {_by(board)}",
-        _labels(board),
-        _stack(
-            board,
-            ("inference in", lambda one: one.input_tokens),
-            ("inference out", lambda one: one.output_tokens),
-            ("embedding", lambda one: one.embedding_tokens),
-        ),
-        short_count,
-        nothing="No provider reported tokens.",
-    )
-
-
-def _failures(board: Board) -> Chart:
-    failed = tuple(float(one.failure_count) for one in board.buckets)
-    return Chart(
-        f"Failures {_by(board)}",
-        _labels(board),
-        (Series("failed", failed, "bad", _BARS[0]),),
-        short_count,
-        legend=False,
-        note=fmt.count(board.stats.failure_count),
-        nothing="Nothing failed.",
-    )
-
-
-def _corrections(board: Board) -> Chart:
-    corrected = tuple(float(one.correction_count) for one in board.buckets)
-    return Chart(
-        f"Corrections by hand {_by(board)}",
-        _labels(board),
-        (Series("corrections", corrected, "accent", _BARS[0]),),
-        short_count,
-        legend=False,
-        note=fmt.count(board.stats.correction_count),
-        nothing="Nobody corrected anything by hand.",
-    )
+def _dim(words: str) -> Content:
+    return display(words, style=DIM)

@@ -17,8 +17,7 @@ from textual.widgets import Static
 from memtui.actions import ACTIONS, Need, footer_actions
 from memtui.contract import MemtuiError
 from memtui.filters import Taker
-from memtui.screens.analytics.charts_half import ChartsHalf
-from memtui.screens.analytics.messages import StatementGiven, Told
+from memtui.screens.analytics.charts_half import ChartsHalf, StatementGiven, Told
 from memtui.screens.analytics.sql_half import SqlHalf
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.exports import export

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,17 +18,20 @@ from textual.widgets import Static
 
 from memtui.contract import MemtuiError, NotFound
 from memtui.screens.analytics import files
-from memtui.screens.analytics.error_place import place_of
 from memtui.screens.analytics.results import (
     ResultRow,
     result_columns,
     row_content,
     sort_key,
 )
-from memtui.screens.analytics.sql_editor import Completions, SqlEditor
-from memtui.screens.analytics.statements import Statements
-from memtui.screens.analytics.views_sheet import read_words, views_content
-from memtui.screens.analytics.words import Words
+from memtui.screens.analytics.sql_editor import (
+    Completions,
+    SqlEditor,
+    Words,
+    read_words,
+    views_content,
+)
+from memtui.screens.analytics.statements import choose_statement, keep_statement
 from memtui.screens.base import frame_of
 from memtui.screens.dialogs import READING, Drawn, Sheet
 from memtui.screens.exports import Writer
@@ -39,6 +43,34 @@ from memtui.widgets.detail_lines import SEPARATOR
 from memtui.widgets.display import BAD, DIM, WARN, display, line
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import ColumnsAsked, Opened, SortAsked, VirtualList
+
+_LINE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
+_NEAR = re.compile(r'(?:at or near|at) "(.+)"')
+
+
+def place_of(statement: str, written: str, error: MemtuiError) -> tuple[int, int] | None:
+    """Return the line and column, from 0, in what is written, at which an error was found.
+
+    None where it is not known, or something else is written by now.
+    """
+    start = written.find(statement)
+    if start < 0 or not statement:
+        return None
+    found = _LINE.search(str(error.__cause__ or ""))
+    if found is not None and not found[2].startswith("..."):
+        row = int(found[1]) - 1
+        column = len(found[3]) - len(f"LINE {found[1]}: ")
+    else:
+        near = _NEAR.search(str(error))
+        if near is None or statement.count(near[1]) != 1:
+            return None
+        before = statement[: statement.index(near[1])]
+        row, column = before.count("\n"), len(before.rpartition("\n")[2])
+    if row < 0 or column < 0:
+        return None
+    lead = written[:start]
+    return row + lead.count("\n"), column + (len(lead.rpartition("\n")[2]) if row == 0 else 0)
+
 
 _TICK_SECONDS = 0.25
 
@@ -70,7 +102,6 @@ class SqlHalf(Container):
         self._stopping = False
         self._asking = Background(self, "sql")
         self._learning = Background(self, "sql-words")
-        self._kept = Statements(self, self._open)
 
     def compose(self) -> ComposeResult:
         """Lay out statement, status and rows."""
@@ -326,11 +357,13 @@ class SqlHalf(Container):
 
     def save(self) -> None:
         """Keep the statement under a name."""
-        self._kept.save(self._editor.text)
+        screen = frame_of(self)
+        screen.talk(keep_statement(screen, self._editor.text))
 
     def show_saved(self) -> None:
         """Choose a saved statement, or one run before."""
-        self._kept.choose(self._earlier)
+        screen = frame_of(self)
+        screen.talk(choose_statement(screen, tuple(self._earlier), self._open))
 
     def _open(self, statement: str) -> None:
         self._editor.put(statement)

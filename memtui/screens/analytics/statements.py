@@ -1,92 +1,217 @@
-"""Keeps statements under a name, and lets a person choose, rename and delete them."""
+"""Statements that a person gave a name, in a file of the home, and the dialogs that keep them."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Literal
 
-from textual.dom import DOMNode
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList, Static
+from textual.widgets.option_list import Option
 
-from memtui.screens.analytics import queries
-from memtui.screens.analytics.queries_dialog import ChooseQuery, Chosen
-from memtui.screens.base import frame_of
+from memtui.contract import Invalid, MemtuiError, Model, NotFound
+from memtui.screens.base import ServiceScreen
 from memtui.screens.dialogs import Confirm, Prompt
-from memtui.widgets.background import Background
+from memtui.screens.kept import load_document, save_document
+from memtui.widgets.background import Background, Work
+from memtui.widgets.display import BAD, DIM, STRONG, display, line
+
+_NAMED = 28
 
 
-class Statements:
-    """The saved statements as a part of a screen; `opened` gets the one that was chosen."""
+class Queries(Model):
+    """Statements by name."""
 
-    def __init__(self, owner: DOMNode, opened: Callable[[str], None]) -> None:
-        self._owner = owner
-        self._opened = opened
-        self._earlier: Sequence[str] = ()
-        self._work = Background(owner, "sql-queries")
+    queries: dict[str, str] = {}
+
+
+def read_queries(path: Path) -> dict[str, str]:
+    """Return the statements by name, in order of it; no file is none.
+
+    Raises:
+        Invalid: the file cannot be read.
+    """
+    problem = f"The saved statements in {path} cannot be read; mend the file or move it away."
+    found = load_document(path, Queries, problem)
+    return dict(sorted(found.queries.items(), key=lambda pair: pair[0].casefold()))
+
+
+def save_query(path: Path, name: str, statement: str) -> None:
+    """Keep a statement under a name, in place of the one that has it.
+
+    Raises:
+        Invalid: the name is empty, or the file cannot be read or written.
+    """
+    _write(path, {**read_queries(path), checked_name(name): statement})
+
+
+def rename_query(path: Path, name: str, other: str) -> None:
+    """Give a statement another name, which is not taken; raises as `save_query`."""
+    queries, other = read_queries(path), checked_name(other)
+    if name not in queries:
+        raise NotFound(f"There is no saved statement {name!r} any more.")
+    if other in queries and other != name:
+        raise Invalid(f"{other!r} is taken; give another name or delete that one.")
+    _write(path, {other if key == name else key: text for key, text in queries.items()})
+
+
+def delete_query(path: Path, name: str) -> None:
+    """Let go of a statement; raises as `save_query`."""
+    _write(path, {key: text for key, text in read_queries(path).items() if key != name})
+
+
+def checked_name(name: str) -> str:
+    """Return a name without the blanks around it; raises `Invalid` for one that is none."""
+    kept = " ".join(name.split())
+    if not kept or len(kept) > 100:
+        raise Invalid("A name has 1 to 100 characters.")
+    return kept
+
+
+def _write(path: Path, queries: dict[str, str]) -> None:
+    save_document(path, Queries(queries=queries))
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a person wants with a statement; `name` is empty for one that is not saved."""
+
+    what: Literal["open", "rename", "delete"]
+    statement: str
+    name: str = ""
+
+
+class ChooseQuery(ModalScreen[Chosen | None]):
+    """List the saved statements, then others run since the app began; None goes back.
+
+    `read` brings the saved ones, while the dialog is there already.
+    """
+
+    BINDINGS = [
+        ("escape,q", "back", "back"),
+        ("r", "take('rename')", "rename"),
+        ("d,delete", "take('delete')", "delete"),
+        ("j", "step(1)", "down"),
+        ("k", "step(-1)", "up"),
+    ]
+
+    def __init__(self, read: Work[Mapping[str, str]], earlier: Sequence[str]) -> None:
+        super().__init__()
+        self._read = read
+        self._earlier = earlier
+        self._listed: list[Chosen] = []
+        self._reading = Background(self, "statements")
+
+    def compose(self) -> ComposeResult:
+        """Lay out the list and its keys."""
+        with Vertical(classes="dialog dialog-list"):
+            yield Static(display("Statements", style=STRONG), classes="dialog-title")
+            yield Static(display("… reading", style=DIM), classes="dialog-detail")
+            yield OptionList(compact=True, markup=False)
+            keys = "enter open   r rename   d delete   esc go back"
+            yield Static(display(keys, style=DIM))
+
+    def on_mount(self) -> None:
+        """Read the saved ones."""
+        self._reading.latest(self._read, self._show, self._failed)
+
+    def _show(self, saved: Mapping[str, str]) -> None:
+        self._listed = [
+            *(Chosen("open", text, name) for name, text in saved.items()),
+            *(Chosen("open", text) for text in self._earlier if text not in saved.values()),
+        ]
+        nothing = "Nothing is saved yet; ctrl+s in the statement keeps it under a name."
+        self._say(Content("") if self._listed else display(nothing))
+        listed = self._options
+        listed.add_options(map(_option, self._listed))
+        listed.highlighted = 0 if self._listed else None
+
+    def _failed(self, error: MemtuiError) -> None:
+        self._say(display(f"✗ {error}", limit=400, style=BAD))
+
+    def _say(self, words: Content) -> None:
+        place = self.query_one(".dialog-detail", Static)
+        place.update(words)
+        place.display = bool(words)
 
     @property
-    def _path(self) -> Path:
-        return frame_of(self._owner).state.queries_file
+    def _options(self) -> OptionList:
+        return self.query_one(OptionList)
 
-    def save(self, statement: str) -> None:
-        """Ask for a name and keep a statement under it."""
-        path = self._path
+    @property
+    def _highlighted(self) -> Chosen | None:
+        place = self._options.highlighted
+        return None if place is None else self._listed[place]
 
-        def keep(name: str | None) -> None:
-            if name is not None:
-                self._work.every(
-                    lambda: asyncio.to_thread(queries.save_query, path, name, statement),
-                    lambda _: frame_of(self._owner).toast(f"Kept as {queries.checked_name(name)}."),
-                    frame_of(self._owner).fail,
-                )
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Open the chosen statement."""
+        event.stop()
+        self.dismiss(self._listed[event.option_index])
 
-        prompt = Prompt(
-            "Keep the statement as",
-            placeholder="cost by agent",
-            hint="enter keep; a name that is there is replaced   esc go back",
-            check=queries.checked_name,
-        )
-        frame_of(self._owner).app.push_screen(prompt, keep)
+    def action_take(self, what: Literal["rename", "delete"]) -> None:
+        """Rename or delete a saved statement."""
+        one = self._highlighted
+        if one is not None and one.name:
+            self.dismiss(Chosen(what, one.statement, one.name))
 
-    def choose(self, earlier: Sequence[str]) -> None:
-        """Let a person choose a saved statement, or one of those run before."""
-        path, self._earlier = self._path, tuple(earlier)
-        dialog = ChooseQuery(lambda: asyncio.to_thread(queries.read_queries, path), self._earlier)
-        frame_of(self._owner).app.push_screen(dialog, self._use)
+    def action_step(self, by: int) -> None:
+        """Move the highlight."""
+        if self._listed:
+            listed = self._options
+            listed.highlighted = ((listed.highlighted or 0) + by) % len(self._listed)
 
-    def _use(self, chosen: Chosen | None) -> None:
-        if chosen is None:
+    def action_back(self) -> None:
+        """Go back."""
+        self.dismiss(None)
+
+
+def _option(one: Chosen) -> Option:
+    name = display(one.name, limit=_NAMED, style=STRONG) if one.name else Content("run before")
+    lead = name + Content(" " * max(1, _NAMED - name.cell_length))
+    return Option(line(lead, display(" ".join(one.statement.split()), limit=200, style=DIM)))
+
+
+async def keep_statement(screen: ServiceScreen, statement: str) -> None:
+    """Ask in a conversation for a name, and keep a statement under it."""
+    path = screen.state.queries_file
+    prompt = Prompt(
+        "Keep the statement as",
+        placeholder="cost by agent",
+        hint="enter keep; a name that is there is replaced   esc go back",
+        check=checked_name,
+    )
+    if (name := await screen.ask(prompt)) is not None:
+        await screen.change(lambda: asyncio.to_thread(save_query, path, name, statement))
+        screen.toast(f"Kept as {checked_name(name)}.")
+
+
+async def choose_statement(
+    screen: ServiceScreen, earlier: Sequence[str], opened: Callable[[str], None]
+) -> None:
+    """Let a person open a saved statement or one run before; rename and delete until then."""
+    path = screen.state.queries_file
+    while True:
+        read = ChooseQuery(lambda: asyncio.to_thread(read_queries, path), earlier)
+        if (chosen := await screen.ask(read)) is None:
             return
+        name = chosen.name
         if chosen.what == "open":
-            self._opened(chosen.statement)
-        elif chosen.what == "rename":
-            self._rename(chosen.name)
+            opened(chosen.statement)
+            return
+        if chosen.what == "rename":
+            prompt = Prompt(f"Rename {name} to", value=name, check=checked_name)
+            if (other := await screen.ask(prompt)) is None:
+                return
+            await screen.change(partial(asyncio.to_thread, rename_query, path, name, other))
         else:
-            self._delete(chosen.name)
-
-    def _rename(self, name: str) -> None:
-        path = self._path
-
-        def rename(other: str | None) -> None:
-            if other is not None:
-                self._change(lambda: queries.rename_query(path, name, other))
-
-        prompt = Prompt(f"Rename {name} to", value=name, check=queries.checked_name)
-        frame_of(self._owner).app.push_screen(prompt, rename)
-
-    def _delete(self, name: str) -> None:
-        path = self._path
-
-        def delete(yes: bool | None) -> None:  # noqa: FBT001 - Textual calls it
-            if yes:
-                self._change(lambda: queries.delete_query(path, name))
-
-        question = Confirm(f"Delete the saved statement {name}?", verb="delete it")
-        frame_of(self._owner).app.push_screen(question, delete)
-
-    def _change(self, change: Callable[[], None]) -> None:
-        self._work.every(
-            lambda: asyncio.to_thread(change),
-            lambda _: self.choose(self._earlier),
-            frame_of(self._owner).fail,
-        )
+            question = Confirm(f"Delete the saved statement {name}?", verb="delete it")
+            if not await screen.ask(question):
+                return
+            await screen.change(partial(asyncio.to_thread, delete_query, path, name))

@@ -1,0 +1,180 @@
+"""The table of figures by a dimension, and the way from a bar or a group to its operations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from memtui.analytics.figures import Group
+from memtui.contract import Filter, Measure
+from memtui.filters import FIELDS
+from memtui.widgets import format as fmt
+from memtui.widgets.charts import bar
+from memtui.widgets.columns import Cell, Column, Tone
+from memtui.widgets.rows import AppendedRows
+
+_BAR = 8
+_NAME = 16
+"""Cells of a name that are never cut."""
+_MEASURED = 2_000
+"""Groups that are measured for the width of a column; those with the most operations are."""
+
+
+def name_of(group: Group, dimension: str) -> str:
+    """Return what a group is called; one of nothing says so."""
+    value = group.keys.get(dimension)
+    return value if value is not None else f"no {dimension.replace('_', ' ')}"
+
+
+class GroupRows(AppendedRows[Group]):
+    """The groups of one dimension."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda one: repr(one.keys))
+        self.dimension = "binding"
+
+    def fill(self, groups: Sequence[Group], dimension: str) -> None:
+        """Hold other groups."""
+        self.dimension = dimension
+        self.replace(groups)
+
+    @property
+    def most(self) -> int:
+        """The operations of the largest group."""
+        return max((one.operation_count for _, one in self.held()), default=0)
+
+
+def _count(number: int, tone: Tone = "") -> Cell:
+    return Cell(fmt.count(number), tone if number else "muted")
+
+
+def _cost(group: Group) -> Cell:
+    words = fmt.short_money(group.cost_usd, unpriced=bool(group.unpriced_count))
+    return Cell(words, "" if group.cost_usd else "muted")
+
+
+def _hits(group: Group) -> Cell:
+    rate = group.hit_rate
+    return Cell("–" if rate is None else f"{rate:.0%}", "" if rate else "muted")
+
+
+_NUMBERS: tuple[tuple[str, str, int, Callable[[Group], object], Callable[[Group], Any]], ...] = (
+    ("operations", "ops", 95, lambda one: _count(one.operation_count),
+     lambda one: one.operation_count),
+    ("failed", "failed", 80, lambda one: _count(one.failure_count, "error"),
+     lambda one: one.failure_count),
+    ("cost", "$", 90, _cost, lambda one: one.cost_usd),
+    ("unpriced", "unpriced", 70, lambda one: _count(one.unpriced_count),
+     lambda one: one.unpriced_count),
+    ("ok", "ok", 40, lambda one: _count(one.success_count), lambda one: one.success_count),
+    ("p95", "p95", 60, lambda one: fmt.duration(one.latency_ms.p95),
+     lambda one: one.latency_ms.p95 or 0.0),
+    ("hits", "hits", 30, _hits, lambda one: one.hit_rate or 0.0),
+)  # fmt: skip
+"""The columns of numbers: key, title, rank where it is narrow, what is drawn, what is sorted by."""
+
+
+def group_columns(rows: GroupRows) -> list[Column[Group]]:
+    """Return the columns of a table of groups; a number is never cut."""
+
+    def width(title: str, cell: Callable[[Group], object]) -> int:
+        column: Column[Group] = Column("", title, cell, 0)
+        texts = [column.of(one).text for _, one in rows.held()[:_MEASURED]]
+        return max([len(title) + len("↓"), *map(len, texts)])
+
+    def name(one: Group) -> Cell:
+        missing = one.keys.get(rows.dimension) is None
+        return Cell(name_of(one, rows.dimension), "muted" if missing else "")
+
+    def share(one: Group) -> str:
+        return bar(one.operation_count, rows.most, _BAR)
+
+    title = rows.dimension.replace("_", " ")
+    columns: list[Column[Group]] = [
+        Column("name", title, name, min(_NAME, width(title, name)), flexible=True, keep=100)
+    ]
+    for key, head, keep, cell, _ in _NUMBERS:
+        columns.append(Column(key, head, cell, width(head, cell), "right", keep=keep))
+    columns.insert(2, Column("share", "", share, _BAR, keep=20, tone="accent"))
+    return columns
+
+
+def sort_key(column: str, dimension: str) -> Callable[[Group], Any]:
+    """Return what a column orders groups by."""
+    if column == "name":
+        return lambda one: name_of(one, dimension).casefold()
+    wanted = "operations" if column == "share" else column
+    return next(value for key, *_, value in _NUMBERS if key == wanted)
+
+
+_FIELDS = {
+    "binding": "binding_key",
+    "agent": "agent_id",
+    "project": "project_id",
+    "provider": "provider",
+    "model": "model",
+    "type": "operation_type",
+    "source_kind": "source_kind",
+    "status": "status",
+    "door": "door",
+    "principal": "principal",
+}
+"""The field of a `Filter` for each dimension; not each of them exists."""
+
+_MEASURES = {
+    Measure.COST: "cost_usd",
+    Measure.LATENCY: "latency_ms",
+    Measure.TOKENS: "(input_tokens + output_tokens + embedding_tokens)",
+    Measure.RESULTS: "result_count",
+    Measure.SCORE: "best_score",
+}
+"""What the views have of each measure."""
+
+_OF_USAGE = {"provider", "model"}
+
+
+def filter_of_group(chosen: Filter, group: Group, dimension: str) -> Filter | None:
+    """Return a filter narrowed to a group; None where the filter line has no words for it."""
+    field, value = _FIELDS[dimension], group.keys.get(dimension)
+    if value is None or field not in FIELDS.values():
+        return None
+    return Filter.model_validate(chosen.model_dump() | {field: value})
+
+
+def filter_of_bucket(chosen: Filter, bucket: Group, about: Filter) -> Filter:
+    """Return a filter narrowed to a bucket of time, and to what a chart is about."""
+    narrowed = {
+        "since": max(filter(None, (chosen.since, bucket.begins)), default=None),
+        "until": min(filter(None, (chosen.until, bucket.ends)), default=None),
+        "operation_type": about.operation_type or chosen.operation_type,
+        "comparisons": tuple(dict.fromkeys((*chosen.comparisons, *about.comparisons))),
+    }
+    return chosen.model_copy(update=narrowed)
+
+
+def statement_of_group(group: Group, dimension: str, chosen: Filter) -> str:
+    """Return the SQL that lists the operations of a group for which there is no filter."""
+    value = group.keys.get(dimension)
+    column = _FIELDS[dimension]
+    same = f"{column} IS NULL" if value is None else f"{column} = {_quoted(value)}"
+    if dimension in _OF_USAGE:
+        same = f"seq IN (SELECT seq FROM usage WHERE {same})"  # noqa: S608 - for a person to read
+        if value is None:
+            same = f"(seq NOT IN (SELECT seq FROM usage) OR {same})"  # noqa: S608 - as above
+    return statement_of(same, chosen)
+
+
+def statement_of(same: str, chosen: Filter) -> str:
+    """Return the SQL that lists the operations that a condition and a filter let through."""
+    from memtui.store.conditions import condition
+
+    narrowed = chosen.model_copy(update={"comparisons": ()})
+    measured = [f"{_MEASURES[one.measure]} {one.sign} {one.value:f}" for one in chosen.comparisons]
+    also = [f"  AND {part}" for part in (condition(narrowed), *measured) if part]
+    lines = ["SELECT seq, started_at, operation_type, status, binding_key, agent_id, cost_usd",
+             "FROM operations", f"WHERE {same}", *also, "ORDER BY seq DESC"]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _quoted(value: object) -> str:
+    return "'" + str(value).replace("'", "''") + "'"
