@@ -28,9 +28,9 @@ from memtui.contract import (
 
 from . import facts
 from .facts import FactsFile
-from .files import File, Folder, readable
+from .files import Folder, readable
 from .history import Fact, FactsDocument, Frame, Ledger, Version, natural_name
-from .layout import FACTS, Place, history_path, place_of, source_fields, split_id
+from .layout import FACTS, Place, own_ids, place_of, source_fields, split_id
 from .notes import check_utf8
 
 NEW_FILE = "# Facts\n\n"
@@ -86,8 +86,7 @@ def write(
         )
     )
     # A crash between the two leaves a version without its fact, not a fact without its origin.
-    _put_history(document)
-    _put(document, document.path, document.file, content)
+    document.save(content, history_first=True)
     return f"{document.path}#{name}", None
 
 
@@ -123,18 +122,15 @@ def _namespace(topic: str | None) -> str | None:
 
 
 def _fields(request: WriteRequest, place: Place) -> dict[str, Any]:
-    fields: dict[str, Any] = {
+    return {
         "created_by": request.created_by,
         "source": source_fields(request.source),
         "pinned": request.pinned,
         "expires_at": request.expires_at,
         "tags": request.tags,
         "metadata": request.metadata,
+        **own_ids(request.scope, place),
     }
-    for key in ("agent_id", "issue_id", "run_id", "subject_id"):
-        value = getattr(request.scope, key)
-        fields[key] = None if value == getattr(place, key, None) else value
-    return fields
 
 
 def _with_new_fact(
@@ -229,7 +225,7 @@ def _replace(
             ledger.append(changed)
         else:
             ledger.put(fact.recorded, changed.model_copy(update={"updated_at": moment}))
-    _save(document, content)
+    document.save(content)
 
 
 def forget(folder: Folder, path: str, names: Sequence[str]) -> None:
@@ -242,7 +238,7 @@ def forget(folder: Folder, path: str, names: Sequence[str]) -> None:
         family = {fact.name, _NUMBER.sub("", fact.name), fact.natural_name}
         others = sum(natural[name] for name in family) - 1
         _close(document, fact, folder.now(), has_twin=others > 0)
-    _save(document, facts.removed(document.content, [fact.bullet for fact in gone]))
+    document.save(facts.removed(document.content, [fact.bullet for fact in gone]))
 
 
 def _close(
@@ -271,7 +267,7 @@ def erase(folder: Folder, path: str, request: EraseRequest) -> list[Version]:
             if request.apply:
                 document.ledger.set_lines(name, ())
     if request.apply and found:
-        _put_history(document)
+        document.save(document.content.joined())
     return found
 
 
@@ -282,33 +278,6 @@ def _is_of(scope: Scope, place: Place, versions: Sequence[Version]) -> bool:
     if scope.subject_id is None:
         return False
     return scope.subject_id in {place.subject_id, *(version.subject_id for version in versions)}
-
-
-def _save(document: FactsDocument, content: str, *, drop_empty: bool = False) -> None:
-    """Put the file and then its history on disk, each only if it changed."""
-    _put(document, document.path, document.file, content, drop_empty=drop_empty)
-    _put_history(document)
-
-
-def _put_history(document: FactsDocument) -> None:
-    content = document.ledger.joined()
-    _put(document, history_path(document.path), document.history, content, drop_empty=True)
-
-
-def _put(
-    document: FactsDocument,
-    path: str,
-    before: File | None,
-    content: str,
-    *,
-    drop_empty: bool = False,
-) -> None:
-    if content == (before.content if before else ""):
-        return
-    if not content and drop_empty:
-        document.folder.remove(path)
-    else:
-        document.folder.replace(path, content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +372,7 @@ def restore(folder: Folder, path: str, states: Mapping[str, FactState]) -> None:
             fact = document.facts.get(name)
             wanted = tuple(document.ledger.lines_of(name, without=fact.recorded if fact else None))
         document.ledger.set_lines(name, wanted)
-    _save(document, "".join(lines), drop_empty=not was_there)
+    document.save("".join(lines), drop_empty=not was_there)
 
 
 def _take_out(document: FactsDocument, slots: list[str], gone: Sequence[Fact]) -> None:

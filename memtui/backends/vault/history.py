@@ -294,6 +294,18 @@ class FactsDocument:
                 fact.past = tuple(v for v in self.ledger.of(fact.name) if v.valid_to is not None)
                 fact.recorded = fact.current
 
+    def save(self, content: str, *, history_first: bool = False, drop_empty: bool = False) -> None:
+        """Put the facts file and then its history on disk, each only if it changed."""
+        history = (history_path(self.path), self.history, self.ledger.joined(), True)
+        parts = [(self.path, self.file, content, drop_empty), history]
+        for path, before, now, may_go in reversed(parts) if history_first else parts:
+            if now == (before.content if before else ""):
+                continue
+            if not now and may_go:
+                self.folder.remove(path)
+            else:
+                self.folder.replace(path, now)
+
     def versions_of(self, name: str) -> list[Version]:
         """Return a fact's versions, oldest first, hand edits included; also of one that is gone."""
         fact = self.facts.get(name)

@@ -18,6 +18,8 @@ HISTORY = "facts.history.jsonl"
 ORCHESTRATOR = "orchestrator"
 SYSTEM = "system"
 MAX_NAME_BYTES = 200
+IDS = ("agent_id", "subject_id", "issue_id", "run_id")
+"""What a record itself may say of its scope; its project is its folder's."""
 
 _UNSAFE = re.compile(r"""[\x00-\x1f\x7f/\\:*?"<>|%#]|^\.|[. ]$""")
 _FACT_ID = re.compile(r"((?:.*?/)?facts\.md)#(.+)", re.DOTALL)
@@ -163,6 +165,12 @@ def split_id(record_id: str) -> tuple[str, str | None]:
 def history_path(facts_path: str) -> str:
     """Return the path of the history file beside a facts file."""
     return facts_path.removesuffix(FACTS) + HISTORY
+
+
+def own_ids(scope: Scope, place: Place) -> dict[str, str | None]:
+    """Return the ids that a record of `scope` has beside those of its place."""
+    ids = {name: getattr(scope, name) for name in IDS}
+    return {name: None if id_ == getattr(place, name, None) else id_ for name, id_ in ids.items()}
 
 
 def handle_of(record_id: str) -> RecordHandle:

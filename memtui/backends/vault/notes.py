@@ -32,10 +32,12 @@ from . import frontmatter
 from .files import File, Folder, decoded, encoded, readable
 from .frontmatter import Document
 from .layout import (
+    IDS,
     Place,
     StoredRecord,
     handle_of,
     note_folder,
+    own_ids,
     place_of,
     source_fields,
     source_of,
@@ -44,10 +46,9 @@ from .layout import (
 Written = Callable[[str], str | None]
 """The digest of what memtui last put at a path: empty for a removal, None if it is not known."""
 
-_SCOPE_KEYS = ("agent_id", "subject_id", "issue_id", "run_id")
 _OWN_KEYS = frozenset(
     {"created", "created_by", "source", "title", "tags", "topic", "kind", "pinned", "expires",
-     "metadata", *_SCOPE_KEYS}
+     "metadata", *IDS}
 )  # fmt: skip
 _SOURCE_KEYS = frozenset(SourceRef.model_fields) - {"company_id"}
 _HEADING = re.compile(r"\s*#{1,6}[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*(?:\r?\n|\Z)")
@@ -241,11 +242,9 @@ def _fields(request: WriteRequest, place: Place) -> Json:
         "kind": request.kind if request.kind != place.kind else None,
         "pinned": request.pinned or None,
         "expires": request.expires_at,
+        **own_ids(request.scope, place),
+        "metadata": request.metadata or None,
     }
-    for key in _SCOPE_KEYS:
-        value = getattr(request.scope, key)
-        fields[key] = value if value != getattr(place, key, None) else None
-    fields["metadata"] = request.metadata or None
     return {key: value for key, value in fields.items() if value is not None}
 
 

@@ -10,6 +10,7 @@ from memtui.backends.vault.layout import (
     encode_name,
     folder_for,
     place_of,
+    sees,
     split_id,
 )
 from memtui.contract import Invalid, Scope
@@ -79,3 +80,9 @@ def test_a_fact_id_is_split_and_a_note_is_not() -> None:
     assert split_id("projects/p/facts.md#CI/CD/a#b") == ("projects/p/facts.md", "CI/CD/a#b")
     assert split_id("facts.md#x") == ("facts.md#x", None)
     assert split_id("projects/p/memory/a.md") == ("projects/p/memory/a.md", None)
+
+
+def test_nobody_is_not_somebody_of_that_name() -> None:
+    nobody, named = Scope(company_id="c"), Scope(company_id="c", subject_id="None")
+    assert not sees(named, Area.SYSTEM, nobody)
+    assert sees(named, Area.USER, named)
