@@ -7,8 +7,8 @@ record is meant by which memory's id. Changing one is an operation; the ids foll
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import partial
 
@@ -26,7 +26,7 @@ from memtui.contract import (
     Scope,
     UtcDatetime,
 )
-from memtui.service.core import Group, to_its_end
+from memtui.service.core import Group, in_thread, to_its_end
 from memtui.service.recorder import Entry
 from memtui.service.redaction import redact_json
 from memtui.service.visibility import Caller
@@ -173,11 +173,6 @@ class MemoryName(Model):
     """What the record's own metadata would hold, where the provider keeps none."""
 
 
-_Make = Callable[[Connection, NamespaceRow | None], NamespaceRow]
-"""Makes a namespace's row from the one there is."""
-_NAMED = set(MemoryName.model_fields)
-
-
 class PluginLedger(Group):
     """Keeps the namespaces and the ids of a company's bindings, by the bindings' keys.
 
@@ -185,30 +180,55 @@ class PluginLedger(Group):
     has members and the caller is none.
     """
 
-    async def namespaces(self, caller: Caller, key: str) -> list[KeptNamespace]:
+    @in_thread
+    def namespaces(self, caller: Caller, key: str) -> list[KeptNamespace]:
         """Return a binding's namespaces, by name. Not an operation."""
+        with self._reading(caller, key) as (database, of):
+            return [_kept(row) for row in plugins.namespaces(database, of)]
 
-        def read() -> list[KeptNamespace]:
-            self._core.sight(caller)
-            with self._core.database.read() as database:
-                of = _of(_binding(database, caller, key))
-                return [_kept(row) for row in plugins.namespaces(database, of)]
-
-        return await asyncio.to_thread(read)
-
-    async def named(
-        self, caller: Caller, key: str, names: Sequence[str]
-    ) -> dict[str, KeptNamespace]:
+    @in_thread
+    def named(self, caller: Caller, key: str, names: Sequence[str]) -> dict[str, KeptNamespace]:
         """Return those of the named namespaces that there are. Not an operation."""
+        with self._reading(caller, key) as (database, of):
+            found = plugins.namespaces_named(database, of, names)
+            return {name: _kept(row) for name, row in found.items()}
 
-        def read() -> dict[str, KeptNamespace]:
-            self._core.sight(caller)
-            with self._core.database.read() as database:
-                of = _of(_binding(database, caller, key))
-                found = plugins.namespaces_named(database, of, names)
-                return {name: _kept(row) for name, row in found.items()}
+    @in_thread
+    def names(
+        self,
+        caller: Caller,
+        key: str,
+        *,
+        memory_ids: Sequence[str] = (),
+        record_ids: Sequence[str] = (),
+    ) -> list[MemoryName]:
+        """Return what is known of memories, by their own ids or their records'."""
+        with self._reading(caller, key) as (database, of):
+            found = plugins.known_ids(database, of, memory_ids=memory_ids, record_ids=record_ids)
+            named = set(MemoryName.model_fields)
+            return [MemoryName.model_validate(row.model_dump(include=named)) for row in found]
 
-        return await asyncio.to_thread(read)
+    @contextmanager
+    def _reading(self, caller: Caller, key: str) -> Iterator[tuple[Connection, plugins.Binding]]:
+        self._core.sight(caller)
+        with self._core.database.read() as database:
+            row = _binding(database, caller, key)
+            yield database, (row.company_id, row.binding_id)
+
+    @in_thread
+    def note(self, caller: Caller, key: str, names: Iterable[MemoryName]) -> None:
+        """Keep which records memories' ids stand for, in place of what was known of either."""
+        noted = list(names)
+        if not noted or self._core.read_only:
+            return
+        self._core.sight(caller)
+        # What a power cut takes is noted again when the record is next seen: it has a mark.
+        durable = any(name.mark is not None for name in noted)
+        with self._core.database.write(durable=durable) as database:
+            row = _binding(database, caller, key)
+            of = row.company_id, row.binding_id
+            rows = [PluginIdRow(company_id=of[0], binding_id=of[1], **dict(name)) for name in noted]
+            plugins.set_ids(database, of, rows)
 
     async def put(
         self,
@@ -221,22 +241,13 @@ class PluginLedger(Group):
         metadata: Json | None = None,
     ) -> KeptNamespace:
         """Create a namespace, or replace it whole but for the time it was created at."""
+        whole: Json = {"kind": kind, "expires_at": expires_at, "attributes": _clean(metadata)}
+
+        def make(known: NamespaceRow | None) -> Json:
+            return {"created_at": known.created_at if known else self._core.clock(), **whole}
+
         asked = {"put_namespace": name, "kind": kind, "binding_key": key}
-
-        def change(database: Connection, known: NamespaceRow | None) -> NamespaceRow:
-            row = _binding(database, caller, key)
-            return NamespaceRow(
-                company_id=row.company_id,
-                binding_id=row.binding_id,
-                name=name,
-                kind=kind,
-                expires_at=expires_at,
-                attributes=_clean(metadata),
-                created_at=known.created_at if known else self._core.clock(),
-            )
-
-        async with self._changing(caller, key, asked) as entry:
-            return await self._change(entry, key, name, change)
+        return await self._change(caller, key, name, asked, make)
 
     async def patch(
         self,
@@ -248,96 +259,62 @@ class PluginLedger(Group):
         metadata: Json | None = None,
     ) -> KeptNamespace:
         """Set a namespace's expiry, or its metadata whole. Raises `NotFound`."""
-        asked = {"patch_namespace": name, "binding_key": key}
+        given = {"expires_at": expires_at, "attributes": _clean(metadata)}
 
-        def change(_: Connection, known: NamespaceRow | None) -> NamespaceRow:
+        def make(known: NamespaceRow | None) -> Json:
             if known is None:
                 raise no_namespace(name)
-            update: Json = {}
-            if expires_at is not None:
-                update["expires_at"] = expires_at
-            if metadata is not None:
-                update["attributes"] = _clean(metadata)
-            return NamespaceRow(**{**known.model_dump(), **update})
+            update = {field: value for field, value in given.items() if value is not None}
+            return {**known.model_dump(), **update}
 
-        async with self._changing(caller, key, asked) as entry:
-            return await self._change(entry, key, name, change)
+        asked = {"patch_namespace": name, "binding_key": key}
+        return await self._change(caller, key, name, asked, make)
 
     async def remove(self, caller: Caller, key: str, name: str) -> None:
         """Remove a namespace, after its memories were forgotten. Raises `NotFound`."""
-        asked = {"remove_namespace": name, "binding_key": key}
 
         def change(database: Connection) -> None:
-            of = _of(_binding(database, caller, key))
-            if not plugins.remove_namespace(database, of, name):
+            row = _binding(database, caller, key)
+            if not plugins.remove_namespace(database, (row.company_id, row.binding_id), name):
                 raise no_namespace(name)
 
+        asked = {"remove_namespace": name, "binding_key": key}
         async with self._changing(caller, key, asked) as entry:
             await self._core.configure(entry, change, (NAMESPACE,))
 
-    async def names(
+    async def _change(
         self,
         caller: Caller,
         key: str,
-        *,
-        memory_ids: Sequence[str] = (),
-        record_ids: Sequence[str] = (),
-    ) -> list[MemoryName]:
-        """Return what is known of memories, by their own ids or their records'."""
+        name: str,
+        asked: Json,
+        make: Callable[[NamespaceRow | None], Json],
+    ) -> KeptNamespace:
+        """Keep a namespace as `make` says from what is known of it."""
 
-        def read() -> list[MemoryName]:
-            self._core.sight(caller)
-            with self._core.database.read() as database:
-                of = _of(_binding(database, caller, key))
-                found = plugins.known_ids(
-                    database, of, memory_ids=memory_ids, record_ids=record_ids
-                )
-                return [MemoryName.model_validate(row.model_dump(include=_NAMED)) for row in found]
+        def change(database: Connection) -> NamespaceRow:
+            binding = _binding(database, caller, key)
+            of = binding.company_id, binding.binding_id
+            known = plugins.namespaces_named(database, of, [name]).get(name)
+            place = {"company_id": of[0], "binding_id": of[1], "name": name}
+            row = NamespaceRow(**{**make(known), **place})
+            plugins.set_namespace(database, row)
+            return row
 
-        return await asyncio.to_thread(read)
-
-    async def note(self, caller: Caller, key: str, names: Iterable[MemoryName]) -> None:
-        """Keep which records memories' ids stand for, in place of what was known of either."""
-        noted = list(names)
-        if not noted or self._core.read_only:
-            return
-
-        def change(database: Connection) -> None:
-            of = _of(_binding(database, caller, key))
-            rows = [PluginIdRow(company_id=of[0], binding_id=of[1], **dict(name)) for name in noted]
-            plugins.set_ids(database, of, rows)
-
-        def write() -> None:
-            self._core.sight(caller)
-            # What a power cut takes is noted again when the record is next seen: it has a mark.
-            durable = any(name.mark is not None for name in noted)
-            with self._core.database.write(durable=durable) as database:
-                change(database)
-
-        await asyncio.to_thread(write)
+        async with self._changing(caller, key, asked) as entry:
+            return _kept(await self._core.configure(entry, change, (NAMESPACE,)))
 
     @asynccontextmanager
     async def _changing(self, caller: Caller, key: str, asked: Json) -> AsyncIterator[Entry]:
+        def find() -> BindingRow:
+            with self._core.database.read() as database:
+                return _binding(database, caller, key)
+
         async with self._core.configured(caller, asked) as entry:
-
-            def find() -> BindingRow:
-                with self._core.database.read() as database:
-                    return _binding(database, caller, key)
-
             entry.binding = await asyncio.to_thread(find)
             if entry.binding.read_only:
                 raise Denied(f"The binding {key} is read-only, and its namespaces with it.")
             yield entry
-
-    async def _change(self, entry: Entry, key: str, name: str, make: _Make) -> KeptNamespace:
-        def change(database: Connection) -> NamespaceRow:
-            of = _of(_binding(database, entry.caller, key))
-            known = plugins.namespaces_named(database, of, [name]).get(name)
-            row = make(database, known)
-            plugins.set_namespace(database, row)
-            return row
-
-        return _kept(await self._core.configure(entry, change, (NAMESPACE,)))
 
 
 def no_namespace(name: str) -> NotFound:
@@ -350,10 +327,6 @@ def _binding(database: Connection, caller: Caller, key: str) -> BindingRow:
     if found is None:
         raise NotFound(f"There is no binding {key} in {caller.company_id}.")
     return found
-
-
-def _of(row: BindingRow) -> plugins.Binding:
-    return row.company_id, row.binding_id
 
 
 def _kept(row: NamespaceRow) -> KeptNamespace:
