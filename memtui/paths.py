@@ -39,6 +39,7 @@ def replacing(target: Path) -> Iterator[Path]:
     fresh = Path(name)
     try:
         yield fresh
+        fresh.chmod(0o600)  # whoever wrote it may have made it anew
         with fresh.open("rb") as file:
             os.fsync(file.fileno())
         fresh.replace(target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +19,7 @@ from memtui.contract import (
     Unavailable,
     UtcDatetime,
 )
+from memtui.paths import replacing
 from memtui.store.database import Database
 from memtui.store.digest import CONTROL, GENESIS, document_of, fields, is_intact, salt_of
 from memtui.store.erasing import purged
@@ -169,20 +169,11 @@ def export(
         Invalid: the file cannot be written.
         Unavailable: the database or the archive cannot be read.
     """
-    fresh = target.with_name(f".{target.name}.new")
     try:
-        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with replacing(target) as fresh, fresh.open("w", encoding="ascii") as file:
+            return _write(database, root, company_id, file, visible)
     except OSError as error:
         raise Invalid(f"Cannot write {target} ({error.strerror}); choose another place.") from error
-    try:
-        with os.fdopen(handle, "w", encoding="ascii") as file:
-            count = _write(database, root, company_id, file, visible)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(target)
-    finally:
-        fresh.unlink(missing_ok=True)
-    return count
 
 
 def _write(database: Database, root: Path, company_id: str, file: Any, visible: Visible) -> int:

@@ -7,7 +7,6 @@ memory than a short one.
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -21,6 +20,7 @@ from json.encoder import encode_basestring_ascii
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
+from memtui import paths
 from memtui.analytics.engine import guarded
 from memtui.analytics.layout import TABLES, Manifest
 from memtui.analytics.rows import LogEngine, among, fetch
@@ -259,15 +259,9 @@ def replacing(target: Path, *, force: bool) -> Iterator[Path]:
     """
     check_target(target, force=force)
     try:
-        with tempfile.TemporaryDirectory(prefix=".memtui-", dir=target.parent) as folder:
-            fresh = Path(folder) / target.name
-            fresh.touch(mode=0o600)
+        with paths.replacing(target) as fresh:
             yield fresh
-            fresh.chmod(0o600)
-            with fresh.open("rb") as file:
-                os.fsync(file.fileno())
             check_target(target, force=force)
-            fresh.replace(target)
     except OSError as error:
         raise _unwritable(target, error) from error
 

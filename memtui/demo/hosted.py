@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
-import tempfile
 import zlib
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -51,6 +49,7 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
+from memtui.paths import replacing
 from memtui.provider_kit import TextIndex, matcher, page
 
 T = TypeVar("T")
@@ -188,15 +187,8 @@ class HostedStore:
 
 def write_whole(path: Path, text: str) -> None:
     """Replace a private file, whole or not at all."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).replace(path)
-    finally:
-        Path(name).unlink(missing_ok=True)
+    with replacing(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")
 
 
 class HostedAdapter(Adapter):

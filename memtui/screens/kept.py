@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,6 +10,7 @@ from pydantic import ValidationError
 
 from memtui.contract import Invalid, Model
 from memtui.json_text import json_text
+from memtui.paths import replacing
 
 M = TypeVar("M", bound=Model)
 
@@ -38,15 +37,8 @@ def save_document(path: Path, document: Model) -> None:
         Invalid: the file cannot be written.
     """
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}-")
-        temporary = Path(name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(json_text(document.model_dump(mode="json"), indent=1))
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
+        with replacing(path) as fresh:
+            text = json_text(document.model_dump(mode="json"), indent=1)
+            fresh.write_text(text, encoding="utf-8")
     except OSError as error:
         raise Invalid(f"The file {path} cannot be kept ({error.strerror}).") from error

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 
 
 FACT = "fact"
-_PAGE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +124,11 @@ async def facts_of(
         binding_key=binding,
         filter={**(chosen.model_dump(exclude_none=True) if chosen else {}), **own},
         sort="created_at",
-        limit=_PAGE,
     )
     records: list[Record] = []
-    while True:
-        page = await session.service.browse(session.caller, request)
+    async for page in session.service.pages(session.caller, request):
         records += page.records
-        if page.next_cursor is None:
-            return OwnFacts(owned(records, scope), page.problems)
-        request = request.model_copy(update={"cursor": page.next_cursor})
+    return OwnFacts(owned(records, scope), page.problems)
 
 
 async def fact(session: Session, record_id: str, scope: Scope, binding: str | None) -> Record:

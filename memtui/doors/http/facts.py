@@ -204,9 +204,6 @@ def _maker(record: Record) -> Maker | None:
             return "ai" if principal.startswith(AGENT_PREFIX) else "user"
 
 
-_PAGE = 1_000
-
-
 @dataclass(frozen=True, slots=True)
 class FactCalls:
     """The facts of one company, as one caller may see and change them."""
@@ -225,16 +222,12 @@ class FactCalls:
 
     async def listed(self, scope: Scope) -> tuple[list[Record], bool]:
         """Return a scope's own facts, the oldest first, and whether the provider cut the list."""
-        request = BrowseRequest(
-            scope=scope, filter=own_filter(scope, kind=FACT), sort="created_at", limit=_PAGE
-        )
+        own = own_filter(scope, kind=FACT)
+        request = BrowseRequest(scope=scope, filter=own, sort="created_at")
         records: list[Record] = []
-        while True:
-            page = await self.service.browse(self.caller, request)
+        async for page in self.service.pages(self.caller, request):
             records += owned(page.records, scope)
-            if page.next_cursor is None:
-                return records, page.at_least
-            request = request.model_copy(update={"cursor": page.next_cursor})
+        return records, page.at_least
 
     async def add(self, scope: Scope, new: NewFact) -> tuple[Record | None, str]:
         """Store a fact; return it as it is kept (None: shown later) and the operation's id."""

@@ -135,14 +135,13 @@ async def _newest(shelf: Shelf, part: Part, wanted: Wanted) -> list[Named]:
     pins = (await shelf.binding()).capabilities.pin
     request = _list_request(shelf, part, "-created_at", _PAGE)
     best: list[Named] = []
-    while True:
-        page = await shelf.service.browse(shelf.caller, request)
+    async for page in shelf.service.pages(shelf.caller, request):
         best += await _fit(shelf, part, wanted, page.records)
         best.sort(key=_pinned_then_newest)
         del best[wanted.limit :]
-        if page.next_cursor is None or (len(best) == wanted.limit and not pins):
-            return best
-        request = request.model_copy(update={"cursor": page.next_cursor})
+        if len(best) == wanted.limit and not pins:
+            break
+    return best
 
 
 async def _listed(shelf: Shelf, parts: Sequence[Part], wanted: Wanted, cursor: str) -> Found:

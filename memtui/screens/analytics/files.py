@@ -6,8 +6,6 @@ import csv
 import io
 import json
 import math
-import os
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
@@ -19,6 +17,7 @@ from memtui.analytics.engine import Engine
 from memtui.analytics.figures import Group
 from memtui.contract import Conflict, Unavailable
 from memtui.csv_text import cell
+from memtui.paths import replacing
 
 _CHUNK = 200
 _FIGURES = (
@@ -103,15 +102,8 @@ def _put(path: Path, write: Callable[[Path], object], *, overwrite: bool) -> Non
     if path.exists() and not overwrite:
         raise Conflict(f"{path} is there already; overwrite it or give another name.")
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=".memtui-")
-        os.close(handle)
-        work = Path(name)
-        try:
+        with replacing(path) as work:
             write(work)
-            work.chmod(0o600)
-            work.replace(path)
-        finally:
-            work.unlink(missing_ok=True)
     except OSError as error:
         raise Unavailable(
             f"{path} cannot be written ({error.strerror or error}); choose another place."

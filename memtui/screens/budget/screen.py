@@ -85,8 +85,6 @@ if TYPE_CHECKING:
     from memtui.service.answers import BindingView, RetrievalCount
     from memtui.service.context import ContextAnswer
 
-_PAGE = 1_000
-
 
 class BudgetScreen(EditingScreen[FactRow]):
     """What the model sees before a run, and what that costs."""
@@ -500,15 +498,11 @@ class BudgetScreen(EditingScreen[FactRow]):
             binding_key=place.binding_key,
             filter=own_filter(place.scope, kind=kind),
             sort="created_at",
-            limit=_PAGE,
         )
         records: list[Record] = []
-        while True:
-            page = await session.service.browse(session.caller, request)
+        async for page in session.service.pages(session.caller, request):
             records += page.records
-            if page.next_cursor is None:
-                return owned(records, place.scope)
-            request = request.model_copy(update={"cursor": page.next_cursor})
+        return owned(records, place.scope)
 
     def changed(self, old_id: str, record: Record) -> None:
         """Assemble again after a record changed."""
