@@ -15,6 +15,13 @@ import pytest
 from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.service import Caller, MemoryService, open_service
 
+_SLOW = (
+    "tests/analytics/test_hot", "tests/analytics/test_reading", "tests/conformance/", "tests/demo/",
+    "tests/doors/", "tests/journeys/", "tests/migration/", "tests/screens/", "tests/testing/",
+    "tests/service/test_object_store", "tests/service/test_sight", "tests/service/test_whole_log",
+    "tests/test_app", "tests/test_layers",
+)  # fmt: skip
+
 pytest_plugins = ["tests.databases", "tests.demos", "tests.rights"]
 
 
@@ -27,6 +34,13 @@ def pytest_configure() -> None:
     ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what opens an app, a server or a process, or fills a whole archive."""
+    for item in items:
+        if item.nodeid.startswith(_SLOW):
+            item.add_marker(pytest.mark.slow)
 
 
 @pytest.fixture(autouse=True)
