@@ -19,7 +19,7 @@ from memtui.analytics.layout import Folder, Manifest
 from memtui.analytics.rows import load_of
 from memtui.analytics.source import HOT
 from memtui.store.conditions import BEGUN
-from memtui.store.connection import Connection
+from memtui.store.database import Connection
 
 if TYPE_CHECKING:
     import duckdb

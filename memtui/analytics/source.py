@@ -20,8 +20,7 @@ from sqlalchemy.types import TypeDecorator
 
 from memtui.contract import Invalid, Unavailable
 from memtui.store.columns import ForeignText
-from memtui.store.connection import Connection
-from memtui.store.database import Database
+from memtui.store.database import Connection, Database
 from memtui.store.digest import GENESIS
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
 from memtui.store.values import quoted

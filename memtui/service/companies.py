@@ -36,11 +36,10 @@ from memtui.service.core import (
 )
 from memtui.service.redaction import may_hold_secret, redact, redact_json
 from memtui.service.visibility import Caller
-from memtui.store import appending, bindings, members
+from memtui.store import appending, bindings
 from memtui.store import bindings as table
 from memtui.store.compiled import CompanyRow
-from memtui.store.connection import Connection
-from memtui.store.database import Database
+from memtui.store.database import Connection, Database
 from memtui.store.digest import CONTROL
 from memtui.store.operation import Operation, OperationDraft
 
@@ -483,7 +482,7 @@ def awaits_owner(core: Core, company_id: str) -> bool:
     if not find_company(core.database, company_id).read_only:
         return False
     with core.database.read() as database:
-        if members.members(database, company_id):
+        if bindings.members(database, company_id):
             return False
     repairs = Filter(operation_type=OperationType.REPAIR)
     return core.log(company_id).page(repairs, limit=1).total > 0

@@ -40,11 +40,11 @@ from memtui.service.visibility import (
     refusal,
     sight_of,
 )
-from memtui.store import appending, bindings, journal, members, settings
+from memtui.store import appending, bindings, journal, settings
+from memtui.store.bindings import BY_KEY, Route, route
 from memtui.store.compiled import BindingRow, CompanyRow, MemberRow
-from memtui.store.connection import Connection as DatabaseConnection
+from memtui.store.database import Connection as DatabaseConnection
 from memtui.store.database import Database
-from memtui.store.routing import BY_KEY, Route, route
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ class Core:
     def roles(self, caller: Caller) -> list[MemberRow] | None:
         """Return the roles that count for a caller; None: its company has no members. Blocking."""
         with self.database.read() as connection:
-            return members.roles_of(connection, caller.company_id, person_of(caller))
+            return bindings.roles_of(connection, caller.company_id, person_of(caller))
 
     async def may_change(self, entry: Entry, scopes: Iterable[Scope]) -> None:
         """Hold the change of records, each named by its own scope, against the roles.

@@ -19,7 +19,7 @@ from memtui.service.visibility import Caller
 from memtui.store import bindings
 from memtui.store import limits as table
 from memtui.store.compiled import SpendingLimitRow
-from memtui.store.connection import Connection
+from memtui.store.database import Connection
 from memtui.store.limits import Spent
 from memtui.store.sight import Sight
 

@@ -21,8 +21,7 @@ from memtui.service.core import Group, in_thread
 from memtui.service.reads import change_of
 from memtui.service.visibility import Caller
 from memtui.store import appending, erasing, journal, log
-from memtui.store.connection import Connection
-from memtui.store.database import Database
+from memtui.store.database import Connection, Database
 from memtui.store.erasing import purged
 from memtui.store.journal import Found
 from memtui.store.log import ContextDay, Reads, Retrieved

@@ -20,9 +20,8 @@ from memtui.service.visibility import (
     person_of,
 )
 from memtui.store import bindings
-from memtui.store import members as table
 from memtui.store.compiled import MemberRow, TokenRow
-from memtui.store.connection import Connection
+from memtui.store.database import Connection
 
 REVOKED = "A token that was revoked stays revoked; `memtui tokens add` makes another one."
 
@@ -57,7 +56,7 @@ class Members(Group):
 
     def _known(self, company_id: str) -> list[Membership]:
         with self._core.database.read() as database:
-            return [membership(row) for row in table.members(database, company_id)]
+            return [membership(row) for row in bindings.members(database, company_id)]
 
     @in_thread
     def own_subject(self, caller: Caller) -> str:
@@ -68,7 +67,7 @@ class Members(Group):
         """
         person = person_of(caller) or caller.principal
         with self._core.database.read() as database:
-            rows = table.roles_of(database, caller.company_id, person) or []
+            rows = bindings.roles_of(database, caller.company_id, person) or []
         named = [row.subject_id for row in rows if row.subject_id]
         return named[0] if named else person.removeprefix(USER_PREFIX)
 
@@ -113,7 +112,7 @@ class Members(Group):
             )
 
             def add(database: Connection) -> None:
-                table.set_member(database, row)
+                bindings.set_member(database, row)
                 if opens:
                     bindings.set_read_only(database, company_id, read_only=False)
 
@@ -140,7 +139,7 @@ class Members(Group):
             if left and not _owners(left):
                 raise Invalid(f"{principal} is the last owner; make somebody else one first.")
             place = company_id, principal, project_id or ""
-            await core.configure(entry, lambda database: table.remove_member(database, *place))
+            await core.configure(entry, lambda database: bindings.remove_member(database, *place))
 
 
 class Tokens(Group):
@@ -155,7 +154,7 @@ class Tokens(Group):
         """
         sight = self._core.sight(caller)
         with self._core.database.read() as database:
-            rows = table.tokens(database, caller.company_id)
+            rows = bindings.tokens(database, caller.company_id)
         return [
             _view(row)
             for row in rows
@@ -186,7 +185,7 @@ class Tokens(Group):
                 acts_for=acts_for,
                 created_at=self._core.clock(),
             )
-            await self._core.configure(entry, lambda database: table.add_token(database, row))
+            await self._core.configure(entry, lambda database: bindings.add_token(database, row))
         return NewToken(**dict(_view(row)), token=secret)
 
     @to_its_end
@@ -200,7 +199,7 @@ class Tokens(Group):
             entry.lasting = REVOKED
 
             def remove(database: Connection) -> None:
-                if not table.remove_token(database, caller.company_id, label):
+                if not bindings.remove_token(database, caller.company_id, label):
                     raise NotFound(f"There is no token {label}; `memtui tokens list` shows them.")
 
             await self._core.configure(entry, remove)
@@ -213,7 +212,7 @@ class Tokens(Group):
             Denied: it is no token of ours.
         """
         with self._core.database.read() as database:
-            row = table.token(database, _digest(secret))
+            row = bindings.token(database, _digest(secret))
         if row is None:
             raise Denied("The bearer token is not known here; make one with `memtui tokens add`.")
         return Caller(

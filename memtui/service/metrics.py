@@ -29,8 +29,8 @@ from memtui.context.cost import TARGET_SHARE, share_of_prompt
 from memtui.contract import Filter, Invalid, Model, OperationType, Scope, UtcDatetime, owner_of
 from memtui.service.core import Group, in_thread
 from memtui.service.visibility import AGENT_PREFIX, USER_PREFIX, Caller
+from memtui.store import bindings
 from memtui.store import log as store
-from memtui.store import members
 
 WINDOW = timedelta(days=30)
 """What is looked at where nothing else was asked (seed 004 §8.1)."""
@@ -139,7 +139,7 @@ class Metrics(Group):
             counts = _Counts(start, end)
             steps = _matching(store.fact_steps(database, company_id, end), wanted)
             counts.take((s for s in steps if sight is None or sight.reads(s)), company_id)
-            held_members = members.members(database, company_id)
+            held_members = bindings.members(database, company_id)
         subjects = {row.principal: row.subject_id for row in held_members if row.subject_id}
         users, drives = (
             core.log(company_id, sight).active(chosen, field)

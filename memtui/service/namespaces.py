@@ -32,7 +32,7 @@ from memtui.service.redaction import redact_json
 from memtui.service.visibility import Caller
 from memtui.store import bindings, plugins
 from memtui.store.compiled import BindingRow
-from memtui.store.connection import Connection
+from memtui.store.database import Connection
 from memtui.store.settings import NAMESPACE
 from memtui.store.tables import NamespaceRow, PluginIdRow
 

@@ -37,7 +37,7 @@ from memtui.service.visibility import Caller
 from memtui.store import appending, journal
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow, IntentRow
-from memtui.store.connection import Connection as DatabaseConnection
+from memtui.store.database import Connection as DatabaseConnection
 from memtui.store.database import Database
 from memtui.store.journal import Finding
 from memtui.store.operation import Absent, OperationDraft, OperationHandle

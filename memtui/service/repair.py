@@ -37,8 +37,7 @@ from memtui.service.home import BindingFolder, Remains, find_remains, used_datab
 from memtui.service.providers import Providers
 from memtui.store import appending, bindings, log
 from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
-from memtui.store.connection import Connection
-from memtui.store.database import Database
+from memtui.store.database import Connection, Database
 from memtui.store.erasing import purge_request
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.tables import LogHeadRow

@@ -37,10 +37,10 @@ from memtui.service.log import one
 from memtui.service.members import REVOKED
 from memtui.service.recorder import Entry
 from memtui.service.visibility import CONTENT, Caller, Role
-from memtui.store import bindings, journal, members, settings
+from memtui.store import bindings, journal, settings
 from memtui.store.appending import Step
 from memtui.store.compiled import BindingRow
-from memtui.store.connection import Connection as DatabaseConnection
+from memtui.store.database import Connection as DatabaseConnection
 from memtui.store.digest import is_value_of
 from memtui.store.erasing import LASTING
 from memtui.store.journal import Finding, Found, Undoable
@@ -313,7 +313,7 @@ def _why_not(operation: Operation, found: Undoable) -> str | None:
 
 def _refuse_impossible(database: DatabaseConnection, company_id: str) -> None:
     """Raise `Conflict` where settings do not go together."""
-    roles = members.members(database, company_id)
+    roles = bindings.members(database, company_id)
     if roles and not any(row.role == Role.OWNER and not row.project_id for row in roles):
         raise Conflict("It would leave the members without an owner; make somebody else one first.")
     known = {row.binding_id for row in bindings.bindings(database, company_id)}

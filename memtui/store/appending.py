@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from memtui.contract import Snapshot
 from memtui.store import compiled
 from memtui.store.compiled import IntentRow
-from memtui.store.connection import Connection
+from memtui.store.database import Connection
 from memtui.store.digest import GENESIS, SALT_BYTES, digest_of
 from memtui.store.operation import OperationDraft, Stored, handle_rows, operation_row, usage_rows
 

@@ -1,14 +1,72 @@
-"""Companies, their bindings and what each binding serves."""
+"""A company's own settings: bindings and whom they serve, members, tokens, and where things go."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from memtui.contract import Conflict
 from memtui.store import compiled
-from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
-from memtui.store.connection import Connection, Taken
+from memtui.store.compiled import BindingRow, CompanyRow, MemberRow, TargetRow, TokenRow
+from memtui.store.database import Connection, Taken
+
+BY_KEY = "key"
+_PRECEDENCE = (BY_KEY, "project", "agent", "company", None)
+_BINDING, _MEMBER = (tuple(kind.__slots__) for kind in (BindingRow, MemberRow))
+_MEMBER_FROM = 3 + len(_BINDING)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What is known of a company and of one operation in it."""
+
+    read_only: bool
+    """The company is."""
+    open: bool
+    """The company has no members, so that everybody may do everything."""
+    held: tuple[MemberRow, ...]
+    """The roles of the person who asks, or is acted for."""
+    binding: BindingRow | None
+    """None where nothing serves the scope, or no binding has the key."""
+    chosen_by: str | None
+    """`key`, or the type of the target that the binding serves."""
+
+
+def route(
+    connection: Connection,
+    company_id: str,
+    *,
+    key: str | None,
+    project_id: str | None,
+    agent_id: str | None,
+    person: str | None,
+) -> Route | None:
+    """Return the binding under a key, else of the project, the agent or the company.
+
+    Returns None where there is no such company.
+    """
+    asked = {"company": company_id, "person": person}
+    if key is None:
+        rows = compiled.ROUTE_BY_TARGET.rows(
+            connection, **asked, project=project_id, agent=agent_id
+        )
+    else:
+        rows = compiled.ROUTE_BY_KEY.rows(connection, **asked, key=key)
+    if not rows:
+        return None
+    read_only, closed, chosen_by, *first = min(rows, key=lambda row: _PRECEDENCE.index(row[2]))
+    roles = [row[_MEMBER_FROM:] for row in rows if row[2] == chosen_by]
+    return Route(
+        read_only=read_only,
+        open=not closed,
+        held=tuple(
+            MemberRow(**dict(zip(_MEMBER, role, strict=True)))
+            for role in roles
+            if role[0] is not None
+        ),
+        binding=BindingRow(**dict(zip(_BINDING, first, strict=False))) if first[0] else None,
+        chosen_by=chosen_by,
+    )
 
 
 def companies(connection: Connection) -> list[CompanyRow]:
@@ -104,3 +162,59 @@ def clear_target(connection: Connection, company_id: str, target_type: str, targ
     """Remove a target; returns whether there was one."""
     place = {"company_id": company_id, "target_type": target_type, "target_id": target_id}
     return compiled.REMOVE_TARGET.run(connection, **place) > 0
+
+
+def members(connection: Connection, company_id: str) -> list[MemberRow]:
+    """Return a company's members, by principal and project."""
+    return compiled.MEMBERS.found(connection, MemberRow, company_id=company_id)
+
+
+def roles_of(
+    connection: Connection, company_id: str, principal: str | None
+) -> list[MemberRow] | None:
+    """Return a principal's roles in a company; None where it has no members at all."""
+    own = {"company_id": company_id}
+    roles = compiled.ROLES.found(connection, MemberRow, **own, principal=principal)
+    if not roles and not compiled.ANY_MEMBER.rows(connection, **own):
+        return None
+    return roles
+
+
+def set_member(connection: Connection, row: MemberRow) -> None:
+    """Give a principal a role, in place of the one it had there."""
+    remove_member(connection, row.company_id, row.principal, row.project_id)
+    compiled.ADD_MEMBER.run(connection, **asdict(row))
+
+
+def remove_member(connection: Connection, company_id: str, principal: str, project_id: str) -> bool:
+    """Take a role away; returns whether there was one."""
+    place = {"company_id": company_id, "principal": principal, "project_id": project_id}
+    return compiled.REMOVE_MEMBER.run(connection, **place) > 0
+
+
+def tokens(connection: Connection, company_id: str) -> list[TokenRow]:
+    """Return a company's tokens, the oldest first."""
+    return compiled.TOKENS.found(connection, TokenRow, company_id=company_id)
+
+
+def add_token(connection: Connection, row: TokenRow) -> None:
+    """Add a token.
+
+    Raises:
+        Conflict: the company has one of this label.
+    """
+    try:
+        compiled.ADD_TOKEN.run(connection, **asdict(row))
+    except Taken as error:
+        raise Conflict(f"There is already a token {row.label}; choose another label.") from error
+
+
+def remove_token(connection: Connection, company_id: str, label: str) -> bool:
+    """Revoke a token; returns whether there was one."""
+    return compiled.REMOVE_TOKEN.run(connection, company_id=company_id, label=label) > 0
+
+
+def token(connection: Connection, digest: str) -> TokenRow | None:
+    """Return the token of a digest."""
+    found = compiled.TOKEN.found(connection, TokenRow, digest=digest)
+    return found[0] if found else None

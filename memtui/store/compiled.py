@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memtui.store.connection import Prepared
+from memtui.store.database import Prepared
 
 
 @dataclass(slots=True, kw_only=True)

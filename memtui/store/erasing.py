@@ -24,7 +24,7 @@ from sqlalchemy import ColumnElement, String, cast, delete, false, func, or_, se
 
 from memtui.contract import Json, OperationStatus, OperationType, Scope, Snapshot
 from memtui.store import bindings, log
-from memtui.store.connection import Connection
+from memtui.store.database import Connection
 from memtui.store.digest import (
     SOURCE_COMMITTED,
     SUBJECT,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from memtui.contract import Model, OperationStatus, OperationType, Record, Snapshot
 from memtui.store import compiled
 from memtui.store.appending import Step, keep, record
-from memtui.store.connection import Connection
+from memtui.store.database import Connection
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.settings import SettingChange
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from memtui.store import compiled
 from memtui.store.compiled import SpendingLimitRow
-from memtui.store.connection import Connection
+from memtui.store.database import Connection
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement

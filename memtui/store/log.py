@@ -33,7 +33,7 @@ from sqlalchemy import (
 
 from memtui.contract import Filter, OperationStatus, OperationType
 from memtui.store.conditions import conditions
-from memtui.store.connection import Connection
+from memtui.store.database import Connection
 from memtui.store.digest import CONTROL
 from memtui.store.operation import Loaded, Operation, OperationPage, to_operation
 from memtui.store.sight import Sight, seen

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 
-from memtui.store.connection import Connection
+from memtui.store.database import Connection
 from memtui.store.tables import NamespaceRow, PluginIdRow
 
 _NAMESPACES = NamespaceRow.__table__  # type: ignore[attr-defined]

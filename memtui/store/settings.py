@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING, TypeAlias
 
 from memtui.contract import Json, Model
-from memtui.store.connection import Connection
+from memtui.store.database import Connection
 
 if TYPE_CHECKING:
     from sqlmodel import SQLModel

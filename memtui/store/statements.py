@@ -40,7 +40,7 @@ from sqlmodel import SQLModel
 
 from memtui.store import tables
 from memtui.store.columns import ForeignText, PicoDollars, Portable, UtcMicroseconds
-from memtui.store.connection import Compiled
+from memtui.store.database import Compiled
 from memtui.store.values import Convert
 
 Statement: TypeAlias = "Executable | dict[str, Any]"
@@ -297,7 +297,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from memtui.store.connection import Prepared
+from memtui.store.database import Prepared
 '''
 
 

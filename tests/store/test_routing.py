@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from memtui.store import bindings, members
+from memtui.store import bindings
+from memtui.store.bindings import Route, route
 from memtui.store.compiled import BindingRow, CompanyRow, MemberRow, TargetRow
 from memtui.store.database import Database
-from memtui.store.routing import Route, route
 
 NOW = datetime(2026, 3, 9, 12, 0, 0, 123456, tzinfo=UTC)
 
@@ -96,7 +96,7 @@ def test_the_roles_are_the_persons_in_that_company(database: Database) -> None:
     ]
     with database.write() as connection:
         for row in rows:
-            members.set_member(connection, row)
+            bindings.set_member(connection, row)
     for wanted in ({"project_id": "p"}, {"key": "wide"}, {"key": "nope"}):
         for person, held in (("user:ana", rows[:2]), ("user:bo", rows[2:3]), (None, [])):
             found = asked(database, person=person, **wanted)
