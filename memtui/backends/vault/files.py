@@ -229,8 +229,9 @@ class Folder:
     def remove(self, path: str) -> None:
         """Remove a file; its folder stays."""
         target = self._writable(path)
-        target.unlink(missing_ok=True)
-        _sync_folder(target.parent)
+        with contextlib.suppress(FileNotFoundError):  # its folder may be gone too
+            target.unlink()
+            _sync_folder(target.parent)
 
     def _now_ns(self) -> int:
         moment = self.now()

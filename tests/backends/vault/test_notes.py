@@ -423,3 +423,14 @@ async def test_large_metadata_takes_the_place_of_small_and_back(
         assert found is not None
         assert found.metadata == metadata
     assert (root / wanted).read_text().count("metadata:") == 1
+
+
+async def test_a_note_whose_folder_is_gone_can_be_undone(open_vault: Open, root: Path) -> None:
+    adapter = await open_vault()
+    written = await note(adapter, "Deploys happen from main.")
+    path = root / written.provider_record_id
+    path.unlink()
+    path.parent.rmdir()
+    reply = await adapter.restore([Snapshot(handle=written, record=None)], SCOPE)
+    assert reply.records == ()
+    assert contents(root) == {}
