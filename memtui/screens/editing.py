@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -34,6 +35,7 @@ from memtui.screens.external_editor import edit_text
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.state import AppState, ConfigurationChanged
 from memtui.widgets import format as fmt
+from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell
 from memtui.widgets.detail_lines import record_name
 from memtui.widgets.editor import keeps
@@ -61,6 +63,8 @@ class EditingScreen(ListScreen[R]):
         self._last: tuple[str, ...] = ()
         self._taken_back: Answers = ()
         self._drafts: dict[str, str] = {}
+        self._followed: frozenset[str] = frozenset()
+        self._following: dict[str, Background] = {}
 
     async def records_of(self, rows: Sequence[R]) -> list[Record]:
         """Return the records of rows, with the revisions that a change is based on."""
@@ -77,6 +81,25 @@ class EditingScreen(ListScreen[R]):
     def gone(self, ids: set[str], ghosts: set[str]) -> None:
         """Let go of forgotten records; ghosts stay, shown as such."""
         raise NotImplementedError
+
+    def changed_outside(self) -> None:
+        """Take note of a change that was made outside of memtui."""
+        raise NotImplementedError
+
+    def follow(self, keys: Iterable[str]) -> None:
+        """Have `changed_outside` called for each change of these bindings, and of no others."""
+        self._followed = frozenset(keys)
+        for key in self._followed:
+            work = self._following.setdefault(key, Background(self, f"records-watch-{key}"))
+            if not work.busy:
+                work.latest(partial(self._wait_for, key), lambda _: None, self.fail)
+
+    async def _wait_for(self, key: str) -> None:
+        session = self.session
+        with suppress(Unsupported):
+            async for _ in session.service.watch(session.caller, key):
+                if key in self._followed:
+                    self.changed_outside()
 
     # What can be done.
 

@@ -22,7 +22,7 @@ from textual.containers import Container
 from textual.content import Content
 
 from memtui.actions import Need
-from memtui.contract import Invalid, NotFound
+from memtui.contract import Invalid, MemtuiError, NotFound
 from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.dialogs import Choice, Choose
 from memtui.widgets.panes import DetailPane, Fitted
@@ -117,6 +117,12 @@ class ListScreen(MemtuiScreen, Generic[R]):
         if key != self._drawn:
             self._drawn = key
             self.query_one(f"#{self.NOUN}-detail").scroll_home(animate=False)
+
+    def show_error(self, error: MemtuiError, hint: str) -> None:
+        """Say in the place of rows, of which there are none any more, why they cannot be read."""
+        self.rows_list.notice = (f"✗ {error}", hint)
+        self.rows_list.rows_changed()
+        self.show_count("")
 
     def draw_keys(self) -> None:
         """Tell what the keys can work on now."""

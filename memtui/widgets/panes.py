@@ -64,11 +64,6 @@ class DetailPane(ListMoves, VerticalScroll, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
 
     @property
-    def _cells(self) -> int:
-        """Cells of a line, whether or not there is a scrollbar."""
-        return max(0, self.content_size.width - self.styles.scrollbar_size_vertical)
-
-    @property
     def page_lines(self) -> int:
         """Lines in view."""
         return self.size.height

@@ -308,6 +308,15 @@ class Selection(Generic[R]):
         else:
             self.marks.clear()
 
+    def reset(self) -> None:
+        """Take away all marks and the range."""
+        self.marks.clear()
+        self._anchor = None
+
+    def keep_held(self) -> None:
+        """Unmark rows that the list does not hold any more."""
+        self.drop({key for key in self.marks if self.model.index_of(key) is None})
+
     def drop(self, keys: set[str]) -> None:
         """Unmark rows that are gone."""
         self.marks = {key: row for key, row in self.marks.items() if key not in keys}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 
-from memtui.contract import Filter, MemtuiError, Scope, Unsupported
+from memtui.contract import Filter, MemtuiError, Scope
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.budget.facts import FactRow, Place
 from memtui.store.operation import Operation
@@ -20,7 +19,7 @@ _SHOWN = 120
 
 
 class Arrivals:
-    """Looks at the end of the log, and at the stores themselves, for changes by others.
+    """Looks at the end of the log for changes by others, and is told of those of the stores.
 
     `changed` is called when the context is to be assembled again; give what it holds then to
     `tell`, with whether it was others who changed it.
@@ -30,7 +29,6 @@ class Arrivals:
         self._screen = screen
         self._changed = changed
         self._tail = Background(screen, "budget-tail")
-        self._stores: dict[str, Background] = {}
         self._last_seq: int | None = None
         self._places: tuple[Place, ...] = ()
         self._keys: frozenset[str] | None = None
@@ -42,23 +40,8 @@ class Arrivals:
         if [place.scope for place in places] != [place.scope for place in self._places]:
             self._keys = None
         self._places = tuple(places)
-        for key in dict.fromkeys(place.binding_key for place in places):
-            work = self._stores.setdefault(key, Background(self._screen, f"records-watch-{key}"))
-            if not work.busy:
-                self._watch(key, work)
 
-    def _watch(self, key: str, work: Background) -> None:
-        session = self._screen.session
-
-        async def wait() -> None:
-            with suppress(Unsupported):
-                async for _ in session.service.watch(session.caller, key):
-                    if any(place.binding_key == key for place in self._places):
-                        self._notice()
-
-        work.latest(wait, lambda _: None, self._screen.fail)
-
-    def _notice(self) -> None:
+    def notice(self) -> None:
         """Pass a change on; while a person's own is under way, what comes of it is read anyway."""
         own = (one for one in self._screen.workers if str(one.group).endswith(":change"))
         if all(one.is_finished for one in own):
@@ -85,7 +68,7 @@ class Arrivals:
         first = self._last_seq is None
         self._last_seq = max([self._last_seq or 0, *(one.seq for one in operations)])
         if not first and any(map(self._matters, operations)):
-            self._notice()
+            self.notice()
 
     def _matters(self, operation: Operation) -> bool:
         return operation.operation_type.mutates and any(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -16,16 +15,8 @@ from memtui.screens.budget.facts import Place
 from memtui.widgets.display import ACCENT, BAD, DIM, STRONG, display, line
 
 
-@dataclass(frozen=True, slots=True)
-class NewFact:
-    """What a person wants remembered, and about whom."""
-
-    text: str
-    place: Place
-
-
-class WriteFact(ModalScreen[NewFact | None]):
-    """Ask for a fact; `tab` changes whom it is about. None if the person goes back.
+class WriteFact(ModalScreen[tuple[str, Place]]):
+    """Ask for a fact and whose it is, which `tab` changes; None if the person goes back.
 
     `most` is how many characters a fact may have; 0 sets no limit.
     """
@@ -83,7 +74,7 @@ class WriteFact(ModalScreen[NewFact | None]):
         elif self._most and len(text) > self._most:
             self._say(f"A fact has at most {self._most:,} characters; this one has {len(text):,}.")
         else:
-            self.dismiss(NewFact(text, self._places[self._at]))
+            self.dismiss((text, self._places[self._at]))
 
     def action_turn(self, by: int) -> None:
         """Make it about the next one."""

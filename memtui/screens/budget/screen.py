@@ -163,7 +163,7 @@ class BudgetScreen(EditingScreen[FactRow]):
             self._compared = self._timeline = None
             self.query_one("#budget-charts", Charts).show(())
             view = replace(view, places=places, answer=None, same={}, raw=False)
-        self.view = replace(view, problem="")
+        self.view = view
         if places:
             self._finding.forget()
             self._assemble()
@@ -172,8 +172,13 @@ class BudgetScreen(EditingScreen[FactRow]):
             self._question, self._all = None, ()
             self._rows.replace([])
             self._arrivals.follow(())
+            self.follow(())
             self.show_count("")
             self._finding.latest(lambda: find_offers(self.state), self._show_offers, self.fail)
+
+    def changed_outside(self) -> None:
+        """Assemble again, unless a person's own change is under way."""
+        self._arrivals.notice()
 
     def _changed_by_others(self) -> None:
         """Assemble again, after an assembly that is under way."""
@@ -196,8 +201,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         )
         if request.scope != self._question:
             self._question = request.scope
-            shown.selection.marks.clear()
-            shown.selection.clear()
+            shown.selection.reset()
             self._rows.replace([])
             shown.notice = ("Assembling the context …",)
             shown.show(self._rows)
@@ -223,7 +227,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         by_others: bool,
     ) -> None:
         self._all = tuple(rows)
-        self.view = replace(self.view, places=places, answer=answer, problem="")
+        self.view = replace(self.view, places=places, answer=answer)
         self._held_by = {
             row.handle: place.binding_key
             for row in rows
@@ -231,6 +235,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         }
         self._narrow()
         self._arrivals.follow(places)
+        self.follow(place.binding_key for place in places)
         self._arrivals.tell(rows, by_others=by_others)
         self._read_timeline(places)
         self._compare()
@@ -244,10 +249,8 @@ class BudgetScreen(EditingScreen[FactRow]):
     def _broken(self, error: MemtuiError) -> None:
         self._question, self._all = None, ()
         self._rows.replace([])
-        self.rows_list.notice = (f"✗ {error}", "r reads again, s chooses another scope.")
-        self.rows_list.show(self._rows)
-        self.show_count("")
-        self.view = replace(self.view, answer=None, problem=str(error))
+        self.show_error(error, "r reads again, s chooses another scope.")
+        self.view = replace(self.view, answer=None)
 
     def _narrow(self) -> None:
         """Show the facts that the filter line lets through, in the order that was chosen."""
@@ -256,8 +259,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         if (order := shown.sort) is not None:
             rows.sort(key=sort_key(order[0], self.stats), reverse=order[1])
         self._rows.replace(rows)
-        marks = shown.selection.marks
-        shown.selection.drop({key for key in marks if self._rows.index_of(key) is None})
+        shown.selection.keep_held()
         shown.notice = (
             ("No fact matches.", "/ changes the filter, ctrl+l takes it away.")
             if self._all
@@ -525,22 +527,20 @@ class BudgetScreen(EditingScreen[FactRow]):
         while True:
             asked = WriteFact(places, at, self.state.fact_max_chars, self._unwritten, note)
             new = await self.ask(asked)
-            self._unwritten = new.text if new is not None else ""
-            if new is None:
+            self._unwritten, place = new or ("", None)
+            if place is None:
                 return
             request = WriteRequest(
-                scope=new.place.scope,
-                source=SourceRef(
-                    kind=SourceKind.MANUAL_NOTE, company_id=new.place.scope.company_id
-                ),
-                content=new.text,
+                scope=place.scope,
+                source=SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=place.scope.company_id),
+                content=self._unwritten,
                 kind="fact",
-                binding_key=new.place.binding_key or None,
+                binding_key=place.binding_key or None,
             )
             try:
                 answer = await self.change(partial(session.service.write, session.caller, request))
             except MemtuiError as error:
-                at, note = places.index(new.place), str(error)
+                at, note = places.index(place), str(error)
             else:
                 break
         self._unwritten = ""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -59,61 +60,43 @@ async def read_timeline(
 
 def charts_of(timeline: Timeline, budget: int) -> tuple[Chart, ...]:
     """Return the context's size, the facts that came and went, and who saved them."""
+    days = timeline.contexts.days
+
+    def chart(title: str, nothing: str, *series: Series, **options: Any) -> Chart:
+        labels = tuple(f"{day.day:%m-%d}" for day in days)
+        title = f"{title}, {DAYS} days"
+        return Chart(title, labels, series, squeezed="day", nothing=nothing, **options)
+
+    def summed(value: Callable[[FactDay], int]) -> tuple[float, ...]:
+        """Return the sum over all places for each day, in the days of the contexts."""
+        totals: Counter[date] = Counter()
+        for metrics in timeline.facts:
+            for day in metrics.days:
+                totals[day.day] += value(day)
+        return tuple(float(totals[day.day]) for day in days)
+
+    sizes = tuple(day.average_context_tokens for day in days)
     return (
-        Chart(
-            f"context size, {DAYS} days",
-            _labels(timeline.contexts),
-            (
-                Series(
-                    "tokens",
-                    tuple(day.average_context_tokens for day in timeline.contexts.days),
-                    "primary",
-                    "●",
-                ),
-            ),
+        chart(
+            "context size",
+            "No context of this scope was assembled yet; each look and each run counts.",
+            Series("tokens", sizes, "primary", "●"),
             lines=True,
             limit=float(budget),
-            squeezed="day",
-            nothing="No context of this scope was assembled yet; each look and each run counts.",
         ),
-        Chart(
-            f"facts, {DAYS} days",
-            _labels(timeline.contexts),
-            (
-                Series("added", _summed(timeline, lambda day: day.facts_added), "ok", "█"),
-                Series("deleted", _summed(timeline, lambda day: -day.facts_deleted), "bad", "▒"),
-            ),
-            squeezed="day",
-            nothing="No fact came or went in these days; a adds one.",
+        chart(
+            "facts",
+            "No fact came or went in these days; a adds one.",
+            Series("added", summed(lambda day: day.facts_added), "ok", "█"),
+            Series("deleted", summed(lambda day: -day.facts_deleted), "bad", "▒"),
         ),
-        Chart(
-            f"saves, {DAYS} days",
-            _labels(timeline.contexts),
-            (
-                Series("ai", _summed(timeline, lambda day: day.saves_by_ai), "primary", "█"),
-                Series("user", _summed(timeline, lambda day: day.saves_by_user), "accent", "▒"),
-            ),
-            squeezed="day",
-            nothing="Nobody saved a fact in these days.",
+        chart(
+            "saves",
+            "Nobody saved a fact in these days.",
+            Series("ai", summed(lambda day: day.saves_by_ai), "primary", "█"),
+            Series("user", summed(lambda day: day.saves_by_user), "accent", "▒"),
         ),
     )
-
-
-def _labels(metrics: FactMetrics) -> tuple[str, ...]:
-    return tuple(f"{day.day:%m-%d}" for day in metrics.days)
-
-
-def _days(metrics: FactMetrics) -> tuple[date, ...]:
-    return tuple(day.day for day in metrics.days)
-
-
-def _summed(timeline: Timeline, value: Callable[[FactDay], int]) -> tuple[float, ...]:
-    """Return the sum over all places for each day, in the days of the contexts."""
-    totals: dict[date, int] = {}
-    for metrics in timeline.facts:
-        for day in metrics.days:
-            totals[day.day] = totals.get(day.day, 0) + value(day)
-    return tuple(float(totals.get(day, 0)) for day in _days(timeline.contexts))
 
 
 def metrics_content(timeline: Timeline, width: int) -> Content:

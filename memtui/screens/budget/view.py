@@ -37,7 +37,6 @@ class BudgetView:
     answer: ContextAnswer | None = None
     same: Mapping[str, int] = field(default_factory=dict)
     """Facts that say what another says, by the word of their place."""
-    problem: str = ""
     raw: bool = False
     """Whether the text is shown as the model sees it, instead of the list of its facts."""
 

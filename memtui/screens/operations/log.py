@@ -162,9 +162,8 @@ class LogFeed:
     def _broken(self, error: MemtuiError) -> None:
         self._replace(None)
         self.rows.reset(0)
-        self._screen.rows_list.notice = (f"✗ {error}", "r reads the log again.")
         self._screen.rows_list.show(self.rows)
-        self._screen.show_count("")
+        self._screen.show_error(error, "r reads the log again.")
 
     def _close(self, *views: LogView | None) -> None:
         for view in views:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, tzinfo
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from textual.app import ComposeResult
@@ -32,7 +33,7 @@ from memtui.widgets.detail_lines import (
     usage_lines,
 )
 from memtui.widgets.display import DIM, STRONG, WARN, display, line
-from memtui.widgets.panes import DetailPane, OptionRows
+from memtui.widgets.panes import DetailPane, Fitted, OptionRows
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change
@@ -309,19 +310,17 @@ class OperationDetail(DetailPane):
 
     def compose(self) -> ComposeResult:
         """Lay out head, handles and foot."""
-        yield Static(id="operation-head")
+        yield Fitted(id="operation-head")
         yield Static(id="operation-handles-title")
         yield OptionRows(id="operation-handles")
-        yield Static(id="operation-foot")
+        yield Fitted(id="operation-foot")
 
     @property
     def handle(self) -> OperationHandle | None:
         """The handle under the cursor, while the handles have the focus."""
-        handles = self._handles
-        place = self.query_one(OptionRows).highlighted
-        if place is None or not self.query_one(OptionRows).has_focus:
-            return None
-        return handles[place] if place < len(handles) else None
+        rows = self.query_one(OptionRows)
+        place = rows.highlighted if rows.has_focus else None
+        return self._handles[place] if place is not None and place < len(self._handles) else None
 
     @property
     def _handles(self) -> Sequence[OperationHandle]:
@@ -334,12 +333,10 @@ class OperationDetail(DetailPane):
         title = self.query_one("#operation-handles-title", Static)
         handles = self.query_one(OptionRows)
         place = handles.highlighted if same else None
-        if view is None:
-            self.query_one("#operation-head", Static).update("")
-            self.query_one("#operation-foot", Static).update("")
-        else:
-            self.query_one("#operation-head", Static).update(head(view, self._cells))
-            self.query_one("#operation-foot", Static).update(foot(view, self._cells))
+        for part, content in (("head", head), ("foot", foot)):
+            draw = partial(content, view) if view else lambda _: Content("")
+            self.query_one(f"#operation-{part}", Fitted).fit(draw)
+        if view is not None:
             title.update(heading(handles_title(view.operation)))
         records = view.records if view else {}
         rows = [handle_lines(one, records.get(one.provider_record_id)) for one in self._handles]
@@ -347,10 +344,6 @@ class OperationDetail(DetailPane):
         handles.display = title.display = bool(self._handles)
         if not same:
             self.scroll_home(animate=False)
-
-    def on_resize(self) -> None:
-        """Lay out again for another width."""
-        self.show(self._view)
 
     def enter(self) -> None:
         """Take the focus, the handles first."""

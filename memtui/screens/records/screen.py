@@ -80,12 +80,10 @@ class RecordsScreen(EditingScreen[Record]):
         self._history: HistoryAnswer | None = None
         self._no_story = ""
         """Why the provenance of the record under the cursor could not be read."""
-        self._watched: str | None = None
         self._reading = Background(self, "records-page")
         self._counting = Background(self, "records-stats")
         self._stories = Background(self, "record-provenance")
         self._histories = Background(self, "record-history")
-        self._watching = Background(self, "records-watch")
 
     def make_list(self) -> VirtualList[Record]:
         """Return the list, the newest records first."""
@@ -117,15 +115,14 @@ class RecordsScreen(EditingScreen[Record]):
         limit = min(_MOST_AT_ONCE, max(PAGE_ROWS, self._rows.loaded))
         if question != self._question:
             self._question, limit = question, PAGE_ROWS
-            shown.selection.marks.clear()
-            shown.selection.clear()
+            shown.selection.reset()
             shown.notice = ("Reading the records …",)
         request = question.model_copy(update={"limit": limit})
         self._reading.latest(
             lambda: session.service.browse(session.caller, request), self._show, self._broken
         )
         if state.resolution is not None:
-            self._watch(state.resolution.binding_key)
+            self.follow([state.resolution.binding_key])
 
     def _show(self, page: BrowseAnswer) -> None:
         self._binding_key = page.binding_key
@@ -134,8 +131,7 @@ class RecordsScreen(EditingScreen[Record]):
         self._reorder()
         shown = self.rows_list
         if not self._rows.more:
-            marks = shown.selection.marks
-            shown.selection.drop({key for key in marks if self._rows.index_of(key) is None})
+            shown.selection.keep_held()
         shown.notice = self._nothing()
         shown.show(self._rows)
         self._count(page.records)
@@ -191,9 +187,7 @@ class RecordsScreen(EditingScreen[Record]):
         hint = "r reads again, B looks at another binding."
         if isinstance(error, Unsupported):
             hint = "3 asks it a question instead, B looks at another binding."
-        self.rows_list.notice = (f"✗ {error}", hint)
-        self.rows_list.show(self._rows)
-        self.show_count("")
+        self.show_error(error, hint)
 
     def on_screen_resume(self) -> None:
         """Count again how often the records were returned: another screen may have asked."""
@@ -214,24 +208,9 @@ class RecordsScreen(EditingScreen[Record]):
             lambda: session.service.log.retrieval_stats(session.caller, key, ids), show, self.fail
         )
 
-    def _watch(self, binding_key: str) -> None:
-        """Read again whenever the binding is changed outside of memtui."""
-        if binding_key == self._watched and self._watching.busy:
-            return
-        self._watched, session = binding_key, self.session
-
-        async def wait() -> None:
-            async for _ in session.service.watch(session.caller, binding_key):
-                self.reload()
-
-        def failed(error: MemtuiError) -> None:
-            if not isinstance(error, Unsupported):
-                self.fail(error)
-
-        def ended(_: None) -> None:
-            self._watched = None
-
-        self._watching.latest(wait, ended, failed)
+    def changed_outside(self) -> None:
+        """Read again."""
+        self.reload()
 
     def sort(self, column: str) -> None:
         """Order by a column, or turn its order around."""
