@@ -26,7 +26,7 @@ from textual.app import App
 from textual.command import Provider
 from textual.dom import DOMNode
 from textual.events import Event, Key, Paste
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, Screen
 
 from memtui.actions import ACTIONS, actions_of
 from memtui.paths import Paths
@@ -134,6 +134,8 @@ class MemtuiApp(App[None]):
         """What was typed while there was no screen to give it to."""
         self.failure: Exception | None = None
         """Why the settings could not be loaded."""
+        self._variables: dict[str, str] = {}
+        """What the styles in force were made with."""
         self._frames: list[MemtuiScreen] = []
         self._early: WeakKeyDictionary[ModalScreen[Any], int] = WeakKeyDictionary()
         """How many keys wait for a dialog that is still being laid out."""
@@ -151,8 +153,21 @@ class MemtuiApp(App[None]):
             self.mouse = settings.mouse
             self._control(settings)
 
+    def get_default_screen(self) -> Screen[Any]:
+        """Begin with the frame that waits for the first screen."""
+        return self._opening or super().get_default_screen()
+
+    def refresh_css(self, animate: bool = True) -> None:  # noqa: FBT001, FBT002 - Textual's own
+        """Style anew for another theme; the one that was chosen before the start is in force."""
+        if (variables := self.get_css_variables()) != self._variables:
+            self._variables = variables
+            super().refresh_css(animate)
+
     def _dress(self, theme: str, mode: str, keymap: Keymap) -> None:
         self.theme = known(theme, list(self.available_themes))
+        if not self.is_running:
+            self._variables = self.get_css_variables()
+            self.stylesheet.set_variables(self._variables)
         wanted = self._first_screen or mode
         self._first_screen = wanted if wanted in _SCREENS else _FIRST_SCREEN
         self.keymap = keymap
@@ -185,7 +200,6 @@ class MemtuiApp(App[None]):
         if self._opening is None:
             await self._begin()
         else:
-            await self.push_screen(self._opening)
             self.call_after_refresh(lambda: self.run_worker(self._load_behind()))
 
     async def _load_behind(self) -> None:

@@ -19,7 +19,7 @@ from memtui.actions import ACTIONS, Need, screen_tab
 from memtui.paths import Paths, flat, read_environment, read_file
 from memtui.screens.keymap import Keymap, footer_entries, load_keymap
 from memtui.widgets.display import ACCENT, DIM, STRONG
-from memtui.widgets.frame import KeyFooter, ScopeBar, ScopeView, ScreenTabs
+from memtui.widgets.frame import ScopeBar, ScopeView, ScreenTabs, entry_content, fitting
 
 OPENING = "Opening your memories"
 HINT = "The keys work already; q quits."
@@ -91,12 +91,12 @@ class Opening(Screen[None]):
         yield ScreenTabs(self._mode, id="tabs")
         if "filter" in screen_tab(self._mode).groups:
             sign = Content.styled("/ ", f"bold {ACCENT}")
-            yield Static(sign + Content.styled(PLACEHOLDER, DIM), id="filter-unready")
+            yield Static(sign + Content.styled(PLACEHOLDER, DIM), id="opening-filter")
         said = [Content.styled(f"… {OPENING}", STRONG), Content(""), Content.styled(HINT, DIM)]
         yield Static(Content("\n").join(said), id="phase")
-        footer = KeyFooter(id="key-footer")
-        footer.entries = footer_entries(self._mode, self._look.keymap, _why_disabled, {})
-        yield footer
+        entries = footer_entries(self._mode, self._look.keymap, _why_disabled, {})
+        keys = map(entry_content, fitting(entries, self.app.size.width - 2))
+        yield Static(Content("  ").join(keys), id="opening-footer")
 
     async def show(self, mode: str) -> None:
         """Show the frame of another screen."""
