@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -310,6 +310,21 @@ def json_body(model: type[Model]) -> dict[str, Any]:
     """Return the description of an endpoint's body, for its `openapi_extra`."""
     schema = {"$ref": _REF.format(model=model.__name__)}
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+
+
+def documented(
+    refusal: type[Model],
+    sentences: Mapping[int, str],
+    refused: Collection[int],
+    replies: Mapping[str, type[Model]],
+) -> dict[int | str, dict[str, Any]]:
+    """Return the replies of an endpoint: `s200=Model`, and the statuses of its refusals."""
+    told: dict[int | str, dict[str, Any]] = {
+        int(status[1:]): {"model": model} for status, model in replies.items()
+    }
+    for status in sorted(refused):
+        told[status] = {"model": refusal, "description": sentences[status]}
+    return told
 
 
 def _describe(app: FastAPI, api: Api) -> Json:

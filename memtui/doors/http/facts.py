@@ -42,6 +42,7 @@ from memtui.doors.http.app import (
     ExactJson,
     Served,
     build_app,
+    documented,
     json_body,
     read_json,
     served_by,
@@ -308,12 +309,7 @@ Key = Annotated[str, Depends(_key)]
 
 
 def _documented(*refused: int, **replies: type[Wire]) -> dict[int | str, dict[str, Any]]:
-    """Return the replies of an endpoint: `s200=Model`, and the statuses of its refusals."""
-    told: dict[int | str, dict[str, Any]] = {
-        int(status[1:]): {"model": model} for status, model in replies.items()
-    }
-    for status in sorted({400, 401, 403, 404, 422, 503, *refused}):
-        told[status] = {"model": ErrorBody, "description": _REFUSALS[status]}
+    told = documented(ErrorBody, _REFUSALS, {400, 401, 403, 404, 422, 503, *refused}, replies)
     headers = {"WWW-Authenticate": {"schema": {"type": "string"}, "required": True}}
     told[401]["headers"] = headers
     return told

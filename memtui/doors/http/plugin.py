@@ -46,6 +46,7 @@ from memtui.doors.http.app import (
     ExactJson,
     Served,
     build_app,
+    documented,
     json_body,
     read_json,
     statuses,
@@ -54,10 +55,9 @@ from memtui.doors.http.plugin_records import (
     ANONYMOUS,
     KEY,
     Mark,
-    Shelf,
+    ServedBinding,
     mark_for,
     mark_of,
-    open_shelf,
     record_kind,
     source_for,
 )
@@ -77,7 +77,14 @@ from memtui.doors.http.plugin_wire import (
     Written,
     is_uuid,
 )
-from memtui.service import KeptNamespace, MemoryName, MutationAnswer
+from memtui.service import (
+    BindingView,
+    Caller,
+    KeptNamespace,
+    MemoryName,
+    MemoryService,
+    MutationAnswer,
+)
 from memtui.service.namespaces import no_namespace
 
 _AT_ONCE = 8
@@ -85,20 +92,21 @@ _AT_ONCE = 8
 _PAGE = 500
 
 
-class PluginCalls:
-    """The changes of one served binding."""
+class PluginCalls(ServedBinding):
+    """What a plugin's clients may change in a served binding."""
 
-    def __init__(self, shelf: Shelf) -> None:
-        self.shelf = shelf
+    def __init__(
+        self, service: MemoryService, caller: Caller, binding: BindingView, *, only_facts: bool
+    ) -> None:
+        super().__init__(service, caller, binding, only_facts=only_facts)
         self._turn = asyncio.Semaphore(_AT_ONCE)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def put(self, name: str, body: NamespacePut) -> Namespace:
         """Create a namespace, or replace it whole."""
-        shelf = self.shelf
-        kept = await shelf.service.plugin.put(
-            shelf.caller,
-            shelf.key,
+        kept = await self.service.plugin.put(
+            self.caller,
+            self.key,
             name,
             body.kind,
             expires_at=body.expires_at,
@@ -108,31 +116,28 @@ class PluginCalls:
 
     async def patch(self, name: str, body: NamespacePatch) -> Namespace:
         """Set what is given of a namespace."""
-        shelf = self.shelf
-        kept = await shelf.service.plugin.patch(
-            shelf.caller, shelf.key, name, expires_at=body.expires_at, metadata=body.metadata
+        kept = await self.service.plugin.patch(
+            self.caller, self.key, name, expires_at=body.expires_at, metadata=body.metadata
         )
         return _told(kept)
 
     async def drop(self, name: str) -> None:
         """Forget every memory of a namespace, and then the namespace."""
-        shelf = self.shelf
-        if name in await shelf.service.plugin.named(shelf.caller, shelf.key, [name]):
+        if name in await self.service.plugin.named(self.caller, self.key, [name]):
             await self._forget_all(name)
-        await shelf.service.plugin.remove(shelf.caller, shelf.key, name)
+        await self.service.plugin.remove(self.caller, self.key, name)
         await self._forget_all(name)  # what was written meanwhile
 
     async def _forget_all(self, name: str) -> None:
-        scope = self.shelf.places.scope_of(name)
+        scope = self.places.scope_of(name)
         while handles := await self._page_of(name, scope):
             await self._forget(scope, handles)
 
     async def _page_of(self, name: str, scope: Scope) -> tuple[RecordHandle, ...]:
         """Return the handles of some of a namespace's records, none where none is left."""
-        shelf = self.shelf
         request = BrowseRequest(
             scope=scope,
-            binding_key=shelf.key,
+            binding_key=self.key,
             filter=own_filter(scope, kind=None),
             sort="created_at",
             limit=_PAGE,
@@ -140,8 +145,8 @@ class PluginCalls:
             expired=True,
         )
         while True:
-            page = await shelf.service.browse(shelf.caller, request)
-            named = await shelf.name(page.records, [name])
+            page = await self.service.browse(self.caller, request)
+            named = await self.name(page.records, [name])
             handles = tuple(one.record.handle for one in named)
             if handles or page.next_cursor is None:
                 return handles
@@ -154,18 +159,17 @@ class PluginCalls:
             NotFound: there is no such namespace.
             Unsupported: the provider keeps no pins or no expiry, and one is asked for.
         """
-        shelf = self.shelf
         memory_id = body.id or str(uuid.uuid4())
         async with self._alone(memory_id), self._turn:
-            if name not in await shelf.service.plugin.named(shelf.caller, shelf.key, [name]):
-                await shelf.look(memory_id, shelf.places.scope_of(name))
+            if name not in await self.service.plugin.named(self.caller, self.key, [name]):
+                await self.look(memory_id, self.places.scope_of(name))
                 raise no_namespace(name)
-            can = (await shelf.binding()).capabilities
+            can = (await self.binding()).capabilities
             _refuse_lost(can, body)
             mark = await asyncio.to_thread(
-                mark_for, memory_id, name, body, as_line=shelf.keeps_lines
+                mark_for, memory_id, name, body, as_line=self.keeps_lines
             )
-            known = await shelf.held(memory_id) if body.id else None
+            known = await self.held(memory_id) if body.id else None
             if known is None:
                 answer = await self._add(mark, body, can)
             else:
@@ -200,17 +204,16 @@ class PluginCalls:
                 return answer
         else:
             answer = await self._store(request)
-        await self._forget(self.shelf.places.scope_of(name.namespace), (handle,))
+        await self._forget(self.places.scope_of(name.namespace), (handle,))
         return answer
 
     def _request(self, mark: Mark, body: MemoryWrite, old: Record | None = None) -> WriteRequest:
-        shelf = self.shelf
         others = {name: value for name, value in old.metadata.items() if name != KEY} if old else {}
         return WriteRequest(
-            scope=shelf.places.scope_of(mark.namespace),
-            source=source_for(body.source, shelf.caller.company_id),
+            scope=self.places.scope_of(mark.namespace),
+            source=source_for(body.source, self.caller.company_id),
             content=mark.line or body.content,
-            binding_key=shelf.key,
+            binding_key=self.key,
             metadata={**others, KEY: mark.as_json()},
             kind=record_kind(body.kind),
             pinned=bool(body.pin),
@@ -220,11 +223,10 @@ class PluginCalls:
         )
 
     async def _store(self, request: WriteRequest) -> MutationAnswer:
-        return await self.shelf.service.write(self.shelf.caller, request)
+        return await self.service.write(self.caller, request)
 
     async def _note(self, mark: Mark, answer: MutationAnswer) -> None:
         """Keep which record it is, and the mark where the record does not."""
-        shelf = self.shelf
         if not answer.handles:
             raise Unavailable("The provider does not say where it stored the memory.", sent=True)
         is_kept = any(mark_of(record) == mark for record in answer.records)
@@ -234,7 +236,7 @@ class PluginCalls:
             namespace=mark.namespace,
             mark=None if is_kept else mark.as_json(),
         )
-        await shelf.service.plugin.note(shelf.caller, shelf.key, [name])
+        await self.service.plugin.note(self.caller, self.key, [name])
 
     async def forget(self, memory_id: str, requested_by: str) -> None:
         """Delete a memory in the name of its namespace.
@@ -243,25 +245,23 @@ class PluginCalls:
             NotFound: there is no such memory.
             Denied: it is another namespace's.
         """
-        shelf = self.shelf
         async with self._alone(memory_id), self._turn:
-            known = await shelf.held(memory_id)
+            known = await self.held(memory_id)
             if known is None:
-                await shelf.look(memory_id, shelf.places.scope_of(requested_by))
+                await self.look(memory_id, self.places.scope_of(requested_by))
                 raise NotFound(f"There is no memory {memory_id}.")
             name, record = known
             if name.namespace != requested_by:
                 raise Denied(f"The memory {memory_id} is not in {requested_by}.")
-            await self._forget(shelf.places.scope_of(requested_by), (record.handle,))
+            await self._forget(self.places.scope_of(requested_by), (record.handle,))
 
     def _alone(self, memory_id: str) -> asyncio.Lock:
         """Return the lock of one memory: no two calls change it at a time."""
         return self._locks.setdefault(memory_id, asyncio.Lock())
 
     async def _forget(self, scope: Scope, handles: tuple[RecordHandle, ...]) -> None:
-        shelf = self.shelf
-        request = ForgetRequest(scope=scope, handles=handles, binding_key=shelf.key)
-        answer = await shelf.service.forget(shelf.caller, request)
+        request = ForgetRequest(scope=scope, handles=handles, binding_key=self.key)
+        answer = await self.service.forget(self.caller, request)
         if answer.ghosts:
             raise Unavailable(
                 "The provider says that the memory is deleted, and still returns it; try again."
@@ -323,12 +323,11 @@ ModelT = TypeVar("ModelT", bound=Model)
 class ServedPlugin(Served):
     """One binding of a company, served as a memory plugin."""
 
-    shelf: Shelf
     calls: PluginCalls
 
 
-def _served(request: Request) -> ServedPlugin:
-    return cast("ServedPlugin", request.app.state.served)
+def _calls(request: Request) -> PluginCalls:
+    return cast("ServedPlugin", request.app.state.served).calls
 
 
 async def _name(name: Annotated[str, Path(json_schema_extra=_NAME_SCHEMA)]) -> str:
@@ -364,13 +363,7 @@ MemoryId = Annotated[str, Depends(_memory_id)]
 
 
 def _documented(*refused: int, **replies: type[Wire]) -> dict[int | str, dict[str, Any]]:
-    """Return the replies of an endpoint: `s200=Model`, and the statuses of its refusals."""
-    told: dict[int | str, dict[str, Any]] = {
-        int(status[1:]): {"model": model} for status, model in replies.items()
-    }
-    for status in sorted({400, 403, 503, *refused}):
-        told[status] = {"model": Refusal, "description": _REFUSALS[status]}
-    return told
+    return documented(Refusal, _REFUSALS, {400, 403, 503, *refused}, replies)
 
 
 router = APIRouter(prefix="/v1")
@@ -388,7 +381,7 @@ _HEALTH[200]["headers"] = {
 @router.get("/health", responses=_HEALTH)
 async def health(request: Request) -> Response:
     """Say whether the plugin can serve now, and what it can do."""
-    reply = _reply(await _health(_served(request)))
+    reply = _reply(await _health(_calls(request)))
     reply.headers[EXTENSIONS] = f"{CURSOR} {IDS}"
     return reply
 
@@ -400,7 +393,7 @@ async def health(request: Request) -> Response:
 )
 async def put_namespace(request: Request, name: SpaceName) -> Response:
     """Create a namespace, or replace it whole: an expiry or metadata left out is cleared."""
-    return _reply(await _served(request).calls.put(name, await _body(request, NamespacePut)))
+    return _reply(await _calls(request).put(name, await _body(request, NamespacePut)))
 
 
 @router.patch(
@@ -410,13 +403,13 @@ async def put_namespace(request: Request, name: SpaceName) -> Response:
 )
 async def patch_namespace(request: Request, name: SpaceName) -> Response:
     """Set the expiry of a namespace, or its metadata whole."""
-    return _reply(await _served(request).calls.patch(name, await _body(request, NamespacePatch)))
+    return _reply(await _calls(request).patch(name, await _body(request, NamespacePatch)))
 
 
 @router.delete("/namespaces/{name}", status_code=204, responses=_documented(404))
 async def delete_namespace(request: Request, name: SpaceName) -> Response:
     """Delete a namespace and every memory in it."""
-    await _served(request).calls.drop(name)
+    await _calls(request).drop(name)
     return Response(status_code=204)
 
 
@@ -429,14 +422,14 @@ async def delete_namespace(request: Request, name: SpaceName) -> Response:
 async def write_memory(request: Request, name: SpaceName) -> Response:
     """Store a memory, in place of the one that has the same id."""
     body = await _body(request, MemoryWrite)
-    return _reply(await _served(request).calls.write(name, body), 201)
+    return _reply(await _calls(request).write(name, body), 201)
 
 
 @router.post("/search", responses=_documented(404, s200=Found), openapi_extra=json_body(Search))
 async def search(request: Request) -> Response:
     """Search several namespaces; without a query list them, pinned first, then newest first."""
     asked = await _body(request, Search)
-    return _reply(await plugin_search.search(_served(request).shelf, asked))
+    return _reply(await plugin_search.search(_calls(request), asked))
 
 
 @router.delete(
@@ -448,7 +441,7 @@ async def search(request: Request) -> Response:
 async def forget_memory(request: Request, memory_id: MemoryId) -> Response:
     """Delete a memory, in the name of the namespace that it is in."""
     body = await _body(request, Forget)
-    await _served(request).calls.forget(memory_id, body.requested_by_namespace)
+    await _calls(request).forget(memory_id, body.requested_by_namespace)
     return Response(status_code=204)
 
 
@@ -461,7 +454,7 @@ async def plugin_app(
         NotFound: there is no such binding.
         Unsupported: its provider cannot be a memory plugin.
     """
-    shelf = await open_shelf(served, key, principal)
+    calls = await PluginCalls.open(served, key, principal)
     api = Api(
         title="memtui memory plugin",
         description="The memory plugin contract v1, over a binding of memtui. It asks for no "
@@ -470,19 +463,18 @@ async def plugin_app(
         bodies=(NamespacePut, NamespacePatch, MemoryWrite, Search, Forget),
         style=ErrorStyle(statuses(invalid=400) | {Conflict: 503}, _error_body),
     )
-    plugin = ServedPlugin(served.service, served.company_id, shelf, PluginCalls(shelf))
+    plugin = ServedPlugin(served.service, served.company_id, calls)
     return build_app(api, plugin, names=names)
 
 
-async def _health(served: ServedPlugin) -> Health:
+async def _health(calls: PluginCalls) -> Health:
     """Ask the provider. Raises `Unavailable` where it is down."""
-    shelf = served.shelf
-    found = (await served.service.bindings.health(shelf.caller, shelf.key)).health
+    found = (await calls.service.bindings.health(calls.caller, calls.key)).health
     if found.status == "down":
         raise Unavailable(f"The memory behind the server is down: {found.message}")
-    binding = await shelf.binding(now=True)
+    binding = await calls.binding(now=True)
     can = binding.capabilities
-    writable = can.writable and not (binding.read_only or served.service.read_only)
+    writable = can.writable and not (binding.read_only or calls.service.read_only)
     listed = {
         "embedding": can.semantic,
         "fts": can.full_text or can.semantic,

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 from pydantic import ConfigDict, ValidationError
@@ -247,7 +247,7 @@ class Named:
     mark: Mark
 
 
-class Shelf:
+class ServedBinding:
     """One binding, as one principal may see and change it."""
 
     def __init__(
@@ -261,6 +261,29 @@ class Shelf:
         """Whether the provider keeps single lines only."""
         self._binding = binding
         self._seen_at = monotonic()
+
+    @classmethod
+    async def open(cls, served: Served, key: str, principal: str) -> Self:
+        """Return a binding to serve.
+
+        Raises:
+            NotFound: there is no such binding.
+            Invalid: the templates of its config do not fit.
+            Unsupported: its provider cannot list what it holds, or stores something else or later.
+        """
+        caller = Caller(company_id=served.company_id, principal=principal, door=DOOR)
+        scope = Scope(company_id=served.company_id)
+        resolved = await served.service.resolve(caller, scope, key)
+        views = await served.service.bindings.all(caller)
+        binding = next(view for view in views if view.key == resolved.binding_key)
+        can = binding.capabilities
+        if not can.browse or can.async_ingestion or can.provider_managed_extraction:
+            raise Unsupported(
+                f"The provider {binding.provider_key} of {key} cannot be a memory plugin: a plugin "
+                "lists what it holds, and keeps what it is given as it is and at once."
+            )
+        provider = await asyncio.to_thread(served.service.bindings.provider, binding.provider_key)
+        return cls(served.service, caller, binding, only_facts=provider.only_facts)
 
     async def binding(self, *, now: bool = False) -> BindingView:
         """Return the binding as it was a moment ago, or as it is `now`.
@@ -363,29 +386,6 @@ class Shelf:
             await self.service.get(self.caller, memory_id, scope, binding_key=self.key)
         except NotFound:
             return
-
-
-async def open_shelf(served: Served, key: str, principal: str) -> Shelf:
-    """Return a binding to serve.
-
-    Raises:
-        NotFound: there is no such binding.
-        Invalid: the templates of its config do not fit.
-        Unsupported: its provider cannot list what it holds, or stores something else or later.
-    """
-    caller = Caller(company_id=served.company_id, principal=principal, door=DOOR)
-    scope = Scope(company_id=served.company_id)
-    resolved = await served.service.resolve(caller, scope, key)
-    views = await served.service.bindings.all(caller)
-    binding = next(view for view in views if view.key == resolved.binding_key)
-    can = binding.capabilities
-    if not can.browse or can.async_ingestion or can.provider_managed_extraction:
-        raise Unsupported(
-            f"The provider {binding.provider_key} of {key} cannot be a memory plugin: a plugin "
-            "lists what it holds, and keeps what it is given as it is and at once."
-        )
-    provider = await asyncio.to_thread(served.service.bindings.provider, binding.provider_key)
-    return Shelf(served.service, caller, binding, only_facts=provider.only_facts)
 
 
 def is_past(moment: datetime | None) -> bool:

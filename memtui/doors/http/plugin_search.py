@@ -22,7 +22,7 @@ from memtui.contract import (
     own_filter,
     owned,
 )
-from memtui.doors.http.plugin_records import Named, Shelf, is_past
+from memtui.doors.http.plugin_records import Named, ServedBinding, is_past
 from memtui.doors.http.plugin_wire import DEFAULT_ROWS, Found, Kind, Memory, Search
 
 _PAGE = 1_000
@@ -53,31 +53,31 @@ class Wanted:
     limit: int
 
 
-async def search(shelf: Shelf, asked: Search) -> Found:
+async def search(served: ServedBinding, asked: Search) -> Found:
     """Answer a search; what is expired, or in an expired namespace, is never in it."""
-    names = await _living(shelf, asked.namespaces)
+    names = await _living(served, asked.namespaces)
     wanted = Wanted(frozenset(asked.kinds or ()), asked.limit or DEFAULT_ROWS)
     if asked.ids is not None:
-        return _found(await _by_ids(shelf, names, asked.ids))
-    parts = await _parts(shelf, names)
+        return _found(await _by_ids(served, names, asked.ids))
+    parts = await _parts(served, names)
     if asked.cursor is not None:
-        return await _listed(shelf, parts, wanted, asked.cursor)
+        return await _listed(served, parts, wanted, asked.cursor)
     if (asked.query or "").strip() or asked.embedding:
-        ranked = await _together(parts, lambda part: _queried(shelf, part, wanted, asked))
+        ranked = await _together(parts, lambda part: _queried(served, part, wanted, asked))
         ranked.sort(key=_pinned_then_best)
     else:
-        ranked = await _together(parts, lambda part: _newest(shelf, part, wanted))
+        ranked = await _together(parts, lambda part: _newest(served, part, wanted))
         ranked.sort(key=_pinned_then_newest)
     return _found(ranked[: wanted.limit])
 
 
-async def _parts(shelf: Shelf, names: Sequence[str]) -> list[Part]:
+async def _parts(served: ServedBinding, names: Sequence[str]) -> list[Part]:
     """Return where to look: all in one call where the provider can, so that it ranks them all."""
     held: dict[Scope, set[str]] = {}
     for name in names:
-        held.setdefault(shelf.places.scope_of(name), set()).add(name)
-    if len(held) > 1 and (await shelf.binding()).capabilities.chosen_owners:
-        company = Scope(company_id=shelf.caller.company_id)
+        held.setdefault(served.places.scope_of(name), set()).add(name)
+    if len(held) > 1 and (await served.binding()).capabilities.chosen_owners:
+        company = Scope(company_id=served.caller.company_id)
         return [Part(company, tuple(held), frozenset(names))]
     return [Part(scope, (scope,), frozenset(own)) for scope, own in held.items()]
 
@@ -95,31 +95,31 @@ async def _together(
     return [named for found in await asyncio.gather(*map(one, parts)) for named in found]
 
 
-async def _living(shelf: Shelf, names: Sequence[str]) -> list[str]:
+async def _living(served: ServedBinding, names: Sequence[str]) -> list[str]:
     """Return the names of the namespaces that are not expired, each once."""
     once = list(dict.fromkeys(names))
-    known = await shelf.service.plugin.named(shelf.caller, shelf.key, once)
+    known = await served.service.plugin.named(served.caller, served.key, once)
     return [name for name in once if name not in known or not is_past(known[name].expires_at)]
 
 
-async def _queried(shelf: Shelf, part: Part, wanted: Wanted, asked: Search) -> list[Named]:
+async def _queried(served: ServedBinding, part: Part, wanted: Wanted, asked: Search) -> list[Named]:
     """Return what a query finds in a part.
 
     A scope sees more than its own, and of that not every kind: where too little is left of a full
     answer, more is asked for. So it is where the answer is full and a pin may be on what is left.
     """
-    pins = (await shelf.binding()).capabilities.pin
+    pins = (await served.binding()).capabilities.pin
     request = QueryRequest(
         scope=part.scope,
         query=asked.query or "",
-        binding_key=shelf.key,
+        binding_key=served.key,
         top_k=wanted.limit,
         owners=part.owners,
         embedding=tuple(asked.embedding) if asked.embedding else None,
     )
     while True:
-        answer = await shelf.service.query(shelf.caller, request)
-        fit = await _fit(shelf, part, wanted, answer.snippets)
+        answer = await served.service.query(served.caller, request)
+        fit = await _fit(served, part, wanted, answer.snippets)
         is_enough = len(fit) >= wanted.limit and not pins
         if is_enough or not answer.capped or request.top_k >= _PAGE:
             return fit
@@ -127,16 +127,16 @@ async def _queried(shelf: Shelf, part: Part, wanted: Wanted, asked: Search) -> l
         request = request.model_copy(update={"top_k": top_k})
 
 
-async def _newest(shelf: Shelf, part: Part, wanted: Wanted) -> list[Named]:
+async def _newest(served: ServedBinding, part: Part, wanted: Wanted) -> list[Named]:
     """Return the pinned memories of a part and its newest ones.
 
     A pin may be on the oldest of them, so a provider that keeps pins is read to its end.
     """
-    pins = (await shelf.binding()).capabilities.pin
-    request = _list_request(shelf, part, "-created_at", _PAGE)
+    pins = (await served.binding()).capabilities.pin
+    request = _list_request(served, part, "-created_at", _PAGE)
     best: list[Named] = []
-    async for page in shelf.service.pages(shelf.caller, request):
-        best += await _fit(shelf, part, wanted, page.records)
+    async for page in served.service.pages(served.caller, request):
+        best += await _fit(served, part, wanted, page.records)
         best.sort(key=_pinned_then_newest)
         del best[wanted.limit :]
         if len(best) == wanted.limit and not pins:
@@ -144,32 +144,34 @@ async def _newest(shelf: Shelf, part: Part, wanted: Wanted) -> list[Named]:
     return best
 
 
-async def _listed(shelf: Shelf, parts: Sequence[Part], wanted: Wanted, cursor: str) -> Found:
+async def _listed(
+    served: ServedBinding, parts: Sequence[Part], wanted: Wanted, cursor: str
+) -> Found:
     """Return a page of everything, a part after the other, each from its oldest memory."""
     mark = _digest(parts, wanted)
     place, within = _read_cursor(cursor, mark) if cursor else (0, None)
     found: list[Named] = []
     while place < len(parts) and len(found) < wanted.limit:
-        request = _list_request(shelf, parts[place], "created_at", wanted.limit - len(found))
-        page = await shelf.service.browse(
-            shelf.caller, request.model_copy(update={"cursor": within})
+        request = _list_request(served, parts[place], "created_at", wanted.limit - len(found))
+        page = await served.service.browse(
+            served.caller, request.model_copy(update={"cursor": within})
         )
-        found += await _fit(shelf, parts[place], wanted, page.records)
+        found += await _fit(served, parts[place], wanted, page.records)
         within = page.next_cursor
         place += within is None
     more = _write_cursor(mark, place, within) if place < len(parts) else None
     return _found(found, more)
 
 
-async def _by_ids(shelf: Shelf, names: Sequence[str], ids: Sequence[str]) -> list[Named]:
-    held = [await shelf.held(memory_id) for memory_id in dict.fromkeys(ids)]
-    return await shelf.name([one[1] for one in held if one is not None], names)
+async def _by_ids(served: ServedBinding, names: Sequence[str], ids: Sequence[str]) -> list[Named]:
+    held = [await served.held(memory_id) for memory_id in dict.fromkeys(ids)]
+    return await served.name([one[1] for one in held if one is not None], names)
 
 
-def _list_request(shelf: Shelf, part: Part, sort: str, limit: int) -> BrowseRequest:
+def _list_request(served: ServedBinding, part: Part, sort: str, limit: int) -> BrowseRequest:
     return BrowseRequest(
         scope=part.scope,
-        binding_key=shelf.key,
+        binding_key=served.key,
         filter=own_filter(part.scope, kind=None),
         owners=part.owners,
         sort=sort,
@@ -177,10 +179,12 @@ def _list_request(shelf: Shelf, part: Part, sort: str, limit: int) -> BrowseRequ
     )
 
 
-async def _fit(shelf: Shelf, part: Part, wanted: Wanted, records: Sequence[Record]) -> list[Named]:
+async def _fit(
+    served: ServedBinding, part: Part, wanted: Wanted, records: Sequence[Record]
+) -> list[Named]:
     """Return those of the records that are memories of a part and of the wanted kinds."""
     living = [one for one in owned(records, part.scope) if not is_past(one.expires_at)]
-    named = await shelf.name(living, part.names)
+    named = await served.name(living, part.names)
     return [one for one in named if not wanted.kinds or one.mark.kind in wanted.kinds]
 
 
