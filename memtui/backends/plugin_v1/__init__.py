@@ -24,6 +24,7 @@ from memtui.contract import (
     CorrectRequest,
     EraseReply,
     EraseRequest,
+    ExplainStage,
     Explanation,
     ForgetReply,
     ForgetRequest,
@@ -151,17 +152,17 @@ class PluginAdapter(Adapter):
 
     async def query(self, request: QueryRequest) -> ContextBundle:
         """Search the scope's namespaces in one call; `as_of` is not honoured by the wire."""
-        started = perf_counter()
-        found = await self._call(partial(reading.query, self._plugin, request))
-        return ContextBundle(
-            snippets=found.snippets, capped=found.capped, usage=self._usage(started)
-        )
+        return (await self._query(request))[0]
 
     async def explain(self, request: QueryRequest) -> Explanation:
         """Say which namespaces were asked, what came, and what was left out."""
+        bundle, stages = await self._query(request)
+        return Explanation(stages=stages, usage=bundle.usage)
+
+    async def _query(self, request: QueryRequest) -> tuple[ContextBundle, tuple[ExplainStage, ...]]:
         started = perf_counter()
-        found = await self._call(partial(reading.query, self._plugin, request))
-        return Explanation(stages=found.stages, usage=self._usage(started))
+        bundle, stages = await self._call(partial(reading.query, self._plugin, request))
+        return bundle.model_copy(update={"usage": self._usage(started)}), stages
 
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
         """Find a record by searching its namespace.

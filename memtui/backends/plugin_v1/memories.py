@@ -40,7 +40,10 @@ _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NOT_ADDRESSABLE = {".", ".."}
 KEY = "memtui"
 FOREIGN = "propagation"
-SCOPE_IDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
+_SCOPE_IDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
+_AS_GIVEN = (
+    "source", "kind", "title", "topic", "tags", "created_at", "created_by", "valid_from",
+)  # fmt: skip
 
 
 def is_uuid(text: str) -> bool:
@@ -107,7 +110,7 @@ class Reader:
             metadata = {**metadata, FOREIGN: whole(others)}
         created_at = details.created_at or memory.created_at
         own = {"company_id": self._company_id}
-        said = {name: details.scope[name] for name in SCOPE_IDS if name in details.scope}
+        said = {name: details.scope[name] for name in _SCOPE_IDS if name in details.scope}
         scope = said | self._namespaces.ids_of(memory.namespace) | own
         return Record(
             handle=handle_of(memory),
@@ -197,22 +200,12 @@ def details_for(
     others: Json = {}
     if isinstance(metadata.get(FOREIGN), dict):
         others = {name: value for name, value in metadata.pop(FOREIGN).items() if name != KEY}
-    scope = {
-        name: value for name in SCOPE_IDS if (value := getattr(request.scope, name)) is not None
-    }
     details = Details(
+        **{name: getattr(request, name) for name in _AS_GIVEN},
         id=given_id,
-        source=request.source,
-        kind=request.kind,
-        title=request.title,
-        topic=request.topic,
-        tags=request.tags,
-        created_at=request.created_at,
-        created_by=request.created_by,
         expires_at=request.expires_at if carry_expiry else None,
         pinned=request.pinned and carry_pin,
-        valid_from=request.valid_from,
-        scope=scope,
+        scope=request.scope.model_dump(exclude={"company_id"}, exclude_none=True),
         metadata=metadata,
     )
     return details, others

@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 _AT_ONCE = 8
 _MOST_NOTED = 100_000
-_SCOPE_IDS = ("project_id", "agent_id", "subject_id")
+SCOPE_IDS = ("project_id", "agent_id", "subject_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +228,7 @@ class Plugin:
     @staticmethod
     def is_company_wide(scope: Scope) -> bool:
         """Whether a scope sees every namespace that is known."""
-        return all(getattr(scope, name) is None for name in _SCOPE_IDS)
+        return all(getattr(scope, name) is None for name in SCOPE_IDS)
 
     async def readable(self, scope: Scope) -> tuple[str, ...]:
         """Return the namespaces of a scope, the nearest first; the company's are all known ones."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from memtui.contract import (
     BrowsePage,
     BrowseRequest,
+    ContextBundle,
     ExplainStage,
     Filter,
     QueryRequest,
@@ -20,25 +20,16 @@ from memtui.provider_kit import TextIndex, matcher, page
 
 from .listing import Lister, Listing
 from .memories import handle_of
-from .plugin import Hits, Plugin
-from .wire import Memory
+from .plugin import SCOPE_IDS, Hits, Plugin
 
 _QUERY_CHARACTERS = 2000
 """What is sent of a query."""
-_IDS = ("project_id", "agent_id", "subject_id")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Snippets, best first, and how they came about."""
-
-    snippets: tuple[Snippet, ...]
-    capped: bool
-    stages: tuple[ExplainStage, ...]
-
-
-async def query(plugin: Plugin, request: QueryRequest) -> Answer:
-    """Search the namespaces of the scope in one call.
+async def query(
+    plugin: Plugin, request: QueryRequest
+) -> tuple[ContextBundle, tuple[ExplainStage, ...]]:
+    """Search the namespaces of the scope in one call, and say how the snippets came about.
 
     The reference server finds nothing for stop words, beginnings of words and text without spaces;
     then the newest records are searched here. So they are where the plugin lists no full text: it
@@ -55,7 +46,12 @@ async def query(plugin: Plugin, request: QueryRequest) -> Answer:
     stages = [_reach(plugin, names), _served(hits, limit, request)]
     found: list[Snippet] = []
     if trusted:
-        ranked = sorted(hits.memories, key=_rank)
+        # The pinned first, by score where there are scores, else as they came.
+        last = float("-inf")
+        ranked = sorted(
+            hits.memories, key=lambda one: (one.pin, last if one.score is None else one.score),
+            reverse=True,
+        )  # fmt: skip
         found = [plugin.reader.snippet(one, one.score) for one in ranked]
         found = [snippet for snippet in found if _fits(snippet, request)]
     capped = hits.capped
@@ -73,7 +69,7 @@ async def query(plugin: Plugin, request: QueryRequest) -> Answer:
         )
     )
     top = tuple(found[: request.top_k])
-    return Answer(top, capped or len(found) > len(top), tuple(stages))
+    return ContextBundle(snippets=top, capped=capped or len(found) > len(top)), tuple(stages)
 
 
 def _looked_through(plugin: Plugin, request: QueryRequest, asked: str, held: Hits) -> list[Snippet]:
@@ -82,11 +78,6 @@ def _looked_through(plugin: Plugin, request: QueryRequest, asked: str, held: Hit
     found = [Snippet(**dict(record), score=score) for record, score in index.search(asked)]
     index.close()
     return sorted(found, key=lambda one: not one.pinned)
-
-
-def _rank(memory: Memory) -> tuple[bool, float]:
-    """Return what sorts the pinned first, by score where there are scores, else as they came."""
-    return not memory.pin, -memory.score if memory.score is not None else float("inf")
 
 
 def _fits(record: Record, request: QueryRequest) -> bool:
@@ -148,7 +139,7 @@ async def _names(plugin: Plugin, scope: Scope, chosen: Filter) -> tuple[str, ...
     names = await plugin.readable(scope)
     asked = {
         name: value
-        for name in _IDS
+        for name in SCOPE_IDS
         if getattr(scope, name) is None and (value := getattr(chosen, name)) is not None
     }
     narrower = plugin.namespaces.readable(scope.model_copy(update=asked), wider=False)
