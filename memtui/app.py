@@ -509,7 +509,7 @@ class MemtuiApp(App[None]):
 
     def open_url(self, url: str, *, new_tab: bool = True) -> None:
         """Open a page in the desktop's browser, or copy its address where there is none."""
-        from memtui.screens.browser import open_in_browser
+        from memtui.screens.open_source import open_in_browser
         from memtui.widgets.background import Background
 
         del new_tab

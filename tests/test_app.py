@@ -18,7 +18,7 @@ from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Invalid, Scope, SourceKind, SourceRef, Unavailable, WriteRequest
 from memtui.screens.dialogs import Choose, Confirm
 from memtui.screens.help import Help
-from memtui.screens.session import load_session
+from memtui.screens.kept import load_session
 from memtui.screens.state import Phase
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
 from memtui.widgets.frame import Tab

@@ -1,20 +1,22 @@
 """The one place that opens where something comes from.
 
-A file opens in the person's editor at its line, a web address in the browser; a run or an issue
-that has no address of its own shows its operations.
+A file opens in the person's editor at its line, a web address in the desktop's browser, never in
+one that would take the terminal; a run or an issue without an address shows its operations.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
+import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from memtui.contract import Filter, Invalid, Location, MemtuiError, NotFound, SourceRef
+from memtui.contract import Filter, Invalid, Location, MemtuiError, NotFound, SourceRef, Unavailable
 from memtui.filters import format_filter
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.browser import open_in_browser
 from memtui.screens.external_editor import show_file
 from memtui.screens.state import GoTo
 from memtui.widgets.background import Background
@@ -115,3 +117,30 @@ def _file(path: str) -> Path | None:
         return found if found.is_file() else None
     except (OSError, ValueError, RuntimeError):
         return None
+
+
+def open_in_browser(screen: MemtuiScreen, work: Background, url: str) -> None:
+    """Open a page beside the terminal; where there is no desktop, copy its address."""
+    if not _has_desktop():
+        screen.copy(url, f"There is no browser here; copied {url}")
+        return
+
+    def opened(ok: bool) -> None:  # noqa: FBT001 - the answer of webbrowser.open
+        if ok:
+            screen.toast(f"Opened {url}")
+        else:
+            screen.copy(url, f"The browser did not open; copied {url}")
+
+    work.every(lambda: _open(url), opened, screen.fail)
+
+
+async def _open(url: str) -> bool:
+    try:
+        return await asyncio.to_thread(webbrowser.open, url)
+    except webbrowser.Error as error:
+        raise Unavailable(f"The browser did not open: {error}.") from error
+
+
+def _has_desktop() -> bool:
+    shown = os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    return bool(shown) or sys.platform in {"darwin", "win32"}

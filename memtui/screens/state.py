@@ -21,9 +21,15 @@ from textual.message import Message
 from memtui.config import Paths, Settings
 from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.filters import parse_filter
+from memtui.screens.kept import (
+    SavedCompany,
+    SavedSession,
+    SavedView,
+    load_session,
+    load_views,
+    save_session,
+)
 from memtui.screens.keymap import Keymap, load_keymap
-from memtui.screens.saved_views import SavedView, load_views
-from memtui.screens.session import SavedCompany, SavedSession, load_session, save_session
 from memtui.widgets.background import Background
 from memtui.widgets.display import toast
 from memtui.widgets.format import counted
@@ -134,66 +140,50 @@ class AppState:
         )
 
 
+@dataclass
 class ScopeChosen(Message):
     """A person chose another scope; a screen posts it and the app applies it everywhere."""
 
-    def __init__(self, scope: Scope) -> None:
-        super().__init__()
-        self.scope = scope
+    scope: Scope
 
 
+@dataclass
 class BindingChosen(Message):
     """A person chose the binding to look at; None goes back to the resolved one."""
 
-    def __init__(self, key: str | None) -> None:
-        super().__init__()
-        self.key = key
+    key: str | None
 
 
+@dataclass
 class FilterChosen(Message):
     """A person applied a filter line that parses."""
 
-    def __init__(self, line: str) -> None:
-        super().__init__()
-        self.line = line
+    line: str
 
 
+@dataclass
 class ViewChosen(Message):
     """A person wants to see the operation log as in a saved view."""
 
-    def __init__(self, view: SavedView) -> None:
-        super().__init__()
-        self.view = view
+    view: SavedView
 
 
+@dataclass
 class ViewsChanged(Message):
     """A saved view of the operation log came, changed its name or went; these are all of them."""
 
-    def __init__(self, views: tuple[SavedView, ...]) -> None:
-        super().__init__()
-        self.views = views
+    views: tuple[SavedView, ...]
 
 
+@dataclass
 class GoTo(Message):
-    """Show another screen, with another filter line and binding where they are given.
+    """Show another screen, with another filter line and binding where they are given."""
 
-    `select` is what that screen should put its cursor on, in its own words: a record id for
-    Records, an operation id for Operations.
-    """
-
-    def __init__(
-        self,
-        mode: str,
-        *,
-        filter_line: str | None = None,
-        binding_key: str | None = None,
-        select: str | None = None,
-    ) -> None:
-        super().__init__()
-        self.mode = mode
-        self.filter_line = filter_line
-        self.binding_key = binding_key
-        self.select = select
+    mode: str
+    filter_line: str | None = None
+    binding_key: str | None = None
+    select: str | None = None
+    """What it should put its cursor on, in its own words: a record's or an operation's id."""
 
 
 class ConfigurationChanged(Message):

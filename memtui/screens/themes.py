@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from textual.theme import BUILTIN_THEMES, Theme
 
 DEFAULT = "memtui"
@@ -41,24 +43,7 @@ def own_themes() -> list[Theme]:
         dark=False,
         variables={"block-cursor-background": "#cfdcf7", "block-cursor-foreground": "#10131c"},
     )
-    base = BUILTIN_THEMES["ansi-dark"]
-    ansi = Theme(
-        name=ANSI,
-        ansi=True,
-        primary=base.primary,
-        secondary=base.secondary,
-        accent="ansi_magenta",
-        warning=base.warning,
-        error=base.error,
-        success=base.success,
-        foreground=base.foreground,
-        background=base.background,
-        surface=base.surface,
-        panel=base.panel,
-        boost=base.boost,
-        dark=True,
-        variables=dict(base.variables),
-    )
+    ansi = replace(BUILTIN_THEMES["ansi-dark"], name=ANSI, accent="ansi_magenta")
     return [dark, light, ansi]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from memtui.contract import Invalid
-from memtui.screens.saved_views import SavedView, checked_name, delete_view, load_views, save_view
+from memtui.screens.kept import SavedView, checked_name, delete_view, load_views, save_view
 
 DEAR = SavedView(
     name="dear",

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from memtui.contract import Invalid, Scope
-from memtui.screens.session import SavedCompany, SavedSession, load_session, save_session
+from memtui.screens.kept import SavedCompany, SavedSession, load_session, save_session
 
 HERE = SavedSession(
     company="acme",

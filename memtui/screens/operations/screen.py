@@ -30,6 +30,7 @@ from memtui.json_text import json_text
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.exports import Writer, export
+from memtui.screens.kept import SavedView, checked_name, delete_view, save_view
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import open_source
 from memtui.screens.operations.log import NEWEST_FIRST, LogFeed
@@ -41,7 +42,6 @@ from memtui.screens.operations.view import (
     asked,
     operation_columns,
 )
-from memtui.screens.saved_views import SavedView, checked_name, delete_view, save_view
 from memtui.screens.state import (
     AppState,
     ConfigurationChanged,
