@@ -44,7 +44,7 @@ from memtui.pruning.plan import PrunePlan, PruneRules, Retrieval, find_candidate
 from memtui.service.answers import RetrievalCount
 from memtui.service.connections import Connection
 from memtui.service.core import Group
-from memtui.service.recorder import Entry
+from memtui.service.recorder import RunningOperation
 from memtui.service.visibility import Caller, readable
 from memtui.store import journal
 from memtui.store.operation import OperationHandle
@@ -193,7 +193,7 @@ class Contexts(Group):
     @asynccontextmanager
     async def _own(
         self, caller: Caller, scope: Scope, binding_key: str | None, asked: Json
-    ) -> AsyncIterator[tuple[Entry, Connection, list[Record]]]:
+    ) -> AsyncIterator[tuple[RunningOperation, Connection, list[Record]]]:
         """List a scope's own records of the kind and topic that are asked for, the oldest first."""
         async with self._core.reading(
             OperationType.BROWSE, caller, scope, asked, binding_key, needs="browse"

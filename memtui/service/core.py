@@ -29,7 +29,7 @@ from memtui.contract import (
 )
 from memtui.service.connections import Connection, Connections
 from memtui.service.providers import Providers
-from memtui.service.recorder import Entry, Recorder
+from memtui.service.recorder import Recorder, RunningOperation
 from memtui.service.visibility import (
     Action,
     Caller,
@@ -167,7 +167,7 @@ class Core:
                 person=person_of(caller),
             )
 
-    async def authorise(self, entry: Entry, action: Action | None = None) -> None:
+    async def authorise(self, entry: RunningOperation, action: Action | None = None) -> None:
         """Hold an operation that goes to no binding against the roles of its company.
 
         `action` is what it comes to; None: what its type says.
@@ -192,7 +192,7 @@ class Core:
         with self.database.read() as connection:
             return bindings.roles_of(connection, caller.company_id, person_of(caller))
 
-    async def may_change(self, entry: Entry, scopes: Iterable[Scope]) -> None:
+    async def may_change(self, entry: RunningOperation, scopes: Iterable[Scope]) -> None:
         """Hold the change of records, each named by its own scope, against the roles.
 
         The scope of a request is not enough: what it shows may belong to others, as a project's
@@ -211,7 +211,7 @@ class Core:
 
     async def connect(
         self,
-        entry: Entry,
+        entry: RunningOperation,
         binding_key: str | None,
         *,
         needs: str | None = None,
@@ -258,7 +258,7 @@ class Core:
         binding_key: str | None,
         *,
         needs: str | None = None,
-    ) -> AsyncIterator[tuple[Entry, Connection]]:
+    ) -> AsyncIterator[tuple[RunningOperation, Connection]]:
         """Run an operation that reads from a binding, and note what could not be read there."""
         async with self.recorder.recorded(operation_type, caller, scope, asked) as entry:
             connection = await self.connect(entry, binding_key, needs=needs)
@@ -272,7 +272,9 @@ class Core:
                 told = [*told[:_TOLD_PROBLEMS], Problem(message=rest)]
             entry.problems = tuple(told)
 
-    async def find(self, entry: Entry, connection: Connection, asked: RecordHandle | str) -> Record:
+    async def find(
+        self, entry: RunningOperation, connection: Connection, asked: RecordHandle | str
+    ) -> Record:
         """Return a record as the provider holds it now.
 
         Raises:
@@ -352,7 +354,7 @@ class Core:
     @asynccontextmanager
     async def configured(
         self, caller: Caller, asked: Json, *, in_read_only: bool = False
-    ) -> AsyncIterator[Entry]:
+    ) -> AsyncIterator[RunningOperation]:
         """Record a change of the settings, and refuse it to who may not make it.
 
         `in_read_only`: what is done changes nothing that a read-only company keeps as it is.
@@ -362,7 +364,9 @@ class Core:
             await self.refuse_configuring(entry, in_read_only=in_read_only)
             yield entry
 
-    async def refuse_configuring(self, entry: Entry, *, in_read_only: bool = False) -> None:
+    async def refuse_configuring(
+        self, entry: RunningOperation, *, in_read_only: bool = False
+    ) -> None:
         """Raise `Denied` where something is read-only or the caller may not configure."""
         self.refuse_read_only()
         await self.authorise(entry, Action.CONFIGURE)
@@ -372,11 +376,11 @@ class Core:
     async def may_configure(self, caller: Caller) -> None:
         """Raise `Denied` where the caller may not change the settings of its company."""
         scope = Scope(company_id=caller.company_id)
-        await self.authorise(self.recorder.entry(OperationType.CONFIGURE, caller, scope))
+        await self.authorise(self.recorder.started(OperationType.CONFIGURE, caller, scope))
 
     async def configure(
         self,
-        entry: Entry,
+        entry: RunningOperation,
         change: Callable[[DatabaseConnection], T],
         kinds: Collection[str] = settings.COMMON,
     ) -> T:
@@ -462,7 +466,9 @@ def check_target_id(target_type: str, target_id: str) -> str:
     return target_id
 
 
-def _hold(entry: Entry, rows: Sequence[MemberRow] | None, action: Action | None = None) -> None:
+def _hold(
+    entry: RunningOperation, rows: Sequence[MemberRow] | None, action: Action | None = None
+) -> None:
     """Hold an operation against the roles of its company (seed 004 §6.5); None: it has none."""
     if rows is None:
         return
@@ -473,7 +479,7 @@ def _hold(entry: Entry, rows: Sequence[MemberRow] | None, action: Action | None 
         raise Denied(why)
 
 
-async def _problems(entry: Entry, connection: Connection) -> list[Problem]:
+async def _problems(entry: RunningOperation, connection: Connection) -> list[Problem]:
     """Return what could not be read where an operation reads, as far as its caller may know."""
     try:
         found = await connection.read(lambda: connection.adapter.problems(entry.scope))

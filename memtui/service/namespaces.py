@@ -27,7 +27,7 @@ from memtui.contract import (
     UtcDatetime,
 )
 from memtui.service.core import Group, in_thread, to_its_end
-from memtui.service.recorder import Entry
+from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact_json
 from memtui.service.visibility import Caller
 from memtui.store import bindings, plugins
@@ -305,7 +305,9 @@ class PluginLedger(Group):
             return _kept(await self._core.configure(entry, change, (NAMESPACE,)))
 
     @asynccontextmanager
-    async def _changing(self, caller: Caller, key: str, asked: Json) -> AsyncIterator[Entry]:
+    async def _changing(
+        self, caller: Caller, key: str, asked: Json
+    ) -> AsyncIterator[RunningOperation]:
         def find() -> BindingRow:
             with self._core.database.read() as database:
                 return _binding(database, caller, key)

@@ -39,7 +39,7 @@ from memtui.json_text import json_text
 from memtui.paths import replacing
 from memtui.service.connections import Connection
 from memtui.service.core import Core, Group, find_company, to_its_end
-from memtui.service.recorder import Entry
+from memtui.service.recorder import RunningOperation
 from memtui.service.survey import (
     Copies,
     PurgeAnswer,
@@ -85,7 +85,7 @@ class Purging(Group):
         if request.forget:
             found.aim = found.with_living()
         scope = Scope(company_id=caller.company_id)
-        entry = self._core.recorder.entry(OperationType.PURGE, caller, scope)
+        entry = self._core.recorder.started(OperationType.PURGE, caller, scope)
         await self._authorise(entry, request, found)
         return await asyncio.to_thread(self._planned, request, found)
 
@@ -182,7 +182,9 @@ class Purging(Group):
         request = PurgeRequest(before=now - timedelta(days=self._service.settings.purge_after_days))
         return await self.apply(caller, request)
 
-    async def _authorise(self, entry: Entry, request: PurgeRequest, found: Survey) -> None:
+    async def _authorise(
+        self, entry: RunningOperation, request: PurgeRequest, found: Survey
+    ) -> None:
         """Let owners and admins of the company, and a person whose own memories these are."""
         if entry.caller.by_ai:
             raise Denied("An agent purges nothing; let the person do it for whom it acts.")
@@ -309,7 +311,7 @@ class Purging(Group):
                 )
             yield segment, here
 
-    def _erase_from_log(self, entry: Entry, found: Survey, step: StepHook) -> None:
+    def _erase_from_log(self, entry: RunningOperation, found: Survey, step: StepHook) -> None:
         """Erase the log's values, then the journal's: the texts are known from there. Blocking."""
         core, aim = self._core, found.aim
         with self._archive(aim.company_id) as folder:
@@ -329,7 +331,9 @@ class Purging(Group):
                 erasing.names(database, aim, drop=True)
             step("journal")
 
-    def _erase_sealed(self, entry: Entry, aim: Aim, folder: Folder, step: StepHook) -> None:
+    def _erase_sealed(
+        self, entry: RunningOperation, aim: Aim, folder: Folder, step: StepHook
+    ) -> None:
         """Write the segments anew that hold something of it, here and in the object store."""
         from memtui.analytics import seal
 
@@ -447,7 +451,7 @@ def _is_as_told(folder: Folder, segment: Segment, told: Json | None) -> bool:
 
 def _proof(
     core: Core,
-    entry: Entry,
+    entry: RunningOperation,
     erased: Mapping[int, Sequence[str]],
     segments: Sequence[Json] = (),
 ) -> OperationDraft:

@@ -26,7 +26,7 @@ from memtui.service.answers import (
 )
 from memtui.service.connections import Connection
 from memtui.service.core import Group
-from memtui.service.recorder import Entry
+from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact, redact_json
 from memtui.service.visibility import Caller, for_caller, note_owner, readable
 from memtui.store import appending, journal
@@ -250,7 +250,7 @@ def _received(caller: Caller, change: Change) -> Change:
     return change.model_copy(update={"before": before, "after": after})
 
 
-def _note_withheld(entry: Entry, count: int) -> None:
+def _note_withheld(entry: RunningOperation, count: int) -> None:
     """Let the log say that the provider returned more than the caller may read."""
     if count:
         entry.request = {**entry.request, "withheld": count}

@@ -52,9 +52,6 @@ class Sessions:
     """A file lock a process, held as long as it lives: the system lets go of it at any death."""
 
     def __init__(self, folder: Path) -> None:
-        from filelock import FileLock
-
-        self._make_lock = FileLock
         self._folder = folder
         self._own: FileLock | None = None
         self._name = ""
@@ -67,11 +64,13 @@ class Sessions:
 
     def own(self) -> str:
         """Return this process's session, taking its lock at the first call."""
+        from filelock import FileLock
+
         with self._taking:
             if self._own is None:
                 self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
                 self._name = uuid.uuid4().hex
-                lock = self._make_lock(self._path(self._name), thread_local=False, mode=0o600)
+                lock = FileLock(self._path(self._name), thread_local=False, mode=0o600)
                 lock.acquire(timeout=0)
                 self._own = lock
             return self._name
@@ -83,9 +82,9 @@ class Sessions:
         path = self._path(name)
         if not path.exists():
             return True
-        from filelock import Timeout
+        from filelock import FileLock, Timeout
 
-        lock = self._make_lock(path, thread_local=False, mode=0o600)
+        lock = FileLock(path, thread_local=False, mode=0o600)
         try:
             lock.acquire(timeout=0)
         except Timeout:
@@ -114,7 +113,7 @@ _FOREIGN_INTENT_AGE = timedelta(minutes=15)
 
 
 @dataclass(slots=True)
-class Entry:
+class RunningOperation:
     """An operation while it runs; what it learns on the way is what gets logged."""
 
     operation_id: str
@@ -284,7 +283,7 @@ def _is_no_answer(error: BaseException) -> bool:
     return isinstance(error, Exception)
 
 
-def _unknown_outcome(entry: Entry, error: BaseException) -> Unavailable:
+def _unknown_outcome(entry: RunningOperation, error: BaseException) -> Unavailable:
     said = str(error) if isinstance(error, MemtuiError) else f"It failed ({type(error).__name__})."
     return Unavailable(
         f"{said} Outcome unknown: the {entry.operation_type} may have happened; "
@@ -302,7 +301,7 @@ def _kind(error: BaseException | None) -> str | None:
     return _class_of(error).lower()
 
 
-def _log(connection: DatabaseConnection, entry: Entry) -> None:
+def _log(connection: DatabaseConnection, entry: RunningOperation) -> None:
     operation = entry.draft()
     seq = appending.append(connection, operation)
     appending.record(connection, operation, seq, entry.steps)
@@ -355,9 +354,9 @@ class Recorder:
         scope: Scope,
         request: Json,
         source: SourceRef | None = None,
-    ) -> AsyncIterator[Entry]:
+    ) -> AsyncIterator[RunningOperation]:
         """Run an operation and log it, whatever becomes of it."""
-        entry = self.entry(operation_type, caller, scope, request, source)
+        entry = self.started(operation_type, caller, scope, request, source)
         try:
             yield entry
         except BaseException as error:
@@ -368,16 +367,16 @@ class Recorder:
             raise
         await self._finish(entry)
 
-    def entry(
+    def started(
         self,
         operation_type: OperationType,
         caller: Caller,
         scope: Scope,
         request: Json | None = None,
         source: SourceRef | None = None,
-    ) -> Entry:
+    ) -> RunningOperation:
         """Return an operation that begins now; only `recorded` has it logged."""
-        return Entry(
+        return RunningOperation(
             operation_id=self._new_id(),
             operation_type=operation_type,
             caller=caller,
@@ -388,7 +387,7 @@ class Recorder:
             source=source,
         )
 
-    async def begin(self, entry: Entry, before: Sequence[Snapshot]) -> None:
+    async def begin(self, entry: RunningOperation, before: Sequence[Snapshot]) -> None:
         """Write a mutation's intent; from here on its end is logged or shows as unknown."""
         unseen = entry.draft().model_copy(
             update={
@@ -411,7 +410,7 @@ class Recorder:
                 session=self._sessions.own(),
             )
 
-    async def _finish(self, entry: Entry) -> None:
+    async def _finish(self, entry: RunningOperation) -> None:
         """Append it to the log, whether or not its caller still waits."""
         if entry.logged:
             return
@@ -421,7 +420,7 @@ class Recorder:
         appending.add_done_callback(self._finishing.discard)
         await asyncio.shield(appending)
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: RunningOperation) -> None:
         if self._database.read_only:
             return
         durable = entry.operation_type.mutates or entry.finding is not None
@@ -431,7 +430,7 @@ class Recorder:
                 entry.operation_id = self._new_id()
             _log(connection, entry)
 
-    def append_within(self, connection: DatabaseConnection, entry: Entry) -> None:
+    def append_within(self, connection: DatabaseConnection, entry: RunningOperation) -> None:
         """Log an operation that goes well, in the transaction of what it changes. Blocking.
 
         Once that has ended, the caller notes that the entry is logged.

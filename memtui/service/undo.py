@@ -35,7 +35,7 @@ from memtui.service.connections import Connection
 from memtui.service.core import Group, in_thread, to_its_end
 from memtui.service.log import one
 from memtui.service.members import REVOKED
-from memtui.service.recorder import Entry
+from memtui.service.recorder import RunningOperation
 from memtui.service.visibility import CONTENT, Caller, Role
 from memtui.store import bindings, journal, settings
 from memtui.store.appending import Step
@@ -164,7 +164,7 @@ class Undo(Group):
         return operation, steps, changed
 
     async def _settings_back(
-        self, entry: Entry, operation: Operation, changed: Sequence[SettingChange]
+        self, entry: RunningOperation, operation: Operation, changed: Sequence[SettingChange]
     ) -> MutationAnswer:
         """Put settings back, in one transaction that also keeps what they were until then.
 
@@ -356,7 +356,7 @@ def reaching(scope: Scope, records: Iterable[Record]) -> Scope:
 
 
 async def _rebuild(
-    entry: Entry,
+    entry: RunningOperation,
     connection: Connection,
     operation: Operation,
     befores: Sequence[Snapshot],

@@ -33,7 +33,7 @@ from memtui.store.sight import Sight
 from memtui.visible import visible
 
 if TYPE_CHECKING:
-    from memtui.service.recorder import Entry
+    from memtui.service.recorder import RunningOperation
 
 AGENT_PREFIX = "agent:"
 USER_PREFIX = "user:"
@@ -239,7 +239,7 @@ def may_read(scope: Scope | None, asked: Scope, sight: Sight | None) -> bool:
     return scope.company_id == asked.company_id and (sight is None or sight.reads(scope))
 
 
-def note_owner(entry: Entry, scopes: Iterable[Scope]) -> None:
+def note_owner(entry: RunningOperation, scopes: Iterable[Scope]) -> None:
     """Let an operation that named no user be the one's whose own memories it touched.
 
     Who may see an operation shows in its scope. A company without members hides nothing; there
@@ -274,7 +274,7 @@ def without_prefix(text: str) -> str:
     return _PREFIX.sub("", text, count=1) if text.startswith("[MEMORY ") else text
 
 
-def log_text(entry: Entry, text: str, *, withheld: bool) -> None:
+def log_text(entry: RunningOperation, text: str, *, withheld: bool) -> None:
     """Let the log keep the beginning of a text that is written; of a withheld one, no part of it.
 
     In the place of a withheld text stands a commitment, by which it is known again.
