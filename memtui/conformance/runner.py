@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from time import perf_counter
-from typing import Literal
+from typing import Any, Literal
 
 from memtui.contract import Invalid, Json, Model, Unavailable
 
@@ -115,12 +116,13 @@ async def run_conformance(
             await spaces.clear()
             if spaces.leftovers and on_leftovers is not None:
                 on_leftovers(spaces.leftovers)
+    outcomes = Counter(result.outcome for result in results)
     return Report(
         url=str(uds or base_url),
         server=server,
-        passed=_count(results, "pass"),
-        failed=_count(results, "fail"),
-        not_applicable=_count(results, "not_applicable"),
+        passed=outcomes["pass"],
+        failed=outcomes["fail"],
+        not_applicable=outcomes["not_applicable"],
         checks=tuple(results),
         leftovers=spaces.leftovers,
         duration_ms=_since(started),
@@ -155,26 +157,25 @@ class _Run:
         self._wire, self._spaces, self._tell = wire, spaces, tell
         self._capabilities, self._ttl_s = capabilities, ttl_s
         self._gate = asyncio.Semaphore(_SIDE_BY_SIDE)
+        self._found: dict[str, CheckResult] = {}
 
     async def all(self, checks: Sequence[Check]) -> list[CheckResult]:
         """Return the results, in the order of the checks."""
-        found: dict[str, CheckResult] = {}
         async with asyncio.TaskGroup() as group:
             for check in checks:
                 if not check.alone:
-                    group.create_task(self._gated(check, found))
+                    group.create_task(self._one(check))
         await self._spaces.clear()  # while the server is well
         killer = ""
-        for check in checks:
-            if check.alone and (not killer or check.name == _AFTERWARDS):
-                await self._gated(check, found)
-                if found[check.name].outcome == "fail" and not await self._is_back():
-                    killer = killer or check.name
-            elif check.alone:
-                detail = f"Not run: the server does not answer any more since {killer}."
-                found[check.name] = _result(check, "not_applicable", detail=detail)
-                self._tell(found[check.name])
-        return [found[check.name] for check in checks]
+        for check in (one for one in checks if one.alone):
+            if killer and check.name != _AFTERWARDS:
+                gone = f"Not run: the server does not answer any more since {killer}."
+                self._note(check, "not_applicable", gone)
+                continue
+            await self._one(check)
+            if self._found[check.name].outcome == "fail" and not await self._is_back():
+                killer = killer or check.name
+        return [self._found[check.name] for check in checks]
 
     async def _is_back(self) -> bool:
         """Return whether the server answers, or does so again within a while."""
@@ -187,46 +188,40 @@ class _Run:
                 return True
         return False
 
-    async def _gated(self, check: Check, found: dict[str, CheckResult]) -> None:
-        async with self._gate:
-            found[check.name] = await self._one(check)
-        self._tell(found[check.name])
-
-    async def _one(self, check: Check) -> CheckResult:
+    async def _one(self, check: Check) -> None:
         missing = [name for name in check.needs if name not in self._capabilities]
         if missing:
-            detail = f"The server does not list {' and '.join(missing)}."
-            return _result(check, "not_applicable", detail=detail)
+            lacking = f"The server does not list {' and '.join(missing)}."
+            self._note(check, "not_applicable", lacking)
+            return
         probe = Probe(self._wire, self._spaces, self._capabilities, self._ttl_s)
         longest = max(_LEAST_SECONDS_A_CHECK, _TIMEOUTS_A_CHECK * self._wire.timeout_s)
-        started = perf_counter()
-        try:
-            async with asyncio.timeout(longest):
-                await check.run(probe)
-        except Failed as error:
-            return _result(check, "fail", started, str(error), error)
-        except TimeoutError:
-            return _result(check, "fail", started, f"Not done after {longest:g} s.")
-        return _result(check, "pass", started, probe.remark)
+        async with self._gate:
+            started = perf_counter()
+            try:
+                async with asyncio.timeout(longest):
+                    await check.run(probe)
+            except Failed as error:
+                seen = {"request": error.request, "reply": error.reply}
+                self._note(check, "fail", str(error), started, **seen)
+            except TimeoutError:
+                self._note(check, "fail", f"Not done after {longest:g} s.", started)
+            else:
+                self._note(check, "pass", probe.remark, started)
 
-
-def _result(
-    check: Check,
-    outcome: Outcome,
-    started: float | None = None,
-    detail: str = "",
-    error: Failed | None = None,
-) -> CheckResult:
-    return CheckResult(
-        name=check.name,
-        rule=check.rule,
-        source=check.source,
-        outcome=outcome,
-        detail=readable(detail),
-        request=error.request if error else None,
-        reply=error.reply if error else None,
-        duration_ms=_since(started) if started is not None else 0.0,
-    )
+    def _note(
+        self, check: Check, outcome: Outcome, detail: str, started: float | None = None, **seen: Any
+    ) -> None:
+        self._found[check.name] = CheckResult(
+            name=check.name,
+            rule=check.rule,
+            source=check.source,
+            outcome=outcome,
+            detail=readable(detail),
+            duration_ms=_since(started) if started is not None else 0.0,
+            **seen,
+        )
+        self._tell(self._found[check.name])
 
 
 async def _greet(wire: Wire, place: str) -> ServerSeen:
@@ -241,7 +236,20 @@ async def _greet(wire: Wire, place: str) -> ServerSeen:
     if reply.status == 503:
         raise Unavailable(f"The memory plugin at {place} says that it cannot serve now (503).")
     if not _speaks(reply):
-        await _search_instead(wire, place, reply)
+        # A server whose health alone is wrong is left to the checks.
+        body: Json = {"namespaces": [f"custom:{MARK}"], "limit": 1}
+        with suppress(Silent):  # the checks tell it better
+            searched = await wire.send("POST", "/v1/search", body)
+            if not _speaks(searched):
+                health, search = (
+                    f"{one.status}" if not one.is_ok else f"{one.status} and no JSON"
+                    for one in (reply, searched)
+                )
+                raise Unavailable(
+                    f"There is no memory plugin v1 at {place}: it answers GET /v1/health with "
+                    f"{health} and POST /v1/search with {search}; check the address, or the "
+                    "server's log."
+                )
     said: Json = {}
     with suppress(Failed):
         said = reply.fields
@@ -253,35 +261,12 @@ async def _greet(wire: Wire, place: str) -> ServerSeen:
     )
 
 
-async def _search_instead(wire: Wire, place: str, health: Reply) -> None:
-    """Leave a server to the checks whose health alone is wrong. Raises `Unavailable` for others."""
-    body: Json = {"namespaces": [f"custom:{MARK}"], "limit": 1}
-    try:
-        reply = await wire.send("POST", "/v1/search", body)
-    except Silent:
-        return  # the checks tell it better
-    if not _speaks(reply):
-        raise Unavailable(
-            f"There is no memory plugin v1 at {place}: it answers GET /v1/health with "
-            f"{_told(health)} and POST /v1/search with {_told(reply)}; check the address, or the "
-            "server's log."
-        )
-
-
 def _speaks(reply: Reply) -> bool:
     """Whether an answer can be a plugin's: JSON, and one of success."""
     with suppress(Failed):
         _ = reply.document
         return reply.is_ok
     return False
-
-
-def _told(reply: Reply) -> str:
-    return f"{reply.status}" if not reply.is_ok else f"{reply.status} and no JSON"
-
-
-def _count(results: Sequence[CheckResult], outcome: Outcome) -> int:
-    return sum(result.outcome == outcome for result in results)
 
 
 def _since(started: float) -> float:
