@@ -60,6 +60,10 @@ _CHARACTERS_PER_TOKEN = 4
 _QUERY_CHARACTERS = 10_000
 """What the search reads of a query."""
 _LOCK_SECONDS = 10
+_AS_WRITTEN = (
+    "scope", "source", "title", "kind", "topic", "tags", "created_by", "expires_at", "pinned",
+    "metadata",
+)  # fmt: skip
 
 
 class Trouble(StrEnum):
@@ -177,18 +181,13 @@ class HostedStore:
             with FileLock(lock, timeout=_LOCK_SECONDS, mode=0o600):
                 contents, answer = edit(self.read())
                 if contents is not self._contents:
-                    write_whole(self._path, contents.model_dump_json(exclude_defaults=True))
+                    with replacing(self._path) as fresh:
+                        fresh.write_text(contents.model_dump_json(exclude_defaults=True), "utf-8")
                 return answer
         except Timeout as error:
             raise Unavailable(f"Another process keeps {self._path} locked; try again.") from error
         except OSError as error:
             raise Unavailable(f"Cannot write {self._path}: {error.strerror}.") from error
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Replace a private file, whole or not at all."""
-    with replacing(path) as fresh:
-        fresh.write_text(text, encoding="utf-8")
 
 
 class HostedAdapter(Adapter):
@@ -324,20 +323,11 @@ class HostedAdapter(Adapter):
         record = Record(
             handle=handle,
             text=request.content,
-            scope=request.scope,
-            source=request.source,
-            title=request.title,
             summary=request.content.split(". ", 1)[0][:200] if summarized else None,
-            kind=request.kind,
-            topic=request.topic,
-            tags=request.tags,
             created_at=request.created_at or now,
             updated_at=now,
-            created_by=request.created_by,
-            expires_at=request.expires_at,
-            pinned=request.pinned,
             revision=f"r{number}",
-            metadata=request.metadata,
+            **{name: getattr(request, name) for name in _AS_WRITTEN},
         )
         kept = tuple(held for held in contents.held if held.record.handle != handle)
         return Contents(stored=number, held=(*kept, Held(record=record))), handle

@@ -18,13 +18,13 @@ from pydantic import ValidationError
 from memtui.config import Paths, Settings, find_paths
 from memtui.contract import Denied, Invalid, Model, Unavailable, UtcDatetime
 from memtui.demo.content import load
-from memtui.demo.hosted import write_whole
 from memtui.demo.plan import DAYS, seeded
 from memtui.demo.player import DemoClock, Player
 from memtui.demo.recall import Recall
 from memtui.demo.timeline import timeline
 from memtui.demo.work import RUNS
-from memtui.service import BindingView, Caller, CompanyView, MemoryService, open_service
+from memtui.paths import replacing
+from memtui.service import BindingView, Caller, CompanyView, open_service
 from memtui.store.database import Database
 from memtui.threads import LooseThreads
 
@@ -178,7 +178,16 @@ async def _clear(paths: Paths, settings: Settings) -> None:
     marker = _read_marker(paths)
     if marker is None:
         return
-    companies, bindings = await _held(paths, settings)
+    companies: list[CompanyView] = []
+    bindings: list[BindingView] = []
+    if paths.database.exists():
+        service = await open_service(paths, settings, first_company=False)
+        try:
+            companies = await service.companies.all()
+            caller = Caller(company_id=COMPANY, principal="user:demo", door="demo")
+            bindings = await service.bindings.all(caller)
+        finally:
+            await service.close()
     own = [view.name for view in companies if view.company_id != COMPANY]
     if marker.summary is not None:
         own += [view.key for view in bindings if view.binding_id not in marker.binding_ids]
@@ -188,18 +197,6 @@ async def _clear(paths: Paths, settings: Settings) -> None:
             "make; move that elsewhere first, or give the demo an empty folder in MEMTUI_HOME."
         )
     _remove(paths, marker.binding_ids or [view.binding_id for view in bindings])
-
-
-async def _held(paths: Paths, settings: Settings) -> tuple[list[CompanyView], list[BindingView]]:
-    """Return the companies of a demo's home and the bindings of the demo's own company."""
-    if not paths.database.exists():
-        return [], []
-    service = await open_service(paths, settings, first_company=False)
-    try:
-        caller = Caller(company_id=COMPANY, principal="user:demo", door="demo")
-        return await service.companies.all(), await service.bindings.all(caller)
-    finally:
-        await service.close()
 
 
 async def _make(
@@ -231,7 +228,21 @@ async def _make(
             await _play(player, paths, progress)
             recall.write_down(durable=True)
         bindings = await service.bindings.all(admin)
-        summary = await _summary(service, admin, bindings, paths, end)
+        health = [await service.bindings.health(admin, view.key) for view in bindings]
+        summary = DemoSummary(
+            home=str(paths.data),
+            commands=_commands(paths),
+            company=company.id,
+            name=company.name,
+            projects=company.projects,
+            agents=tuple(agent.id for agent in company.agent),
+            bindings=tuple(view.key for view in bindings),
+            issues=len(load().issues),
+            runs=RUNS,
+            records=sum(one.health.records or 0 for one in health),
+            operations=(await service.log.page(admin, limit=1)).total,
+            made_until=end,
+        )
         ids_made = tuple(view.binding_id for view in bindings)
         _write_marker(paths, Marker(binding_ids=ids_made, summary=summary))
         return summary
@@ -249,31 +260,6 @@ async def _play(player: Player, paths: Paths, progress: Progress | None) -> None
         await player.play(step)
     if progress is not None:
         progress("Making the demo company", len(steps), len(steps))
-
-
-async def _summary(
-    service: MemoryService,
-    admin: Caller,
-    bindings: Iterable[BindingView],
-    paths: Paths,
-    end: datetime,
-) -> DemoSummary:
-    content = load()
-    health = [await service.bindings.health(admin, view.key) for view in bindings]
-    return DemoSummary(
-        home=str(paths.data),
-        commands=_commands(paths),
-        company=content.company.id,
-        name=content.company.name,
-        projects=content.company.projects,
-        agents=tuple(agent.id for agent in content.company.agent),
-        bindings=tuple(view.key for view in bindings),
-        issues=len(content.issues),
-        runs=RUNS,
-        records=sum(one.health.records or 0 for one in health),
-        operations=(await service.log.page(admin, limit=1)).total,
-        made_until=end,
-    )
 
 
 def _commands(paths: Paths) -> tuple[str, ...]:
@@ -319,7 +305,8 @@ def _read_marker(paths: Paths) -> Marker | None:
 
 def _write_marker(paths: Paths, marker: Marker) -> None:
     try:
-        write_whole(paths.data / _MARKER, marker.model_dump_json(indent=1))
+        with replacing(paths.data / _MARKER) as fresh:
+            fresh.write_text(marker.model_dump_json(indent=1), "utf-8")
     except OSError as error:
         raise Invalid(f"Cannot write to {paths.data}: {error.strerror}.") from error
 

@@ -107,7 +107,10 @@ def test_ctrl_c_stops_it(home: Path) -> None:
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(2.5)
+    loaded = Path(f"/proc/{started.pid}/maps")
+    while loaded.exists() and "duckdb" not in loaded.read_text():
+        time.sleep(0.05)
+    time.sleep(1 if loaded.exists() else 2.5)
     started.send_signal(signal.SIGINT)
     _, err = started.communicate(timeout=20)
     assert (started.returncode, err) == (130, "")
