@@ -41,7 +41,8 @@ class Held:
         found = getattr(self._inner, name)
         if inspect.iscoroutinefunction(found) and name != "close":
             return self._held(found)
-        return Held(found, self._gate) if name == "analysis" else found
+        group = type(found).__module__.startswith("memtui.service.") and not callable(found)
+        return Held(found, self._gate) if group and not name.startswith("_") else found
 
     def _held(self, call: Callable[..., Any]) -> Callable[..., Any]:
         async def held(*arguments: Any, **named: Any) -> Any:

@@ -21,6 +21,7 @@ from memtui.service import (
     MemoryService,
     SpendingLimit,
 )
+from memtui.service.limits import Limits
 from memtui.store.operation import OperationDraft
 from tests.analytics.logs import append
 from tests.screens.hostile import screen_text
@@ -129,7 +130,7 @@ async def test_a_check_that_fails_is_told_once(
     async def fail(*_: object, **__: object) -> None:
         raise Unavailable("The archive's manifest cannot be read.")
 
-    monkeypatch.setattr(MemoryService, "check_spending", fail)
+    monkeypatch.setattr(Limits, "check", fail)
     async with running(paths, settings, "operations") as (app, pilot):
         await until(pilot, lambda: toasts(app))
         app.controller.check_spending()
