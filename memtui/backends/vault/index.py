@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from memtui.contract import Location, Problem, Record, Scope, Unavailable
 from memtui.provider_kit import is_damaged, is_unusable
@@ -225,8 +225,7 @@ class _Database:
                 _remove(self._path)
 
     def close(self) -> None:
-        """Close every idle connection; those lent out close when they come back."""
-        with self._guard:
+        with self._guard:  # those lent out close when they come back
             self._is_closed = True
             idle, self._idle = self._idle, []
         for _, connection in idle:
@@ -545,11 +544,11 @@ def _put_unit(connection: sqlite3.Connection, path: str, unit: _Unit | None) -> 
     if unit is None:
         connection.execute("DELETE FROM files WHERE path = ?", (path,))
         return list(before)
-    rows = [_row(path, stored) for stored in unit.records]
-    connection.executemany(_INSERT, rows)
+    connection.executemany(_INSERT, (_row(path, stored) for stored in unit.records))
     signature = "" if _is_recent(unit.signature) else unit.signature
     connection.execute("REPLACE INTO files VALUES (?, ?)", (path, signature))
-    after = {row["id"]: row["revision"] for row in rows if row["is_current"]}
+    current = [stored.record for stored in unit.records if stored.is_current]
+    after = {one.handle.provider_record_id: one.revision for one in current}
     return [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
 
 
@@ -577,36 +576,33 @@ def _moment(value: int | None) -> datetime | None:
     return None if value is None else _EPOCH + value * _MICROSECOND
 
 
-def _row(path: str, stored: StoredRecord) -> dict[str, Any]:
-    record = stored.record
-    key = record.metadata.get("key", "") if record.kind == "fact" else ""
-    return {
-        "id": record.handle.provider_record_id,
-        "path": path,
-        "line": record.location.line if record.location else 1,
-        "area": stored.area.value,
-        "is_current": stored.is_current,
-        "names": stored.names,
-        "tags": json.dumps(record.tags, ensure_ascii=False),
-        "source": json.dumps(source_fields(record.source)) if record.source else None,
-        "source_kind": record.source.kind.value if record.source else None,
-        "metadata": json.dumps(record.metadata),
-        "fact_key": str(key).lower() or None,
-        "size": len(record.text),
-        **{name: getattr(record, name) for name in _SAME},
-        **{name: getattr(record.scope, name) for name in _SCOPE},
-        **{name: microseconds(getattr(record, field)) for name, field in _MOMENTS.items()},
-    }
-
-
 _COLUMNS = (
     "id", "path", "line", "area", "is_current", "names", "tags", "source", "source_kind",
     "metadata", "fact_key", "size", *_SAME, *_SCOPE, *_MOMENTS,
 )  # fmt: skip
-_INSERT = (
-    f"INSERT INTO records ({', '.join(_COLUMNS)})"  # noqa: S608 — constants
-    f" VALUES ({', '.join(f':{name}' for name in _COLUMNS)})"
-)
+_INSERT = f"INSERT INTO records ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
+
+
+def _row(path: str, stored: StoredRecord) -> tuple[object, ...]:
+    record, source = stored.record, stored.record.source
+    key = record.metadata.get("key", "") if record.kind == "fact" else ""
+    return (
+        record.handle.provider_record_id,
+        path,
+        record.location.line if record.location else 1,
+        stored.area.value,
+        stored.is_current,
+        stored.names,
+        json.dumps(record.tags, ensure_ascii=False),
+        json.dumps(source_fields(source)) if source else None,
+        source.kind.value if source else None,
+        json.dumps(record.metadata),
+        str(key).lower() or None,
+        len(record.text),
+        *(getattr(record, name) for name in _SAME),
+        *(getattr(record.scope, name) for name in _SCOPE),
+        *(microseconds(getattr(record, field)) for field in _MOMENTS.values()),
+    )
 
 
 def record_of(row: sqlite3.Row, folder: Folder) -> Record:
