@@ -232,16 +232,14 @@ class ColumnMap:
         """Return the field of a column, and its rank among those of the same field (0 first)."""
         found = self.known.get(column)
         if found is None:
-            found = self.known[column] = self._target(column)
+            if column in self.columns:
+                found = self.columns[column], 0
+            else:
+                guessed = guess(column)
+                is_free = guessed and guessed[0] not in self.columns.values()
+                found = guessed if guessed and is_free else (KEEP, 0)
+            self.known[column] = found
         return found
-
-    def _target(self, column: str) -> tuple[str, int]:
-        if column in self.columns:
-            return self.columns[column], 0
-        guessed = guess(column)
-        if guessed is None or guessed[0] in self.columns.values():
-            return KEEP, 0
-        return guessed
 
     @property
     def seen(self) -> dict[str, str]:
@@ -279,16 +277,20 @@ def column_map(
         zone = zone or found.pop("timezone", None)
         for table in _TABLES:
             tables[table] |= found.get(table, {})
-    _check_fields(tables["columns"], also=(KEEP, DROP))
     tables["set"] |= constants
-    _check_fields(tables["set"])
+    for name in (*tables["columns"].values(), *tables["set"]):
+        if name not in FIELDS and (name not in {KEEP, DROP} or name in tables["set"]):
+            raise Invalid(f"There is no field {name}; the fields are {', '.join(FIELDS)}.")
     kinds = tables["operation_type"] | dict(types)
-    left_out = frozenset(word for word, kind in kinds.items() if kind == DROP)
     kept = {word: kind for word, kind in kinds.items() if kind != DROP}
+    meant: dict[str, OperationType] = _enum(OperationType, kept, "operation type")
+    for word, kind in meant.items():
+        if kind in CONTROL:
+            raise Invalid(f"{word} cannot be a {kind}: that tells what memtui did to its own log.")
     return ColumnMap(
         columns=tables["columns"],
-        types=_types(kept),
-        left_out=left_out,
+        types=meant,
+        left_out=frozenset(kinds.keys() - kept.keys()),
         statuses=_enum(OperationStatus, tables["status"] | dict(statuses), "status"),
         constants=tables["set"],
         timezone=zone,
@@ -311,21 +313,6 @@ def _load(path: Path) -> dict[str, Any]:
                 f"{path} has {name}; it may have timezone, and tables of texts named "
                 f"{', '.join(_TABLES)}."
             )
-    return found
-
-
-def _check_fields(named: Mapping[str, str], also: tuple[str, ...] = ()) -> None:
-    fields = named.values() if also else named.keys()
-    for name in fields:
-        if name not in FIELDS and name not in also:
-            raise Invalid(f"There is no field {name}; the fields are {', '.join(FIELDS)}.")
-
-
-def _types(named: Mapping[str, str]) -> dict[str, OperationType]:
-    found: dict[str, OperationType] = _enum(OperationType, named, "operation type")
-    for word, kind in found.items():
-        if kind in CONTROL:
-            raise Invalid(f"{word} cannot be a {kind}: that tells what memtui did to its own log.")
     return found
 
 

@@ -205,14 +205,10 @@ def _known(
 
 def _read(given: Given) -> Given:
     """Return the values as what their fields hold."""
-    found: Given = {}
+    found = dict(given)
     for name, value in given.items():
-        read = _READERS.get(name)
-        if read is None:
-            found[name] = value
-            continue
         try:
-            found[name] = read(value)
+            found[name] = _READERS[name](value) if name in _READERS else value
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
     return found
@@ -246,14 +242,8 @@ def _call(given: Given, at: datetime) -> tuple[Usage, ...]:
             owner, cost = found
             provider = provider or owner
             details[PRICED_BY] = table_name()
-    usage = Usage(
-        provider=provider or _UNKNOWN_PROVIDER,
-        model=model,
-        cost_usd=cost,
-        details=details,
-        **counts,
-    )
-    return (usage,)
+    whose = provider or _UNKNOWN_PROVIDER
+    return (Usage(provider=whose, model=model, cost_usd=cost, details=details, **counts),)
 
 
 def _price(

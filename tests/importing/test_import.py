@@ -191,7 +191,7 @@ async def test_nothing_is_imported_if_a_row_is_bad(
     assert reasons[5].startswith("no column tells started_at")
     assert "--map-type frob=TYPE" in reasons[6]
     assert reasons[7] == "input_tokens: '-1' is no count"
-    assert reasons[12] == "companies: Extra inputs are not permitted"
+    assert reasons[12] == "tokens: Extra inputs are not permitted"
     report = await load(path, skip_bad=True)
     assert (report.added, report.bad_count, len(report.bad)) == (2, 11, 10)
     plan = await load(path, dry_run=True)
