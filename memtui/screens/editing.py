@@ -176,7 +176,7 @@ class EditingScreen(ListScreen[R]):
         """Edit the text in the person's own editor."""
         [record] = await self.records_of([self.row])
         text = self._drafts.get(record_key(record), record.text)
-        edited = edit_text(self.app, text, self.state.editor)
+        edited = edit_text(self.app, text, self.state.settings.editor)
         if edited is None and text == record.text:
             self.toast("Unchanged, nothing was written.")
         else:

@@ -149,7 +149,7 @@ class Migration(ModalListScreen):
         """Open both ends, take a step, and read how far the migration is."""
         from memtui.migration.ends import ProgressFile, open_ends
 
-        session, data = self.session, self.state.data
+        session, data = self.session, self.state.paths.data
         keys = self._source.key, self._destination.key
 
         async def work() -> tuple[Any, Ends, MigrationState]:
@@ -195,7 +195,7 @@ class Migration(ModalListScreen):
             self._state = found
             self.draw()
 
-        kept = ProgressFile(self.state.data, self._ends)
+        kept = ProgressFile(self.state.paths.data, self._ends)
         self._looking.latest(lambda: asyncio.to_thread(kept.read), show, self.fail)
 
     def _ended(self) -> None:
@@ -228,7 +228,8 @@ class Migration(ModalListScreen):
         from memtui.service.mutations import FactLimits
 
         limits = FactLimits(
-            max_chars=self.state.fact_max_chars, max_count=self.state.fact_max_count
+            max_chars=self.state.settings.fact_max_chars,
+            max_count=self.state.settings.fact_max_count,
         )
         self._list.notice = ("Reading the source …", "Nothing is written by a dry run.")
 
@@ -252,7 +253,7 @@ class Migration(ModalListScreen):
         found = self._plan
         if found is None:
             return
-        data = self.state.data
+        data = self.state.paths.data
 
         def progress(now: Progress) -> None:
             self._tell(progress_content("moving", now))
@@ -303,7 +304,7 @@ class Migration(ModalListScreen):
         if size is None:
             return
         sample = size or None
-        data = self.state.data
+        data = self.state.paths.data
 
         def show(found: Verified) -> None:
             words = verdict(found, self._source.key, self._destination.key)
@@ -352,7 +353,7 @@ class Migration(ModalListScreen):
     def _switch(self, *, back: bool, force: bool) -> None:
         from memtui.migration.cutover import switch
 
-        data = self.state.data
+        data = self.state.paths.data
 
         def show(done: Switched) -> None:
             words = f"{done.served_by} serves {fmt.counted(len(done.targets), 'target')} now"

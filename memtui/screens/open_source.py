@@ -97,7 +97,7 @@ def open_file(screen: MemtuiScreen, work: Background, location: Location) -> Non
 
     def show(found: Location) -> None:
         try:
-            show_file(screen.app, found, screen.state.editor)
+            show_file(screen.app, found, screen.state.settings.editor)
         except MemtuiError as error:
             screen.fail(error)
 

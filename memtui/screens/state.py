@@ -94,50 +94,32 @@ class AppState:
     """Filter lines applied before, the newest last."""
     views: tuple[SavedView, ...] = ()
     """The saved views of the operation log."""
-    views_file: Path = Path("views.json")
-    """Where they are kept."""
     read_only: bool = False
     """Whether every change is refused, by setting or by company."""
     keymap: Keymap = field(default_factory=Keymap)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
-    editor: str = ""
-    """The editor of the settings; empty means $VISUAL, else $EDITOR, else vi."""
-    context_model: str = "claude-sonnet-4-5"
-    """The model of the settings, whose tokens and prices a context is counted in."""
-    context_budget: int = 500
-    """Tokens that a context should stay under, by the settings."""
-    fact_max_chars: int = 200
-    """How many characters a fact may have; 0 sets no limit."""
-    fact_max_count: int = 50
-    """How many facts an owner may have; 0 sets no limit."""
-    data: Path = Path("data")
-    """memtui's data folder."""
+    settings: Settings = field(default_factory=Settings)
+    paths: Paths = field(default_factory=lambda: Paths(data=Path(), config=Path()))
     zone: tzinfo | None = None
     """Where days and clock times are shown; None means the system's zone."""
     zone_name: str = "UTC"
     """The IANA name of the zone that days are cut in."""
-    queries_file: Path = Path("queries.json")
-    """Where statements that were given a name are kept."""
 
     @property
     def log_filter(self) -> Filter:
         """The filter for operations: the filter line, narrowed to the scope where it is silent."""
-        return self.filter.model_copy(
-            update={
-                name: getattr(self.filter, name) or getattr(self.scope, name)
-                for name in _SCOPE_FIELDS
-            }
-        )
+        return self.filter.model_copy(update=self._scoped)
 
     @property
     def record_scope(self) -> Scope:
         """The scope for queries and records: the scope, overridden by the filter line."""
-        return self.scope.model_copy(
-            update={
-                name: getattr(self.filter, name) or getattr(self.scope, name)
-                for name in _SCOPE_FIELDS
-            }
-        )
+        return self.scope.model_copy(update=self._scoped)
+
+    @property
+    def _scoped(self) -> dict[str, str | None]:
+        return {
+            name: getattr(self.filter, name) or getattr(self.scope, name) for name in _SCOPE_FIELDS
+        }
 
 
 @dataclass
@@ -236,17 +218,11 @@ class StateController:
             read_only=settings.read_only,
             keymap=load_keymap(settings.keymap),
             clock=clock,
-            editor=settings.editor,
-            context_model=settings.context_model,
-            context_budget=settings.context_budget,
-            fact_max_chars=settings.fact_max_chars,
-            fact_max_count=settings.fact_max_count,
-            data=paths.data,
+            settings=settings,
+            paths=paths,
             zone=ZoneInfo(settings.timezone) if settings.timezone else None,
             zone_name=settings.zone_name or "UTC",
-            queries_file=paths.queries_file,
             views=views,
-            views_file=paths.views_file,
         )
 
     @property

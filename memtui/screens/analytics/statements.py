@@ -180,7 +180,7 @@ def _option(one: Chosen) -> Option:
 
 async def keep_statement(screen: ServiceScreen, statement: str) -> None:
     """Ask in a conversation for a name, and keep a statement under it."""
-    path = screen.state.queries_file
+    path = screen.state.paths.queries_file
     prompt = Prompt(
         "Keep the statement as",
         placeholder="cost by agent",
@@ -196,7 +196,7 @@ async def choose_statement(
     screen: ServiceScreen, earlier: Sequence[str], opened: Callable[[str], None]
 ) -> None:
     """Let a person open a saved statement or one run before; rename and delete until then."""
-    path = screen.state.queries_file
+    path = screen.state.paths.queries_file
     while True:
         read = ChooseQuery(lambda: asyncio.to_thread(read_queries, path), earlier)
         if (chosen := await screen.ask(read)) is None:

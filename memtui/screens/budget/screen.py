@@ -115,7 +115,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         self._finding = Background(self, "budget-offers")
         self._drawing = Background(self, "budget-charts")
         self._comparing = Background(self, "budget-same")
-        start = BudgetView(state.context_model, state.context_budget)
+        start = BudgetView(state.settings.context_model, state.settings.context_budget)
         self.set_reactive(BudgetScreen.view, start)
 
     def compose_body(self) -> ComposeResult:
@@ -525,7 +525,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         places, at = self.view.places, self._place
         session, note = self.session, ""
         while True:
-            asked = WriteFact(places, at, self.state.fact_max_chars, self._unwritten, note)
+            asked = WriteFact(places, at, self.state.settings.fact_max_chars, self._unwritten, note)
             new = await self.ask(asked)
             self._unwritten, place = new or ("", None)
             if place is None:
@@ -627,7 +627,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     @conversation
     async def action_model(self) -> None:
         """Choose the model to count and price for."""
-        used = dict.fromkeys((self.view.model, self.state.context_model))
+        used = dict.fromkeys((self.view.model, self.state.settings.context_model))
         chooser: Choose[str] = Choose(
             "Count and price for which model?",
             lambda: model_choices(used),

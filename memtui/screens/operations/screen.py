@@ -381,7 +381,7 @@ class OperationsScreen(ListScreen[Operation]):
     @conversation
     async def action_views(self) -> None:
         """Offer the saved views, and to keep what is shown under the name that is typed."""
-        kept, path = self.state.views, self.state.views_file
+        kept, path = self.state.views, self.state.paths.views_file
 
         def offer(text: str) -> list[Choice[tuple[str, SavedView]]]:
             try:
@@ -429,7 +429,7 @@ class OperationsScreen(ListScreen[Operation]):
         text = await self.ask(Prompt(title, value=view.name, check=check))
         if text is not None:
             renamed = view.model_copy(update={"name": check(text)})
-            write = partial(save_view, self.state.views_file, renamed, instead_of=view.name)
+            write = partial(save_view, self.state.paths.views_file, renamed, instead_of=view.name)
             await self._keep(write, f"Kept the view {renamed.name}.")
 
     async def _keep(self, write: partial[tuple[SavedView, ...]], said: str) -> None:

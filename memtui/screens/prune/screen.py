@@ -52,7 +52,7 @@ class PruneReview(ModalListScreen):
         self._budget = budget
         self._view = budget.view
         self._rules = PruneRules(
-            max_characters=self.state.fact_max_chars or PruneRules().max_characters
+            max_characters=self.state.settings.fact_max_chars or PruneRules().max_characters
         )
         self._review = Review()
         self._doing: State = "looking"
