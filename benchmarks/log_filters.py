@@ -32,7 +32,7 @@ def of_hot(home: Path) -> list[Line]:
         lines = [Line("the first filter, which copies them", f"{first * 1000:,.0f} ms")]
         for name, chosen in _ASKED.items():
             with log.cursor() as cursor:
-                raw = partial(cursor.execute, _raw("hot", chosen))
+                raw = partial(cursor.execute, _raw("hot_operations", chosen))
                 again, theirs = best([partial(_filter, log, chosen), raw])
             details = f"   {again * 1000:,.0f} ms, raw DuckDB {theirs * 1000:,.0f} ms"
             lines.append(limited(f"{name}, against the first", again / first, 0.1, details))

@@ -90,6 +90,9 @@ class LooseThreads(ThreadPoolExecutor):
                     self._loose -= 1
                     self._has_fewer.notify_all()
                     return
+            # What it holds goes now: a library's object that goes in a thread while Python ends
+            # can abort the program.
+            del call
 
     def _next(self) -> _Call | None:
         with self._lock:

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import threading
+import weakref
 
 import pytest
 
@@ -93,3 +94,16 @@ async def test_an_exit_in_a_thread_ends_no_program() -> None:
         await asyncio.to_thread(sys.exit, 3)
     use_loose_threads()
     assert await asyncio.to_thread(lambda: threading.current_thread().daemon)
+
+
+def test_what_a_call_held_is_gone_when_the_threads_have_ended() -> None:
+    class Held:
+        """Such as a connection of DuckDB, which must not go while Python ends."""
+
+    held = Held()
+    gone = weakref.ref(held)
+    threads = LooseThreads()
+    threads.submit(id, held).result()
+    del held
+    threads.shutdown()
+    assert gone() is None

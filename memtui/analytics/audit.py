@@ -106,13 +106,13 @@ class _Log:
         yield from ((seq, found.get(seq)) for seq in range(first, last + 1))
 
 
-class _Unreadable(Exception):
+class _Unreadable(Unavailable):
     """Rows that are no operations."""
 
     def __init__(self, first: int, last: int, segment: Segment | None) -> None:
         self.first = first
         where = f"Operations {first} to {last} cannot be read"
-        self.problem = (
+        super().__init__(
             f"{where}: the database holds something else; restore it from a backup."
             if segment is None
             else f"{where}: the segment {segment.name} is missing or damaged; memtui archive "
@@ -296,7 +296,7 @@ def _first_broken(log: _Log) -> tuple[int | None, str | None]:
             previous = operation.digest
             proof.read(operation)
     except _Unreadable as error:
-        return error.first, error.problem
+        return error.first, str(error)
     if (seq, previous) != (log.head.seq, log.head.digest):
         return seq, f"Operation {seq} is the last, but the log's end says {log.head.seq}."
     broken = proof.missing_value() or proof.broken_segment(log.folder, log.segments)

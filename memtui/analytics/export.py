@@ -159,8 +159,12 @@ class Exporter(LogEngine):
         manifest, last = self.refresh()
         own = condition(chosen or Filter())
         # What writing to the target raises is told by whoever opened it.
-        with self.cursor() as self._cursor:
-            yield self._cursor, manifest, f"seq <= {last}" + (f" AND {own}" if own else "")
+        with self.cursor() as cursor:
+            self._cursor = cursor
+            try:
+                yield cursor, manifest, f"seq <= {last}" + (f" AND {own}" if own else "")
+            finally:
+                self._cursor = None
 
     def _spans(
         self, cursor: duckdb.DuckDBPyConnection, manifest: Manifest, where: str

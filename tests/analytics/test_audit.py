@@ -142,6 +142,9 @@ def test_a_missing_segment_is_one_sentence(proved_log: Database, root: Path) -> 
     checked = audit.verify(proved_log, root, "acme")
     assert checked.broken_seq == 1
     assert "segment 000000000001-000000000020 is missing or damaged" in str(checked.problem)
+    with pytest.raises(Unavailable, match="segment 000000000001-000000000020 is missing"):
+        audit.export(proved_log, root, "acme", root / "proof.jsonl")
+    assert not (root / "proof.jsonl").exists()
 
 
 def mend_manifest(root: Path) -> None:
