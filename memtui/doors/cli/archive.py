@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.contract import Invalid
-from memtui.doors.cli.output import Column, Line, facts, jsonable, table
+from memtui.doors.cli.output import Line, columns, facts, jsonable, table
 from memtui.doors.cli.session import Session
 from memtui.filters import parse_when
 from memtui.widgets import format as shown
@@ -22,15 +22,7 @@ if TYPE_CHECKING:
     from memtui.analytics.layout import Segment
 
 
-_COLUMNS = (
-    Column("operations", right=True),
-    Column("from"),
-    Column("to"),
-    Column("began"),
-    Column("until"),
-    Column("bytes", right=True),
-    Column("last digest"),
-)
+_COLUMNS = columns("operations>", "from", "to", "began", "until", "bytes>", "last digest")
 
 
 async def archive_seal(

@@ -23,7 +23,7 @@ from memtui.doors.cli.options import (
     json_object,
     pairs,
 )
-from memtui.doors.cli.output import Column, Dim, Line, facts, jsonable, table
+from memtui.doors.cli.output import Dim, Line, columns, facts, jsonable, table
 from memtui.doors.cli.session import Session
 from memtui.visible import visible
 from memtui.widgets.format import counted, exact, held, held_words
@@ -52,13 +52,7 @@ ConfigPairs = Annotated[
 ]
 ConfigJson = Annotated[str | None, typer.Option("--config", help="Its config as a JSON object.")]
 
-_LIST_COLUMNS = (
-    Column("key"),
-    Column("provider"),
-    Column("state"),
-    Column("serves"),
-    Column("can", stretch=True),
-)
+_LIST_COLUMNS = columns("key", "provider", "state", "serves", "can*")
 
 
 async def bindings_list(session: Session) -> None:
@@ -312,13 +306,8 @@ async def bindings_namespaces(session: Session, key: BindingKey) -> None:
         ]
         for each in found
     ]
-    columns = (
-        Column("kind"),
-        Column("name"),
-        Column("records", right=True),
-        Column("expires", right=True),
-    )
-    session.out.answer({"namespaces": found}, lambda: table(columns, rows))
+    titles = columns("kind", "name", "records>", "expires>")
+    session.out.answer({"namespaces": found}, lambda: table(titles, rows))
 
 
 def _health(answers: list[BindingHealth]) -> Iterator[Line]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memtui.contract import Invalid
-from memtui.doors.cli.output import Column, Line, table
+from memtui.doors.cli.output import Line, columns, table
 from memtui.doors.cli.session import Session, build
 from memtui.filters import parse_when
 from memtui.widgets import spending
@@ -28,15 +28,8 @@ TargetId = Annotated[
     typer.Argument(metavar="ID", help="The agent's or project's id, or the binding's key."),
 ]
 PeriodName = Literal["day", "month"]
-_LIMITS = (Column("target"), Column("limit", right=True), Column("per"))
-_SPENDING = (
-    Column("state"),
-    Column("target"),
-    Column("spent", right=True),
-    Column("limit", right=True),
-    Column("share", right=True),
-    Column("period"),
-)
+_LIMITS = columns("target", "limit>", "per")
+_SPENDING = columns("state", "target", "spent>", "limit>", "share>", "period")
 
 
 async def budget_list(session: Session) -> None:

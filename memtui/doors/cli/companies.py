@@ -9,12 +9,12 @@ import typer
 
 from memtui.contract import Invalid
 from memtui.doors.cli.options import Switch, complete_name, pairs
-from memtui.doors.cli.output import Column, table
+from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Session, build
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
-_COMPANY_COLUMNS = (Column("id"), Column("name"), Column("access"))
+_COMPANY_COLUMNS = columns("id", "name", "access")
 
 
 async def companies_list(session: Session) -> None:
@@ -130,7 +130,7 @@ Project = Annotated[
         autocompletion=complete_name("project"),
     ),
 ]
-_MEMBER_COLUMNS = (Column("principal"), Column("role"), Column("project"), Column("user"))
+_MEMBER_COLUMNS = columns("principal", "role", "project", "user")
 
 
 async def members_list(session: Session) -> None:
@@ -184,12 +184,7 @@ async def members_remove(
 
 
 Label = Annotated[str, typer.Argument(metavar="LABEL", help="Its name among the company's tokens.")]
-_TOKEN_COLUMNS = (
-    Column("label"),
-    Column("principal"),
-    Column("acts for"),
-    Column("made", right=True),
-)
+_TOKEN_COLUMNS = columns("label", "principal", "acts for", "made>")
 
 
 async def tokens_list(session: Session) -> None:

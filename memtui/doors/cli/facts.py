@@ -23,7 +23,7 @@ from memtui.contract import (
     own_filter,
     owned,
 )
-from memtui.doors.cli.forget import confirm, ids_of, tell_forgotten
+from memtui.doors.cli.forget import answer_forgotten, confirm, ids_of, tell_forgotten
 from memtui.doors.cli.notes import Expires, Tags, read_stdin, tell_corrected, tell_written
 from memtui.doors.cli.options import (
     FilterLine,
@@ -37,7 +37,7 @@ from memtui.doors.cli.options import (
     filter_of,
     future,
 )
-from memtui.doors.cli.output import Column, Dim, Line, facts, jsonable, table
+from memtui.doors.cli.output import Dim, Line, columns, facts, jsonable, table
 from memtui.doors.cli.records import say_unknown_of_records
 from memtui.doors.cli.session import Session, build
 from memtui.filters import Taker, parse_when
@@ -157,15 +157,7 @@ FactIds = Annotated[
     list[str],
     typer.Argument(metavar="FACT_ID", help="The facts' ids; - reads one a line from stdin."),
 ]
-_COLUMNS = (
-    Column("id"),
-    Column("added", right=True),
-    Column("by"),
-    Column(""),
-    Column("expires", right=True),
-    Column("tokens", right=True),
-    Column("fact", stretch=True),
-)
+_COLUMNS = columns("id", "added>", "by", "", "expires>", "tokens>", "fact*")
 
 
 async def facts_list(
@@ -294,16 +286,7 @@ async def facts_delete(
     records = [await fact(session, record_id, chosen, scope.binding) for record_id in ids]
     if not yes:
         confirm(f"Delete {shown.counted(len(records), 'fact')}?")
-    request = ForgetRequest(
-        scope=chosen,
-        handles=tuple(record.handle for record in records),
-        binding_key=scope.binding,
-        revisions=revisions(records),
-    )
-    answer = await session.service.forget(session.caller, request)
-    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
-    tell_forgotten(session, answer)
-    return 1 if answer.missing or answer.ghosts else 0
+    return answer_forgotten(session, await _forget(session, records, chosen, scope.binding))
 
 
 def _rows(
@@ -346,10 +329,7 @@ async def facts_clear(
         return 0
     if yes is None:
         _ask_for_name(f"All {shown.counted(len(records), 'fact')} of {name} will go.", name)
-    answer = await _forget(session, records, chosen, scope.binding)
-    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
-    tell_forgotten(session, answer)
-    return 1 if answer.missing or answer.ghosts else 0
+    return answer_forgotten(session, await _forget(session, records, chosen, scope.binding))
 
 
 async def facts_merge(
@@ -504,14 +484,8 @@ def _check_name(typed: str, name: str) -> None:
         raise Invalid(f"{typed} is not {name}, so nothing was deleted.")
 
 
-_DAY_COLUMNS = (
-    Column("day"),
-    Column("added", right=True),
-    Column("deleted", right=True),
-    Column("by ai", right=True),
-    Column("by user", right=True),
-    Column("contexts", right=True),
-    Column("average tokens", right=True),
+_DAY_COLUMNS = columns(
+    "day", "added>", "deleted>", "by ai>", "by user>", "contexts>", "average tokens>"
 )
 
 

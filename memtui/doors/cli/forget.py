@@ -10,7 +10,7 @@ import typer
 
 from memtui.contract import ForgetRequest, Invalid, NotFound, Record, RecordHandle, Scope
 from memtui.doors.cli.options import Limit, ScopeOptions, Yes
-from memtui.doors.cli.output import Column, Line, table
+from memtui.doors.cli.output import Line, columns, table
 from memtui.doors.cli.records import describe_record
 from memtui.doors.cli.session import Session, build
 from memtui.visible import visible
@@ -19,15 +19,7 @@ from memtui.widgets import format as shown
 if TYPE_CHECKING:
     from memtui.service import MutationAnswer, UndoCandidate
 
-_UNDO_COLUMNS = (
-    Column("operation"),
-    Column("when", right=True),
-    Column("type"),
-    Column("what"),
-    Column("by"),
-    Column("project"),
-    Column(""),
-)
+_UNDO_COLUMNS = columns("operation", "when>", "type", "what", "by", "project", "")
 
 
 async def forget(
@@ -60,7 +52,7 @@ async def forget(
     if dry_run:
         return await _dry_run(session, ids, chosen, scope.binding)
     if not yes and binding is not None:
-        confirm(f"Forget {_counted(len(ids))} from {binding.binding_key}?")
+        confirm(f"Forget {shown.counted(len(ids), 'record')} from {binding.binding_key}?")
     handles = [await session.handle(record_id, chosen, scope.binding) for record_id in ids]
     request = build(
         ForgetRequest,
@@ -69,10 +61,7 @@ async def forget(
         binding_key=scope.binding,
         revisions={ids[0]: revision} if revision is not None else {},
     )
-    answer = await session.service.forget(session.caller, request)
-    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
-    tell_forgotten(session, answer)
-    return 1 if answer.missing or answer.ghosts else 0
+    return answer_forgotten(session, await session.service.forget(session.caller, request))
 
 
 async def undo(
@@ -170,6 +159,13 @@ async def _dry_run(session: Session, ids: Sequence[str], scope: Scope, binding: 
     return 1 if missing else 0
 
 
+def answer_forgotten(session: Session, answer: MutationAnswer) -> int:
+    """Print what a deletion did; return the exit code."""
+    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
+    tell_forgotten(session, answer)
+    return 1 if answer.missing or answer.ghosts else 0
+
+
 def tell_forgotten(session: Session, answer: MutationAnswer) -> None:
     """Tell a person what is gone, what was not there, and how it comes back."""
     if session.out.as_json:
@@ -179,7 +175,7 @@ def tell_forgotten(session: Session, answer: MutationAnswer) -> None:
     if answer.handles:
         them = "it" if len(answer.handles) == 1 else "them"
         session.out.say(
-            f"Forgot {_counted(len(answer.handles))} from {answer.binding_key}; "
+            f"Forgot {shown.counted(len(answer.handles), 'record')} from {answer.binding_key}; "
             f"memtui undo {answer.operation_id} brings {them} back."
         )
 
@@ -202,10 +198,6 @@ def ids_of(given: Sequence[str]) -> list[str]:
     if not unique:
         raise Invalid("No record id was given, so there is nothing to forget.")
     return unique
-
-
-def _counted(count: int) -> str:
-    return shown.counted(count, "record")
 
 
 def _candidate_rows(session: Session, candidates: Sequence[UndoCandidate]) -> Iterator[list[str]]:

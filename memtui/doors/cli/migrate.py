@@ -11,7 +11,7 @@ import typer
 
 from memtui.contract import Invalid
 from memtui.doors.cli.options import complete_binding, complete_name
-from memtui.doors.cli.output import Column, Dim, Line, table
+from memtui.doors.cli.output import Dim, Line, columns, table
 from memtui.doors.cli.session import Session
 from memtui.widgets import format as shown
 
@@ -33,12 +33,7 @@ _Destination = Annotated[
         metavar="DST", help="The binding to move into.", autocompletion=complete_binding
     ),
 ]
-_COLUMNS = (
-    Column("scope", stretch=True),
-    Column("kind"),
-    Column("records", right=True),
-    Column("goes to"),
-)
+_COLUMNS = columns("scope*", "kind", "records>", "goes to")
 _SECONDS_A_LINE = 5.0
 
 

@@ -20,7 +20,7 @@ from memtui.doors.cli.options import (
     ScopeOptions,
     pairs,
 )
-from memtui.doors.cli.output import Column, Dim, Line, facts, jsonable, table
+from memtui.doors.cli.output import Dim, Line, columns, facts, jsonable, table
 from memtui.doors.cli.records import change_lines, say_unknown_of_operations
 from memtui.doors.cli.session import Session
 from memtui.visible import visible
@@ -39,18 +39,8 @@ OperationId = Annotated[
     ),
 ]
 _POLL_SECONDS = 0.5
-_COLUMNS = (
-    Column("seq", right=True),
-    Column("when", right=True),
-    Column(""),
-    Column("type"),
-    Column("binding"),
-    Column("agent"),
-    Column("project"),
-    Column("source"),
-    Column("took", right=True),
-    Column("cost", right=True),
-    Column("what", stretch=True),
+_COLUMNS = columns(
+    "seq>", "when>", "", "type", "binding", "agent", "project", "source", "took>", "cost>", "what*"
 )
 
 
@@ -286,7 +276,7 @@ async def ops_export(
 
 FormatName = Literal["jsonl", "csv", "parquet", "claude-code"]
 
-_REJECTED_COLUMNS = (Column("column"), Column("becomes"))
+_REJECTED_COLUMNS = columns("column", "becomes")
 
 
 async def ops_import(

@@ -132,6 +132,14 @@ class Column:
     stretch: bool = False
 
 
+def columns(*titles: str) -> tuple[Column, ...]:
+    """Return columns: `count>` holds numbers, and `text*` takes the room that is left."""
+    return tuple(
+        Column(title.rstrip(">*"), right=title.endswith(">"), stretch=title.endswith("*"))
+        for title in titles
+    )
+
+
 def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Iterator[Line]:
     """Yield the title line and one line a row, made safe to show.
 

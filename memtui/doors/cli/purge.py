@@ -10,7 +10,7 @@ import typer
 
 from memtui.contract import Invalid
 from memtui.doors.cli.options import Yes, complete_binding, complete_name
-from memtui.doors.cli.output import Column, Dim, Line, jsonable, table
+from memtui.doors.cli.output import Dim, Line, columns, jsonable, table
 from memtui.doors.cli.session import Session, build
 from memtui.filters import parse_when
 from memtui.widgets import format as shown
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from memtui.service import PurgeAnswer
     from memtui.service.survey import Living
 
-_COPIES = (Column("place", stretch=True), Column("copies", right=True), Column("of"))
-_LIVING = (Column("lives in"), Column("record"), Column("text", stretch=True))
+_COPIES = columns("place*", "copies>", "of")
+_LIVING = columns("lives in", "record", "text*")
 _HIDDEN = "not yours to see"
 
 

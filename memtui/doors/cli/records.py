@@ -18,7 +18,7 @@ from memtui.doors.cli.options import (
     Until,
     filter_of,
 )
-from memtui.doors.cli.output import Column, Dim, Line, facts, jsonable, table
+from memtui.doors.cli.output import Dim, Line, columns, facts, jsonable, table
 from memtui.doors.cli.session import Session, build
 from memtui.filters import FIELDS, Taker
 from memtui.visible import visible
@@ -30,14 +30,7 @@ if TYPE_CHECKING:
     from memtui.service import BrowseAnswer, Change, HistoryAnswer, Provenance
 
 
-_BROWSE_COLUMNS = (
-    Column("id"),
-    Column("updated", right=True),
-    Column("kind"),
-    Column("topic"),
-    Column("source"),
-    Column("text", stretch=True),
-)
+_BROWSE_COLUMNS = columns("id", "updated>", "kind", "topic", "source", "text*")
 
 
 async def get(

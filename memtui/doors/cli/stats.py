@@ -14,7 +14,7 @@ import typer
 
 from memtui.contract import Invalid
 from memtui.doors.cli.options import Exact, FilterLine, OperationOptions, ScopeOptions
-from memtui.doors.cli.output import Column, Dim, Line, facts, jsonable, table
+from memtui.doors.cli.output import Column, Dim, Line, columns, facts, jsonable, table
 from memtui.doors.cli.records import say_unknown_of_operations
 from memtui.doors.cli.session import Session
 from memtui.json_text import json_text
@@ -28,16 +28,8 @@ if TYPE_CHECKING:
     from memtui.analytics.sql import SqlAnswer
 
 
-_FIGURES = (
-    Column("operations", right=True),
-    Column("queries", right=True),
-    Column("writes", right=True),
-    Column("failed", right=True),
-    Column("hits", right=True),
-    Column("p50", right=True),
-    Column("p95", right=True),
-    Column("tokens", right=True),
-    Column("cost", right=True),
+_FIGURES = columns(
+    "operations>", "queries>", "writes>", "failed>", "hits>", "p50>", "p95>", "tokens>", "cost>"
 )
 _NOTHING = "(none)"
 _OF_TIME = ("begins", "ends", "keys")
@@ -296,24 +288,24 @@ async def _list_views(session: Session) -> None:
     from memtui.analytics.sql import VIEWS
 
     document = {}
-    for view, columns in VIEWS.items():
+    for view, its in VIEWS.items():
         described = await _ask(session, f"DESCRIBE {view}", 1000, 60.0)
         types = {str(row[0]): str(row[1]) for row in described.rows}
         document[view] = [
             {"name": column.name, "type": types[column.name], "meaning": column.meaning}
-            for column in columns
+            for column in its
         ]
     session.out.answer({"views": document}, lambda: _views(document))
 
 
 def _views(document: dict[str, list[dict[str, str]]]) -> Iterator[Line]:
-    columns = (Column("view"), Column("column"), Column("type"), Column("meaning", stretch=True))
+    titles = columns("view", "column", "type", "meaning*")
     rows = (
         [view, column["name"], column["type"], column["meaning"]]
         for view, its in document.items()
         for column in its
     )
-    yield from table(columns, rows)
+    yield from table(titles, rows)
 
 
 def _read() -> str:
