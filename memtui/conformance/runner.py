@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -102,7 +102,7 @@ async def run_conformance(
     """
     chosen = choose_checks(only)
     started = perf_counter()
-    async with Wire(checked_url(base_url), uds, timeout_s) as wire:
+    async with aclosing(Wire(checked_url(base_url), uds, timeout_s)) as wire:
         server = await _greet(wire, str(uds or base_url))
         spaces = Spaces(wire)
         tell = on_result or (lambda _result: None)

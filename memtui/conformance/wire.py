@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NoReturn, Self
 from urllib.parse import quote, urlsplit
 
@@ -147,15 +146,8 @@ class Wire:
             connections=_CONNECTIONS,
         )
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def aclose(self) -> None:
+        """Close the connections."""
         await self._client.close()
 
     async def send(

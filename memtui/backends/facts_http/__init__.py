@@ -359,23 +359,27 @@ class _Replacement:
         try:
             new = await self._add(self._text)
         except (Invalid, Conflict) as error:
-            if not await self._is_full():
-                raise
-            return await self._run_in_full_list(error)
+            try:
+                copy = await self._add(self._old.text)
+            except (Invalid, Conflict):  # not even that text, which was taken once
+                return await self._run_in_full_list(error)
+            await self._delete(copy)
+            raise
         try:
             await self._delete(self._old.handle)
         except MemtuiError as error:
-            await self._take_back(new, error)
+            try:
+                await self._delete(new)
+            except MemtuiError as second:
+                raise Unavailable(
+                    f"The new text is stored as {new.provider_record_id}, and the old one may "
+                    f"still be there as {self._old.handle.provider_record_id}: {error}",
+                    sent=True,
+                ) from second
+            if isinstance(error, NotFound):
+                raise self._deleted_meanwhile() from error
+            raise
         return new
-
-    async def _is_full(self) -> bool:
-        """Whether not even the old text, which was taken once, is taken now."""
-        try:
-            copy = await self._add(self._old.text)
-        except (Invalid, Conflict):
-            return True
-        await self._delete(copy)
-        return False
 
     async def _run_in_full_list(self, full: MemtuiError) -> RecordHandle:
         try:
@@ -421,20 +425,6 @@ class _Replacement:
             f"the old one was taken ({failed}) Write it anew: {self._old.text}",
             sent=True,
         )
-
-    async def _take_back(self, new: RecordHandle, error: MemtuiError) -> None:
-        """Delete what was stored, because the old fact could not be deleted."""
-        try:
-            await self._delete(new)
-        except MemtuiError as second:
-            raise Unavailable(
-                f"The new text is stored as {new.provider_record_id}, and the old one may still be "
-                f"there as {self._old.handle.provider_record_id}: {error}",
-                sent=True,
-            ) from second
-        if isinstance(error, NotFound):
-            raise self._deleted_meanwhile() from error
-        raise error
 
     def _deleted_meanwhile(self) -> Conflict:
         return Conflict(
