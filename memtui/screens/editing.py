@@ -332,7 +332,12 @@ class EditingScreen(ListScreen[R]):
                 if answers and self.is_attached:
                     self.own(*before, *answers)
                     ghosts = {one.provider_record_id for answer in answers for one in answer.ghosts}
-                    self.gone(_asked_for(answers), ghosts)
+                    asked = {
+                        handle.provider_record_id
+                        for answer in answers
+                        for handle in (*answer.handles, *answer.missing)
+                    }
+                    self.gone(asked, ghosts)
 
         await self.change(forget_all)
         return answers
@@ -459,14 +464,6 @@ def read_cell(found: RetrievalCount | None, now: datetime) -> Cell:
 def place_of(record: Record) -> Scope:
     """Return where the record lives, without the issue and run that it came from."""
     return record.scope.model_copy(update={"issue_id": None, "run_id": None})
-
-
-def _asked_for(answers: Answers) -> set[str]:
-    return {
-        handle.provider_record_id
-        for answer in answers
-        for handle in (*answer.handles, *answer.missing)
-    }
 
 
 def said(done: str, *answers: MutationAnswer) -> str:

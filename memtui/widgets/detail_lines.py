@@ -105,11 +105,6 @@ class DiffLine(NamedTuple):
     sign: str
     parts: tuple[tuple[str, bool], ...]
 
-    @property
-    def text(self) -> str:
-        """The line without its marks."""
-        return "".join(part for part, _ in self.parts)
-
 
 def diff(before: str | None, after: str | None) -> list[DiffLine]:
     """Compare two texts line by line, and word by word where one line became another.

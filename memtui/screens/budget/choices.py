@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -75,15 +75,14 @@ def offers_of(seen: Iterable[Scope], spaces: Iterable[Namespace]) -> list[Choice
 
 async def model_choices(used: Iterable[str]) -> list[Choice[str]]:
     """Return the models to choose from, those in use first, each with how it is counted."""
-    return await asyncio.to_thread(_choices, [*used, *KNOWN])
 
+    def choices() -> list[Choice[str]]:
+        return [
+            Choice(model, model, "exact" if TokenCounter(model).exact else "estimated")
+            for model in dict.fromkeys([*used, *KNOWN])
+        ]
 
-def _choices(models: Iterable[str]) -> list[Choice[str]]:
-    return [Choice(model, model, _how(model)) for model in dict.fromkeys(models)]
-
-
-def _how(model: str) -> str:
-    return "exact" if TokenCounter(model).exact else "estimated"
+    return await asyncio.to_thread(choices)
 
 
 def offered_model(text: str) -> list[Choice[str]]:
@@ -93,20 +92,14 @@ def offered_model(text: str) -> list[Choice[str]]:
 
 def files_content(places: Sequence[Place]) -> Content:
     """Return the commands for each place, or in general where nobody is chosen."""
-    return lines(_lines(places))
-
-
-def _lines(places: Sequence[Place]) -> Iterator[Content]:
-    yield display("Facts go into files and come back on the command line:", style=DIM)
-    for flags in [_flags(place) for place in places] or ["--subject NAME"]:
-        yield Content("")
-        yield display(f"memtui facts export {flags} --to facts.jsonl", style=ACCENT)
-        yield display(f"memtui facts export {flags} --to facts.md", style=ACCENT)
-        yield display(f"memtui facts import {flags} facts.jsonl", style=ACCENT)
-
-
-def _flags(place: Place) -> str:
-    return f"{_FLAGS[place.word]} {shlex.quote(place.name)}"
+    said = [display("Facts go into files and come back on the command line:", style=DIM)]
+    flags = [f"{_FLAGS[place.word]} {shlex.quote(place.name)}" for place in places]
+    for whose in flags or ["--subject NAME"]:
+        said.append(Content(""))
+        export = f"export {whose} --to facts"
+        commands = (f"{export}.jsonl", f"{export}.md", f"import {whose} facts.jsonl")
+        said += [display(f"memtui facts {command}", style=ACCENT) for command in commands]
+    return lines(said)
 
 
 async def count_same(
