@@ -34,10 +34,10 @@ from memtui.service.core import (
     in_thread,
     to_its_end,
 )
+from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import may_hold_secret, redact, redact_json
 from memtui.service.visibility import Caller
 from memtui.store import appending, bindings
-from memtui.store import bindings as table
 from memtui.store.compiled import CompanyRow
 from memtui.store.database import Connection, Database
 from memtui.store.digest import CONTROL
@@ -81,11 +81,6 @@ class ImportCount(Model):
     added: int
     known: int
     """Those that an earlier import has added."""
-
-
-def _add_company(core: Core, row: CompanyRow) -> None:
-    with core.database.write() as database:
-        bindings.add_company(database, row)
 
 
 async def refuse_lived_in(core: Core, company_id: str, rule: str) -> None:
@@ -198,7 +193,7 @@ class Companies(Group):
             return True
 
         with self._core.database.read() as database:
-            rows = table.companies(database)
+            rows = bindings.companies(database)
         return [_view(row) for row in rows if principal is None or may_enter(row)]
 
     @in_thread
@@ -237,7 +232,7 @@ class Companies(Group):
         )
         async with self._core.configured(caller, {"add_company": caller.company_id}) as entry:
             entry.lasting = "A company stays once it was added; only what is in it changes."
-            await self._core.configure(entry, lambda database: table.add_company(database, row))
+            await self._core.configure(entry, lambda database: bindings.add_company(database, row))
         return _view(row)
 
     @to_its_end
@@ -258,7 +253,7 @@ class Companies(Group):
                 )
             await core.configure(
                 entry,
-                lambda database: table.set_read_only(database, company_id, read_only=read_only),
+                lambda database: bindings.set_read_only(database, company_id, read_only=read_only),
             )
         return _view(await asyncio.to_thread(find_company, core.database, company_id))
 
@@ -357,9 +352,8 @@ class Companies(Group):
             raise Invalid("A log is imported into a company of its own; name another than yours.")
         if dry_run:
             exists = await self._check_target(caller, company_id)
-            return await self._append_all(
-                company_id, operations, exists=exists, dry_run=True, report=report
-            )
+            added, known = await self._import(company_id, operations, None, report)
+            return ImportCount(company_id=company_id, created=not exists, added=added, known=known)
         asked = {"import_into": company_id, **asked}
         async with self._core.configured(caller, asked) as entry:
             entry.lasting = f"`memtui companies remove {company_id}` removes what was imported."
@@ -372,21 +366,15 @@ class Companies(Group):
                     link_templates={},
                     created_at=self._core.clock(),
                 )
-                await asyncio.to_thread(_add_company, self._core, row)
 
-            def count(added: int) -> None:
-                entry.result_count = added
+                def add() -> None:
+                    with self._core.database.write() as database:
+                        bindings.add_company(database, row)
 
-            done = await self._append_all(
-                company_id,
-                operations,
-                exists=exists,
-                dry_run=False,
-                report=report,
-                count=count,
-            )
-            entry.request = {**asked, "added": done.added, "known": done.known}
-        return done
+                await asyncio.to_thread(add)
+            added, known = await self._import(company_id, operations, entry, report)
+            entry.request = {**asked, "added": added, "known": known}
+        return ImportCount(company_id=company_id, created=not exists, added=added, known=known)
 
     async def _check_target(self, caller: Caller, company_id: str) -> bool:
         """Tell whether the company exists, and refuse one that is no imported log."""
@@ -405,16 +393,17 @@ class Companies(Group):
         )
         return True
 
-    async def _append_all(
+    async def _import(
         self,
         company_id: str,
         operations: Iterable[ForeignOperation],
-        *,
-        exists: bool,
-        dry_run: bool,
+        entry: RunningOperation | None,
         report: Callable[[int], None] | None,
-        count: Callable[[int], None] | None = None,
-    ) -> ImportCount:
+    ) -> tuple[int, int]:
+        """Append what the log lacks; returns how many that is, and how many it has.
+
+        `entry` is told how far it came; where it is None nothing is appended, only counted.
+        """
         added = gone_through = 0
         waiting = iter(operations)
         seen: set[str] = set()
@@ -425,28 +414,25 @@ class Companies(Group):
                 raise Invalid(
                     "Another log's sealing and erasing cannot be imported: they prove this."
                 )
-            work = self._find_fresh if dry_run else self._append_fresh
-            new = await asyncio.to_thread(work, company_id, batch)
-            if dry_run:
+            gone_through += len(batch)
+            if entry is not None:
+                added += len(await asyncio.to_thread(self._append_fresh, company_id, batch))
+                entry.result_count = added
+            else:
+                new = await asyncio.to_thread(self._find_fresh, company_id, batch)
                 new = [one for one in new if one.own_id not in seen]
+                added += len(new)
                 last = batch[-1].draft.started_at
                 if batch[0].draft.started_at < last:
                     seen.clear()
                 seen.update(one.own_id for one in new if one.draft.started_at == last)
-            added += len(new)
-            gone_through += len(batch)
-            if count is not None:
-                count(added)
             if report is not None:
                 report(gone_through)
-        return ImportCount(
-            company_id=company_id, created=not exists, added=added, known=gone_through - added
-        )
+        return added, gone_through - added
 
     def _append_fresh(
         self, company_id: str, batch: Sequence[ForeignOperation]
     ) -> list[ForeignOperation]:
-        """Append what the log does not have, and return it."""
         clean = [ForeignOperation(_clean(draft, own_id), own_id) for draft, own_id in batch]
         with self._core.database.write() as connection:
             appending.hold(connection, company_id)
@@ -459,7 +445,6 @@ class Companies(Group):
     def _find_fresh(
         self, company_id: str, batch: Sequence[ForeignOperation]
     ) -> list[ForeignOperation]:
-        """Return what the log does not have now."""
         with self._core.database.read() as connection:
             return self._unknown(connection, company_id, batch)[0]
 
