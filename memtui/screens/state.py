@@ -12,7 +12,7 @@ from datetime import UTC, datetime, tzinfo
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from zoneinfo import ZoneInfo
 
 from textual.app import App
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from memtui.service.answers import BindingHealth, BindingView, CompanyView, Resolution
     from memtui.service.limits import SpendingStatus
     from memtui.service.visibility import Caller
+
+K = TypeVar("K")
 
 _log = logging.getLogger(__name__)
 _SCOPE_FIELDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
@@ -207,9 +209,10 @@ class StateController:
         self._told = ""
         self._early_line: str | None = None
         """The filter line that was chosen before there was a company to choose it in."""
-        self.saved, self.saved_problem = _read_session(paths)
-        views, problem = _read_views(paths)
-        self.saved_problem = self.saved_problem or problem
+        self.saved, problem = _read_kept(load_session, paths.session_file, SavedSession())
+        no_views: tuple[SavedView, ...] = ()
+        views, other = _read_kept(load_views, paths.views_file, no_views)
+        self.saved_problem = problem or other
         self._asked_for = company or settings.company
         self._company = self._asked_for or self.saved.company
         self.state = AppState(
@@ -448,18 +451,12 @@ class StateController:
         await self.state.session.service.close()
 
 
-def _read_session(paths: Paths) -> tuple[SavedSession, str]:
+def _read_kept(read: Callable[[Path], K], path: Path, none: K) -> tuple[K, str]:
+    """Return what a file of the app's own holds, or nothing and why it cannot be read."""
     try:
-        return load_session(paths.session_file), ""
+        return read(path), ""
     except Invalid as error:
-        return SavedSession(), str(error)
-
-
-def _read_views(paths: Paths) -> tuple[tuple[SavedView, ...], str]:
-    try:
-        return load_views(paths.views_file), ""
-    except Invalid as error:
-        return (), str(error)
+        return none, str(error)
 
 
 def _filter_of(line: str, state: AppState) -> Filter:
