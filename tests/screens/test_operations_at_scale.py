@@ -116,11 +116,11 @@ async def test_filter_order_time_follow_and_a_saved_view(
         await until(pilot, lambda: current(app).request.get("content") == "brand new")
 
     async with running(paths, settings, "records") as (app, pilot):
-        found = [one.title.plain for one in Commands(app.screen)._commands()]
+        found = [one.text for one in Commands(app.screen)._commands()]
         assert "View: dear" in found
         for command in Commands(app.screen)._commands():
-            if command.title.plain == "View: dear":
-                command.run()
+            if command.text == "View: dear":
+                command.command()
         await until(pilot, lambda: app.frame is not None and app.frame.MODE == "operations")
         await until(pilot, lambda: shown(app, 1) == [by_cost[-1].seq])
         assert app.state.filter_line == "cost>0.5"
