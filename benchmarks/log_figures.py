@@ -29,7 +29,9 @@ _MEMORY = "512MB"
 _COUNTED = """
     count(*), count(*) FILTER (WHERE operation_type = 'query'),
     count(*) FILTER (WHERE operation_type = 'write'),
-    count(*) FILTER (WHERE operation_type = 'correct'), count(*) FILTER (WHERE status = 'ok'),
+    count(*) FILTER (WHERE operation_type = 'correct' AND status = 'ok'
+        AND principal NOT LIKE 'agent:%'),
+    count(*) FILTER (WHERE status = 'ok'),
     sum(input_tokens), sum(output_tokens), sum(embedding_tokens), coalesce(sum(cost_pico), 0),
     sum(usage_count), sum(unpriced_count),
     count(*) FILTER (WHERE operation_type = 'query' AND status = 'ok'),
@@ -82,7 +84,7 @@ class Raw:
         figures = f"{_COUNTED}, {_SCORED}, {_LATENCY}"
         self.ask(
             f"SELECT {column}, {figures} FROM (SELECT seq, operation_type, status, result_count, "
-            "latency_ms, best_score FROM operations) LEFT JOIN ("
+            "latency_ms, best_score, principal FROM operations) LEFT JOIN ("
             f"SELECT seq, {column}, sum(input_tokens) AS input_tokens, "
             "sum(output_tokens) AS output_tokens, sum(embedding_tokens) AS embedding_tokens, "
             "sum(cost_pico) AS cost_pico, count(*) AS usage_count, "
