@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from memtui.config import Paths, Settings, find_paths, load_settings
@@ -28,9 +29,11 @@ pytest_plugins = ["tests.databases", "tests.demos", "tests.rights"]
 def pytest_configure() -> None:
     """Prepare the process.
 
-    Each HTTP client would read all certificates anew. And ctrl+c is to reach what tests start: a
-    shell's background jobs begin with it ignored.
+    Each HTTP client would read all certificates anew. No duration is asserted. And ctrl+c is to
+    reach what tests start: a shell's background jobs begin with it ignored.
     """
+    hypothesis.settings.register_profile("any machine", deadline=None)
+    hypothesis.settings.load_profile("any machine")
     ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
