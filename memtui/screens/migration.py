@@ -45,7 +45,7 @@ Tone = Literal["", "muted", "success", "warning", "error"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StepRow:
     """One thing that a step found."""
 
     what: str
@@ -67,7 +67,7 @@ class Migration(ModalListScreen):
         super().__init__(state)
         self._source = source
         self._destination = destination
-        self._rows: AppendedRows[Row] = AppendedRows(lambda row: str(row.number))
+        self._rows: AppendedRows[StepRow] = AppendedRows(lambda row: str(row.number))
         self._plan: Plan | None = None
         self._state: MigrationState | None = None
         self._status = Content("")
@@ -77,13 +77,13 @@ class Migration(ModalListScreen):
         self._run: Stoppable[Any] = Stoppable(self, "migration")
         self._looking = Background(self, "migration-state")
 
-    def make_list(self) -> VirtualList[Row]:
+    def make_list(self) -> VirtualList[StepRow]:
         """Return the list."""
         return VirtualList(columns(), self._rows, name="migration-list")
 
     @property
-    def _list(self) -> VirtualList[Row]:
-        found: VirtualList[Row] = self.query_one("#migration-list", VirtualList)
+    def _list(self) -> VirtualList[StepRow]:
+        found: VirtualList[StepRow] = self.query_one("#migration-list", VirtualList)
         return found
 
     def draw_head(self, width: int) -> Content:
@@ -203,7 +203,7 @@ class Migration(ModalListScreen):
         if self._leaving:
             self.dismiss(None)
 
-    def _show(self, rows: Iterable[Row], status: Content) -> None:
+    def _show(self, rows: Iterable[StepRow], status: Content) -> None:
         self._rows.replace([replace(row, number=number) for number, row in enumerate(rows)])
         self._list.show(self._rows)
         self._list.go_to(0)
@@ -415,7 +415,7 @@ def _planned_words(plan: Plan) -> Content:
 # What each step found, as the rows of one list.
 
 
-def columns() -> list[Column[Row]]:
+def columns() -> list[Column[StepRow]]:
     """Return the columns of the list."""
     return [
         Column("what", "what", lambda one: Cell(one.what, one.tone), 24, flexible=True, keep=100,
@@ -426,81 +426,85 @@ def columns() -> list[Column[Row]]:
     ]  # fmt: skip
 
 
-def _records(one: Row) -> Cell:
+def _records(one: StepRow) -> Cell:
     return Cell("" if one.records is None else fmt.count(one.records), one.tone)
 
 
-def planned(plan: Plan) -> Iterator[Row]:
+def planned(plan: Plan) -> Iterator[StepRow]:
     """Yield where the records go, then what will be lost and what is refused."""
     yield from _unread(plan.source_unread)
     if plan.refused:
         why = "The destination does not take them; each is listed below."
-        yield Row("refused", plan.refused, why, "error")
+        yield StepRow("refused", plan.refused, why, "error")
     for loss in plan.losses:
         if loss.carried:
             why = "carried in the metadata; a migration back restores it"
-            yield Row(f"carried: {loss.what}", loss.records, why, "warning")
+            yield StepRow(f"carried: {loss.what}", loss.records, why, "warning")
         else:
-            yield Row(f"lost: {loss.what}", loss.records, "kept by the source only", "error")
+            yield StepRow(f"lost: {loss.what}", loss.records, "kept by the source only", "error")
     if plan.redacted:
         why = "The records stay; what looks like a secret is taken out of them."
-        yield Row("secrets taken out", plan.redacted, why, "warning")
+        yield StepRow("secrets taken out", plan.redacted, why, "warning")
     for one in plan.scopes:
-        yield Row(f"{one.scope} · {one.kind}", one.records, f"→ {one.place}" if one.place else "")
+        yield StepRow(
+            f"{one.scope} · {one.kind}", one.records, f"→ {one.place}" if one.place else ""
+        )
     for refused in plan.refusals:
-        yield Row(f"refused: {refused.record_id}", None, refused.reason, "error")
+        yield StepRow(f"refused: {refused.record_id}", None, refused.reason, "error")
 
 
-def applied(done: Applied) -> Iterator[Row]:
+def applied(done: Applied) -> Iterator[StepRow]:
     """Yield what was done with how many records, then each that was not moved."""
     yield from _unread(done.source_unread)
-    yield Row("written", done.written, "new in the destination", "success")
-    yield Row("replaced", done.replaced, "moved before, and changed in the source since")
-    yield Row("unchanged", done.unchanged, "there already")
-    yield Row("failed", done.failed, "not moved", "error" if done.failed else "muted")
+    yield StepRow("written", done.written, "new in the destination", "success")
+    yield StepRow("replaced", done.replaced, "moved before, and changed in the source since")
+    yield StepRow("unchanged", done.unchanged, "there already")
+    yield StepRow("failed", done.failed, "not moved", "error" if done.failed else "muted")
     if done.redacted:
-        yield Row("secrets taken out", done.redacted, "", "warning")
+        yield StepRow("secrets taken out", done.redacted, "", "warning")
     for name in done.carried:
-        yield Row(f"carried: {name.replace('_', ' ')}", None, "in the metadata", "warning")
+        yield StepRow(f"carried: {name.replace('_', ' ')}", None, "in the metadata", "warning")
     for failure in done.failures:
-        yield Row(f"failed: {failure.record_id}", None, failure.reason, "error")
+        yield StepRow(f"failed: {failure.record_id}", None, failure.reason, "error")
 
 
-def verified(found: Verified) -> Iterator[Row]:
+def verified(found: Verified) -> Iterator[StepRow]:
     """Yield the counts of a comparison, then each record that is not the same."""
     yield from _unread(found.source_unread)
     if found.sample is not None:
         least = "" if found.complete else "at least "
         drawn = f"drawn from {least}{found.source_records:,}, seed {found.seed}"
-        yield Row("sample", found.sample, drawn, "muted")
+        yield StepRow("sample", found.sample, drawn, "muted")
     missing = "not in the destination"
     if found.destination_at_least:
         missing = "not found in the destination, which cannot be listed whole"
-    yield Row("matched", found.matched, f"of {found.checked:,} that were compared", "success")
+    yield StepRow("matched", found.matched, f"of {found.checked:,} that were compared", "success")
     for what, number, why in (
         ("missing", found.missing, missing),
         ("different", found.different, "not the same on both sides"),
         ("extra", found.extra, "in the destination only, or more than once"),
     ):
-        yield Row(what, number, why, "error" if number else "muted")
-    yield Row("others", found.others, "the destination's own", "muted")
+        yield StepRow(what, number, why, "error" if number else "muted")
+    yield StepRow("others", found.others, "the destination's own", "muted")
     for one in found.mismatches:
         names = " → ".join(name for name in (one.source_id, one.destination_id) if name)
-        yield Row(f"{one.what}: {names}", None, ", ".join(one.fields).replace("_", " "), "error")
+        yield StepRow(
+            f"{one.what}: {names}", None, ", ".join(one.fields).replace("_", " "), "error"
+        )
 
 
-def _unread(sentences: Sequence[str]) -> Iterator[Row]:
+def _unread(sentences: Sequence[str]) -> Iterator[StepRow]:
     """Yield why the source could not be listed whole."""
     for sentence in sentences:
-        yield Row("the source may hold more", None, sentence, "warning")
+        yield StepRow("the source may hold more", None, sentence, "warning")
 
 
-def switched(done: Switched) -> Iterator[Row]:
+def switched(done: Switched) -> Iterator[StepRow]:
     """Yield who is served by whom now."""
     for target in done.targets:
-        yield Row(_served(target), None, f"is served by {done.served_by}", "success")
+        yield StepRow(_served(target), None, f"is served by {done.served_by}", "success")
     for target in done.left:
-        yield Row(_served(target), None, "is served by a third binding, and stays", "warning")
+        yield StepRow(_served(target), None, "is served by a third binding, and stays", "warning")
 
 
 def _served(target: TargetView) -> str:
@@ -573,7 +577,7 @@ def _bar(done: int, total: int | None) -> Content | None:
     return Content.styled("█" * filled, ACCENT) + empty
 
 
-def row_content(row: Row | None, width: int) -> Content:
+def row_content(row: StepRow | None, width: int) -> Content:
     """Return a row whole."""
     if row is None:
         return Content("")

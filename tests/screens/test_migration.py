@@ -18,7 +18,7 @@ from memtui.migration.planning import Loss, Plan, Refusal, ScopeCount
 from memtui.migration.verifying import Mismatch, Verified
 from memtui.screens import migration as lines
 from memtui.screens.dialogs import Choose, Confirm, TypedConfirm
-from memtui.screens.migration import Migration, Row, progress_content, row_content
+from memtui.screens.migration import Migration, StepRow, progress_content, row_content
 from memtui.service import Caller, MemoryService
 from memtui.widgets.columns import fit_cell
 from memtui.widgets.virtual_list import VirtualList
@@ -72,7 +72,7 @@ async def compared(pilot: Pilot[Any], screen: Migration, how: str) -> None:
 
 
 def rows(screen: Migration) -> list[str]:
-    found: VirtualList[Row] = screen.query_one("#migration-list", VirtualList)
+    found: VirtualList[StepRow] = screen.query_one("#migration-list", VirtualList)
     return [
         f"{row.what} {'' if row.records is None else row.records}".strip()
         for _, row in found.rows.held()

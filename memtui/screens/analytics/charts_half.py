@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 
@@ -56,15 +56,14 @@ from memtui.widgets.panes import DetailPane, Fitted, Notice, State
 from memtui.widgets.virtual_list import ColumnsAsked, Highlighted, Opened, SortAsked, VirtualList
 
 
+@dataclass
 class StatementGiven(Message):
     """A statement for the editor, which a person may run."""
 
-    def __init__(self, statement: str) -> None:
-        super().__init__()
-        self.statement = statement
+    statement: str
 
 
-class Told(Message):
+class StatusChanged(Message):
     """What a half says of itself in the screen's own lines changed."""
 
 
@@ -126,7 +125,7 @@ class ChartsHalf(Container):
     def on_resize(self) -> None:
         """Say the figures in more lines, or in fewer."""
         self._draw_figures()
-        self.post_message(Told())
+        self.post_message(StatusChanged())
 
     def load(self) -> None:
         """Read the figures; charts of another question go at once."""
@@ -135,7 +134,7 @@ class ChartsHalf(Container):
             self._hide("loading", "Adding up", "The first look at a long log takes longest.")
         self._grouping.forget()
         self._reading.latest(lambda: read_board(session, question), self._show, self._broken)
-        self.post_message(Told())
+        self.post_message(StatusChanged())
 
     def _question(self) -> Question:
         state = frame_of(self).state
@@ -153,7 +152,7 @@ class ChartsHalf(Container):
         self.count = fmt.counted(found, "operation")
         self.plots = plots_of(board) if found else ()
         self._grid.show([plot.chart for plot in self.plots])
-        self.post_message(Told())
+        self.post_message(StatusChanged())
         if not found:
             self._hide("empty", *self._nothing(board.question))
             return
@@ -180,7 +179,7 @@ class ChartsHalf(Container):
     def _broken(self, error: MemtuiError) -> None:
         self.board = None
         self.count = ""
-        self.post_message(Told())
+        self.post_message(StatusChanged())
         self._hide("error", str(error), "r adds up again, 2 shows the operations one by one.")
 
     def _hide(self, state: State, title: str, hint: str) -> None:
@@ -291,7 +290,7 @@ class ChartsHalf(Container):
     def _moved(self) -> None:
         self._of_group = False
         self._draw_figures()
-        self.post_message(Told())
+        self.post_message(StatusChanged())
 
     @on(Highlighted)
     def _highlighted(self) -> None:
@@ -366,7 +365,7 @@ class ChartsHalf(Container):
     def _use_dimension(self, name: str | None) -> None:
         if name is not None:
             self.dimension = name
-            self.post_message(Told())
+            self.post_message(StatusChanged())
             if self.board is not None:
                 self._read_groups(self.board)
 

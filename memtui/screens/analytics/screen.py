@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import ClassVar
 
@@ -17,7 +18,7 @@ from textual.widgets import Static
 from memtui.actions import ACTIONS, Need, footer_actions
 from memtui.contract import MemtuiError
 from memtui.filters import Taker
-from memtui.screens.analytics.charts_half import ChartsHalf, StatementGiven, Told
+from memtui.screens.analytics.charts_half import ChartsHalf, StatementGiven, StatusChanged
 from memtui.screens.analytics.sql_half import SqlHalf
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.exports import export
@@ -37,12 +38,11 @@ _TABLES = ("csv", "json", "parquet")
 class HalfTab(Static):
     """The name of a half, which a click shows."""
 
+    @dataclass
     class Pressed(Message):
         """The name was clicked."""
 
-        def __init__(self, half: str) -> None:
-            super().__init__()
-            self.half = half
+        half: str
 
     def __init__(self, half: str, title: str) -> None:
         super().__init__(id=f"half-{half}")
@@ -123,10 +123,10 @@ class AnalyticsScreen(MemtuiScreen):
         self.query_one("#half-sql", HalfTab).show(active=self._sql_shown)
         self.missing = {Need.CHARTS: ""} if self._sql_shown else {Need.SQL: ""}
         self.labels = {"analytics.half": "charts" if self._sql_shown else "SQL"}
-        self._draw_told()
+        self._draw_status_line()
 
-    @on(Told)
-    def _draw_told(self) -> None:
+    @on(StatusChanged)
+    def _draw_status_line(self) -> None:
         self.show_count("SQL reads the whole log" if self._sql_shown else self._charts.count)
         how = self._sql.how if self._sql_shown else self._charts.how
         self.query_one("#analytics-how", Fitted).fit(how)

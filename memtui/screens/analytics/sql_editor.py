@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from rich.text import Text
@@ -216,12 +217,11 @@ class SqlEditor(ForeignTextArea):
     ACTION_GROUP = "sql"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("sql")
 
+    @dataclass
     class Asked(Message):
         """An action that the owner carries out, by its verb."""
 
-        def __init__(self, verb: str) -> None:
-            super().__init__()
-            self.verb = verb
+        verb: str
 
     def __init__(self, offered: Completions, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(EXAMPLE, id=id, soft_wrap=True, show_line_numbers=True)

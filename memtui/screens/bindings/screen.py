@@ -19,7 +19,7 @@ from memtui.contract import Invalid, Json, Location, NotFound, Problem
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.bindings.view import (
     BindingsView,
-    Row,
+    TreeRow,
     row_content,
     row_detail,
     rows_of,
@@ -57,7 +57,7 @@ class BindingsScreen(MemtuiScreen):
         self._loading = Background(self, "providers")
         self._opening = Background(self, "file")
         self._health: dict[str, Background] = {}
-        self._rows: list[Row] = []
+        self._rows: list[TreeRow] = []
 
     def compose_body(self) -> ComposeResult:
         """Lay out tree and detail."""
@@ -136,12 +136,12 @@ class BindingsScreen(MemtuiScreen):
             self.watch_view()
 
     @property
-    def _row(self) -> Row | None:
+    def _row(self) -> TreeRow | None:
         index = self._tree.highlighted
         return self._rows[index] if index is not None and index < len(self._rows) else None
 
     def _draw_detail(self) -> None:
-        row = self._row or Row("company")
+        row = self._row or TreeRow("company")
         view, state = self.view, self.state
         detail = self.query_one("#binding-detail", Fitted)
         detail.fit(lambda width: row_detail(row, view, state, width))
@@ -417,7 +417,7 @@ def _place(problem: Problem | None, finding: Finding | None) -> Location | None:
     return Location(path=finding.path) if finding is not None else None
 
 
-def _place_of(stood: Row | None, rows: list[Row], view: BindingsView) -> int | None:
+def _place_of(stood: TreeRow | None, rows: list[TreeRow], view: BindingsView) -> int | None:
     """Return where the cursor goes: to the row that stands for the same, else the first binding.
 
     A finding that was added stands as its binding.
@@ -426,7 +426,7 @@ def _place_of(stood: Row | None, rows: list[Row], view: BindingsView) -> int | N
     if stood is None:
         return first
 
-    def identity(row: Row) -> tuple[object, ...]:
+    def identity(row: TreeRow) -> tuple[object, ...]:
         return (
             row.sort,
             row.binding.key if row.binding else None,
@@ -436,7 +436,7 @@ def _place_of(stood: Row | None, rows: list[Row], view: BindingsView) -> int | N
         )
 
     added = view.holder(stood.finding) if stood.finding else None
-    wanted = identity(Row("binding", added) if added else stood)
+    wanted = identity(TreeRow("binding", added) if added else stood)
     return next((n for n, row in enumerate(rows) if identity(row) == wanted), first)
 
 

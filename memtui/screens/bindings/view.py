@@ -49,7 +49,7 @@ class BindingsView:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TreeRow:
     """One row of the tree, with what it stands for."""
 
     sort: Literal["company", "binding", "target", "problem", "more", "space", "title", "finding"]
@@ -67,29 +67,29 @@ class Row:
         return self.sort not in {"space", "title"}
 
 
-def rows_of(view: BindingsView) -> list[Row]:
+def rows_of(view: BindingsView) -> list[TreeRow]:
     """Return the tree: the company, its bindings, their targets and problems, then findings."""
-    rows = [Row("company"), *(Row("problem", problem=one) for one in view.unusable)]
+    rows = [TreeRow("company"), *(TreeRow("problem", problem=one) for one in view.unusable)]
     for number, binding in enumerate(view.bindings, 1):
         rows.extend(_binding_rows(view, binding, last=number == len(view.bindings)))
-    rows += [Row("space"), Row("title")]
-    rows.extend(Row("finding", finding=one) for one in view.unbound)
+    rows += [TreeRow("space"), TreeRow("title")]
+    rows.extend(TreeRow("finding", finding=one) for one in view.unbound)
     return rows
 
 
-def _binding_rows(view: BindingsView, binding: BindingView, *, last: bool) -> Iterator[Row]:
-    yield Row("binding", binding, last=last)
+def _binding_rows(view: BindingsView, binding: BindingView, *, last: bool) -> Iterator[TreeRow]:
+    yield TreeRow("binding", binding, last=last)
     health = view.healths.get(binding.key)
     problems = health.health.problems if health else ()
     for target in binding.targets:
-        yield Row("target", binding, target=target, last=last)
+        yield TreeRow("target", binding, target=target, last=last)
     for problem in problems[:_PROBLEMS_SHOWN]:
-        yield Row("problem", binding, problem=problem, last=last)
+        yield TreeRow("problem", binding, problem=problem, last=last)
     if len(problems) > _PROBLEMS_SHOWN:
-        yield Row("more", binding, last=last, more=len(problems) - _PROBLEMS_SHOWN)
+        yield TreeRow("more", binding, last=last, more=len(problems) - _PROBLEMS_SHOWN)
 
 
-def row_content(row: Row, view: BindingsView, state: AppState) -> Content:
+def row_content(row: TreeRow, view: BindingsView, state: AppState) -> Content:
     """Return how a row reads."""
     if row.sort == "company":
         name = state.session.company.name if state.session else state.scope.company_id
@@ -111,7 +111,7 @@ def _path_note(state: AppState) -> Content:
 
 
 def _binding_line(
-    row: Row, binding: BindingView, health: BindingHealth | None, state: AppState
+    row: TreeRow, binding: BindingView, health: BindingHealth | None, state: AppState
 ) -> Content:
     branch = "└─ " if row.last else "├─ "
     active = serves(binding, state)
@@ -136,7 +136,7 @@ def _binding_line(
     return line(line(lead, arrow, provider, gap=""), *notes, gap="  ")
 
 
-def _below(row: Row, state: AppState) -> Content:
+def _below(row: TreeRow, state: AppState) -> Content:
     stem = Content.styled("   " if row.last else "│  ", DIM)
     if row.target is not None and row.binding is not None:
         lit = serves(row.binding, state) and target_serves(row.target, state)
@@ -219,7 +219,7 @@ def target_words(target: TargetView) -> str:
     return f"{target.target_type} {target.target_id}"
 
 
-def row_detail(row: Row, view: BindingsView, state: AppState, width: int) -> Content:
+def row_detail(row: TreeRow, view: BindingsView, state: AppState, width: int) -> Content:
     """Return everything about the selected row."""
     if row.finding is not None:
         return _finding_detail(row.finding, width)
@@ -235,7 +235,7 @@ def row_detail(row: Row, view: BindingsView, state: AppState, width: int) -> Con
 
 
 def _binding_detail(
-    row: Row, binding: BindingView, health: BindingHealth | None, state: AppState, width: int
+    row: TreeRow, binding: BindingView, health: BindingHealth | None, state: AppState, width: int
 ) -> Content:
     mark, word, style = health_words(binding, health)
     head = display(f"{binding.provider_key}·{binding.key}", limit=100, style=STRONG)
