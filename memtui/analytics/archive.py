@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete
 
 from memtui.analytics.engine import opened
-from memtui.analytics.layout import Folder, Manifest, Segment, sha256_of, sync_folder
+from memtui.analytics.layout import (
+    SEGMENT,
+    UNFINISHED,
+    Folder,
+    LogEnds,
+    Manifest,
+    Segment,
+    is_settled,
+    log_ends,
+    sha256_of,
+    sync_folder,
+    usable,
+)
 from memtui.analytics.source import load_raw, open_source
 from memtui.contract import (
     Conflict,
@@ -45,28 +56,6 @@ _HOT: dict[str, Any] = {
 }
 _HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
 _NEWEST = 50
-_UNFINISHED = re.compile(r"\.new-\d+-\d+")
-_SEGMENT = re.compile(r"(\d{12,})-\d{12,}(\.\d+)?")
-
-
-class LogEnds(NamedTuple):
-    """The newest number of a log, and the oldest one in its hot table (None: empty)."""
-
-    head: int
-    hot_first: int | None
-
-
-def log_ends(database: Database, company_id: str) -> LogEnds:
-    """Return where a company's log ends and where its hot table begins. Blocking."""
-    hot = _HOT["operations"]
-    with database.read() as connection:
-        head = connection.execute(
-            select(_HEADS.c.seq).where(_HEADS.c.company_id == company_id)
-        ).scalar()
-        first = connection.execute(
-            select(func.min(hot.c.seq)).where(hot.c.company_id == company_id)
-        ).scalar()
-    return LogEnds(head or 0, first)
 
 
 def refuse_gap(manifest: Manifest, ends: LogEnds) -> None:
@@ -100,9 +89,8 @@ def recover(database: Database, root: Path, company_id: str) -> int:
         Unavailable: the database or the archive cannot be read, or the archive is ahead of it.
     """
     folder = Folder(root, company_id)
-    with usable(folder):
-        if not folder.path.exists() or _is_settled(database, folder):
-            return 0
+    if is_settled(database, folder):
+        return 0
     try:
         with locked(folder, patience_s=0):
             return recover_locked(database, folder)
@@ -110,36 +98,8 @@ def recover(database: Database, root: Path, company_id: str) -> int:
         return 0
 
 
-def _is_settled(database: Database, folder: Folder) -> bool:
-    """Tell whether nothing is left to do, without keeping a seal from its work."""
-    manifest = folder.read()
-    ends = log_ends(database, folder.company_id)
-    if ends.head < manifest.sealed_through or folder.waiting_file.exists():
-        return False
-    hot_first = ends.head + 1 if ends.hot_first is None else ends.hot_first
-    named = {segment.name for segment in manifest.segments}
-    unnamed = (
-        path.name not in named
-        and (_UNFINISHED.fullmatch(path.name) or _SEGMENT.fullmatch(path.name))
-        for path in folder.path.iterdir()
-    )
-    return hot_first == manifest.sealed_through + 1 and not any(unnamed)
-
-
 class Busy(Conflict):
     """Another process holds the folder."""
-
-
-@contextmanager
-def usable(folder: Folder) -> Iterator[None]:
-    """Turn what the system refuses into a sentence: rights, a full disk, a file in the way."""
-    try:
-        yield
-    except OSError as error:
-        raise Unavailable(
-            f"The archive {error.filename or folder.path} cannot be used ({error.strerror}); "
-            "check its rights and its disk."
-        ) from error
 
 
 @contextmanager
@@ -263,7 +223,7 @@ def segments_beyond(folder: Folder, manifest: Manifest) -> list[Path]:
     return [
         path
         for path in sorted(folder.path.iterdir() if folder.path.is_dir() else ())
-        if (found := _SEGMENT.fullmatch(path.name)) and int(found[1]) > manifest.sealed_through
+        if (found := SEGMENT.fullmatch(path.name)) and int(found[1]) > manifest.sealed_through
     ]
 
 
@@ -274,9 +234,9 @@ def _remove_unnamed(folder: Folder, manifest: Manifest, ends: LogEnds) -> None:
     for path in folder.path.iterdir():
         if path.is_symlink() or not path.is_dir() or path.name in named:
             continue
-        if _UNFINISHED.fullmatch(path.name):
+        if UNFINISHED.fullmatch(path.name):
             shutil.rmtree(path)
-        elif found := _SEGMENT.fullmatch(path.name):
+        elif found := SEGMENT.fullmatch(path.name):
             if ends.hot_first is None or int(found[1]) < ends.hot_first:
                 raise Unavailable(
                     f"The manifest of {folder.path} does not name {path.name}, whose operations "

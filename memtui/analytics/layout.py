@@ -14,18 +14,24 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
 from memtui.contract import Json, Model, Unavailable, UtcDatetime
+from memtui.store import compiled
+from memtui.store.database import Database
 from memtui.store.digest import GENESIS
 from memtui.store.values import quoted
 
 TABLES = ("operations", "usage", "handles")
 """The files of a segment."""
 
+UNFINISHED = re.compile(r"\.new-\d+-\d+")
+SEGMENT = re.compile(r"(\d{12,})-\d{12,}(\.\d+)?")
 _READABLE = re.compile(r"[^A-Za-z0-9_-]")
 _CHUNK = 1 << 20
 
@@ -224,3 +230,50 @@ def sync_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+class LogEnds(NamedTuple):
+    """The newest number of a log, and the oldest one in its hot table (None: empty)."""
+
+    head: int
+    hot_first: int | None
+
+
+def log_ends(database: Database, company_id: str) -> LogEnds:
+    """Return where a company's log ends and where its hot table begins. Blocking."""
+    with database.read() as connection:
+        heads = compiled.HEAD_SEQ.rows(connection, company_id=company_id)
+        [(first,)] = compiled.FIRST_HOT.rows(connection, company_id=company_id)
+    return LogEnds(heads[0][0] if heads else 0, first)
+
+
+def is_settled(database: Database, folder: Folder) -> bool:
+    """Tell whether a seal left nothing to do, without keeping another from its work. Blocking."""
+    with usable(folder):
+        return not folder.path.exists() or _is_as_told(database, folder)
+
+
+def _is_as_told(database: Database, folder: Folder) -> bool:
+    manifest = folder.read()
+    ends = log_ends(database, folder.company_id)
+    if ends.head < manifest.sealed_through or folder.waiting_file.exists():
+        return False
+    hot_first = ends.head + 1 if ends.hot_first is None else ends.hot_first
+    named = {segment.name for segment in manifest.segments}
+    unnamed = (
+        path.name not in named and (UNFINISHED.fullmatch(path.name) or SEGMENT.fullmatch(path.name))
+        for path in folder.path.iterdir()
+    )
+    return hot_first == manifest.sealed_through + 1 and not any(unnamed)
+
+
+@contextmanager
+def usable(folder: Folder) -> Iterator[None]:
+    """Turn what the system refuses into a sentence: rights, a full disk, a file in the way."""
+    try:
+        yield
+    except OSError as error:
+        raise Unavailable(
+            f"The archive {error.filename or folder.path} cannot be used ({error.strerror}); "
+            "check its rights and its disk."
+        ) from error

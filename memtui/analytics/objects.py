@@ -12,8 +12,16 @@ from contextlib import contextmanager
 
 from pydantic import ValidationError
 
-from memtui.analytics.archive import locked, remove_older, usable
-from memtui.analytics.layout import TABLES, Folder, Manifest, Segment, sha256_of, sync_folder
+from memtui.analytics.archive import locked, remove_older
+from memtui.analytics.layout import (
+    TABLES,
+    Folder,
+    Manifest,
+    Segment,
+    sha256_of,
+    sync_folder,
+    usable,
+)
 from memtui.contract import Conflict, Invalid, MemtuiError, Unavailable
 
 _NEW = ".new-"

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import JSON, select
 
-from memtui.analytics.archive import LogEnds, log_ends, refuse_gap
+from memtui.analytics.archive import refuse_gap
 from memtui.analytics.engine import MEMORY_MB, Engine, Stop
-from memtui.analytics.layout import TABLES, Folder, Manifest, Segment
+from memtui.analytics.layout import TABLES, Folder, LogEnds, Manifest, Segment, log_ends
 from memtui.analytics.source import HOT, SELECTS, Source, create_raw, load_raw, open_source
 from memtui.store.columns import ForeignText, Portable
 from memtui.store.conditions import visible_to

@@ -18,14 +18,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
 
-from memtui.analytics.archive import (
-    MEMTUI,
-    locked,
-    recover_locked,
-    remove_hot,
-    remove_older,
-    usable,
-)
+from memtui.analytics.archive import MEMTUI, locked, recover_locked, remove_hot, remove_older
 from memtui.analytics.engine import guarded, opened
 from memtui.analytics.layout import (
     TABLES,
@@ -35,6 +28,7 @@ from memtui.analytics.layout import (
     SegmentFile,
     sha256_of,
     sync_folder,
+    usable,
 )
 from memtui.analytics.rows import among, fetch
 from memtui.analytics.source import SELECTS, create_raw, load_raw, open_source

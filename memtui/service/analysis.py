@@ -110,13 +110,16 @@ class Analysis(Group):
         """Finish or take back what a dead process left of a seal, for every company."""
         if self.database.read_only or not self.archive_folder.is_dir():
             return
-        from memtui.analytics import archive
+        from memtui.analytics.layout import Folder, is_settled
         from memtui.store import bindings
 
         with self.database.read() as database:
             companies = [row.company_id for row in bindings.companies(database)]
         for company_id in companies:
-            archive.recover(self.database, self.archive_folder, company_id)
+            if not is_settled(self.database, Folder(self.archive_folder, company_id)):
+                from memtui.analytics import archive
+
+                archive.recover(self.database, self.archive_folder, company_id)
 
     async def open_log(
         self,
@@ -389,7 +392,8 @@ class Analysis(Group):
             Conflict: another process seals this log, or the store's copy is another one's.
             Unavailable: the object store cannot be reached or written.
         """
-        from memtui.analytics.archive import locked, usable
+        from memtui.analytics.archive import locked
+        from memtui.analytics.layout import usable
 
         folder = self._folder(company_id)
         if self.archive_url:

@@ -32,7 +32,7 @@ from memtui.store.database import Database
 from memtui.store.tables import LogHeadRow
 
 if TYPE_CHECKING:
-    from memtui.analytics.archive import LogEnds
+    from memtui.analytics.layout import LogEnds
 
 _HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
 _CONTENTS = "backup.json"
@@ -337,7 +337,7 @@ def _log_ends(database: Database) -> dict[str, LogEnd]:
 
 
 def _held(database: Database) -> dict[str, LogEnds]:
-    from memtui.analytics.archive import log_ends
+    from memtui.analytics.layout import log_ends
 
     return {company_id: log_ends(database, company_id) for company_id in _log_ends(database)}
 

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from memtui.analytics.archive import log_ends, refuse_gap
+from memtui.analytics.archive import refuse_gap
+from memtui.analytics.layout import log_ends
 from memtui.contract import (
     Filter,
     Invalid,

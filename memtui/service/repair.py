@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import insert
 
-from memtui.analytics.archive import log_ends, segments_beyond
-from memtui.analytics.layout import Folder, Manifest, sync_folder
+from memtui.analytics.archive import segments_beyond
+from memtui.analytics.layout import Folder, Manifest, log_ends, sync_folder
 from memtui.analytics.sealed import Archive
 from memtui.backends.facts.database import FILE as FACTS_FILE
 from memtui.config import Paths, Settings

@@ -315,6 +315,13 @@ ADVANCE_HEAD = Prepared(
     binds="last_seq=plain last_digest=text company=text",
 )
 
+FIRST_HOT = Prepared(
+    "FIRST_HOT",
+    "SELECT min(memory_operations.seq) AS min_1 FROM memory_operations WHERE memory_operations.company_id = ?",
+    binds="company_id=text",
+    results="plain",
+)
+
 ADD_OPERATION = Prepared(
     "ADD_OPERATION",
     "INSERT INTO memory_operations (company_id, seq, operation_id, operation_type, status, binding_key, provider_key, binding_reason, agent_id, project_id, issue_id, run_id, subject_id, source_kind, source_issue_id, source_comment_id, source_document_key, source_run_id, source_activity_id, source_external_ref, principal, door, request, error_kind, error_message, result_count, capped, started_at, latency_ms, undoes, previous_digest, digest, salt, salts, absent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

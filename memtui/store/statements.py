@@ -186,6 +186,8 @@ ADVANCE_HEAD = (
     .where(_head.company_id == bindparam("company"))
     .values(seq=bindparam("last_seq"), digest=bindparam("last_digest"))
 )
+_operation = _table(tables.OperationRow).c
+FIRST_HOT = select(func.min(_operation.seq)).where(_is(_operation, "company_id"))
 ADD_OPERATION = insert(_table(tables.OperationRow))
 ADD_USAGE = insert(_table(tables.UsageRow))
 ADD_HANDLE = insert(_table(tables.HandleRow))
