@@ -90,6 +90,25 @@ def test_what_is_typed_before_the_first_screen_is_there_is_kept(
         assert terminal.until_ended() == 0
 
 
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ('theem = "ansi"', "did you mean theme?"),
+        ('fact_max_count = "a"', "The setting fact_max_count does not fit"),
+        ('[keymap]\n"records.forgt" = "x"', "did you mean records.forget?"),
+    ],
+)
+def test_a_setting_that_does_not_fit_ends_the_app_with_a_sentence(
+    tmp_path: Path, environment: dict[str, str], written: str, said: str
+) -> None:
+    (tmp_path / "memtui").mkdir()
+    (tmp_path / "memtui" / "config.toml").write_text(f"{written}\n")
+    with opened(tmp_path, columns=120, rows=40, environment=environment) as terminal:
+        assert terminal.until_ended() == 2
+        assert said in terminal.output
+        assert "Traceback" not in terminal.output
+
+
 def test_the_smallest_usual_terminal_shows_list_and_detail(
     tmp_path: Path, environment: dict[str, str]
 ) -> None:
