@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -23,6 +24,25 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     loaded = {name.partition(".")[0] for name in done.stderr.split()}
     assert loaded & HEAVY == set()
     assert done.stdout
+
+
+def test_a_query_loads_no_engine_even_beside_sealed_operations(tmp_path: Path) -> None:
+    def modules(*arguments: str) -> set[str]:
+        code = (
+            "import sys; from memtui.doors.cli.main import run; "
+            f"code = run({list(arguments)!r}); print(*sys.modules, file=sys.stderr); sys.exit(code)"
+        )
+        home = os.environ | {"MEMTUI_HOME": str(tmp_path), "MEMTUI_HOT_DAYS": "0"}
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=home
+        )
+        return {name.partition(".")[0] for name in done.stderr.split()}
+
+    engines = {"sqlalchemy", "sqlmodel", "duckdb", "alembic"}
+    assert modules("note", "We deploy on Thursdays.") & engines != set()  # it made the database
+    assert "duckdb" in modules("archive", "seal")
+    for command in (["query", "deploy"], ["bindings", "list"], ["budget", "list"], ["note", "No."]):
+        assert modules(*command) & engines == set(), command
 
 
 def test_the_first_paint_waits_for_textual_alone() -> None:
