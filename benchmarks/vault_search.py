@@ -22,7 +22,7 @@ from pathlib import Path
 
 from memtui.backends.vault import VaultAdapter
 from memtui.contract import BindingContext, QueryRequest, Scope
-from memtui.words import take_apart
+from memtui.provider_kit import take_apart
 
 COMPANY = "bench"
 VOCABULARY = 5_000

@@ -36,11 +36,10 @@ from memtui.contract import (
     Unavailable,
 )
 from memtui.store import appending, log
-from memtui.store.database import Database
+from memtui.store.database import Database, quoted
 from memtui.store.digest import GENESIS
 from memtui.store.operation import OperationDraft
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
-from memtui.store.values import quoted
 
 MEMTUI = "memtui"
 """The principal and the door of what nobody asked for."""

@@ -34,7 +34,7 @@ from memtui.analytics.figures import (
 from memtui.analytics.layout import TABLES, Manifest, Segment, sync_folder
 from memtui.analytics.rows import LogEngine
 from memtui.store.columns import UtcMicroseconds
-from memtui.store.values import quoted
+from memtui.store.database import quoted
 
 if TYPE_CHECKING:
     import duckdb

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memtui.contract import Unavailable
-from memtui.store.values import quoted
+from memtui.store.database import quoted
 
 if TYPE_CHECKING:
     import duckdb

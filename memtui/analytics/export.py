@@ -29,10 +29,9 @@ from memtui.analytics.sql import VIEWS
 from memtui.contract import Filter, Invalid, Scope, SourceRef, Usage
 from memtui.csv_text import cell_sql
 from memtui.store.conditions import condition
-from memtui.store.database import Database
+from memtui.store.database import MARK, Database, quoted
 from memtui.store.operation import Operation, OperationDraft, OperationHandle
 from memtui.store.sight import Sight
-from memtui.store.values import MARK, quoted
 
 if TYPE_CHECKING:
     import duckdb

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 from pydantic import computed_field
 
 from memtui.contract import Model, OperationType
-from memtui.store.values import quoted
+from memtui.store.database import quoted
 
 USES = (OperationType.GET, OperationType.HISTORY)
 """The operations by which a person or an agent opens a record that a query returned."""

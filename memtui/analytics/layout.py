@@ -23,9 +23,8 @@ from pydantic import ValidationError
 
 from memtui.contract import Json, Model, Unavailable, UtcDatetime
 from memtui.store import compiled
-from memtui.store.database import Database
+from memtui.store.database import Database, quoted
 from memtui.store.digest import GENESIS
-from memtui.store.values import quoted
 
 TABLES = ("operations", "usage", "handles")
 """The files of a segment."""

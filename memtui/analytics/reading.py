@@ -22,8 +22,8 @@ from memtui.analytics.source import columns_of
 from memtui.contract import Filter
 from memtui.store import log
 from memtui.store.conditions import condition, ordering
+from memtui.store.database import quoted
 from memtui.store.operation import Operation
-from memtui.store.values import quoted
 
 if TYPE_CHECKING:
     import duckdb

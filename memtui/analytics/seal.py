@@ -34,13 +34,12 @@ from memtui.analytics.rows import among, fetch
 from memtui.analytics.source import SELECTS, create_raw, load_raw, open_source
 from memtui.contract import Conflict, Model, OperationType
 from memtui.store import log
+from memtui.store.appending import Stored, handle_rows, operation_row, usage_rows
 from memtui.store.columns import UtcMicroseconds
-from memtui.store.database import Database
+from memtui.store.database import Database, quoted
 from memtui.store.digest import is_intact
 from memtui.store.erasing import erased, newly_absent
-from memtui.store.operation import Stored, handle_rows, operation_row, usage_rows
 from memtui.store.tables import OperationRow
-from memtui.store.values import quoted
 
 SEGMENT_ROWS = 250_000
 """The most operations in one segment: they are removed from the hot table in one transaction."""

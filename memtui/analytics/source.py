@@ -20,10 +20,9 @@ from sqlalchemy.types import TypeDecorator
 
 from memtui.contract import Invalid, Unavailable
 from memtui.store.columns import ForeignText
-from memtui.store.database import Connection, Database
+from memtui.store.database import Connection, Database, quoted
 from memtui.store.digest import GENESIS
 from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
-from memtui.store.values import quoted
 
 HOT: dict[str, Table] = {
     "operations": OperationRow.__table__,  # type: ignore[attr-defined]

@@ -37,9 +37,8 @@ from memtui.analytics.rows import LogEngine, text_of
 from memtui.analytics.source import stored_text
 from memtui.contract import Filter, Invalid, Model
 from memtui.store.conditions import condition
-from memtui.store.database import Database
+from memtui.store.database import Database, quoted
 from memtui.store.sight import Sight
-from memtui.store.values import quoted
 
 if TYPE_CHECKING:
     import duckdb

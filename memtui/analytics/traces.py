@@ -25,8 +25,7 @@ from sqlmodel import SQLModel
 
 from memtui.analytics.engine import opened
 from memtui.contract import Model
-from memtui.store.database import Database
-from memtui.store.values import quoted
+from memtui.store.database import Database, quoted
 
 SHORTEST = 12
 """Characters; a shorter text would be found everywhere and is proved by its places instead."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy import BigInteger, Dialect, Text
 from sqlalchemy.types import TypeDecorator
 
-from memtui.store import values
+from memtui.store import database
 
 T = TypeVar("T")
 
@@ -43,8 +43,8 @@ class UtcMicroseconds(Portable[datetime]):
 
     impl = BigInteger
     cache_ok = True
-    stored = staticmethod(values.stored_moment)
-    loaded = staticmethod(values.loaded_moment)
+    stored = staticmethod(database.stored_moment)
+    loaded = staticmethod(database.loaded_moment)
 
 
 class PicoDollars(Portable[Decimal]):
@@ -52,8 +52,8 @@ class PicoDollars(Portable[Decimal]):
 
     impl = BigInteger
     cache_ok = True
-    stored = staticmethod(values.stored_dollars)
-    loaded = staticmethod(values.loaded_dollars)
+    stored = staticmethod(database.stored_dollars)
+    loaded = staticmethod(database.loaded_dollars)
 
 
 class ForeignText(Portable[str]):
@@ -61,5 +61,5 @@ class ForeignText(Portable[str]):
 
     impl = Text
     cache_ok = True
-    stored = staticmethod(values.stored_text)
-    loaded = staticmethod(values.loaded_text)
+    stored = staticmethod(database.stored_text)
+    loaded = staticmethod(database.loaded_text)

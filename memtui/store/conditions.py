@@ -31,10 +31,10 @@ from sqlalchemy.engine import default
 
 from memtui.contract import Comparison, Filter, Invalid, Measure
 from memtui.fuzzy import pattern
+from memtui.store.database import quoted, stored_text
 from memtui.store.operation import ASKED
 from memtui.store.sight import Sight, plain_columns, seen
 from memtui.store.tables import HandleRow, OperationRow, UsageRow
-from memtui.store.values import quoted, stored_text
 
 _OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 _USAGE = UsageRow.__table__  # type: ignore[attr-defined]

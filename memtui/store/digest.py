@@ -17,8 +17,8 @@ from os import urandom
 from pydantic_core import to_jsonable_python
 
 from memtui.contract import Json, OperationType, Scope, SourceRef, Usage
+from memtui.store.database import unsigned_zero
 from memtui.store.operation import Absent, Operation, OperationDraft, OperationHandle
-from memtui.store.values import unsigned_zero
 
 GENESIS = "0" * 64
 """The digest before a company's first operation."""

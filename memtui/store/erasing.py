@@ -24,7 +24,7 @@ from sqlalchemy import ColumnElement, String, cast, delete, false, func, or_, se
 
 from memtui.contract import Json, OperationStatus, OperationType, Scope, Snapshot
 from memtui.store import bindings, log
-from memtui.store.database import Connection
+from memtui.store.database import Connection, stored_json
 from memtui.store.digest import (
     SOURCE_COMMITTED,
     SUBJECT,
@@ -43,7 +43,6 @@ from memtui.store.tables import (
     PluginIdRow,
     UsageRow,
 )
-from memtui.store.values import stored_json
 
 _OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 _USAGE = UsageRow.__table__  # type: ignore[attr-defined]

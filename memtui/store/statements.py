@@ -40,8 +40,7 @@ from sqlmodel import SQLModel
 
 from memtui.store import tables
 from memtui.store.columns import ForeignText, PicoDollars, Portable, UtcMicroseconds
-from memtui.store.database import Compiled
-from memtui.store.values import Convert
+from memtui.store.database import Compiled, Convert
 
 Statement: TypeAlias = "Executable | dict[str, Any]"
 """The same for every database, or by the database's name."""

@@ -29,8 +29,7 @@ from memtui.contract import (
     Scope,
 )
 from memtui.fuzzy import finds
-from memtui.provider_kit import Test, read_cursor, translated, write_cursor
-from memtui.words import Words, take_apart
+from memtui.provider_kit import Test, Words, read_cursor, take_apart, translated, write_cursor
 
 from .files import Folder
 from .index import microseconds, record_of

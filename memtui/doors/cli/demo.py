@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.doors.cli.output import Line, facts
-from memtui.doors.cli.session import Invocation
-from memtui.doors.cli.terminal import open_app, require_terminal
+from memtui.doors.cli.session import Invocation, open_app, require_terminal
 
 if TYPE_CHECKING:
     from memtui.config import Paths

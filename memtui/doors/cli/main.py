@@ -14,8 +14,7 @@ import typer
 from memtui import __version__
 from memtui.doors.cli import errors
 from memtui.doors.cli.command import add
-from memtui.doors.cli.session import Invocation
-from memtui.doors.cli.terminal import open_app
+from memtui.doors.cli.session import Invocation, open_app
 
 PROGRAM = "memtui"
 

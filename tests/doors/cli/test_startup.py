@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from memtui.doors.cli import main
-from memtui.doors.cli.session import Invocation
-from memtui.doors.cli.terminal import global_options
+from memtui.doors.cli.session import Invocation, global_options
 
 HEAVY = {"textual", "sqlmodel", "sqlalchemy", "duckdb", "pydantic", "rich", "asyncio", "alembic"}
 
@@ -46,7 +45,7 @@ def test_a_query_loads_no_engine_even_beside_sealed_operations(tmp_path: Path) -
 
 
 def test_the_first_paint_waits_for_textual_alone() -> None:
-    code = "import memtui.doors.cli.terminal, memtui.app, sys; print(*sys.modules)"
+    code = "import memtui.doors.cli.session, memtui.app, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     modules = set(done.stdout.split())
     heavy = (HEAVY | {"typer"}) - {"textual", "rich", "asyncio"}
