@@ -74,8 +74,6 @@ _TRIES = 5
 _BETWEEN_TRIES_S = 0.2
 _AFTERWARDS = "recovery"
 """The check that judges what is left of the server, and runs whatever happened."""
-_SETTLE_S = 0.3
-"""After a stop: until requests that were under way are through, so that nothing is made later."""
 
 
 async def run_conformance(
@@ -110,7 +108,7 @@ async def run_conformance(
         try:
             results = await run.all(chosen)
         except asyncio.CancelledError:
-            await asyncio.sleep(_SETTLE_S)
+            await wire.settle()
             raise
         finally:
             await spaces.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +12,7 @@ from typing import Any, NoReturn, Self
 from urllib.parse import quote, urlsplit
 
 from memtui.contract import Invalid, Json, Model
-from memtui.provider_kit import HttpClient, NoReply
+from memtui.provider_kit import HttpClient, HttpReply, NoReply
 
 JSON_TYPE = "application/json"
 _CONNECTIONS = 100
@@ -145,9 +146,18 @@ class Wire:
             headers={"accept": JSON_TYPE},
             connections=_CONNECTIONS,
         )
+        self._under_way: set[asyncio.Task[HttpReply]] = set()
+
+    async def settle(self) -> None:
+        """Wait for the replies that nobody waits for any more: a server may still act on them."""
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=self.timeout_s)
 
     async def aclose(self) -> None:
         """Close the connections."""
+        for request in self._under_way:
+            request.cancel()
+        await asyncio.gather(*self._under_way, return_exceptions=True)
         await self._client.close()
 
     async def send(
@@ -170,8 +180,13 @@ class Wire:
         sent = SentRequest(method=method, path=path, body=shown)
         headers = {"content-type": content_type} if content is not None and content_type else {}
         longest = self.timeout_s * patience
+        request = asyncio.create_task(
+            self._client.send(method, path, content, headers, seconds=longest)
+        )
+        self._under_way.add(request)
+        request.add_done_callback(self._answered)
         try:
-            reply = await self._client.send(method, path, content, headers, seconds=longest)
+            reply = await asyncio.shield(request)
         except NoReply as error:
             sentences = {
                 "late": f"No answer within {longest:g} s.",
@@ -181,6 +196,11 @@ class Wire:
             }
             raise Silent(sentences[error.why], sent) from error
         return Reply(sent, reply.status, reply.headers.get("content-type"), reply.body)
+
+    def _answered(self, request: asyncio.Task[HttpReply]) -> None:
+        self._under_way.discard(request)
+        if not request.cancelled():
+            request.exception()  # asked for, so that asyncio does not report it as unseen
 
 
 def checked_url(base_url: str) -> str:

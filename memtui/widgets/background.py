@@ -212,7 +212,7 @@ class Stoppable(Generic[T]):
             try:
                 await asyncio.wait({task})
             finally:
-                task.cancel()
+                self.stop()
                 await asyncio.wait({task})
                 self._task = None
             if not task.cancelled() and (error := task.exception()) is not None:
@@ -228,13 +228,13 @@ class Stoppable(Generic[T]):
         self._background.every(guarded, ended, failed)
 
     def stop(self) -> None:
-        """Ask the work to end."""
-        if self._task is not None:
+        """Ask the work to end, once: asked again it would break off its own cleaning up."""
+        if self._task is not None and not self._task.cancelling():
             self._task.cancel()
 
     async def end(self) -> None:
         """Stop what runs, if anything, and wait until it has cleaned up."""
         task = self._task
         if task is not None:
-            task.cancel()
+            self.stop()
             await asyncio.wait({task})

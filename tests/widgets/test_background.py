@@ -9,7 +9,7 @@ from textual.app import App, ComposeResult
 from textual.widgets import Static
 
 from memtui.contract import MemtuiError, NotFound
-from memtui.widgets.background import Background, Unexpected
+from memtui.widgets.background import Background, Stoppable, Unexpected
 
 
 class Pane(Static):
@@ -121,3 +121,36 @@ async def test_what_was_forgotten_delivers_nothing() -> None:
         gate.set()
         await pilot.pause()
         assert pane.got == []
+
+
+async def test_stopping_again_does_not_break_off_the_cleaning_up() -> None:
+    app = OnePane()
+    begun, cleaning, clean = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    ends: list[str] = []
+
+    async def work() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await clean.wait()
+            ends.append("cleaned up")
+
+    async with app.run_test():
+        run = Stoppable[None](app.query_one(Pane), "run")
+        run.start(
+            work,
+            done=lambda _: ends.append("done"),
+            stopped=lambda: ends.append("stopped"),
+            failed=lambda error: ends.append(str(error)),
+        )
+        await begun.wait()
+        run.stop()
+        await cleaning.wait()
+        run.stop()
+        ending = asyncio.create_task(run.end())
+        clean.set()
+        await ending
+        assert ends[0] == "cleaned up"
+    assert not run.busy
