@@ -68,6 +68,11 @@ class Background:
         """Whether the newest read is still running."""
         return self._reading is not None and not self._reading.is_finished
 
+    @property
+    def changing(self) -> bool:
+        """Whether a change is still under way."""
+        return not all(one.is_set() for one in self._changes)
+
     def latest(
         self,
         work: Work[T],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from rich.cells import cell_len, set_cell_size
 
@@ -46,6 +46,12 @@ class Column(Generic[R]):
     share: float = 0.0
     """The part of the list, 0 to 1, that it gets before others are shown beside it."""
     tone: Tone = ""
+    order: Callable[[R], Any] | None = None
+    """What rows are ordered by under it, where that is not what it shows."""
+
+    def rank(self, row: R) -> Any:
+        """Return where a row stands in the order of this column."""
+        return self.of(row).text if self.order is None else self.order(row)
 
     def of(self, row: R) -> Cell:
         """Return what is drawn for a row."""

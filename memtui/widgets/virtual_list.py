@@ -10,7 +10,7 @@ go and change places under them. The natural order of a growing list is newest f
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Generic, TypeVar, get_args
 
 from rich.cells import cell_len
@@ -177,6 +177,15 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
             return False
         self.go_to(index)
         return True
+
+    def ordered(self, rows: Iterable[R]) -> list[R]:
+        """Return rows in the order that `sort` names, or as they come where it names none."""
+        found = list(rows)
+        if self.sort is not None:
+            key, descending = self.sort
+            [column] = [one for one in self.columns if one.key == key]
+            found.sort(key=column.rank, reverse=descending)
+        return found
 
     # What the owner tells.
 

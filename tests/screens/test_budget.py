@@ -28,12 +28,17 @@ from memtui.screens.budget import screen as budget_screen
 from memtui.screens.budget.facts import FactRow
 from memtui.screens.budget.new_fact import WriteFact
 from memtui.screens.budget.screen import BudgetScreen
-from memtui.screens.budget.timeline import ChartsSheet
-from memtui.screens.dialogs import Choose, ConflictScreen, EditText, Prompt, TypedConfirm
+from memtui.screens.dialogs import (
+    Choose,
+    ConflictScreen,
+    EditText,
+    Prompt,
+    Sheet,
+    TypedConfirm,
+)
 from memtui.screens.prune.review import Line
 from memtui.screens.prune.screen import PruneReview
 from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest
-from memtui.widgets.charts import Charts
 from memtui.widgets.virtual_list import VirtualList
 from tests.contexts import seed_context
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
@@ -152,13 +157,11 @@ async def test_bars_price_share_text_and_charts(
         await until(pilot, lambda: "context size, 60 days" in screen_text(app))
         assert "█ added" in screen_text(app)
         await pilot.press("c")
-        await until(pilot, lambda: isinstance(app.screen, ChartsSheet))
+        await until(pilot, lambda: isinstance(app.screen, Sheet))
+        await until(pilot, lambda: "saves, 60 days" in screen_text(app))
+        await pilot.press("G")
         await until(pilot, lambda: "how facts serve" in screen_text(app))
         assert "adoption" in screen_text(app)
-        await pilot.press("j")
-        await until(
-            pilot, lambda: str(app.screen.query_one(Charts).content).startswith("facts, 60 days")
-        )
         await pilot.press("escape", "f")
         await until(pilot, lambda: "memtui facts export --subject ana" in screen_text(app))
 

@@ -7,20 +7,19 @@ import pytest
 from memtui.context.assembly import SectionKind, assemble, section_of_records
 from memtui.context.cost import TokenCounter
 from memtui.contract import Filter, Invalid, Record, RecordHandle, Scope
-from memtui.screens.budget.choices import offers_of
 from memtui.screens.budget.facts import (
     FactRow,
-    FactView,
     by_words,
     fact_columns,
     fact_content,
     narrowed,
+    offers_of,
     place_of_section,
     places_of,
     rows_of,
-    sort_key,
 )
 from memtui.screens.expiry import parse_expiry
+from memtui.screens.state import AppState
 from memtui.widgets.columns import fit_cell
 from tests.screens.hostile import HOSTILE, assert_content_harmless, assert_harmless
 
@@ -39,7 +38,7 @@ def record(text: str, **changes: object) -> Record:
     return Record.model_validate(values | changes)
 
 
-def rows(*records: Record) -> list[FactRow]:
+def rows(*records: Record) -> tuple[FactRow, ...]:
     section = section_of_records(SectionKind.USER, records, now=NOW)
     return rows_of(assemble([section], counter=TokenCounter("gpt-4o")))
 
@@ -113,6 +112,8 @@ def test_hostile_facts_are_harmless_in_list_and_detail(text: str) -> None:
     [row] = rows(record(text, created_by=text))
     for column in fact_columns(lambda: NOW, {}):
         assert_harmless(fit_cell(column.of(row).text, column.width, column.align))
-        assert sort_key(column.key, {})(row) is not None
+        assert column.rank(row) is not None
     place = places_of(Scope(company_id="c", subject_id=text))[0]
-    assert_content_harmless(fact_content(FactView(row, NOW, UTC, place), 60))
+    assert_content_harmless(
+        fact_content(row, place, None, AppState(clock=lambda: NOW, zone=UTC), 60)
+    )

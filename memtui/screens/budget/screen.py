@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -22,6 +22,7 @@ from textual.reactive import reactive
 from textual.widgets import OptionList, Static
 
 from memtui.actions import Need
+from memtui.context.cost import TokenCounter
 from memtui.contract import (
     BrowseRequest,
     Invalid,
@@ -29,43 +30,39 @@ from memtui.contract import (
     NotFound,
     Record,
     RecordHandle,
+    Scope,
     SourceKind,
     SourceRef,
     WriteRequest,
     own_filter,
     owned,
+    owner_of,
     owner_scope,
 )
 from memtui.filters import Taker
 from memtui.screens.base import conversation
-from memtui.screens.budget.arrivals import POLL_SECONDS, Arrivals
-from memtui.screens.budget.choices import (
-    count_same,
-    files_content,
-    find_offers,
-    model_choices,
-    offered_model,
-)
 from memtui.screens.budget.facts import (
     FactRow,
-    FactView,
     Place,
     fact_columns,
     fact_content,
+    find_offers,
     narrowed,
-    place_of_section,
     places_of,
     rows_of,
-    sort_key,
 )
 from memtui.screens.budget.new_fact import WriteFact
-from memtui.screens.budget.timeline import ChartsSheet, Timeline, charts_of, read_timeline
 from memtui.screens.budget.view import (
     BudgetView,
     bars_content,
+    charts_content,
+    charts_of,
     doubts_content,
+    files_content,
     head_content,
     notes_content,
+    offers_content,
+    read_timeline,
     share_content,
 )
 from memtui.screens.dialogs import Choice, Choose, Prompt, Sheet, TypedConfirm
@@ -84,6 +81,33 @@ from memtui.widgets.virtual_list import VirtualList
 if TYPE_CHECKING:
     from memtui.service.answers import BindingView, RetrievalCount
     from memtui.service.context import ContextAnswer
+    from memtui.store.operation import OperationPage
+
+POLL_SECONDS = 2.0
+TOAST_SECONDS = 5.0
+"""Between two toasts of new facts; what comes meanwhile is told together."""
+_TOLD_CHARACTERS = 120
+_LOOKED_AT = 200
+"""Operations that one look at the end of the log reads."""
+_MOST_COMPARED = 2_000
+"""Past so many facts only the review looks, which a person asks for."""
+_MODELS = (
+    "claude-sonnet-4-5",
+    "claude-opus-4-5",
+    "claude-haiku-4-5",
+    "gpt-5",
+    "gpt-5-mini",
+    "gpt-4.1",
+    "gpt-4o",
+    "gpt-4o-mini",
+    "o3",
+    "gemini-2.5-pro",
+    "gemini-2.5-flash",
+    "mistral-large-latest",
+    "deepseek-chat",
+    "grok-4",
+)
+"""Offered by name; any other can be typed."""
 
 
 class BudgetScreen(EditingScreen[FactRow]):
@@ -100,21 +124,24 @@ class BudgetScreen(EditingScreen[FactRow]):
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
         self._rows: AppendedRows[FactRow] = AppendedRows(lambda row: row.key)
-        self._all: tuple[FactRow, ...] = ()
-        """The facts of the context, those included that the filter line lets not through."""
         self._held_by: dict[RecordHandle, str] = {}
         self._unwritten = ""
-        self._question: object = None
         self._again = False
-        self._offers: Sequence[Choice[ScopeStep]] = ()
-        self._timeline: Timeline | None = None
+        """Whether others changed something while the context was being assembled."""
         self._compared: object = None
-        self._arrivals = Arrivals(self, self._changed_by_others)
+        self._last_seq: int | None = None
+        """The end of the log, as far as it was looked at."""
+        self._known: frozenset[str] | None = None
+        """The facts that were there when others changed something; None: all are old ones."""
+        self._untold: list[str] = []
+        self._quiet = True
+        """Whether no toast of new facts was shown lately."""
         self._reading = Background(self, "budget-context")
         self._counting = Background(self, "budget-reads")
         self._finding = Background(self, "budget-offers")
         self._drawing = Background(self, "budget-charts")
         self._comparing = Background(self, "budget-same")
+        self._tail = Background(self, "budget-tail")
         start = BudgetView(state.settings.context_model, state.settings.context_budget)
         self.set_reactive(BudgetScreen.view, start)
 
@@ -143,10 +170,6 @@ class BudgetScreen(EditingScreen[FactRow]):
         self._draw()
         self.set_interval(POLL_SECONDS, self._poll)
 
-    def _poll(self) -> None:
-        if self.is_current and self.state.session is not None and not self._reading.busy:
-            self._arrivals.poll()
-
     # Reading.
 
     @property
@@ -156,42 +179,42 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def load(self) -> None:
         """Assemble the context of the scope, or offer whose there is to look at."""
-        view = self.view
-        places = places_of(self.state.record_scope)
-        scopes = [place.scope for place in places]
-        if scopes != [place.scope for place in view.places]:
-            self._compared = self._timeline = None
-            self.query_one("#budget-charts", Charts).show(())
-            view = replace(view, places=places, answer=None, same={}, raw=False)
+        view, shown, places = self.view, self.rows_list, places_of(self.state.record_scope)
+        self._known = None
+        if [place.scope for place in places] != [place.scope for place in view.places]:
+            self._compared = None
+            view = BudgetView(view.model, view.budget, places)
+            shown.selection.reset()
+        if view.answer is None:
+            self._rows.replace([])
+            shown.notice = ("Assembling the context …",)
+            shown.show(self._rows)
         self.view = view
         if places:
             self._finding.forget()
             self._assemble()
         else:
             self._reading.forget()
-            self._question, self._all = None, ()
-            self._rows.replace([])
-            self._arrivals.follow(())
             self.follow(())
             self.show_count("")
             self._finding.latest(lambda: find_offers(self.state), self._show_offers, self.fail)
 
-    def changed_outside(self) -> None:
-        """Assemble again, unless a person's own change is under way."""
-        self._arrivals.notice()
+    def _show_offers(self, offers: Sequence[Choice[ScopeStep]]) -> None:
+        self.view = replace(self.view, offers=tuple(offers))
+        if offers:
+            self.query_one("#budget-offers", OptionRows).focus()
 
-    def _changed_by_others(self) -> None:
-        """Assemble again, after an assembly that is under way."""
-        if self._reading.busy:
-            self._again = True
-        else:
-            self._assemble(by_others=True)
+    @on(OptionList.OptionSelected, "#budget-offers")
+    def _take_offer(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        offer = self.view.offers[event.option_index]
+        self.post_message(ScopeChosen(offer.value.applied_to(self.state.scope)))
 
-    def _assemble(self, *, by_others: bool = False) -> None:
+    def _assemble(self) -> None:
         """Assemble the context again; cursor and marks stay on their facts."""
         from memtui.service.context import ContextRequest
 
-        state, session, shown = self.state, self.session, self.rows_list
+        state, session = self.state, self.session
         key = state.filter.binding_key or state.binding_key
         request = ContextRequest(
             scope=state.record_scope,
@@ -199,70 +222,50 @@ class BudgetScreen(EditingScreen[FactRow]):
             budget=self.view.budget,
             binding_key=key,
         )
-        if request.scope != self._question:
-            self._question = request.scope
-            shown.selection.reset()
-            self._rows.replace([])
-            shown.notice = ("Assembling the context …",)
-            shown.show(self._rows)
 
-        async def assemble() -> tuple[ContextAnswer, tuple[Place, ...], Sequence[FactRow]]:
+        async def assemble() -> BudgetView:
             answer = await session.service.context(session.caller, request)
             places = []
             for place in places_of(request.scope):
                 found = await session.service.resolve(session.caller, place.scope, key)
                 places.append(replace(place, binding_key=found.binding_key))
-            return answer, tuple(places), await asyncio.to_thread(rows_of, answer)
+            rows = await asyncio.to_thread(rows_of, answer)
+            return replace(self.view, places=tuple(places), answer=answer, rows=rows)
 
-        self._reading.latest(
-            assemble, lambda found: self._assembled(*found, by_others=by_others), self._broken
-        )
+        self._reading.latest(assemble, self._assembled, self._broken)
 
-    def _assembled(
-        self,
-        answer: ContextAnswer,
-        places: tuple[Place, ...],
-        rows: Sequence[FactRow],
-        *,
-        by_others: bool,
-    ) -> None:
-        self._all = tuple(rows)
-        self.view = replace(self.view, places=places, answer=answer)
+    def _assembled(self, view: BudgetView) -> None:
+        self.view = view
         self._held_by = {
             row.handle: place.binding_key
-            for row in rows
-            if row.handle and (place := self._place_of(row))
+            for row in view.rows
+            if row.handle and (place := view.place_of(row))
         }
         self._narrow()
-        self._arrivals.follow(places)
-        self.follow(place.binding_key for place in places)
-        self._arrivals.tell(rows, by_others=by_others)
-        self._read_timeline(places)
+        self.follow(place.binding_key for place in view.places)
+        self._tell_new()
+        self._read_timeline()
         self._compare()
         self._count()
         if self.focused is None or not self.focused.display:
             self.focus_body()
         if self._again:
             self._again = False
-            self.call_later(self._changed_by_others)
+            self.call_later(self.changed_outside)
 
     def _broken(self, error: MemtuiError) -> None:
-        self._question, self._all = None, ()
         self._rows.replace([])
         self.show_error(error, "r reads again, s chooses another scope.")
-        self.view = replace(self.view, answer=None)
+        self.view = replace(self.view, answer=None, rows=())
 
     def _narrow(self) -> None:
         """Show the facts that the filter line lets through, in the order that was chosen."""
         shown = self.rows_list
-        rows = narrowed(self._all, self.state.filter)
-        if (order := shown.sort) is not None:
-            rows.sort(key=sort_key(order[0], self.stats), reverse=order[1])
-        self._rows.replace(rows)
+        self._rows.replace(shown.ordered(narrowed(self.view.rows, self.state.filter)))
         shown.selection.keep_held()
         shown.notice = (
             ("No fact matches.", "/ changes the filter, ctrl+l takes it away.")
-            if self._all
+            if self.view.rows
             else ("Nothing is remembered here.", "a adds the first fact, s chooses another scope.")
         )
         shown.show(self._rows)
@@ -270,17 +273,15 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def sort(self, column: str) -> None:
         """Order by a column; asked a third time, in the order that the model reads."""
-        shown = self.rows_list.sort
         first = column in {"tokens", "age"}
-        if shown is None or shown[0] != column:
-            self.rows_list.sort = (column, first)
-        else:
-            self.rows_list.sort = (column, not first) if shown[1] is first else None
+        orders = [(column, first), (column, not first), None]
+        now = self.rows_list.sort
+        self.rows_list.sort = orders[orders.index(now) + 1] if now in orders[:2] else orders[0]
         self._narrow()
 
     def look(self) -> None:
         """Say how much is shown and marked."""
-        words = [fmt.of_total(self._rows.loaded, len(self._all))]
+        words = [fmt.of_total(self._rows.loaded, len(self.view.rows))]
         chosen = self.rows_list.chosen if self.rows_list.selection.active else []
         if chosen:
             tokens = sum(row.tokens or 0 for row in chosen)
@@ -291,9 +292,8 @@ class BudgetScreen(EditingScreen[FactRow]):
         """Read how often each fact was read."""
         session = self.session
         groups: dict[str, list[str]] = defaultdict(list)
-        for row in self._all:
-            if row.handle is not None and (place := self._place_of(row)):
-                groups[place.binding_key].append(row.record_id)
+        for handle, key in self._held_by.items():
+            groups[key].append(handle.provider_record_id)
 
         async def count() -> dict[str, RetrievalCount]:
             found: dict[str, RetrievalCount] = {}
@@ -304,55 +304,112 @@ class BudgetScreen(EditingScreen[FactRow]):
         def show(found: dict[str, RetrievalCount]) -> None:
             self.stats.clear()
             self.stats.update(found)
-            if self.rows_list.sort is not None and self.rows_list.sort[0] == "read":
-                self._narrow()
-            else:
-                self.rows_list.rows_changed()
+            self._narrow()
 
         self._counting.latest(count, show, self.fail)
 
     def _compare(self) -> None:
         """Count the facts that say what another says, if any text is another than before."""
-        session, view, rows = self.session, self.view, self._all
-        texts = hash(tuple((row.key, row.text) for row in rows))
-        if texts == self._compared:
-            return
-        self._compared = texts
-        self._comparing.latest(
-            lambda: count_same(session, view.places, rows, view.model),
-            lambda same: setattr(self, "view", replace(self.view, same=same)),
+        texts = hash(tuple((row.key, row.text) for row in self.view.rows))
+        if texts != self._compared:
+            self._compared = texts
+            self._comparing.latest(
+                self._count_same,
+                lambda same: setattr(self, "view", replace(self.view, same=same)),
+                self.fail,
+            )
+
+    async def _count_same(self) -> Mapping[str, int]:
+        from memtui.pruning.plan import Reason
+        from memtui.service.context import PruneRequest
+
+        session, view = self.session, self.view
+        twice = (Reason.EXACT_DUPLICATE, Reason.NEAR_DUPLICATE)
+        found = {}
+        for place in view.places if 0 < len(view.rows) <= _MOST_COMPARED else ():
+            request = PruneRequest(
+                scope=place.scope, model=view.model, binding_key=place.binding_key
+            )
+            plan = (await session.service.prune_plan(session.caller, request)).plan
+            same = {one.record.handle for one in plan.candidates if one.reason in twice}
+            found[place.word] = len(same)
+        return found
+
+    def _read_timeline(self) -> None:
+        session, places, now = self.session, self.view.places, self.state.clock()
+        wanted = self.state.record_scope.model_copy(update={"issue_id": None, "run_id": None})
+        self._drawing.latest(
+            lambda: read_timeline(session, wanted, places, now),
+            lambda found: setattr(self, "view", replace(self.view, timeline=found)),
             self.fail,
         )
 
-    def _read_timeline(self, places: Sequence[Place]) -> None:
-        session, scope, now = self.session, self.state.record_scope, self.state.clock()
-        wanted = scope.model_copy(update={"issue_id": None, "run_id": None})
+    # What others do.
 
-        def show(timeline: Timeline) -> None:
-            self._timeline = timeline
-            charts = charts_of(timeline, self.view.budget)
-            self.query_one("#budget-charts", Charts).show(charts)
+    def changed_outside(self) -> None:
+        """Assemble again, after an assembly under way; what a person's own change does is read."""
+        if self.acts.changing:
+            return
+        if self._reading.busy:
+            self._again = True
+            return
+        if self._known is None and self.view.answer is not None:
+            self._known = frozenset(row.key for row in self.view.rows if not row.left_out)
+        self._assemble()
 
-        self._drawing.latest(lambda: read_timeline(session, wanted, places, now), show, self.fail)
+    def _poll(self) -> None:
+        """Look for operations newer than the last one seen, unless something is being read."""
+        if not self.is_current or self.state.session is None or not self.view.places:
+            return
+        if self._reading.busy or self._tail.busy:
+            return
+        session, after = self.session, self._last_seq
+        self._tail.latest(
+            lambda: session.service.log.page(
+                session.caller, limit=1 if after is None else _LOOKED_AT, after=after
+            ),
+            self._looked,
+            lambda _: None,  # the next look tells whether the log can be read again
+        )
 
-    def _show_offers(self, offers: Sequence[Choice[ScopeStep]]) -> None:
-        self._offers = offers
-        self._draw()
-        if offers:
-            self.query_one("#budget-offers", OptionRows).focus()
+    def _looked(self, page: OperationPage) -> None:
+        first = self._last_seq is None
+        self._last_seq = max([self._last_seq or 0, *(one.seq for one in page.operations)])
+        changed = [one.scope for one in page.operations if one.operation_type.mutates]
+        if not first and any(
+            _touches(scope, place) for scope in changed for place in self.view.places
+        ):
+            self.changed_outside()
 
-    @on(OptionList.OptionSelected, "#budget-offers")
-    def _take_offer(self, event: OptionList.OptionSelected) -> None:
-        event.stop()
-        offer = self._offers[event.option_index]
-        self.post_message(ScopeChosen(offer.value.applied_to(self.state.scope)))
+    def _tell_new(self) -> None:
+        """Tell which facts are new since others changed something, with one toast for them all."""
+        if self._known is None:
+            return
+        now = {row.key: row.text for row in self.view.rows if not row.left_out}
+        self._untold += [text for key, text in now.items() if key not in self._known]
+        self._known = None
+        if self._quiet:
+            self._tell_untold()
+
+    def _tell_untold(self) -> None:
+        texts, self._untold = self._untold, []
+        self._quiet = not texts
+        if texts:
+            first = texts[0]
+            words = first if len(first) <= _TOLD_CHARACTERS else f"{first[: _TOLD_CHARACTERS - 1]}…"
+            more = f", and {fmt.count(len(texts) - 1)} more" if len(texts) > 1 else ""
+            self.toast(f"Remembered: {words}{more}")
+            self.set_timer(TOAST_SECONDS, self._tell_untold)
 
     # Drawing.
 
-    def watch_view(self) -> None:
+    def watch_view(self, before: BudgetView, now: BudgetView) -> None:
         """Draw the view."""
         if self.is_mounted:
             self._draw()
+            if (before.timeline, before.budget) != (now.timeline, now.budget):
+                charts = charts_of(now.timeline, now.budget) if now.timeline else ()
+                self.query_one("#budget-charts", Charts).show(charts)
 
     def on_resize(self) -> None:
         """Draw again for another width."""
@@ -367,27 +424,23 @@ class BudgetScreen(EditingScreen[FactRow]):
         width = head.content_size.width or self.size.width - 2
         parts = [head_content(view, width), bars_content(view, width), notes_content(view)]
         head.update(lines([part for part in parts if part.plain]))
-        self._draw_offers(shown=not chosen)
+        self._draw_offers()
         self._draw_text()
         self.draw_keys()
 
-    def _draw_offers(self, *, shown: bool) -> None:
-        offers = self.query_one("#budget-offers", OptionRows)
+    def _draw_offers(self) -> None:
+        offers, found = self.query_one("#budget-offers", OptionRows), self.view.offers
         notice = self.query_one("#budget-notice", Notice)
-        offers.display = shown and bool(self._offers)
-        notice.display = shown
-        if not shown:
-            return
-        drawn = [
-            display(f"{one.detail:<9}", style=DIM) + display(one.label, limit=200)
-            for one in self._offers
-        ]
-        offers.show(drawn, 0 if self._offers else None)
-        if self._offers:
+        notice.display = not self.view.places
+        offers.display = bool(found) and not self.view.places
+        offers.show(offers_content(found), 0 if found else None)
+        if found:
             hint = "enter looks at one; s adds the project to a user, or the user to a project."
         else:
             hint = "s takes a name that is not known yet, 4 shows all records."
-        notice.show("empty", "Whose context? It needs a user, a project or an agent.", hint)
+        if not self.view.places:
+            said = "Whose context? It needs a user, a project or an agent."
+            notice.show("empty", said, hint)
 
     def _draw_text(self) -> None:
         view = self.view
@@ -406,15 +459,9 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def detail(self, row: FactRow, width: int) -> Content:
         """Return a fact whole."""
-        view = FactView(
-            row=row,
-            now=self.state.clock(),
-            zone=self.state.zone,
-            place=self._place_of(row),
-            read=self.stats.get(row.record_id),
-            exact=self.view.answer is None or self.view.answer.exact,
-        )
-        return fact_content(view, width)
+        answer, read = self.view.answer, self.stats.get(row.record_id)
+        exact = answer is None or answer.exact
+        return fact_content(row, self.view.place_of(row), read, self.state, width, exact=exact)
 
     def missing_for(self, row: FactRow | None) -> dict[Need, str]:
         """Return which needs do not hold; there is no row where the text is shown."""
@@ -434,13 +481,10 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     # What is shown, as records.
 
-    def _place_of(self, row: FactRow | None) -> Place | None:
-        return place_of_section(row.section, self.view.places) if row is not None else None
-
     @property
     def _place(self) -> int:
         """Which place the cursor is in; the first without a fact."""
-        place = self._place_of(self.rows_list.current)
+        place = self.view.place_of(self.rows_list.current)
         return self.view.places.index(place) if place in self.view.places else 0
 
     @property
@@ -453,7 +497,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def binding_at(self, row: FactRow | None) -> BindingView | None:
         """Return the binding that holds a fact."""
-        place = self._place_of(row)
+        place = self.view.place_of(row)
         key = place.binding_key if place else ""
         return next((one for one in self.state.bindings if one.key == key), None)
 
@@ -473,14 +517,14 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     async def _read_records(self, rows: Sequence[FactRow]) -> list[Record]:
         session = self.session
-        if len(rows) == 1 and (place := self._place_of(rows[0])) and rows[0].handle:
+        if len(rows) == 1 and (place := self.view.place_of(rows[0])) and rows[0].handle:
             answer = await session.service.get(
                 session.caller, rows[0].handle, place.scope, binding_key=place.binding_key
             )
             return [answer.record]
         found: dict[RecordHandle, Record] = {}
         for place in self.view.places:
-            mine = {row.handle for row in rows if self._place_of(row) == place}
+            mine = {row.handle for row in rows if self.view.place_of(row) == place}
             for record in await self._held(place) if mine else ():
                 if record.handle in mine:
                     found[record.handle] = record
@@ -514,7 +558,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     def gone(self, ids: set[str], ghosts: set[str]) -> None:
         """Assemble again without the forgotten records, which lose their marks."""
         self.ghosts |= ghosts
-        self.rows_list.selection.drop({row.key for row in self._all if row.record_id in ids})
+        self.rows_list.selection.drop({row.key for row in self.view.rows if row.record_id in ids})
         self.load()
 
     # Changing facts.
@@ -630,9 +674,9 @@ class BudgetScreen(EditingScreen[FactRow]):
         used = dict.fromkeys((self.view.model, self.state.settings.context_model))
         chooser: Choose[str] = Choose(
             "Count and price for which model?",
-            lambda: model_choices(used),
+            lambda: asyncio.to_thread(_model_choices, used),
             placeholder="type a model's name",
-            offer=offered_model,
+            offer=lambda text: [Choice(text, f"{text}  — as written", "other")],
         )
         if (model := await self.ask(chooser)) is not None:
             self.view = replace(self.view, model=model)
@@ -657,10 +701,11 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def action_charts(self) -> None:
         """Show the charts large."""
-        if self._timeline is None:
-            self.toast("The charts are still being drawn.", severity="warning")
-        else:
-            self.app.push_screen(ChartsSheet(self._timeline, self.view.budget))
+        timeline, budget = self.view.timeline, self.view.budget
+        if timeline is None:
+            raise NotFound("The charts are still being drawn.")
+        draw = partial(charts_content, timeline, budget)
+        self.app.push_screen(Sheet(f"How {self.NOUN}s serve", draw))
 
     def action_files(self) -> None:
         """Show the commands that export and import facts."""
@@ -669,7 +714,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     def action_record(self) -> None:
         """Show the fact in Records."""
         row = self.row
-        if place := self._place_of(row):
+        if place := self.view.place_of(row):
             self.post_message(GoTo("records", binding_key=place.binding_key, select=row.record_id))
 
     def action_copy(self) -> None:
@@ -688,3 +733,17 @@ def _budget(text: str) -> int:
     if not digits.isascii() or not digits.isdigit() or len(digits) > 9:
         raise Invalid(f"{text.strip()!r} is no budget; give a number of tokens, such as 500.")
     return int(digits)
+
+
+def _model_choices(used: Iterable[str]) -> list[Choice[str]]:
+    """Return the models to choose from, those in use first, each with how it is counted."""
+    return [
+        Choice(model, model, "exact" if TokenCounter(model).exact else "estimated")
+        for model in dict.fromkeys([*used, *_MODELS])
+    ]
+
+
+def _touches(changed: Scope, place: Place) -> bool:
+    """Whether a change in a scope may be one of a place; the whole company's always may."""
+    field, name = owner_of(place.scope)
+    return getattr(changed, field) == name or owner_of(changed)[0] == "company_id"

@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import asyncio
+import shlex
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from textual.content import Content
 
 from memtui.context.assembly import DEFAULT_BUDGET, RULES, SectionKind, WarningKind
 from memtui.context.cost import Price, PromptShare
-from memtui.screens.budget.facts import Place, place_of_section
+from memtui.contract import Scope
+from memtui.screens.budget.facts import FactRow, Place, place_of_section
+from memtui.screens.dialogs import Choice
+from memtui.screens.scope_choices import ScopeStep
+from memtui.screens.state import ServiceSession
 from memtui.widgets import format as fmt
-from memtui.widgets.charts import budget_bar, numbers_width
-from memtui.widgets.detail_lines import SEPARATOR, key_hint
+from memtui.widgets.charts import Chart, Series, budget_bar, draw, numbers_width
+from memtui.widgets.detail_lines import SEPARATOR, Line, heading, joined, key_hint, labelled
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, line, lines
 
 if TYPE_CHECKING:
     from memtui.service.context import ContextAnswer
+    from memtui.service.metrics import FactDay, FactMetrics
 
+DAYS = 60
+"""What the charts go back."""
 _LABEL_CELLS = 10
 _BAR_CELLS = (8, 40)
 _BEHIND_CELLS = 34
 _SHOWN_WARNINGS = 2
 _WIDE_CELLS = 100
+_CHART_LINES = 10
+_FLAGS = {"user": "--subject", "workspace": "--project", "agent": "--agent"}
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What the log says of a context: its own assemblies, and what was done to its facts.
+
+    `company` is the whole company's, for what only makes sense over all of it.
+    """
+
+    contexts: FactMetrics
+    facts: tuple[FactMetrics, ...]
+    company: FactMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +59,27 @@ class BudgetView:
     model: str = ""
     budget: int = DEFAULT_BUDGET
     places: tuple[Place, ...] = ()
+    offers: tuple[Choice[ScopeStep], ...] = ()
+    """Whose facts there are to look at, where nobody is chosen."""
     answer: ContextAnswer | None = None
+    rows: tuple[FactRow, ...] = ()
+    """Its facts, those included that the filter line does not let through."""
     same: Mapping[str, int] = field(default_factory=dict)
     """Facts that say what another says, by the word of their place."""
+    timeline: Timeline | None = None
     raw: bool = False
     """Whether the text is shown as the model sees it, instead of the list of its facts."""
+
+    def place_of(self, row: FactRow | None) -> Place | None:
+        """Return whose fact it is."""
+        return place_of_section(row.section, self.places) if row else None
 
 
 def head_content(view: BudgetView, width: int) -> Content:
     """Return whose context it is, for which model, and what a request of it costs."""
     wide = width >= _WIDE_CELLS
     whose = display(" in ".join(place.label for place in view.places), limit=120, style=STRONG)
-    who = line("context for", whose) if wide else whose
+    who = line("context for" if wide else None, whose)
     model = line("model" if wide else None, display(view.model, limit=80, style=ACCENT))
     if view.answer is None:
         return line(who, model, gap=SEPARATOR)
@@ -76,45 +110,31 @@ def bars_content(view: BudgetView, width: int) -> Content:
     answer = view.answer
     if answer is None:
         return Content("")
-    sizes = {section.kind: section for section in answer.sections}
-    kinds = [kind for kind in SectionKind if kind in sizes or kind in _always(view.places)]
     low, high = _BAR_CELLS
     cells = max(low, min(high, width - _LABEL_CELLS - 14 - _BEHIND_CELLS))
-    wide = numbers_width([answer.tokens, *(section.tokens for section in sizes.values())])
+    numbers = numbers_width([answer.tokens, *(section.tokens for section in answer.sections)])
+
+    def bar(label: str, tokens: int, budget: int, behind: Content, style: str = "") -> Content:
+        drawn = budget_bar(tokens, budget, cells, numbers=numbers)
+        return display(f"{label:<{_LABEL_CELLS}}", style=style) + drawn + "  " + behind
+
+    sections = {section.kind: section for section in answer.sections}
+    places = {place.section: place for place in view.places}
     drawn = []
-    for kind in kinds:
-        section = sizes.get(kind)
-        tokens, budget = (section.tokens, section.budget) if section else (0, RULES[kind].budget)
+    for kind in SectionKind:
+        if kind not in sections and kind not in places:
+            continue
+        section, rule = sections.get(kind), RULES[kind]
         facts = len(section.facts) if section else 0
-        behind = line(_facts_words(kind, facts), _same_hint(view, kind), gap="   ")
-        bar = budget_bar(tokens, budget, cells, numbers=wide)
-        drawn.append(_labelled_bar(kind.value, bar, behind))
+        noun = "fact" if rule.bullets else "note"
+        said = display(fmt.counted(facts, noun) if facts else f"no {noun}s", style=DIM)
+        if same := view.same.get(places[kind].word, 0) if kind in places else 0:
+            twice = display(f"{fmt.count(same)} said twice  ", style=WARN)
+            said = line(said, twice + key_hint("p", "prune"), gap="   ")
+        tokens, budget = (section.tokens, section.budget) if section else (0, rule.budget)
+        drawn.append(bar(kind.value, tokens, budget, said))
     share = display(f"{share_words(answer.share)} of the prompt", style=DIM)
-    total = budget_bar(answer.tokens, view.budget, cells, numbers=wide)
-    drawn.append(_labelled_bar("total", total, share, STRONG))
-    return lines(drawn)
-
-
-def _always(places: tuple[Place, ...]) -> set[SectionKind]:
-    kinds = (SectionKind.USER, SectionKind.WORKSPACE, SectionKind.FACTS)
-    return {kind for kind in kinds if place_of_section(kind, places)}
-
-
-def _facts_words(kind: SectionKind, number: int) -> Content:
-    noun = "fact" if RULES[kind].bullets else "note"
-    return display(fmt.counted(number, noun) if number else f"no {noun}s", style=DIM)
-
-
-def _same_hint(view: BudgetView, kind: SectionKind) -> Content:
-    place = place_of_section(kind, view.places)
-    same = view.same.get(place.word, 0) if place and RULES[kind].bullets else 0
-    if not same:
-        return Content("")
-    return display(f"{fmt.count(same)} said twice  ", style=WARN) + key_hint("p", "prune")
-
-
-def _labelled_bar(label: str, bar: Content, behind: Content, style: str = "") -> Content:
-    return display(f"{label:<{_LABEL_CELLS}}", style=style) + bar + Content("  ") + behind
+    return lines([*drawn, bar("total", answer.tokens, view.budget, share, STRONG)])
 
 
 def share_words(share: PromptShare) -> str:
@@ -138,12 +158,19 @@ def notes_content(view: BudgetView) -> Content:
     ]
     more = len(warnings) - len(shown)
     words = [
-        f"{fmt.counted(more, 'more warning')}" if more else "",
+        fmt.counted(more, "more warning") if more else "",
         f"{fmt.count(len(answer.left_out))} left out" if answer.left_out else "",
     ]
-    if told := ", ".join(word for word in words if word):
+    if told := ", ".join(filter(None, words)):
         shown.append(line(display(told, style=WARN), key_hint("l", "says why"), gap="  "))
     return lines(shown)
+
+
+def offers_content(offers: Sequence[Choice[ScopeStep]]) -> list[Content]:
+    """Return whose facts there are to look at, a line each."""
+    return [
+        display(f"{one.detail:<9}", style=DIM) + display(one.label, limit=200) for one in offers
+    ]
 
 
 def doubts_content(answer: ContextAnswer) -> Content:
@@ -177,3 +204,123 @@ def _share_lines(share: PromptShare) -> Iterator[Content]:
         yield display("▲ It should stay under 5 %; prune it.", style=WARN)
     else:
         yield display("It should stay under 5 %.", style=DIM)
+
+
+def files_content(places: Sequence[Place]) -> Content:
+    """Return the commands for each place, or in general where nobody is chosen."""
+    said = [display("Facts go into files and come back on the command line:", style=DIM)]
+    flags = [f"{_FLAGS[place.word]} {shlex.quote(place.name)}" for place in places]
+    for whose in flags or ["--subject NAME"]:
+        said.append(Content(""))
+        export = f"export {whose} --to facts"
+        commands = (f"{export}.jsonl", f"{export}.md", f"import {whose} facts.jsonl")
+        said += [display(f"memtui facts {command}", style=ACCENT) for command in commands]
+    return lines(said)
+
+
+# How the context and its facts came to be, day by day.
+
+
+async def read_timeline(
+    session: ServiceSession, scope: Scope, places: Sequence[Place], now: datetime
+) -> Timeline:
+    """Read the last 60 days; nothing of it is an operation."""
+    facts, since = session.service.metrics.facts, now - timedelta(days=DAYS)
+    scopes = (scope, None, *(place.scope for place in places))
+    contexts, company, *held = await asyncio.gather(
+        *(facts(session.caller, since, scope=one) for one in scopes)
+    )
+    return Timeline(contexts, tuple(held), company)
+
+
+def charts_of(timeline: Timeline, budget: int) -> tuple[Chart, ...]:
+    """Return the context's size, the facts that came and went, and who saved them."""
+    days = timeline.contexts.days
+
+    def chart(title: str, nothing: str, *series: Series, **options: Any) -> Chart:
+        labels = tuple(f"{day.day:%m-%d}" for day in days)
+        title = f"{title}, {DAYS} days"
+        return Chart(title, labels, series, squeezed="day", nothing=nothing, **options)
+
+    def summed(value: Callable[[FactDay], int]) -> tuple[float, ...]:
+        """Return the sum over all places for each day, in the days of the contexts."""
+        totals: Counter[date] = Counter()
+        for metrics in timeline.facts:
+            for day in metrics.days:
+                totals[day.day] += value(day)
+        return tuple(float(totals[day.day]) for day in days)
+
+    sizes = tuple(day.average_context_tokens for day in days)
+    return (
+        chart(
+            "context size",
+            "No context of this scope was assembled yet; each look and each run counts.",
+            Series("tokens", sizes, "primary", "●"),
+            lines=True,
+            limit=float(budget),
+        ),
+        chart(
+            "facts",
+            "No fact came or went in these days; a adds one.",
+            Series("added", summed(lambda day: day.facts_added), "ok", "█"),
+            Series("deleted", summed(lambda day: -day.facts_deleted), "bad", "▒"),
+        ),
+        chart(
+            "saves",
+            "Nobody saved a fact in these days.",
+            Series("ai", summed(lambda day: day.saves_by_ai), "primary", "█"),
+            Series("user", summed(lambda day: day.saves_by_user), "accent", "▒"),
+        ),
+    )
+
+
+def charts_content(timeline: Timeline, budget: int, width: int) -> Content:
+    """Return every chart large, and under them how well facts serve."""
+    drawn = [
+        row
+        for chart in charts_of(timeline, budget)
+        for row in (*draw(chart, width, _CHART_LINES).lines, Content(""))
+    ]
+    return lines([*drawn, metrics_content(timeline, width)])
+
+
+def metrics_content(timeline: Timeline, width: int) -> Content:
+    """Return how well facts serve in the company and here, against their targets (seed 004 §8)."""
+    whole, here = timeline.company, timeline.contexts
+    adoption, deleted = whole.adoption, whole.share_deleted_by_hand
+    users = f"{whole.active_users_with_facts} of {fmt.counted(whole.active_users, 'active user')}"
+    saves = fmt.counted(whole.facts_saved, "save")
+    by_hand = f"{whole.deleted_by_hand_within_7_days} of {saves} by hand in 7 days"
+    over = here.contexts_over_budget / here.contexts if here.contexts else None
+    contexts = f"{here.contexts_over_budget} of {fmt.counted(here.contexts, 'context')} here"
+    shares = (
+        ("adoption", adoption, f"{users} have facts, target {whole.adoption_target:.0%}",
+         adoption is not None and adoption < whole.adoption_target),
+        ("deleted", deleted, f"{by_hand}, at most {whole.share_deleted_target:.0%}",
+         deleted is not None and deleted > whole.share_deleted_target),
+        ("over", over, contexts, bool(over)),
+    )  # fmt: skip
+    averages = (
+        ("a user", whole.average_facts_per_user, "facts", whole.facts_per_user_target),
+        ("a drive", whole.average_facts_per_active_drive, "facts", whole.facts_per_drive_target),
+        ("context", here.average_context_tokens, "tokens here", None),
+    )
+    block: list[Line] = [heading("how facts serve", f"the whole company, {DAYS} days")]
+    block += [
+        labelled(name, _share(value, words, missed=bad)) for name, value, words, bad in shares
+    ]
+    block += [labelled(name, _average(value, noun, aim)) for name, value, noun, aim in averages]
+    return joined([block], width)
+
+
+def _share(value: float | None, words: str, *, missed: bool) -> Content:
+    shown = "–" if value is None else f"{value:.0%}{' ▲' if missed else ''}"
+    return display(shown, style=WARN if missed else "") + display(f"  {words}", style=DIM)
+
+
+def _average(value: float | None, noun: str, target: tuple[int, int] | None) -> Content:
+    if value is None:
+        return display("–", style=DIM)
+    shown = fmt.count(round(value)) if value >= 100 else f"{value:.1f}"
+    aim = f"  target {target[0]} to {target[1]}" if target else ""
+    return display(f"{shown} {noun}") + display(aim, style=DIM)
