@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -13,10 +14,9 @@ from textual.content import Content
 
 from memtui.contract import MemtuiError
 from memtui.json_text import json_text
-from memtui.screens.analytics.files import write_text
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Confirm
-from memtui.screens.exports import Writer, export
+from memtui.screens.exports import export, write_file
 from memtui.screens.modal import ModalListScreen
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Stoppable
@@ -220,15 +220,13 @@ class Conformance(ModalListScreen):
         if report is None:
             return
 
-        def writer(path: Path) -> Writer:
-            async def write(*, overwrite: bool) -> str:
-                text = json_text(report.model_dump(mode="json"), indent=1) + "\n"
-                await asyncio.to_thread(write_text, path, text, overwrite=overwrite)
-                return f"Wrote {fmt.counted(len(report.checks), 'check')} to {path}."
+        async def write(path: Path, *, overwrite: bool) -> str:
+            text = json_text(report.model_dump(mode="json"), indent=1) + "\n"
+            put = partial(Path.write_text, data=text, encoding="utf-8")
+            await asyncio.to_thread(write_file, path, put, overwrite=overwrite)
+            return f"Wrote {fmt.counted(len(report.checks), 'check')} to {path}."
 
-            return write
-
-        await export(self, "Write the report to which file?", name, ("json",), writer)
+        await export(self, "Write the report to which file?", name, ("json",), write)
 
     def action_copy(self) -> None:
         """Copy the check with its request and reply."""

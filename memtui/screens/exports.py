@@ -6,7 +6,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from memtui.contract import Conflict, Invalid
+from memtui.contract import Conflict, Invalid, Unavailable
+from memtui.paths import replacing
 from memtui.screens.base import ServiceScreen
 from memtui.screens.dialogs import Confirm, Prompt
 
@@ -14,16 +15,12 @@ from memtui.screens.dialogs import Confirm, Prompt
 class Writer(Protocol):
     """Writes to the file that was chosen."""
 
-    def __call__(self, *, overwrite: bool) -> Coroutine[Any, Any, str]:
+    def __call__(self, path: Path, *, overwrite: bool) -> Coroutine[Any, Any, str]:
         """Write, and return what to say of it; raises `Conflict` for a file in the way."""
 
 
 async def export(
-    screen: ServiceScreen,
-    title: str,
-    name: str,
-    kinds: Sequence[str],
-    writer: Callable[[Path], Writer],
+    screen: ServiceScreen, title: str, name: str, kinds: Sequence[str], write: Writer
 ) -> None:
     """Ask for a file in a conversation, and write it; the name's ending chooses the form.
 
@@ -32,22 +29,41 @@ async def export(
         title: The question.
         name: The file that is offered.
         kinds: The endings there are.
-        writer: Returns what writes to a path.
+        write: Writes to it.
     """
     hint = f"{', '.join('.' + kind for kind in kinds)}   enter write   esc go back"
     prompt = Prompt(title, value=name, hint=hint, check=lambda text: path_of(text, kinds))
     if (text := await screen.ask(prompt)) is None:
         return
     path = path_of(text, kinds)
-    write = writer(path)
     try:
-        said = await screen.change(lambda: write(overwrite=False))
+        said = await screen.change(lambda: write(path, overwrite=False))
     except Conflict:
         question = Confirm(f"{path} is there already. Overwrite it?", verb="overwrite it")
         if not await screen.ask(question):
             return
-        said = await screen.change(lambda: write(overwrite=True))
+        said = await screen.change(lambda: write(path, overwrite=True))
     screen.toast(said)
+
+
+def write_file(path: Path, write: Callable[[Path], object], *, overwrite: bool) -> None:
+    """Write a file of mode 0600, all of it or nothing. Blocking.
+
+    Raises:
+        Conflict: the file is there and may not be overwritten.
+        Unavailable: it cannot be written.
+    """
+    if path.is_dir():
+        raise Unavailable(f"{path} is a folder; name a file in it.")
+    if path.exists() and not overwrite:
+        raise Conflict(f"{path} is there already; overwrite it or give another name.")
+    try:
+        with replacing(path) as work:
+            write(work)
+    except OSError as error:
+        raise Unavailable(
+            f"{path} cannot be written ({error.strerror or error}); choose another place."
+        ) from error
 
 
 def path_of(text: str, kinds: Sequence[str]) -> Path:

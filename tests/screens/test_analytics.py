@@ -26,7 +26,6 @@ from memtui.filters import parse_filter
 from memtui.screens.analytics import statements as queries
 from memtui.screens.analytics.board import Board, Period, after, begin_in, span_of
 from memtui.screens.analytics.chart_grid import ChartGrid
-from memtui.screens.analytics.charts_half import ChartsHalf
 from memtui.screens.analytics.files import Table, figures_table, write_table
 from memtui.screens.analytics.groups import filter_of_group, statement_of_group
 from memtui.screens.analytics.results import ResultRow, result_columns
@@ -34,11 +33,10 @@ from memtui.screens.analytics.screen import AnalyticsScreen
 from memtui.screens.analytics.sql_editor import (
     Completions,
     SqlEditor,
-    Words,
     completions,
     word_before,
 )
-from memtui.screens.analytics.sql_half import SqlHalf, place_of
+from memtui.screens.analytics.sql_pane import SqlPane, place_of
 from memtui.service import Caller, MemoryService
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft, OperationHandle
@@ -98,12 +96,13 @@ async def charted(
     paths: Paths, settings: Settings, size: tuple[int, int] = (120, 40)
 ) -> AsyncIterator[tuple[MemtuiApp, Pilot[Any]]]:
     async with running(paths, settings, "analytics", size) as (app, pilot):
-        await until(pilot, lambda: charts(app).board is not None and charts(app).groups)
+        await until(pilot, lambda: groups(app))
         yield app, pilot
 
 
-def charts(app: MemtuiApp) -> ChartsHalf:
-    return app.screen.query_one(ChartsHalf)
+def groups(app: MemtuiApp) -> list[Group]:
+    found: VirtualList[Group] = app.screen.query_one("#group-list", VirtualList)
+    return [one for _, one in found.rows.held()]
 
 
 def grid(app: MemtuiApp) -> ChartGrid:
@@ -116,9 +115,9 @@ def rows(app: MemtuiApp) -> VirtualList[ResultRow]:
 
 
 def board(app: MemtuiApp) -> Board:
-    found = charts(app).board
-    assert found is not None
-    return found
+    assert isinstance(app.screen, AnalyticsScreen)
+    assert app.screen.board is not None
+    return app.screen.board
 
 
 def first(app: MemtuiApp) -> ResultRow:
@@ -150,7 +149,7 @@ def asked(statement: str) -> list[Any]:
 async def run(app: MemtuiApp, pilot: Pilot[Any], statement: str) -> None:
     app.screen.query_one(SqlEditor).put(statement)
     await pilot.press("ctrl+r")
-    await until(pilot, lambda: not app.screen.query_one(SqlHalf).running)
+    await until(pilot, lambda: not app.screen.query_one(SqlPane).running)
 
 
 @pytest.mark.slow
@@ -158,7 +157,7 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
     async with running(log, settings, "operations", (80, 24)) as (app, pilot):
         await pilot.press("6")
         await until(pilot, lambda: isinstance(app.screen, AnalyticsScreen))
-        await until(pilot, lambda: charts(app).groups)
+        await until(pilot, lambda: groups(app))
         shown, said = screen_text(app), words(app)
         assert "33 operations" in shown
         assert "Operations by day" in shown
@@ -297,7 +296,7 @@ async def test_a_log_that_cannot_be_read_says_so(log: Paths, settings: Settings)
         assert "r adds up again" in screen_text(app)
         folder.manifest_file.unlink()
         await pilot.press("r")
-        await until(pilot, lambda: charts(app).board is not None)
+        await until(pilot, lambda: groups(app))
 
 
 async def test_another_company_sees_nothing_of_this_one(
@@ -311,7 +310,7 @@ async def test_another_company_sees_nothing_of_this_one(
         assert "coding" in screen_text(app)
         app.controller.choose_scope(Scope(company_id="other"))
         await until(pilot, lambda: not rows(app).rows.count)
-        assert {str(one.keys) for one in charts(app).groups} <= {"{'binding': None}"}
+        assert {str(one.keys) for one in groups(app)} <= {"{'binding': None}"}
         await run(app, pilot, "SELECT count(*) FROM operations WHERE agent_id = 'coding'")
         assert first(app).values == (0,)
 
@@ -360,7 +359,7 @@ async def test_words_are_completed_and_statements_kept(log: Paths, settings: Set
         await pilot.press("t")
         editor = app.screen.query_one(SqlEditor)
         assert "FROM operations" in editor.text
-        await until(pilot, lambda: editor.words.views)
+        await until(pilot, lambda: editor.views)
         editor.put("SELECT ")
         await pilot.press(*"late")
         await until(pilot, lambda: app.screen.query_one(Completions).display)
@@ -402,12 +401,10 @@ def test_a_broken_file_of_statements_is_not_overwritten(tmp_path: Path) -> None:
     assert queries.read_queries(path) == {"a b": "SELECT 1", "c": "SELECT 2"}
 
 
-VIEWS = Words(
-    {
-        "operations": (("seq", ""), ("started_at", ""), ("status", "")),
-        "usage": (("seq", ""), ("provider", "")),
-    }
-)
+VIEWS = {
+    "operations": (("seq", ""), ("started_at", ""), ("status", "")),
+    "usage": (("seq", ""), ("provider", "")),
+}
 
 
 @pytest.mark.parametrize(
@@ -451,12 +448,12 @@ async def test_a_group_without_a_word_in_the_filter_is_a_statement(
     log: Paths, service: MemoryService, caller: Caller
 ) -> None:
     nobody = Group(keys={"agent": None})
-    assert filter_of_group(Filter(), nobody, "agent") is None
+    assert filter_of_group(Filter(), nobody) is None
     narrowed = parse_filter("door:test cost<1 deploy", now=datetime.now(UTC))
     for dimension in ("provider", "model", "agent"):
         found = await service.analysis.stats(caller, narrowed, by=(dimension,))
         for group in found.groups:
-            statement = statement_of_group(group, dimension, narrowed)
+            statement = statement_of_group(group, narrowed)
             answer = await service.analysis.sql(caller, statement)
             assert len(answer.rows) == group.operation_count, statement
 
@@ -469,8 +466,11 @@ def test_any_type_goes_into_a_file(tmp_path: Path) -> None:
         (([1, 2], {"x": 1}, None, Decimal("1.50"), "=x,\n\ud800", float("inf")),) * 450,
     )
     for kind in ("csv", "json"):
-        assert write_table(tmp_path / f"t.{kind}", table, overwrite=False) == 450
-    first = json.loads((tmp_path / "t.json").read_text())[0]
+        write_table(tmp_path / f"t.{kind}", table, overwrite=False)
+    first, *others = json.loads((tmp_path / "t.json").read_text())
+    assert len(others) == 449
+    with (tmp_path / "t.csv").open(errors="replace", newline="") as file:
+        assert len(list(csv.reader(file))) == 451
     assert first == {"a": {"x": 1}, "b": None, "c": "1.50", "d": "=x,\n\ud800", "e": "inf"}
     plain = Table(table.columns[:4], table.types[:4], tuple(row[:4] for row in table.rows))
     write_table(tmp_path / "t.parquet", plain, overwrite=False)

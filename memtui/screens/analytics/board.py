@@ -126,20 +126,6 @@ def bucket_words(bucket: Bucket, begins: datetime) -> str:
     return f"week of {begins:%Y-%m-%d}" if bucket is Bucket.WEEK else f"{begins:%Y-%m}"
 
 
-DIMENSIONS = (
-    "binding",
-    "agent",
-    "project",
-    "provider",
-    "model",
-    "type",
-    "source_kind",
-    "status",
-    "door",
-    "principal",
-)
-"""What the table can group by."""
-
 SIGN_WORDS = {
     HitSign.USED: "share of queries whose record was opened later",
     HitSign.SCORE: "share of queries with a score ≥ threshold",

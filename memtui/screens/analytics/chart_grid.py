@@ -33,7 +33,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
 
     class Moved(Message):
-        """Another chart or bucket is selected."""
+        """Another chart or bucket is selected, or there is other room for them."""
 
     class Opened(Message):
         """The chosen chart, or its selected bucket, was opened."""
@@ -126,7 +126,7 @@ class ChartGrid(ListMoves, Static, can_focus=True):
 
     def on_resize(self) -> None:
         """Draw again for the room there is."""
-        self._draw()
+        self._moved()
 
     def _moved(self) -> None:
         self._draw()

@@ -6,18 +6,23 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memtui.analytics.engine import Engine
 from memtui.analytics.figures import Group
-from memtui.contract import Conflict, Unavailable
+from memtui.contract import Unavailable
 from memtui.csv_text import cell
-from memtui.paths import replacing
+from memtui.screens.exports import write_file
+
+if TYPE_CHECKING:
+    from textual.strip import Strip
+
+    from memtui.analytics.sql import SqlAnswer
 
 _CHUNK = 200
 _FIGURES = (
@@ -79,38 +84,13 @@ def figures_table(groups: Sequence[Group]) -> Table:
     )
 
 
-def write_table(path: Path, table: Table, *, overwrite: bool) -> int:
-    """Write a table in the form that the name asks for, mode 0600; returns its rows.
-
-    Raises:
-        Conflict: the file is there and may not be overwritten.
-        Unavailable: it cannot be written.
-    """
+def write_table(path: Path, table: Table | SqlAnswer, *, overwrite: bool) -> None:
+    """Write a table in the form that the name asks for, as `write_file` does."""
     write = {".csv": _write_csv, ".json": _write_json, ".parquet": _write_parquet}
-    _put(path, lambda work: write[path.suffix.lower()](work, table), overwrite=overwrite)
-    return len(table.rows)
+    write_file(path, lambda work: write[path.suffix.lower()](work, table), overwrite=overwrite)
 
 
-def write_text(path: Path, text: str, *, overwrite: bool) -> None:
-    """Write a text, mode 0600; raises as `write_table`."""
-    _put(path, lambda work: work.write_text(text, encoding="utf-8"), overwrite=overwrite)
-
-
-def _put(path: Path, write: Callable[[Path], object], *, overwrite: bool) -> None:
-    if path.is_dir():
-        raise Unavailable(f"{path} is a folder; name a file in it.")
-    if path.exists() and not overwrite:
-        raise Conflict(f"{path} is there already; overwrite it or give another name.")
-    try:
-        with replacing(path) as work:
-            write(work)
-    except OSError as error:
-        raise Unavailable(
-            f"{path} cannot be written ({error.strerror or error}); choose another place."
-        ) from error
-
-
-def _write_csv(work: Path, table: Table) -> None:
+def _write_csv(work: Path, table: Table | SqlAnswer) -> None:
     with work.open("w", encoding="utf-8", errors="replace", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(map(cell, table.columns))
@@ -118,7 +98,7 @@ def _write_csv(work: Path, table: Table) -> None:
             writer.writerow(["" if value is None else cell(_text(value)) for value in row])
 
 
-def _write_json(work: Path, table: Table) -> None:
+def _write_json(work: Path, table: Table | SqlAnswer) -> None:
     rows = [dict(zip(table.columns, map(json_value, row), strict=True)) for row in table.rows]
     work.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
 
@@ -151,7 +131,7 @@ def _text(value: Any) -> str:
     return found if isinstance(found, str) else json.dumps(found)
 
 
-def _write_parquet(work: Path, table: Table) -> None:
+def _write_parquet(work: Path, table: Table | SqlAnswer) -> None:
     import duckdb
 
     named = _unique(table.columns)
@@ -212,8 +192,8 @@ def _unique(columns: Sequence[str]) -> list[str]:
     return named
 
 
-def svg_of(strips: Sequence[Any], title: str) -> str:
-    """Return lines as a terminal shows them, each a `Strip`, as an SVG picture."""
+def write_svg(path: Path, strips: Sequence[Strip], title: str, *, overwrite: bool) -> None:
+    """Write lines as a terminal shows them as an SVG picture, as `write_file` does."""
     from rich.console import Console
     from rich.segment import Segment, Segments
 
@@ -228,4 +208,5 @@ def svg_of(strips: Sequence[Any], title: str) -> str:
     )
     for strip in strips:
         console.print(Segments([*strip, Segment.line()]), end="")
-    return console.export_svg(title=title)
+    picture = console.export_svg(title=title)
+    write_file(path, lambda work: work.write_text(picture, encoding="utf-8"), overwrite=overwrite)

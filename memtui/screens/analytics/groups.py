@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from memtui.analytics import figures
 from memtui.analytics.figures import Group
 from memtui.contract import Filter, Measure
 from memtui.filters import FIELDS
+from memtui.store.database import quoted
 from memtui.widgets import format as fmt
 from memtui.widgets.charts import bar
 from memtui.widgets.columns import Cell, Column, Tone
-from memtui.widgets.rows import AppendedRows
 
 _BAR = 8
 _NAME = 16
@@ -20,28 +21,20 @@ _MEASURED = 2_000
 """Groups that are measured for the width of a column; those with the most operations are."""
 
 
-def name_of(group: Group, dimension: str) -> str:
+DIMENSIONS = tuple(name for name in figures.DIMENSIONS if name != "company")
+"""What the table can group by."""
+
+
+def dimension_of(group: Group) -> str:
+    """Return what a group of the table is one of."""
+    [dimension] = group.keys
+    return dimension
+
+
+def name_of(group: Group) -> str:
     """Return what a group is called; one of nothing says so."""
-    value = group.keys.get(dimension)
+    [(dimension, value)] = group.keys.items()
     return value if value is not None else f"no {dimension.replace('_', ' ')}"
-
-
-class GroupRows(AppendedRows[Group]):
-    """The groups of one dimension."""
-
-    def __init__(self) -> None:
-        super().__init__(lambda one: repr(one.keys))
-        self.dimension = "binding"
-
-    def fill(self, groups: Sequence[Group], dimension: str) -> None:
-        """Hold other groups."""
-        self.dimension = dimension
-        self.replace(groups)
-
-    @property
-    def most(self) -> int:
-        """The operations of the largest group."""
-        return max((one.operation_count for _, one in self.held()), default=0)
 
 
 def _count(number: int, tone: Tone = "") -> Cell:
@@ -74,22 +67,22 @@ _NUMBERS: tuple[tuple[str, str, int, Callable[[Group], object], Callable[[Group]
 """The columns of numbers: key, title, rank where it is narrow, what is drawn, what is sorted by."""
 
 
-def group_columns(rows: GroupRows) -> list[Column[Group]]:
+def group_columns(groups: Sequence[Group], dimension: str) -> list[Column[Group]]:
     """Return the columns of a table of groups; a number is never cut."""
+    most = max((one.operation_count for one in groups), default=0)
 
     def width(title: str, cell: Callable[[Group], object]) -> int:
         column: Column[Group] = Column("", title, cell, 0)
-        texts = [column.of(one).text for _, one in rows.held()[:_MEASURED]]
+        texts = [column.of(one).text for one in groups[:_MEASURED]]
         return max([len(title) + len("↓"), *map(len, texts)])
 
     def name(one: Group) -> Cell:
-        missing = one.keys.get(rows.dimension) is None
-        return Cell(name_of(one, rows.dimension), "muted" if missing else "")
+        return Cell(name_of(one), "muted" if None in one.keys.values() else "")
 
     def share(one: Group) -> str:
-        return bar(one.operation_count, rows.most, _BAR)
+        return bar(one.operation_count, most, _BAR)
 
-    title = rows.dimension.replace("_", " ")
+    title = dimension.replace("_", " ")
     columns: list[Column[Group]] = [
         Column("name", title, name, min(_NAME, width(title, name)), flexible=True, keep=100)
     ]
@@ -99,27 +92,13 @@ def group_columns(rows: GroupRows) -> list[Column[Group]]:
     return columns
 
 
-def sort_key(column: str, dimension: str) -> Callable[[Group], Any]:
+def sort_key(column: str) -> Callable[[Group], Any]:
     """Return what a column orders groups by."""
     if column == "name":
-        return lambda one: name_of(one, dimension).casefold()
+        return lambda one: name_of(one).casefold()
     wanted = "operations" if column == "share" else column
     return next(value for key, *_, value in _NUMBERS if key == wanted)
 
-
-_FIELDS = {
-    "binding": "binding_key",
-    "agent": "agent_id",
-    "project": "project_id",
-    "provider": "provider",
-    "model": "model",
-    "type": "operation_type",
-    "source_kind": "source_kind",
-    "status": "status",
-    "door": "door",
-    "principal": "principal",
-}
-"""The field of a `Filter` for each dimension; not each of them exists."""
 
 _MEASURES = {
     Measure.COST: "cost_usd",
@@ -130,12 +109,11 @@ _MEASURES = {
 }
 """What the views have of each measure."""
 
-_OF_USAGE = {"provider", "model"}
 
-
-def filter_of_group(chosen: Filter, group: Group, dimension: str) -> Filter | None:
+def filter_of_group(chosen: Filter, group: Group) -> Filter | None:
     """Return a filter narrowed to a group; None where the filter line has no words for it."""
-    field, value = _FIELDS[dimension], group.keys.get(dimension)
+    [(dimension, value)] = group.keys.items()
+    field = figures.DIMENSIONS[dimension]
     if value is None or field not in FIELDS.values():
         return None
     return Filter.model_validate(chosen.model_dump() | {field: value})
@@ -152,12 +130,12 @@ def filter_of_bucket(chosen: Filter, bucket: Group, about: Filter) -> Filter:
     return chosen.model_copy(update=narrowed)
 
 
-def statement_of_group(group: Group, dimension: str, chosen: Filter) -> str:
+def statement_of_group(group: Group, chosen: Filter) -> str:
     """Return the SQL that lists the operations of a group for which there is no filter."""
-    value = group.keys.get(dimension)
-    column = _FIELDS[dimension]
-    same = f"{column} IS NULL" if value is None else f"{column} = {_quoted(value)}"
-    if dimension in _OF_USAGE:
+    [(dimension, value)] = group.keys.items()
+    column = figures.DIMENSIONS[dimension]
+    same = f"{column} IS NULL" if value is None else f"{column} = {quoted(value)}"
+    if dimension in figures.OF_USAGE:
         same = f"seq IN (SELECT seq FROM usage WHERE {same})"  # noqa: S608 - for a person to read
         if value is None:
             same = f"(seq NOT IN (SELECT seq FROM usage) OR {same})"  # noqa: S608 - as above
@@ -174,7 +152,3 @@ def statement_of(same: str, chosen: Filter) -> str:
     lines = ["SELECT seq, started_at, operation_type, status, binding_key, agent_id, cost_usd",
              "FROM operations", f"WHERE {same}", *also, "ORDER BY seq DESC"]  # fmt: skip
     return "\n".join(lines)
-
-
-def _quoted(value: object) -> str:
-    return "'" + str(value).replace("'", "''") + "'"

@@ -1,52 +1,85 @@
-"""The Analytics screen: charts or SQL, and what both have in common."""
+"""The Analytics screen: charts and a table of what the log adds up to, or SQL over it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import timedelta
-from typing import ClassVar
+import asyncio
+import json
+from dataclasses import replace
+from datetime import UTC, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.containers import Horizontal
+from textual.containers import Container, Horizontal, Vertical
 from textual.content import Content
-from textual.message import Message
+from textual.events import DescendantFocus
+from textual.widget import Widget
 from textual.widgets import Static
 
 from memtui.actions import ACTIONS, Need, footer_actions
-from memtui.contract import MemtuiError
-from memtui.filters import Taker
-from memtui.screens.analytics.charts_half import ChartsHalf, StatementGiven, StatusChanged
-from memtui.screens.analytics.sql_half import SqlHalf
-from memtui.screens.base import MemtuiScreen
+from memtui.analytics.figures import Bucket, Group, HitSign
+from memtui.contract import Filter, MemtuiError, NotFound
+from memtui.filters import format_filter
+from memtui.screens.analytics import files
+from memtui.screens.analytics.board import (
+    Board,
+    Period,
+    Question,
+    bucket_words,
+    read_board,
+    read_groups,
+    span_of,
+)
+from memtui.screens.analytics.chart_grid import ChartGrid
+from memtui.screens.analytics.groups import (
+    DIMENSIONS,
+    dimension_of,
+    filter_of_bucket,
+    filter_of_group,
+    group_columns,
+    name_of,
+    sort_key,
+    statement_of,
+    statement_of_group,
+)
+from memtui.screens.analytics.plots import Plot, Selected, figures_content, plots_of
+from memtui.screens.analytics.sql_pane import SqlPane
+from memtui.screens.base import MemtuiScreen, conversation
+from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.exports import export
-from memtui.screens.state import AppState
-from memtui.widgets.display import DIM, STRONG
-from memtui.widgets.frame import FooterEntry, KeyFooter
+from memtui.screens.keymap import action_entries
+from memtui.screens.list_screen import choose_columns
+from memtui.screens.state import GoTo
+from memtui.visible import visible
+from memtui.widgets import format as fmt
+from memtui.widgets.background import Background
+from memtui.widgets.detail_lines import key_hint
+from memtui.widgets.display import DIM, STRONG, display, line
+from memtui.widgets.frame import KeyFooter, Pressed
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.panes import Fitted
+from memtui.widgets.panes import DetailPane, Fitted, Notice, State
+from memtui.widgets.rows import AppendedRows
+from memtui.widgets.virtual_list import ColumnsAsked, Highlighted, Opened, SortAsked, VirtualList
+
+if TYPE_CHECKING:
+    from memtui.analytics.sql import SqlAnswer
+    from memtui.screens.state import AppState
 
 _FRESH = timedelta(seconds=30)
 """How long figures are shown again without a look at the log."""
 _FOOTER_KEYS = 5
 """Keys of the footer before that of the help."""
 _TABLES = ("csv", "json", "parquet")
+_LONGEST_NAME = 200
 
 
 class HalfTab(Static):
-    """The name of a half, which a click shows."""
-
-    @dataclass
-    class Pressed(Message):
-        """The name was clicked."""
-
-        half: str
+    """The name of the charts or of SQL, which a click shows."""
 
     def __init__(self, half: str, title: str) -> None:
         super().__init__(id=f"half-{half}")
-        self._half = half
         self._title = title
 
     def show(self, *, active: bool) -> None:
@@ -56,192 +89,482 @@ class HalfTab(Static):
         self.set_class(active, "-active")
 
     def on_click(self) -> None:
-        """Ask for this half."""
-        self.post_message(self.Pressed(self._half))
+        """Go there."""
+        if not self.has_class("-active"):
+            self.post_message(Pressed("analytics.half"))
 
 
 class AnalyticsScreen(MemtuiScreen):
     """What the whole log adds up to."""
 
     MODE = "analytics"
-    NARROWS = Taker.OPERATIONS
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("analytics")
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
+        self.period = Period.MONTH
+        self.bucket = Period.MONTH.bucket
+        self.dimension = "binding"
+        self.hit_sign: HitSign | None = None
+        self.board: Board | None = None
+        self.plots: tuple[Plot, ...] = ()
+        self._groups: AppendedRows[Group] = AppendedRows(lambda one: repr(one.keys))
         self._company = ""
-        self._sql_shown = False
+        self._of_group = False
+        """Whether the table had the focus last, not the charts."""
+        self._left: Widget | None = None
+        """What had the focus before it was hidden."""
+        self._reading = Background(self, "analytics-board")
+        self._grouping = Background(self, "analytics-groups")
 
     def compose_body(self) -> ComposeResult:
-        """Lay out the names of the halves, and the halves."""
+        """Lay out charts, table and figures, and SQL."""
         with Horizontal(id="analytics-halves"):
             yield HalfTab("charts", "Charts")
             yield HalfTab("sql", "SQL")
             yield Fitted(id="analytics-how")
-        yield ChartsHalf(id="charts-half")
-        yield SqlHalf(id="sql-half")
+        with Container(id="charts-half"):
+            yield Notice(id="analytics-notice")
+            with Container(id="analytics-split"):
+                yield ChartGrid(id="chart-grid")
+                with Vertical(id="analytics-side"):
+                    table: VirtualList[Group] = VirtualList((), self._groups, name="group-list")
+                    table.sort = ("operations", True)
+                    yield table
+                    yield DetailPane(Fitted(id="figures"), id="figures-pane")
+        yield SqlPane(id="sql-half")
 
     def on_mount(self) -> None:
         """Show the charts first."""
-        super().on_mount()
-        self._show_half()
+        self._show_half(sql=False)
 
     @property
-    def _charts(self) -> ChartsHalf:
-        return self.query_one(ChartsHalf)
+    def _grid(self) -> ChartGrid:
+        return self.query_one(ChartGrid)
 
     @property
-    def _sql(self) -> SqlHalf:
-        return self.query_one(SqlHalf)
+    def _table(self) -> VirtualList[Group]:
+        found: VirtualList[Group] = self.query_one("#group-list", VirtualList)
+        return found
 
-    def load(self) -> None:
-        """Add up again; a statement runs only when it is asked for."""
-        company = self.session.company.company_id
-        if company != self._company:
-            self._company = company
-            self._charts.forget()
-            self._sql.forget()
-        self._charts.load()
+    @property
+    def _sql(self) -> SqlPane:
+        return self.query_one(SqlPane)
 
-    def on_screen_resume(self) -> None:
-        """Add up again what is no longer fresh."""
-        board = self._charts.board
-        if board is not None and self.state.clock() - board.question.now > _FRESH:
-            self._stale = True  # the frame's own handler comes after this one and loads
+    # The charts or SQL.
+
+    def _show_half(self, *, sql: bool) -> None:
+        self._sql.display = sql
+        self.query_one("#charts-half").display = not sql
+        self.query_one("#half-charts", HalfTab).show(active=not sql)
+        self.query_one("#half-sql", HalfTab).show(active=sql)
+        self.missing = {Need.CHARTS: ""} if sql else {Need.SQL: ""}
+        self.labels = {"analytics.half": "charts" if sql else "SQL"}
+        self._draw_status_line()
 
     def focus_body(self) -> None:
         """Put the focus on the charts, or into the statement."""
-        if self._sql_shown:
-            self._sql.enter()
+        if self._sql.display:
+            self.set_focus(self._sql.editor)
         else:
             super().focus_body()
 
-    def _show_half(self) -> None:
-        self._charts.display = not self._sql_shown
-        self._sql.display = self._sql_shown
-        self.query_one("#half-charts", HalfTab).show(active=not self._sql_shown)
-        self.query_one("#half-sql", HalfTab).show(active=self._sql_shown)
-        self.missing = {Need.CHARTS: ""} if self._sql_shown else {Need.SQL: ""}
-        self.labels = {"analytics.half": "charts" if self._sql_shown else "SQL"}
-        self._draw_status_line()
-
-    @on(StatusChanged)
     def _draw_status_line(self) -> None:
-        self.show_count("SQL reads the whole log" if self._sql_shown else self._charts.count)
-        how = self._sql.how if self._sql_shown else self._charts.how
-        self.query_one("#analytics-how", Fitted).fit(how)
+        how = self.query_one("#analytics-how", Fitted)
+        if self._sql.display:
+            self.show_count("SQL reads the whole log")
+            how.fit(lambda _: display(f"times in {self.state.zone_name}", style=DIM))
+        else:
+            found = self.board.stats.operation_count if self.board else None
+            self.show_count("" if found is None else fmt.counted(found, "operation"))
+            how.fit(self._how)
 
     def _draw_footer(self) -> None:
         """Leave out what is the other half's."""
         if not self.is_mounted or self.group != self.MODE:
             super()._draw_footer()
             return
-        keymap, labels = self.state.keymap, self.labels
-        there = [
-            action
-            for action in footer_actions(self.MODE, count=len(ACTIONS))
-            if not self.missing.keys() & {Need.CHARTS, Need.SQL} & set(action.needs)
-        ]
-        self.query_one(KeyFooter).entries = tuple(
-            FooterEntry(
-                action.id,
-                keymap.label(action.id),
-                labels.get(action.id, action.label),
-                action.description,
-                self.why_disabled(action.id),
-            )
-            for action in [*there[:_FOOTER_KEYS], there[-1]]
+        other = self.missing.keys() & {Need.CHARTS, Need.SQL}
+        actions = footer_actions(self.MODE, count=len(ACTIONS))
+        there = [action for action in actions if not other & set(action.needs)]
+        self.query_one(KeyFooter).entries = action_entries(
+            [*there[:_FOOTER_KEYS], there[-1]], self.state.keymap, self.why_disabled, self.labels
         )
 
-    def _turn(self, *, sql: bool) -> None:
-        self._sql_shown = sql
-        self._show_half()
-        self.set_focus(None)
-        self.focus_body()
+    # Reading.
 
-    @on(HalfTab.Pressed)
-    def _pressed(self, event: HalfTab.Pressed) -> None:
-        self._turn(sql=event.half == "sql")
+    def load(self) -> None:
+        """Add up again, charts of another question go at once; a statement only when asked."""
+        session, question = self.session, self._question()
+        if session.company.company_id != self._company:
+            self._company = session.company.company_id
+            self.board = None
+            self._show_groups(())
+            self._grid.show(())
+            self._sql.forget()
+        if self.board is None or self.board.question.filter != question.filter:
+            self._hide("loading", "Adding up", "The first look at a long log takes longest.")
+        self._grouping.forget()
+        self._reading.latest(lambda: read_board(session, question), self._show, self._broken)
+        self._draw_status_line()
 
-    @on(StatementGiven)
-    def _take_statement(self, event: StatementGiven) -> None:
-        self._sql.give(event.statement)
+    def on_screen_resume(self) -> None:
+        """Add up again what is no longer fresh."""
+        if self.board is not None and self.state.clock() - self.board.question.now > _FRESH:
+            self._stale = True  # the frame's own handler comes after this one and loads
+
+    def _question(self) -> Question:
+        chosen, zone, now = self.state.log_filter, self.state.zone_name, self.state.clock()
+        span = span_of(self.period, chosen, now, zone)
+        bare = chosen.model_copy(
+            update={"since": None, "until": None, "topic": None, "tag": None, "kind": None}
+        )
+        return Question(bare, span, self.bucket, self.dimension, self.hit_sign, zone, now)
+
+    def _show(self, board: Board) -> None:
+        self.board = board
+        self.plots = plots_of(board) if board.stats.operation_count else ()
+        self._grid.show([plot.chart for plot in self.plots])
+        self._draw_status_line()
+        if not self.plots:
+            self._hide("empty", *self._nothing(board.question))
+            return
+        self.query_one("#analytics-notice", Notice).hide()
+        self.query_one("#analytics-split").display = True
+        self._draw_figures()
+        self._read_groups(board)
+        if self.focused is None and not self._sql.display:
+            self.set_focus(self._left or self._grid)
+
+    def _nothing(self, question: Question) -> tuple[str, str]:
+        if question.chosen == Filter() and not question.span.filtered:
+            if self.period is Period.ALL:
+                return (
+                    "No operations yet.",
+                    "What reads or changes a memory is counted here; press 3 and ask something.",
+                )
+            return f"Nothing happened in the last {self.period.words}.", "p looks further back."
+        return (
+            "No operation matches.",
+            "/ changes the filter, ctrl+l takes it away, s widens the scope, p looks further back.",
+        )
+
+    def _broken(self, error: MemtuiError) -> None:
+        self.board = None
+        self._draw_status_line()
+        self._hide("error", str(error), "r adds up again, 2 shows the operations one by one.")
+
+    def _hide(self, state: State, title: str, hint: str) -> None:
+        if self.focused in (self._grid, self._table):
+            self._left = self.focused
+            self.set_focus(None)
+        self.query_one("#analytics-split").display = False
+        self.query_one("#analytics-notice", Notice).show(state, title, hint)
+
+    def _read_groups(self, board: Board) -> None:
+        question = replace(board.question, dimension=self.dimension, hit_sign=board.stats.hit_sign)
+        session = self.session
+        self._grouping.latest(
+            lambda: read_groups(session, question), self._show_groups, self._no_groups
+        )
+
+    def _show_groups(self, groups: tuple[Group, ...]) -> None:
+        self._groups.replace(groups)
+        self._table.columns = tuple(group_columns(groups, self.dimension))
+        self._table.notice = ("Nothing to group.",)
+        self._order()
+        self._draw_figures()
+
+    def _no_groups(self, error: MemtuiError) -> None:
+        self._groups.replace(())
+        self._table.notice = (f"✗ {error}", "r adds up again.")
+        self._table.rows_changed()
+
+    # Drawing.
+
+    def _how(self, width: int) -> Content:
+        """Return how the figures are cut, in `width` cells; the keys that use them if they fit."""
+        question, keys = self._question(), self.state.keymap
+
+        def part(words: str, action: str) -> Content:
+            return line(display(words, style=STRONG), display(keys.label(action), style=DIM))
+
+        if question.span.filtered:
+            time = display("the time of the filter", style=STRONG)
+        else:
+            words = "all time" if self.period is Period.ALL else f"last {self.period.words}"
+            time = part(words, "analytics.period")
+        chart = None
+        if self._grid.page_lines < len(self.plots):
+            place = f"chart {self._grid.chosen + 1} of {len(self.plots)}"
+            chart = key_hint(keys.label("list.down") + keys.label("list.up"), place)
+        cut = line(
+            time,
+            part(f"by {self.bucket}", "analytics.bucket"),
+            part(f"by {_words(self.dimension)}", "analytics.dimension"),
+            chart,
+            display(question.zone, style=DIM),
+            gap="  ",
+        )
+        hints = line(
+            cut,
+            key_hint(keys.label("analytics.earlier") + keys.label("analytics.later"), "bar"),
+            key_hint(keys.label("analytics.large"), "large"),
+            key_hint(keys.label("list.open"), "operations"),
+            gap="  ",
+        )
+        return hints if hints.cell_length <= width else cut
+
+    def _draw_figures(self) -> None:
+        if self.board is not None:
+            selected, sign = self._selected(self.board), self.board.stats.hit_sign
+            short = self.has_class("-short")
+            self.query_one("#figures", Fitted).fit(
+                lambda width: figures_content(selected, sign, width, short=short)
+            )
+
+    def _selected(self, board: Board) -> Selected:
+        group, bucket = self._table.current, self._bucket
+        if self._of_group and group is not None:
+            name, note = name_of(group)[:_LONGEST_NAME], _words(dimension_of(group))
+            return Selected(name, group, note, "operations")
+        if bucket is not None and bucket.begins is not None:
+            name = bucket_words(board.question.bucket, bucket.begins)
+            return Selected(name, bucket, hint="operations")
+        whole = "All time" if self.period is Period.ALL else f"The last {self.period.words}"
+        if board.question.span.filtered:
+            whole = "The time of the filter"
+        hint = "operations" if self._grid.large else "large"
+        return Selected(whole, board.stats, "together", hint)
+
+    @property
+    def _bucket(self) -> Group | None:
+        place, board = self._grid.bucket, self.board
+        return board.buckets[place] if board and place is not None else None
+
+    @on(ChartGrid.Moved)
+    def _moved(self) -> None:
+        self._draw_figures()
+        self._draw_status_line()
+
+    @on(Highlighted, "#group-list")
+    def _highlighted(self) -> None:
+        self._draw_figures()
+
+    @on(DescendantFocus, "#chart-grid, #group-list")
+    def _focused(self, event: DescendantFocus) -> None:
+        self._of_group = event.widget is self._table
+        self._draw_figures()
+
+    @on(SortAsked, "#group-list")
+    def _sort(self, event: SortAsked) -> None:
+        column, descending = self._table.sort or ("", False)
+        turned = event.column == column
+        self._table.sort = (event.column, not descending if turned else event.column != "name")
+        self._order()
+
+    def _order(self) -> None:
+        column, descending = self._table.sort or ("operations", True)
+        self._groups.order(sort_key(column), descending=descending)
+        self._table.rows_changed()
+
+    @on(ColumnsAsked, "#group-list")
+    def _choose_columns(self) -> None:
+        choose_columns(self, self._table)
+
+    # From figures to operations.
+
+    @on(ChartGrid.Opened)
+    def _open_chart(self) -> None:
+        board, bucket = self.board, self._bucket
+        if board is None:
+            return
+        if bucket is None and not self._grid.large:
+            self._grid.turn_large()
+            return
+        plot, bucket = self.plots[self._grid.chosen], bucket or Group()
+        if plot.where:
+            narrowed = filter_of_bucket(board.question.filter, bucket, plot.about)
+            self._ask_in_sql(statement_of(plot.where, narrowed))
+        else:
+            self._go_to(filter_of_bucket(self._chosen(board), bucket, plot.about))
+
+    @on(Opened, "#group-list")
+    def _open_group(self) -> None:
+        board, group = self.board, self._table.current
+        if board is None or group is None:
+            return
+        narrowed = filter_of_group(self._chosen(board), group)
+        if narrowed is None:
+            self._ask_in_sql(statement_of_group(group, board.question.filter))
+        else:
+            self._go_to(narrowed)
+
+    def _ask_in_sql(self, statement: str) -> None:
+        self.toast("The filter line has no word for that, so here it is in SQL.")
+        self._sql.editor.put(statement)
         self._turn(sql=True)
         self._sql.run_statement()
 
-    def action_half(self) -> None:
-        """Go to SQL, or back to the charts."""
-        self._turn(sql=not self._sql_shown)
+    def _chosen(self, board: Board) -> Filter:
+        """Return the filter line's own filter in the stretch of time; the scope stays as it is."""
+        span = {"since": board.question.span.since, "until": board.question.span.until}
+        return self.state.filter.model_copy(update=span)
 
-    def action_period(self) -> None:
+    def _go_to(self, chosen: Filter) -> None:
+        line = format_filter(chosen, self.state.zone or UTC)
+        self.post_message(GoTo("operations", filter_line=line))
+
+    # Keys of the charts.
+
+    def action_period(self, by: int = 1) -> None:
         """Look at a longer stretch of time."""
-        self._charts.turn_period(1)
+        chosen = self.state.log_filter
+        if chosen.since or chosen.until:
+            said = "The filter says since when or until when; ctrl+l takes it away."
+            self.toast(said, severity="warning")
+            return
+        self.period = self.period.step(by)
+        self._cut(self.period.bucket)
 
     def action_shorter(self) -> None:
         """Look at a shorter stretch of time."""
-        self._charts.turn_period(-1)
+        self.action_period(-1)
 
     def action_bucket(self) -> None:
-        """Cut time otherwise."""
-        self._charts.turn_bucket()
+        """Cut time into longer pieces; after the longest come the shortest."""
+        filtered = self._question().span.filtered
+        buckets = tuple(Bucket) if filtered else self.period.buckets
+        place = buckets.index(self.bucket) if self.bucket in buckets else -1
+        self._cut(buckets[(place + 1) % len(buckets)])
 
-    def action_dimension(self) -> None:
+    def _cut(self, bucket: Bucket) -> None:
+        self.bucket = bucket
+        self._grid.bucket = None
+        self.load()
+
+    @conversation
+    async def action_dimension(self) -> None:
         """Choose what the table groups by."""
-        self._charts.choose_dimension()
+        choices = [
+            Choice(name, _words(name), "now" if name == self.dimension else "")
+            for name in DIMENSIONS
+        ]
+        name = await self.ask(Choose("Group by", choices))
+        if name is not None:
+            self.dimension = name
+            self._draw_status_line()
+            if self.board is not None:
+                self._read_groups(self.board)
 
     def action_hits(self) -> None:
         """Count hits by the other sign."""
-        self._charts.turn_sign()
+        shown = self.board.stats.hit_sign if self.board else self.hit_sign
+        self.hit_sign = HitSign.SCORE if shown is HitSign.USED else HitSign.USED
+        self.load()
 
     def action_large(self) -> None:
         """Show one chart large, or all again."""
-        self._charts.turn_large()
+        self._grid.turn_large()
+
+    # Keys of SQL.
+
+    def action_input(self) -> None:
+        """Go to the statement."""
+        self.set_focus(self._sql.editor)
+
+    def action_saved(self) -> None:
+        """Open a saved or earlier statement."""
+        self._sql.editor.action_saved()
+
+    def action_views(self) -> None:
+        """Show the views and their columns."""
+        self._sql.editor.action_views()
+
+    # Keys of both.
+
+    def action_half(self) -> None:
+        """Go to SQL, or back to the charts."""
+        self._turn(sql=not self._sql.display)
+
+    def _turn(self, *, sql: bool) -> None:
+        self._show_half(sql=sql)
+        self.set_focus(None)
+        self.focus_body()
 
     def action_earlier(self) -> None:
         """Select the bar before, or show the columns further left."""
-        (self._sql if self._sql_shown else self._charts).move(-1)
+        self._move(-1)
 
     def action_later(self) -> None:
         """Select the bar after, or show the columns further right."""
-        (self._sql if self._sql_shown else self._charts).move(1)
+        self._move(1)
+
+    def _move(self, by: int) -> None:
+        if self._sql.display:
+            self._sql.shift_columns(by)
+        else:
+            self._grid.focus()
+            self._grid.move_bucket(by)
 
     def action_back(self) -> None:
         """Stop a statement, take the selection away, or show all charts again."""
-        (self._sql if self._sql_shown else self._charts).back()
+        if self._sql.display:
+            self._sql.back()
+        elif self._grid.has_focus:
+            self._grid.back()
+        else:
+            self._grid.focus()
 
     def action_run(self) -> None:
         """Run the statement, or add up again."""
-        if self._sql_shown:
+        if self._sql.display:
             self._sql.run_statement()
         else:
             self.load()
 
-    def action_input(self) -> None:
-        """Go to the statement."""
-        self._sql.enter()
-
-    def action_saved(self) -> None:
-        """Open a saved or earlier statement."""
-        self._sql.show_saved()
-
-    def action_views(self) -> None:
-        """Show the views and their columns."""
-        self._sql.show_views()
-
     def action_copy(self) -> None:
-        """Copy the selected figures, or the row."""
-        self._try((self._sql if self._sql_shown else self._charts).copy)
+        """Copy the selected figures, or the row, as JSON."""
+        if self._sql.display:
+            self.copy(self._sql.row_text(), "Copied the row.")
+        elif self.board is None:
+            raise NotFound("There are no figures to copy yet.")
+        else:
+            selected = self._selected(self.board)
+            figures = selected.figures.model_dump(mode="json", exclude={"bindings", "groups"})
+            self.copy(json.dumps(figures, indent=1), f"Copied the figures of {selected.title}.")
 
-    def action_export(self) -> None:
+    @conversation
+    async def action_export(self) -> None:
         """Ask for a file and write what is shown into it."""
-        half = self._sql if self._sql_shown else self._charts
-        kinds = _TABLES if self._sql_shown else (*_TABLES, "svg")
-        self._try(
-            lambda: self.talk(export(self, half.export_words, "memtui.csv", kinds, half.writer))
-        )
+        title, table = self._exported()
+        strips = [self._grid.render_line(y) for y in range(self._grid.size.height)]
+        company = visible(f"memtui: {self.session.company.name}", limit=80)
 
-    def _try(self, act: Callable[[], object]) -> None:
-        try:
-            act()
-        except MemtuiError as error:
-            self.fail(error)
+        async def write(path: Path, *, overwrite: bool) -> str:
+            if path.suffix.lower() == ".svg":
+                await asyncio.to_thread(files.write_svg, path, strips, company, overwrite=overwrite)
+                return f"Wrote the charts to {path}."
+            await asyncio.to_thread(files.write_table, path, table, overwrite=overwrite)
+            return f"Wrote {fmt.counted(len(table.rows), 'row')} to {path}."
+
+        kinds = _TABLES if self._sql.display else (*_TABLES, "svg")
+        await export(self, title, "memtui.csv", kinds, write)
+
+    def _exported(self) -> tuple[str, files.Table | SqlAnswer]:
+        """Return what an export would hold, in words and as a table."""
+        if self._sql.display:
+            if self._sql.result is None:
+                raise NotFound("There is no result to export; ctrl+r runs the statement.")
+            count = fmt.counted(len(self._sql.result.rows), "row")
+            return f"Export {count} to", self._sql.result
+        if self.board is None:
+            raise NotFound("There are no figures to export yet.")
+        if self._of_group:
+            groups = [one for _, one in self._groups.held()]
+            return f"Export the figures by {_words(self.dimension)} to", files.figures_table(groups)
+        return f"Export the figures by {self.bucket} to", files.figures_table(self.board.buckets)
+
+
+def _words(dimension: str) -> str:
+    return dimension.replace("_", " ")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from rich.text import Text
@@ -17,7 +16,11 @@ from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
+from memtui.screens.analytics.statements import choose_statement, keep_statement
+from memtui.screens.base import frame_of
+from memtui.screens.dialogs import READING, Drawn, Sheet
 from memtui.widgets import format as fmt
+from memtui.widgets.background import Background
 from memtui.widgets.detail_lines import heading
 from memtui.widgets.display import ACCENT, DIM, display, hanging, line, lines
 from memtui.widgets.editor import ForeignTextArea
@@ -70,10 +73,8 @@ class Completion(NamedTuple):
         return f"{self.word}(" if self.sort == "function" else self.word
 
 
-class Words(NamedTuple):
-    """What there is to complete: the columns of each view, with their meaning."""
-
-    views: Mapping[str, Sequence[tuple[str, str]]]
+Views = Mapping[str, Sequence[tuple[str, str]]]
+"""The columns of each view, with their meaning."""
 
 
 def word_before(text: str) -> str:
@@ -85,49 +86,49 @@ def word_before(text: str) -> str:
     return found.group() if found else ""
 
 
-def completions(words: Words, statement: str, before: str) -> list[Completion]:
+def completions(views: Views, statement: str, before: str) -> list[Completion]:
     """Return what completes the word at the end of `before`, the best first.
 
     Args:
-        words: What there is.
+        views: The views there are.
         statement: The whole statement, for the views that it names.
         before: The statement up to the cursor.
     """
     typed = word_before(before)
     owner, dot, part = typed.rpartition(".")
-    sources = _sources(words, statement)
+    sources = _sources(views, statement)
     if dot:
         view = sources.get(owner.casefold(), owner.casefold())
-        return _fitting(_columns(words, [view] if view in words.views else words.views), part)
+        return _fitting(_columns(views, [view] if view in views else views), part)
     if not typed:
         return []
-    views = [Completion(view, "view") for view in words.views]
+    named = [Completion(view, "view") for view in views]
     if _AFTER_SOURCE.search(before):
-        return _fitting(views, typed)
+        return _fitting(named, typed)
     offered = [
-        *_columns(words, dict.fromkeys(sources.values()) or words.views),
-        *views,
+        *_columns(views, dict.fromkeys(sources.values()) or views),
+        *named,
         *(Completion(name, "function") for name in FUNCTIONS),
         *(Completion(name, "keyword") for name in KEYWORDS),
     ]
     return _fitting(offered, typed)
 
 
-def _sources(words: Words, statement: str) -> dict[str, str]:
+def _sources(views: Views, statement: str) -> dict[str, str]:
     """Return the views that a statement reads, by their name and by their alias."""
     found: dict[str, str] = {}
     for view, alias in _SOURCE.findall(_PLAIN.sub("", statement)):
-        if (name := view.casefold()) in words.views:
+        if (name := view.casefold()) in views:
             found[name] = name
             if alias and alias.upper() not in _UPPER:
                 found[alias.casefold()] = name
     return found
 
 
-def _columns(words: Words, views: Iterable[str]) -> list[Completion]:
+def _columns(views: Views, chosen: Iterable[str]) -> list[Completion]:
     named: dict[str, Completion] = {}
-    for view in views:
-        for name, meaning in words.views[view]:
+    for view in chosen:
+        for name, meaning in views[view]:
             named.setdefault(name, Completion(name, view, meaning))
     return list(named.values())
 
@@ -217,17 +218,20 @@ class SqlEditor(ForeignTextArea):
     ACTION_GROUP = "sql"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("sql")
 
-    @dataclass
-    class Asked(Message):
-        """An action that the owner carries out, by its verb."""
+    class Run(Message):
+        """The statement is to be run."""
 
-        verb: str
+    class Left(Message):
+        """A running statement is to be stopped, else the rows are to have the focus."""
 
     def __init__(self, offered: Completions, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(EXAMPLE, id=id, soft_wrap=True, show_line_numbers=True)
-        self.words = Words({})
+        self.views: Views = {}
         self._offered = offered
         self._by_hand = False
+        self._earlier: list[str] = []
+        """The statements that were run, the newest first."""
+        self._learning = Background(self, "sql-words")
 
     def on_mount(self) -> None:
         """Select the example, so that the first letter takes its place."""
@@ -247,9 +251,21 @@ class SqlEditor(ForeignTextArea):
         self.move_cursor(self.document.end)
         self._close()
 
-    def point_at(self, row: int, column: int) -> None:
-        """Put the cursor on a place, counted from 0."""
-        self.move_cursor((row, column))
+    def take(self) -> str:
+        """Return the statement, which is to be run."""
+        statement = self.text.strip()
+        if statement:
+            others = [one for one in self._earlier if one != statement]
+            self._earlier = [statement, *others]
+        return statement
+
+    def on_focus(self) -> None:
+        """Learn what completes a statement."""
+        if not self.views:
+            self._learning.latest(read_views, self._learn, frame_of(self).fail)
+
+    def _learn(self, views: Views) -> None:
+        self.views = views
 
     async def _on_key(self, event: events.Key) -> None:
         if self._offered.display and self._with_words(event.key):
@@ -295,7 +311,7 @@ class SqlEditor(ForeignTextArea):
 
     def _offer(self) -> None:
         before = self._before
-        words = completions(self.words, self.text, before)
+        words = completions(self.views, self.text, before)
         typed = word_before(before).rpartition(".")[2]
         place = self.cursor_screen_offset - (len(typed) + 1, -1)
         self._offered.offer(words, place)
@@ -320,46 +336,56 @@ class SqlEditor(ForeignTextArea):
     def action_run(self) -> None:
         """Run the statement."""
         self._close()
-        self.post_message(self.Asked("run"))
+        self.post_message(self.Run())
 
     def action_leave(self) -> None:
         """Stop a running statement, or go to the result."""
-        self.post_message(self.Asked("leave"))
+        self.post_message(self.Left())
 
     def action_save(self) -> None:
         """Keep the statement under a name."""
-        self.post_message(self.Asked("save"))
+        frame = frame_of(self)
+        frame.talk(keep_statement(frame, self.text))
 
     def action_saved(self) -> None:
-        """Open a saved or earlier statement."""
-        self.post_message(self.Asked("saved"))
+        """Open a saved statement, or one run before."""
+        frame = frame_of(self)
+
+        def opened(statement: str) -> None:
+            self.put(statement)
+            frame.set_focus(self)
+
+        frame.talk(choose_statement(frame, tuple(self._earlier), opened))
 
     def action_views(self) -> None:
         """Show the views and their columns."""
-        self.post_message(self.Asked("views"))
+
+        async def read() -> Drawn:
+            views = self.views = await read_views()
+            return lambda width: views_content(views, width)
+
+        self.app.push_screen(Sheet("Views", READING, read=read))
 
 
-async def read_words() -> Words:
+async def read_views() -> Views:
     """Return the views and their columns, without waiting for what they come from."""
 
-    def read() -> Words:
+    def read() -> Views:
         from memtui.analytics.sql import VIEWS
 
-        return Words(
-            {
-                view: tuple((column.name, column.meaning) for column in columns)
-                for view, columns in VIEWS.items()
-            }
-        )
+        return {
+            view: tuple((column.name, column.meaning) for column in columns)
+            for view, columns in VIEWS.items()
+        }
 
     return await asyncio.to_thread(read)
 
 
-def views_content(words: Words, width: int) -> Content:
+def views_content(views: Views, width: int) -> Content:
     """Return every view with its columns."""
     shown: list[Content] = []
-    wide = max((len(name) for columns in words.views.values() for name, _ in columns), default=0)
-    for view, columns in words.views.items():
+    wide = max((len(name) for columns in views.values() for name, _ in columns), default=0)
+    for view, columns in views.items():
         shown.append(heading(view, fmt.counted(len(columns), "column")))
         for name, meaning in columns:
             lead = display(f"  {name:<{wide}}  ", style=ACCENT)

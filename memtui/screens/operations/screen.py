@@ -29,7 +29,7 @@ from memtui.filters import Taker, format_filter, parse_filter, parse_when
 from memtui.json_text import json_text
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
-from memtui.screens.exports import Writer, export
+from memtui.screens.exports import export
 from memtui.screens.kept import SavedView, checked_name, delete_view, save_view
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import open_source
@@ -358,13 +358,9 @@ class OperationsScreen(ListScreen[Operation]):
 
     def action_export(self) -> None:
         """Ask for a file and write all that the filter lets through into it."""
-        count = fmt.counted(self._feed.rows.count, "operation")
-        self.talk(export(self, f"Export {count} to", "operations.csv", _EXPORTED, self._writer))
-
-    def _writer(self, path: Path) -> Writer:
         session, chosen = self.session, self._feed.chosen
 
-        async def write(*, overwrite: bool) -> str:
+        async def write(path: Path, *, overwrite: bool) -> str:
             from memtui.analytics.export import format_of
 
             if not overwrite and await asyncio.to_thread(path.exists):
@@ -374,7 +370,8 @@ class OperationsScreen(ListScreen[Operation]):
             )
             return f"Wrote {fmt.counted(count, 'operation')} to {path}."
 
-        return write
+        count = fmt.counted(self._feed.rows.count, "operation")
+        self.talk(export(self, f"Export {count} to", "operations.csv", _EXPORTED, write))
 
     # Saved views.
 

@@ -1,0 +1,260 @@
+"""The SQL of the Analytics screen: a statement, how it went, and its rows."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Container
+from textual.content import Content
+from textual.widgets import Static
+
+from memtui.contract import MemtuiError, NotFound
+from memtui.screens.analytics.files import json_value
+from memtui.screens.analytics.results import ResultRow, result_columns, row_content, sort_key
+from memtui.screens.analytics.sql_editor import Completions, SqlEditor
+from memtui.screens.base import frame_of
+from memtui.screens.dialogs import Sheet
+from memtui.screens.list_screen import choose_columns
+from memtui.widgets import format as fmt
+from memtui.widgets.background import Background
+from memtui.widgets.detail_lines import SEPARATOR
+from memtui.widgets.display import BAD, DIM, WARN, display, line
+from memtui.widgets.rows import AppendedRows
+from memtui.widgets.virtual_list import ColumnsAsked, Opened, SortAsked, VirtualList
+
+if TYPE_CHECKING:
+    from memtui.analytics.sql import SqlAnswer
+    from memtui.screens.state import ServiceSession
+
+_LINE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
+_NEAR = re.compile(r'(?:at or near|at) "(.+)"')
+_TICK_SECONDS = 0.25
+
+
+def place_of(statement: str, written: str, error: MemtuiError) -> tuple[int, int] | None:
+    """Return the line and column, from 0, in what is written, at which an error was found.
+
+    None where it is not known, or something else is written by now.
+    """
+    start = written.find(statement)
+    if start < 0 or not statement:
+        return None
+    found = _LINE.search(str(error.__cause__ or ""))
+    if found is not None and not found[2].startswith("..."):
+        row = int(found[1]) - 1
+        column = len(found[3]) - len(f"LINE {found[1]}: ")
+    else:
+        near = _NEAR.search(str(error))
+        if near is None or statement.count(near[1]) != 1:
+            return None
+        before = statement[: statement.index(near[1])]
+        row, column = before.count("\n"), len(before.rpartition("\n")[2])
+    if row < 0 or column < 0:
+        return None
+    lead = written[:start]
+    return row + lead.count("\n"), column + (len(lead.rpartition("\n")[2]) if row == 0 else 0)
+
+
+class SqlPane(Container):
+    """Runs a person's statements; one at a time."""
+
+    def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
+        super().__init__(id=id)
+        completions = Completions(id="sql-completions")
+        completions.display = False
+        self.editor = SqlEditor(completions, id="sql-editor")
+        self.result: SqlAnswer | None = None
+        self._completions = completions
+        self._rows: AppendedRows[ResultRow] = AppendedRows(lambda row: str(row.place))
+        self._list: VirtualList[ResultRow] = VirtualList((), self._rows, name="sql-rows")
+        self._list.notice = (
+            "ctrl+r runs the statement.",
+            "ctrl+o opens a saved one, f2 shows the views, esc leaves it.",
+        )
+        self._took_ms = 0.0
+        self._first = 0
+        """How many columns were moved out of sight at the left."""
+        self._session: ServiceSession | None = None
+        """Where the last statement was asked."""
+        self._began: float | None = None
+        self._stopping = False
+        self._asking = Background(self, "sql")
+
+    def compose(self) -> ComposeResult:
+        """Lay out statement, status and rows."""
+        yield self.editor
+        yield Static(id="sql-status")
+        yield self._list
+        yield self._completions
+
+    def on_mount(self) -> None:
+        """Begin to keep the time of what runs."""
+        self.set_interval(_TICK_SECONDS, self._tick)
+
+    def on_unmount(self) -> None:
+        """Let nobody wait for a statement when the app is left."""
+        self._stop()
+
+    @property
+    def _zone(self) -> ZoneInfo:
+        return ZoneInfo(frame_of(self).state.zone_name)
+
+    # Running.
+
+    @property
+    def running(self) -> bool:
+        """Whether a statement runs."""
+        return self._began is not None
+
+    @on(SqlEditor.Run)
+    def run_statement(self) -> None:
+        """Run what is written."""
+        frame = frame_of(self)
+        if self.running:
+            frame.toast("A statement is running; esc stops it.", severity="warning")
+            return
+        session, zone, statement = frame.session, frame.state.zone_name, self.editor.take()
+
+        async def run() -> tuple[SqlAnswer, float]:
+            began = time.perf_counter()
+            found = await session.service.analysis.sql(session.caller, statement, zone=zone)
+            return found, (time.perf_counter() - began) * 1_000
+
+        self._session, self._began, self._stopping = session, time.monotonic(), False
+        self._tick()
+        self._asking.latest(run, self._show, lambda error: self._failed(statement, error))
+
+    def back(self) -> None:
+        """Stop a running statement, else go to it."""
+        if not self._cancel():
+            self.screen.set_focus(self.editor)
+
+    @on(SqlEditor.Left)
+    def _leave(self) -> None:
+        if not self._cancel():
+            self._list.focus()
+
+    def _cancel(self) -> bool:
+        if self.running:
+            self._stopping = True
+            self._tick()
+        return self.running
+
+    def _stop(self) -> None:
+        """Stop the running statement without waiting for its end."""
+        if self.running and self._session is not None:
+            self._session.service.analysis.cancel_sql(self._session.caller)
+
+    def _tick(self) -> None:
+        if self._began is None:
+            return
+        if self._stopping:
+            # A statement that has not quite begun cannot be stopped yet; so ask until it is.
+            self._stop()
+        seconds = int(time.monotonic() - self._began)
+        words = f"… running {seconds} s" if not self._stopping else "… stopping"
+        self._say(line(display(words), display("esc stops it", style=DIM), gap="   "))
+
+    def forget(self) -> None:
+        """Let go of the result, which is another company's, and of what still runs."""
+        self._stop()
+        self._asking.forget()
+        self._began = self.result = None
+        self._rows.replace(())
+        self._list.columns = ()
+        self._list.rows_changed()
+        self._say(Content(""))
+
+    def _show(self, answered: tuple[SqlAnswer, float]) -> None:
+        result, self._took_ms = answered
+        self._began, self.result, self._first = None, result, 0
+        rows = [ResultRow(place, values) for place, values in enumerate(result.rows)]
+        self._rows.replace(rows)
+        listed = self._list
+        listed.columns = result_columns(result.columns, result.types, rows, self._zone)
+        listed.hidden, listed.wider, listed.sort = frozenset(), {}, None
+        listed.notice = ("No row.", "The statement is right; nothing fits it.")
+        listed.rows_changed()
+        listed.go_to(0)
+        self._draw_status(result)
+
+    def _failed(self, statement: str, error: MemtuiError) -> None:
+        self._began = None
+        place = place_of(statement, self.editor.text, error)
+        sentence = str(error)
+        if place is not None:
+            where = f"line {place[0] + 1}, column {place[1] + 1}"
+            sentence = f"{sentence.rstrip('.!')}, at {where}."
+            self.editor.move_cursor(place)
+        self._say(display(f"✗ {sentence}", limit=600, style=BAD))
+
+    def _draw_status(self, result: SqlAnswer) -> None:
+        counts = [
+            fmt.counted(len(result.rows), "row"),
+            fmt.counted(len(result.columns), "column"),
+            fmt.duration(self._took_ms),
+        ]
+        cut = "▲ there are more rows; narrow it down" if result.truncated else ""
+        behind = f"columns from {self._first + 1} on" if self._first else ""
+        self._say(
+            line(
+                display(f"✓ {SEPARATOR.join(counts)}"),
+                display(cut, style=WARN),
+                display(behind, style=DIM),
+                gap="   ",
+            )
+        )
+
+    def _say(self, content: Content) -> None:
+        self.query_one("#sql-status", Static).update(content)
+
+    # The rows.
+
+    def shift_columns(self, by: int) -> None:
+        """Show the columns further right or left."""
+        if self.result is not None and self.result.columns:
+            self._first = max(0, min(self._first + by, len(self.result.columns) - 1))
+            self._list.hidden = frozenset(map(str, range(self._first)))
+            self._list.refresh()
+            self._draw_status(self.result)
+
+    @on(SortAsked)
+    def _sort(self, event: SortAsked) -> None:
+        column, descending = self._list.sort or ("", True)
+        descending = not descending if column == event.column else False
+        self._list.sort, place = (event.column, descending), int(event.column)
+        rows = [row for _, row in self._rows.held()]
+        known = [row for row in rows if row.values[place] is not None]
+        known.sort(key=sort_key(place), reverse=descending)
+        self._rows.replace([*known, *(row for row in rows if row.values[place] is None)])
+        self._list.rows_changed()
+
+    @on(ColumnsAsked)
+    def _choose_columns(self) -> None:
+        if self._list.columns:
+            choose_columns(frame_of(self), self._list)
+
+    @on(Opened)
+    def _open_row(self) -> None:
+        row, result, zone = self._list.current, self.result, self._zone
+        if row is not None and result is not None:
+            self.app.push_screen(
+                Sheet(
+                    f"Row {fmt.count(row.place + 1)}",
+                    lambda width: row_content(result.columns, row, zone, width),
+                )
+            )
+
+    def row_text(self) -> str:
+        """Return the row under the cursor as JSON; raises `NotFound` where there is none."""
+        row, result = self._list.current, self.result
+        if row is None or result is None:
+            raise NotFound("There is no row to copy.")
+        named = dict(zip(result.columns, map(json_value, row.values), strict=True))
+        return json.dumps(named, indent=1, ensure_ascii=False)
