@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError
 
 from memtui.contract import Json, Model, Record, WriteRequest, owner_of
-from memtui.service.mutations import redact_write
+from memtui.service.operations import redact_write
 from memtui.service.undo import as_write
 
 FIELDS = (

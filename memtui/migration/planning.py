@@ -11,7 +11,7 @@ from pydantic import computed_field
 from memtui.contract import Adapter, BrowseRequest, Invalid, Model, Record, owner_of
 from memtui.migration.ends import Ends
 from memtui.migration.parcel import living, unpack_clean
-from memtui.service.mutations import FACT, FactLimits, check_text
+from memtui.service.operations import FACT, FactLimits, check_text
 
 _LISTED = 1_000
 _COUNTED = 10_000

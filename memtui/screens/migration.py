@@ -225,7 +225,7 @@ class Migration(ModalListScreen):
     def action_plan(self) -> None:
         """Say what would happen; nothing is written."""
         from memtui.migration.planning import plan
-        from memtui.service.mutations import FactLimits
+        from memtui.service.operations import FactLimits
 
         limits = FactLimits(
             max_chars=self.state.settings.fact_max_chars,

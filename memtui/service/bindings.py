@@ -7,7 +7,7 @@ compared; two homes that point at one folder know nothing of each other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +27,7 @@ from memtui.service.core import (
     Group,
     check_key,
     check_target_id,
+    find_binding,
     find_company,
     to_its_end,
 )
@@ -34,6 +35,7 @@ from memtui.service.redaction import redact_config
 from memtui.service.visibility import Caller
 from memtui.store import bindings as table
 from memtui.store.compiled import BindingRow, TargetRow
+from memtui.store.database import Connection
 
 _TARGET_TYPES = ("company", "project", "agent")
 _LATENCIES = 60
@@ -60,14 +62,9 @@ class Bindings(Group):
         Raises:
             Denied: the company has members, and the caller is none.
         """
-
-        def read() -> tuple[list[BindingRow], list[TargetRow]]:
-            self._core.sight(caller)
-            with self._core.database.read() as database:
-                rows = table.bindings(database, caller.company_id)
-                return rows, table.targets(database, caller.company_id)
-
-        rows, targets = await asyncio.to_thread(read)
+        await asyncio.to_thread(self._core.sight, caller)
+        rows = await self._core.ask(table.bindings, caller.company_id)
+        targets = await self._core.ask(table.targets, caller.company_id)
         in_both = await _shared(self._core, rows)
         return [_view(row, targets, shared=row.binding_id in in_both) for row in rows]
 
@@ -92,11 +89,11 @@ class Bindings(Group):
         core = self._core
         asked = {"add_binding": key, "provider": provider_key, "read_only": read_only}
         async with core.configured(caller, asked) as entry:
-            await asyncio.to_thread(find_company, core.database, caller.company_id)
-            if await asyncio.to_thread(self._row, caller, key) is not None:
+            await core.ask(find_company, caller.company_id)
+            if await core.ask(table.binding, caller.company_id, key) is not None:
                 raise Conflict(f"There is already a binding {key}; choose another key.")
             row = BindingRow(
-                binding_id=f"{caller.company_id}/{key}",
+                binding_id=_id(caller, key),
                 company_id=caller.company_id,
                 key=check_key(key, "binding key"),
                 provider_key=provider_key,
@@ -137,7 +134,7 @@ class Bindings(Group):
         if config is not None:
             asked["config"] = sorted(config)
         async with core.configured(caller, asked) as entry:
-            row = entry.binding = await asyncio.to_thread(self._find, caller, key)
+            row = entry.binding = await core.ask(find_binding, caller.company_id, key)
             if config is not None:
                 changes["config"] = await self._checked(row.provider_key, config)
                 await refuse_shared(core, replace(row, config=changes["config"]))
@@ -157,14 +154,11 @@ class Bindings(Group):
             NotFound: no such binding.
         """
         core = self._core
-        async with core.configured(caller, {"remove_binding": key}) as entry:
-            row = entry.binding = await asyncio.to_thread(self._find, caller, key)
-            await core.configure(
-                entry, lambda database: table.remove_binding(database, row.binding_id)
-            )
-            await core.connections.drop(row.binding_id)
+        binding_id = _id(caller, key)
+        async with core.configured(caller, {"remove_binding": key}, binding_key=key) as entry:
+            await core.configure(entry, lambda database: table.remove_binding(database, binding_id))
+            await core.connections.drop(binding_id)
 
-    @to_its_end
     async def set_target(self, caller: Caller, target_type: str, target_id: str, key: str) -> None:
         """Let a binding serve the `company`, a `project` or an `agent`.
 
@@ -173,33 +167,33 @@ class Bindings(Group):
             NotFound: no such binding.
         """
         asked = {"set_target": target_type, "target_id": target_id, "key": key}
-        async with self._core.configured(caller, asked) as entry:
-            row = entry.binding = await asyncio.to_thread(self._find, caller, key)
+
+        def change(database: Connection) -> None:
             kind, place = _target(caller, target_type, target_id)
             target = TargetRow(
                 company_id=caller.company_id,
                 target_type=kind,
                 target_id=place,
-                binding_id=row.binding_id,
+                binding_id=_id(caller, key),
             )
-            await self._core.configure(entry, lambda database: table.set_target(database, target))
+            table.set_target(database, target)
 
-    @to_its_end
+        await self._core.change(caller, asked, change, binding_key=key)
+
     async def clear_target(self, caller: Caller, target_type: str, target_id: str) -> None:
         """Let a project or an agent fall back to the next rule.
 
         Raises:
             NotFound: nothing serves that target by a rule of its own.
         """
-        asked = {"clear_target": target_type, "target_id": target_id}
-        async with self._core.configured(caller, asked) as entry:
+
+        def clear(database: Connection) -> None:
             place = _target(caller, target_type, target_id)
+            if not table.clear_target(database, caller.company_id, *place):
+                raise NotFound(f"No binding is set for the {target_type} {target_id}.")
 
-            def clear(database: Any) -> None:
-                if not table.clear_target(database, caller.company_id, *place):
-                    raise NotFound(f"No binding is set for the {target_type} {target_id}.")
-
-            await self._core.configure(entry, clear)
+        asked = {"clear_target": target_type, "target_id": target_id}
+        await self._core.change(caller, asked, clear)
 
     async def health(self, caller: Caller, key: str) -> BindingHealth:
         """Ask a binding's provider how it is; one that is down says so instead of raising.
@@ -212,13 +206,13 @@ class Bindings(Group):
         """
         core = self._core
         sight = await asyncio.to_thread(core.sight, caller)
-        row = await asyncio.to_thread(self._find, caller, key)
+        row = await core.ask(find_binding, caller.company_id, key)
         breaker = core.connections.breaker(row.binding_id)
         if not row.enabled:
             found = Health(status="down", message="disabled")
         else:
             try:
-                own = await asyncio.to_thread(find_company, core.database, caller.company_id)
+                own = await core.ask(find_company, caller.company_id)
                 connection = await core.open(row, company_read_only=own.read_only)
                 found = await connection.read(connection.adapter.health)
             except MemtuiError as error:
@@ -234,17 +228,6 @@ class Bindings(Group):
             latencies_ms=tuple(latencies),
             breaker_open=breaker.is_open,
         )
-
-    def _row(self, caller: Caller, key: str) -> BindingRow | None:
-        with self._core.database.read() as database:
-            return table.binding(database, caller.company_id, key)
-
-    def _find(self, caller: Caller, key: str) -> BindingRow:
-        if (row := self._row(caller, key)) is not None:
-            return row
-        with self._core.database.read() as database:
-            known = ", ".join(row.key for row in table.bindings(database, caller.company_id))
-        raise NotFound(f"There is no binding {key}; there are: {known or 'none'}.")
 
     async def _checked(self, provider_key: str, config: Json) -> Json:
         if redact_config(config)[1]:
@@ -264,29 +247,22 @@ async def refuse_shared(core: Core, row: BindingRow) -> None:
         )
 
 
-async def _shared(core: Core, rows: Iterable[BindingRow], *, load: bool = False) -> set[str]:
+async def _shared(core: Core, rows: Sequence[BindingRow], *, load: bool = False) -> set[str]:
     """Return the ids of those bindings, of one company, that share a store with another's.
 
     Another package's provider that is not loaded is asked only where it is to be.
     """
-    asked = list(rows)
-    own = {row.company_id for row in asked}
-
-    def read() -> list[BindingRow]:
-        with core.database.read() as database:
-            companies = [one.company_id for one in table.companies(database)]
-            return [
-                row
-                for company_id in companies
-                if company_id not in own
-                for row in table.bindings(database, company_id)
-            ]
-
-    others = await asyncio.to_thread(read)
-    if not others:
+    own = {row.company_id for row in rows}
+    theirs = {
+        place
+        for company in await core.ask(table.companies)
+        if company.company_id not in own
+        for row in await core.ask(table.bindings, company.company_id)
+        for place in await core.connections.places(row, load=load)
+    }
+    if not theirs:
         return set()
-    theirs = {place for row in others for place in await core.connections.places(row, load=load)}
-    mine = {row.binding_id: await core.connections.places(row, load=load) for row in asked}
+    mine = {row.binding_id: await core.connections.places(row, load=load) for row in rows}
     return {
         binding_id
         for binding_id, places in mine.items()
@@ -296,6 +272,10 @@ async def _shared(core: Core, rows: Iterable[BindingRow], *, load: bool = False)
             for other in theirs
         )
     }
+
+
+def _id(caller: Caller, key: str) -> str:
+    return f"{caller.company_id}/{key}"
 
 
 def _target(caller: Caller, target_type: str, target_id: str) -> tuple[str, str]:

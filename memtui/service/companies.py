@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from memtui.contract import (
     Conflict,
@@ -23,7 +23,6 @@ from memtui.contract import (
     NotFound,
     OperationType,
     Scope,
-    SourceRef,
 )
 from memtui.service.answers import CompanyView
 from memtui.service.core import (
@@ -35,7 +34,7 @@ from memtui.service.core import (
     to_its_end,
 )
 from memtui.service.recorder import RunningOperation
-from memtui.service.redaction import may_hold_secret, redact, redact_json
+from memtui.service.redaction import may_hold_secret, redact_json
 from memtui.service.visibility import Caller
 from memtui.store import appending, bindings
 from memtui.store.compiled import CompanyRow
@@ -56,10 +55,14 @@ _NAMES = (
     "error_kind",
     "undoes",
 )
-_SCOPE = tuple(name for name in Scope.model_fields if name != "company_id")
 _texts = attrgetter(
-    "operation_id", "request", "error_message", *_NAMES, *(f"scope.{name}" for name in _SCOPE)
+    "operation_id",
+    "request",
+    "error_message",
+    *_NAMES,
+    *(f"scope.{name}" for name in Scope.model_fields if name != "company_id"),
 )
+_TEXTS = {"operation_id", "request", "error_message", "scope", "source", *_NAMES}
 OLDEST = 100
 """Operations that are looked at to tell an imported log."""
 
@@ -128,38 +131,19 @@ def _clean(draft: OperationDraft, own_id: str) -> OperationDraft:
     parts = (draft.source and vars(draft.source), [usage.details for usage in draft.usage])
     if not may_hold_secret(repr((_texts(draft), parts))):
         return draft
-    changes: dict[str, Any] = {}
-    if redact(draft.operation_id)[1]:
-        changes["operation_id"] = own_id
-    request, found = redact_json(draft.request)
-    if found:
-        changes["request"] = request
-    if draft.error_message and (clean := redact(draft.error_message))[1]:
-        changes["error_message"] = clean[0]
-    changes |= _clean_names(draft, _NAMES)
-    if names := _clean_names(draft.scope, _SCOPE):
-        changes["scope"] = draft.scope.model_copy(update=names)
-    if draft.source is not None:
-        source, found = redact_json(draft.source.model_dump(mode="json"))
-        if found:
-            changes["source"] = SourceRef.model_validate(source)
-    if any(redact_json(usage.details)[1] for usage in draft.usage):
-        changes["usage"] = tuple(
-            usage.model_copy(update={"details": redact_json(usage.details)[0]})
-            for usage in draft.usage
-        )
-    return draft.model_copy(update=changes) if changes else draft
-
-
-def _clean_names(part: Model, names: Sequence[str]) -> dict[str, str]:
-    """Return those of the names that hold a secret, without it."""
-    given = {name: value for name in names if (value := getattr(part, name))}
-    return {name: clean for name, value in given.items() if (clean := _redacted(value)) != value}
-
-
-@lru_cache(maxsize=4096)
-def _redacted(name: str) -> str:
-    return redact(name)[0]
+    texts = draft.model_dump(mode="json", include=_TEXTS, exclude={"scope": {"company_id"}})
+    clean, labels = redact_json(texts)
+    details = [redact_json(usage.details) for usage in draft.usage]
+    if not labels and not any(found for _, found in details):
+        return draft
+    if clean["operation_id"] != draft.operation_id:
+        clean["operation_id"] = own_id
+    clean["scope"]["company_id"] = draft.scope.company_id
+    clean["usage"] = [
+        usage.model_copy(update={"details": kept})
+        for usage, (kept, _) in zip(draft.usage, details, strict=True)
+    ]
+    return OperationDraft.model_validate({**dict(draft), **clean})
 
 
 class CompanyContent(Model):
@@ -204,11 +188,11 @@ class Companies(Group):
             Denied: it has members, and the caller is none.
             NotFound: there is none of this id.
         """
-        row = find_company(self._core.database, caller.company_id)
+        with self._core.database.read() as database:
+            row = find_company(database, caller.company_id)
         self._core.sight(caller)
         return _view(row)
 
-    @to_its_end
     async def add(
         self,
         caller: Caller,
@@ -230,9 +214,12 @@ class Companies(Group):
             link_templates=link_templates or {},
             created_at=self._core.clock(),
         )
-        async with self._core.configured(caller, {"add_company": caller.company_id}) as entry:
-            entry.lasting = "A company stays once it was added; only what is in it changes."
-            await self._core.configure(entry, lambda database: bindings.add_company(database, row))
+        await self._core.change(
+            caller,
+            {"add_company": caller.company_id},
+            lambda database: bindings.add_company(database, row),
+            lasting="A company stays once it was added; only what is in it changes.",
+        )
         return _view(row)
 
     @to_its_end
@@ -255,7 +242,7 @@ class Companies(Group):
                 entry,
                 lambda database: bindings.set_read_only(database, company_id, read_only=read_only),
             )
-        return _view(await asyncio.to_thread(find_company, core.database, company_id))
+        return _view(await core.ask(find_company, company_id))
 
     async def content(self, caller: Caller) -> CompanyContent:
         """Return what removing the caller's company would remove.
@@ -379,7 +366,7 @@ class Companies(Group):
     async def _check_target(self, caller: Caller, company_id: str) -> bool:
         """Tell whether the company exists, and refuse one that is no imported log."""
         try:
-            await asyncio.to_thread(find_company, self._core.database, company_id)
+            await self._core.ask(find_company, company_id)
         except NotFound:
             if await asyncio.to_thread(self._core.log(company_id).oldest_sealed, 1):
                 raise Conflict(
@@ -464,9 +451,9 @@ class Companies(Group):
 
 def awaits_owner(core: Core, company_id: str) -> bool:
     """Whether a repair left a company read-only until it has an owner again. Blocking."""
-    if not find_company(core.database, company_id).read_only:
-        return False
     with core.database.read() as database:
+        if not find_company(database, company_id).read_only:
+            return False
         if bindings.members(database, company_id):
             return False
     repairs = Filter(operation_type=OperationType.REPAIR)

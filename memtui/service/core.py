@@ -23,6 +23,7 @@ from memtui.contract import (
     Record,
     RecordHandle,
     Scope,
+    SourceRef,
     Unavailable,
     Unsupported,
     owner_scope,
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
     from memtui.analytics.sealed import Archive
     from memtui.service.log import CompanyLog
     from memtui.service.memory import MemoryService
-    from memtui.service.mutations import FactLimits
+    from memtui.service.operations import FactLimits
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -103,6 +104,20 @@ class Core:
 
         return CompanyLog(self.database, self._sealed, company_id, sight)
 
+    async def ask(
+        self,
+        read: Callable[Concatenate[DatabaseConnection, P], T],
+        *asked: P.args,
+        **named: P.kwargs,
+    ) -> T:
+        """Read the control plane's database, in a thread."""
+
+        def look() -> T:
+            with self.database.read() as database:
+                return read(database, *asked, **named)
+
+        return await asyncio.to_thread(look)
+
     async def to_its_end(self, change: Coroutine[Any, Any, T]) -> T:
         """Run a change to its end even where its caller is cancelled."""
         task = asyncio.ensure_future(change)
@@ -138,7 +153,14 @@ class Core:
         if scope.company_id != caller.company_id:
             raise Denied("The scope names another company than yours; memories never cross it.")
         _check_ids(scope)
-        found = await asyncio.to_thread(self._route, caller, scope, binding_key)
+        found = await self.ask(
+            route,
+            scope.company_id,
+            key=binding_key,
+            project_id=scope.project_id,
+            agent_id=scope.agent_id,
+            person=person_of(caller),
+        )
         if found is None:
             raise NotFound(f"There is no company {scope.company_id}.")
         binding = found.binding
@@ -156,17 +178,6 @@ class Core:
             held=None if found.open else found.held,
         )
 
-    def _route(self, caller: Caller, scope: Scope, binding_key: str | None) -> Route | None:
-        with self.database.read() as connection:
-            return route(
-                connection,
-                scope.company_id,
-                key=binding_key,
-                project_id=scope.project_id,
-                agent_id=scope.agent_id,
-                person=person_of(caller),
-            )
-
     async def authorise(self, entry: RunningOperation, action: Action | None = None) -> None:
         """Hold an operation that goes to no binding against the roles of its company.
 
@@ -175,8 +186,7 @@ class Core:
         Raises:
             Denied: the caller's role does not allow it.
         """
-        rows = await asyncio.to_thread(self.roles, entry.caller)
-        _hold(entry, rows, action)
+        _hold(entry, await self.roles(entry.caller), action)
 
     def sight(self, caller: Caller) -> Sight | None:
         """Return what a caller may see of its company; None: it has no members. Blocking.
@@ -184,13 +194,13 @@ class Core:
         Raises:
             Denied: it has members, and the caller is none.
         """
-        rows = self.roles(caller)
+        with self.database.read() as database:
+            rows = _roles(database, caller)
         return None if rows is None else sight_of(held_by(rows, caller), caller)
 
-    def roles(self, caller: Caller) -> list[MemberRow] | None:
-        """Return the roles that count for a caller; None: its company has no members. Blocking."""
-        with self.database.read() as connection:
-            return bindings.roles_of(connection, caller.company_id, person_of(caller))
+    async def roles(self, caller: Caller) -> list[MemberRow] | None:
+        """Return the roles that count for a caller; None: its company has no members."""
+        return await self.ask(_roles, caller)
 
     async def may_change(self, entry: RunningOperation, scopes: Iterable[Scope]) -> None:
         """Hold the change of records, each named by its own scope, against the roles.
@@ -201,7 +211,7 @@ class Core:
         Raises:
             Denied: the caller may not change one of them.
         """
-        rows = await asyncio.to_thread(self.roles, entry.caller)
+        rows = await self.roles(entry.caller)
         if rows is None:
             return
         held = held_by(rows, entry.caller)
@@ -249,6 +259,22 @@ class Core:
         return connection
 
     @asynccontextmanager
+    async def connected(
+        self,
+        operation_type: OperationType,
+        caller: Caller,
+        scope: Scope,
+        asked: Json,
+        binding_key: str | None,
+        *,
+        needs: str | None = None,
+        source: SourceRef | None = None,
+    ) -> AsyncIterator[tuple[RunningOperation, Connection]]:
+        """Run an operation that goes to a binding, and record it."""
+        async with self.recorder.recorded(operation_type, caller, scope, asked, source) as entry:
+            yield entry, await self.connect(entry, binding_key, needs=needs)
+
+    @asynccontextmanager
     async def reading(
         self,
         operation_type: OperationType,
@@ -260,8 +286,9 @@ class Core:
         needs: str | None = None,
     ) -> AsyncIterator[tuple[RunningOperation, Connection]]:
         """Run an operation that reads from a binding, and note what could not be read there."""
-        async with self.recorder.recorded(operation_type, caller, scope, asked) as entry:
-            connection = await self.connect(entry, binding_key, needs=needs)
+        async with self.connected(
+            operation_type, caller, scope, asked, binding_key, needs=needs
+        ) as (entry, connection):
             yield entry, connection
             told = await _problems(entry, connection)
             if told:
@@ -285,7 +312,7 @@ class Core:
         read = connection.adapter.get
         record = await connection.read(partial(read, handle, entry.scope))
         if record is None:
-            new = (await asyncio.to_thread(self.moved, connection, [handle])).get(handle)
+            new = (await self.moved(connection, [handle])).get(handle)
             if new is not None:
                 record = await connection.read(partial(read, new, entry.scope))
         if record is not None:
@@ -296,21 +323,20 @@ class Core:
                 raise Unavailable(f"The record {name} cannot be read. {one.sentence()}")
         raise connection.lacks(handle)
 
-    def moved(
+    async def moved(
         self, connection: Connection, handles: Sequence[RecordHandle]
     ) -> dict[RecordHandle, RecordHandle]:
-        """Return the new handles of the records that came back under another id. Blocking."""
+        """Return the new handles of the records that came back under another id."""
         place = connection.binding.company_id, connection.binding.key
-        with self.database.read() as database:
-            new = {
-                one: journal.follow_link(database, *place, one.provider_record_id)
-                for one in handles
+
+        def follow(database: DatabaseConnection) -> dict[RecordHandle, RecordHandle]:
+            return {
+                old: old.model_copy(update={"provider_record_id": new_id})
+                for old in handles
+                if (new_id := journal.follow_link(database, *place, old.provider_record_id))
             }
-        return {
-            old: old.model_copy(update={"provider_record_id": new_id})
-            for old, new_id in new.items()
-            if new_id is not None
-        }
+
+        return await self.ask(follow)
 
     async def open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:
         """Return the connection of a binding, which may only read where anything above it does."""
@@ -340,29 +366,57 @@ class Core:
 
     async def refuse_changes(self, company_id: str) -> None:
         """Raise `Denied` where memtui runs read-only, or the company is read-only."""
-
-        def is_closed() -> bool:
-            with self.database.read() as database:
-                row = bindings.company(database, company_id)
-                return row is not None and row.read_only
-
         self.refuse_read_only()
-        self.refuse_read_only(company_id if await asyncio.to_thread(is_closed) else None)
+        row = await self.ask(bindings.company, company_id)
+        self.refuse_read_only(company_id if row is not None and row.read_only else None)
 
     # Changing the control plane's own settings, each time as an operation
 
     @asynccontextmanager
     async def configured(
-        self, caller: Caller, asked: Json, *, in_read_only: bool = False
+        self,
+        caller: Caller,
+        asked: Json,
+        *,
+        binding_key: str | None = None,
+        in_read_only: bool = False,
     ) -> AsyncIterator[RunningOperation]:
         """Record a change of the settings, and refuse it to who may not make it.
 
-        `in_read_only`: what is done changes nothing that a read-only company keeps as it is.
+        Args:
+            caller: Whose company.
+            asked: What the record of it says.
+            binding_key: The binding that it is about.
+            in_read_only: What is done changes nothing that a read-only company keeps as it is.
         """
         scope = Scope(company_id=caller.company_id)
         async with self.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
             await self.refuse_configuring(entry, in_read_only=in_read_only)
+            if binding_key is not None:
+                entry.binding = await self.ask(find_binding, caller.company_id, binding_key)
             yield entry
+
+    async def change(
+        self,
+        caller: Caller,
+        asked: Json,
+        change: Callable[[DatabaseConnection], T],
+        *,
+        binding_key: str | None = None,
+        lasting: str | None = None,
+        kinds: Collection[str] = settings.COMMON,
+    ) -> T:
+        """Change the settings by what is in their tables alone, and record it.
+
+        Runs to its end. `lasting` says why it cannot be taken back, where it cannot.
+        """
+
+        async def run() -> T:
+            async with self.configured(caller, asked, binding_key=binding_key) as entry:
+                entry.lasting = lasting
+                return await self.configure(entry, change, kinds)
+
+        return await self.to_its_end(run())
 
     async def refuse_configuring(
         self, entry: RunningOperation, *, in_read_only: bool = False
@@ -439,14 +493,20 @@ def in_thread(method: Callable[P, T]) -> Callable[P, Coroutine[Any, Any, T]]:
     return threaded
 
 
-def find_company(database: Database, company_id: str) -> CompanyRow:
-    """Return the row of a company; raises `NotFound`. Blocking."""
-    with database.read() as connection:
-        row = bindings.company(connection, company_id)
-        if row is None:
-            known = ", ".join(found.company_id for found in bindings.companies(connection))
-            raise NotFound(f"There is no company {company_id}; there are: {known or 'none'}.")
+def find_company(database: DatabaseConnection, company_id: str) -> CompanyRow:
+    """Return the row of a company; raises `NotFound`."""
+    if (row := bindings.company(database, company_id)) is not None:
         return row
+    known = ", ".join(row.company_id for row in bindings.companies(database))
+    raise NotFound(f"There is no company {company_id}; there are: {known or 'none'}.")
+
+
+def find_binding(database: DatabaseConnection, company_id: str, key: str) -> BindingRow:
+    """Return the row of a binding; raises `NotFound`."""
+    if (row := bindings.binding(database, company_id, key)) is not None:
+        return row
+    known = ", ".join(row.key for row in bindings.bindings(database, company_id))
+    raise NotFound(f"There is no binding {key}; there are: {known or 'none'}.")
 
 
 def check_key(key: str, what: str) -> str:
@@ -461,9 +521,13 @@ def check_key(key: str, what: str) -> str:
 
 def check_target_id(target_type: str, target_id: str) -> str:
     """Return the id of a project, an agent or a user; raises `Invalid` where it cannot be one."""
-    if not 0 < len(target_id) <= 200 or not target_id.isprintable():
+    if not _is_id(target_id):
         raise Invalid(f"The id of the {target_type} must be 1 to 200 printable characters.")
     return target_id
+
+
+def _roles(database: DatabaseConnection, caller: Caller) -> list[MemberRow] | None:
+    return bindings.roles_of(database, caller.company_id, person_of(caller))
 
 
 def _hold(
@@ -508,11 +572,13 @@ def _nothing_serves(scope: Scope, binding_key: str | None) -> str:
     )
 
 
+def _is_id(value: str) -> bool:
+    return 0 < len(value) <= 200 and value.isprintable()
+
+
 def _check_ids(scope: Scope) -> None:
     for name, value in scope:
-        if value is None:
-            continue
-        if not value or len(value) > 200 or not value.isprintable():
+        if value is not None and not _is_id(value):
             raise Invalid(
                 f"The {name} of the scope must be 1 to 200 printable characters; give another."
             )

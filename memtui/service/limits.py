@@ -14,9 +14,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from memtui.contract import Filter, Invalid, Model, NotFound, UtcDatetime
-from memtui.service.core import Group, check_target_id, in_thread, to_its_end
+from memtui.service.core import Group, check_target_id, find_binding, in_thread
 from memtui.service.visibility import Caller
-from memtui.store import bindings
 from memtui.store import limits as table
 from memtui.store.compiled import SpendingLimitRow
 from memtui.store.database import Connection
@@ -114,7 +113,6 @@ class Limits(Group):
             found = map(_limit, table.spending_limits(database, caller.company_id))
             return [one for one in found if sight is None or _is_seen(one, sight)]
 
-    @to_its_end
     async def set(self, caller: Caller, limit: SpendingLimit) -> SpendingLimit:
         """Set a limit, in place of the one that has the same target, measure and period.
 
@@ -122,8 +120,8 @@ class Limits(Group):
             Invalid: the target has no id, or the amount does not fit its measure.
             NotFound: there is no such binding.
         """
-        asked = {"set_spending_limit": limit.model_dump(mode="json")}
-        async with self._core.configured(caller, asked) as entry:
+
+        def change(database: Connection) -> SpendingLimitRow:
             row = SpendingLimitRow(
                 company_id=caller.company_id,
                 target_type=limit.target_type,
@@ -132,16 +130,14 @@ class Limits(Group):
                 period=limit.period,
                 amount=_amount(limit),
             )
+            if limit.target_type is LimitTarget.BINDING:
+                find_binding(database, caller.company_id, row.target_id)
+            table.set_spending_limit(database, row)
+            return row
 
-            def change(database: Connection) -> None:
-                if limit.target_type is LimitTarget.BINDING:
-                    _find_binding(database, caller, row.target_id)
-                table.set_spending_limit(database, row)
+        asked = {"set_spending_limit": limit.model_dump(mode="json")}
+        return _limit(await self._core.change(caller, asked, change))
 
-            await self._core.configure(entry, change)
-        return _limit(row)
-
-    @to_its_end
     async def remove(
         self,
         caller: Caller,
@@ -156,28 +152,26 @@ class Limits(Group):
         Raises:
             NotFound: the target has no such limit.
         """
+
+        def change(database: Connection) -> list[SpendingLimitRow]:
+            place = target_type, _target_id(caller, target_type, target_id)
+            removed = table.remove_spending_limits(
+                database, caller.company_id, *place, measure=measure, period=period
+            )
+            if not removed:
+                raise NotFound(
+                    f"The {target_type} {place[1]} has no such limit; "
+                    "`memtui budget list` shows those there are."
+                )
+            return removed
+
         asked = {
             "remove_spending_limits": target_type,
             "target_id": target_id,
             "measure": measure,
             "period": period,
         }
-        async with self._core.configured(caller, asked) as entry:
-            place = target_type, _target_id(caller, target_type, target_id)
-
-            def remove(database: Connection) -> list[SpendingLimitRow]:
-                removed = table.remove_spending_limits(
-                    database, caller.company_id, *place, measure=measure, period=period
-                )
-                if not removed:
-                    raise NotFound(
-                        f"The {target_type} {place[1]} has no such limit; "
-                        "`memtui budget list` shows those there are."
-                    )
-                return removed
-
-            removed = await self._core.configure(entry, remove)
-        return list(map(_limit, removed))
+        return list(map(_limit, await self._core.change(caller, asked, change)))
 
     async def check(
         self,
@@ -340,15 +334,13 @@ def _status(
 
 
 def _is_of(spent: Spent, limit: SpendingLimit) -> bool:
-    match limit.target_type:
-        case LimitTarget.AGENT:
-            return spent.agent_id == limit.target_id
-        case LimitTarget.PROJECT:
-            return spent.project_id == limit.target_id
-        case LimitTarget.BINDING:
-            return spent.binding_key == limit.target_id
-        case LimitTarget.COMPANY:
-            return True
+    of = {
+        LimitTarget.AGENT: spent.agent_id,
+        LimitTarget.PROJECT: spent.project_id,
+        LimitTarget.BINDING: spent.binding_key,
+        LimitTarget.COMPANY: limit.target_id,
+    }
+    return of[limit.target_type] == limit.target_id
 
 
 def _limit(row: SpendingLimitRow) -> SpendingLimit:
@@ -389,9 +381,3 @@ def _target_id(caller: Caller, target_type: LimitTarget, target_id: str) -> str:
     if target_id not in ("", caller.company_id):
         raise Invalid(f"The company's limits are those of {caller.company_id}; name no other.")
     return caller.company_id
-
-
-def _find_binding(database: Connection, caller: Caller, key: str) -> None:
-    if bindings.binding(database, caller.company_id, key) is None:
-        known = ", ".join(row.key for row in bindings.bindings(database, caller.company_id))
-        raise NotFound(f"There is no binding {key}; there are: {known or 'none'}.")

@@ -19,7 +19,7 @@ from memtui.contract import (
 )
 from memtui.service.answers import Change, Erasure, Provenance, Retrieval, RetrievalCount
 from memtui.service.core import Group, in_thread
-from memtui.service.reads import change_of
+from memtui.service.operations import change_of
 from memtui.service.visibility import Caller
 from memtui.store import appending, erasing, journal, log
 from memtui.store.database import Connection, Database

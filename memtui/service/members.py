@@ -52,11 +52,8 @@ class Members(Group):
             Denied: there are some, and the caller is none.
         """
         self._core.sight(caller)
-        return self._known(caller.company_id)
-
-    def _known(self, company_id: str) -> list[Membership]:
         with self._core.database.read() as database:
-            return [membership(row) for row in bindings.members(database, company_id)]
+            return _members(database, caller.company_id)
 
     @in_thread
     def own_subject(self, caller: Caller) -> str:
@@ -92,7 +89,7 @@ class Members(Group):
         async with core.configured(caller, asked, in_read_only=True) as entry:
             if member.principal.startswith(AGENT_PREFIX):
                 raise Invalid("An agent acts for a person and is no member; add the person.")
-            known = await asyncio.to_thread(self._known, company_id)
+            known = await core.ask(_members, company_id)
             opens = await asyncio.to_thread(awaits_owner, core, company_id)
             if not opens:
                 await core.refuse_changes(company_id)
@@ -119,7 +116,6 @@ class Members(Group):
             await core.configure(entry, add)
         return member
 
-    @to_its_end
     async def remove(self, caller: Caller, principal: str, project_id: str | None = None) -> None:
         """Take a role away; the last owner stays as long as there are other members.
 
@@ -127,19 +123,19 @@ class Members(Group):
             NotFound: the principal has no such role.
             Invalid: it is the last owner.
         """
-        core, company_id = self._core, caller.company_id
-        asked = {"remove_member": principal, "project_id": project_id}
-        async with core.configured(caller, asked) as entry:
-            known = await asyncio.to_thread(self._known, company_id)
-            left = _without(known, principal, project_id)
-            if len(left) == len(known):
+
+        def change(database: Connection) -> None:
+            left = _without(_members(database, caller.company_id), principal, project_id)
+            place = caller.company_id, principal, project_id or ""
+            if not bindings.remove_member(database, *place):
                 raise NotFound(
                     f"{principal} has no such role; `memtui members list` shows the roles."
                 )
             if left and not _owners(left):
                 raise Invalid(f"{principal} is the last owner; make somebody else one first.")
-            place = company_id, principal, project_id or ""
-            await core.configure(entry, lambda database: bindings.remove_member(database, *place))
+
+        asked = {"remove_member": principal, "project_id": project_id}
+        await self._core.change(caller, asked, change)
 
 
 class Tokens(Group):
@@ -161,7 +157,6 @@ class Tokens(Group):
             if sight is None or sight.manages or sight.person in {row.principal, row.acts_for}
         ]
 
-    @to_its_end
     async def add(
         self, caller: Caller, label: str, principal: str, *, acts_for: str | None = None
     ) -> NewToken:
@@ -172,11 +167,11 @@ class Tokens(Group):
         Raises:
             Conflict: the label is taken.
         """
-        asked = {"add_token": label, "principal": principal, "acts_for": acts_for}
-        async with self._core.configured(caller, asked) as entry:
+        secret = f"memtui_{secrets.token_urlsafe(32)}"
+
+        def change(database: Connection) -> TokenRow:
             if not label.strip() or not principal.strip():
                 raise Invalid("A token needs a label and a principal.")
-            secret = f"memtui_{secrets.token_urlsafe(32)}"
             row = TokenRow(
                 digest=_digest(secret),
                 company_id=caller.company_id,
@@ -185,24 +180,24 @@ class Tokens(Group):
                 acts_for=acts_for,
                 created_at=self._core.clock(),
             )
-            await self._core.configure(entry, lambda database: bindings.add_token(database, row))
-        return NewToken(**dict(_view(row)), token=secret)
+            bindings.add_token(database, row)
+            return row
 
-    @to_its_end
+        asked = {"add_token": label, "principal": principal, "acts_for": acts_for}
+        return NewToken(**dict(_view(await self._core.change(caller, asked, change))), token=secret)
+
     async def remove(self, caller: Caller, label: str) -> None:
         """Revoke a token.
 
         Raises:
             NotFound: there is none of this label.
         """
-        async with self._core.configured(caller, {"remove_token": label}) as entry:
-            entry.lasting = REVOKED
 
-            def remove(database: Connection) -> None:
-                if not bindings.remove_token(database, caller.company_id, label):
-                    raise NotFound(f"There is no token {label}; `memtui tokens list` shows them.")
+        def change(database: Connection) -> None:
+            if not bindings.remove_token(database, caller.company_id, label):
+                raise NotFound(f"There is no token {label}; `memtui tokens list` shows them.")
 
-            await self._core.configure(entry, remove)
+        await self._core.change(caller, {"remove_token": label}, change, lasting=REVOKED)
 
     @in_thread
     def authenticate(self, secret: str, door: str) -> Caller:
@@ -218,6 +213,10 @@ class Tokens(Group):
         return Caller(
             company_id=row.company_id, principal=row.principal, acts_for=row.acts_for, door=door
         )
+
+
+def _members(database: Connection, company_id: str) -> list[Membership]:
+    return [membership(row) for row in bindings.members(database, company_id)]
 
 
 def _with_subject(member: Membership, known: Sequence[Membership]) -> Membership:

@@ -17,9 +17,8 @@ from memtui.service.answers import MutationAnswer, Resolution, UndoCandidate
 from memtui.service.connections import Connections
 from memtui.service.core import SETUP_DOOR, Core
 from memtui.service.home import open_database
-from memtui.service.mutations import FactLimits, Mutations
+from memtui.service.operations import FactLimits, Operations
 from memtui.service.providers import Providers, unexpected
-from memtui.service.reads import Reads
 from memtui.service.recorder import Recorder, new_operation_id
 from memtui.service.visibility import Caller, caller_of
 from memtui.store import bindings
@@ -141,7 +140,7 @@ class _Lazy(Generic[T]):
         return made
 
 
-class MemoryService(Reads, Mutations):
+class MemoryService(Operations):
     """Resolves, authorises, redacts, calls the provider and records the operation.
 
     Every method that touches a provider's memories leaves an operation in the log, whatever comes

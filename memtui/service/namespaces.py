@@ -6,11 +6,11 @@ record is meant by which memory's id. Changing one is an operation; the ids foll
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from functools import partial
+from typing import TypeVar
 
 from memtui.contract import (
     BrowseRequest,
@@ -22,19 +22,20 @@ from memtui.contract import (
     Namespace,
     NotFound,
     OperationType,
-    RecordHandle,
     Scope,
     UtcDatetime,
 )
-from memtui.service.core import Group, in_thread, to_its_end
+from memtui.service.connections import Connection
+from memtui.service.core import Group, find_binding, in_thread, to_its_end
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact_json
 from memtui.service.visibility import Caller
-from memtui.store import bindings, plugins
-from memtui.store.compiled import BindingRow
-from memtui.store.database import Connection
+from memtui.store import plugins
+from memtui.store.database import Connection as Database
 from memtui.store.settings import NAMESPACE
 from memtui.store.tables import NamespaceRow, PluginIdRow
+
+T = TypeVar("T")
 
 
 class NamespaceDeleted(Model):
@@ -52,15 +53,29 @@ class NamespaceDeleted(Model):
 class Namespaces(Group):
     """The partitions of providers."""
 
+    @asynccontextmanager
+    async def _connected(
+        self,
+        operation_type: OperationType,
+        caller: Caller,
+        asked: Json,
+        binding_key: str | None,
+        needs: str = "namespace_changes",
+    ) -> AsyncIterator[tuple[RunningOperation, Connection, tuple[Namespace, ...]]]:
+        """Run an operation on a provider's namespaces, knowing those there are."""
+        scope = Scope(company_id=caller.company_id)
+        async with self._core.connected(
+            operation_type, caller, scope, asked, binding_key, needs=needs
+        ) as (entry, connection):
+            yield entry, connection, tuple(await connection.read(connection.adapter.namespaces))
+
     async def all(self, caller: Caller, binding_key: str | None = None) -> tuple[Namespace, ...]:
         """List the partitions of a provider."""
-        scope = Scope(company_id=caller.company_id)
-        recording = self._core.recorder.recorded(OperationType.NAMESPACES, caller, scope, {})
-        async with recording as entry:
-            connection = await self._core.connect(entry, binding_key, needs="namespaces")
-            found = tuple(await connection.read(connection.adapter.namespaces))
-            entry.result_count = len(found)
-        return found
+        async with self._connected(
+            OperationType.NAMESPACES, caller, {}, binding_key, "namespaces"
+        ) as (entry, _, there):
+            entry.result_count = len(there)
+        return there
 
     @to_its_end
     async def put(
@@ -73,16 +88,13 @@ class Namespaces(Group):
             Unsupported: it makes none.
         """
         asked: Json = {"namespace": name, "expires_at": expires_at and expires_at.isoformat()}
-        scope = Scope(company_id=caller.company_id)
-        recording = self._core.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked)
-        async with recording as entry:
+        changing = self._connected(OperationType.CONFIGURE, caller, asked, binding_key)
+        async with changing as (entry, connection, there):
             entry.lasting = (
                 f"`memtui bindings namespace put` sets another expiry of {name}, "
                 "and `memtui bindings namespace delete` removes it."
             )
-            connection = await self._core.connect(entry, binding_key, needs="namespace_changes")
-            there = {one.name: one for one in await connection.read(connection.adapter.namespaces)}
-            metadata = there[name].metadata if name in there else {}
+            metadata = next((one.metadata for one in there if one.name == name), {})
             await self._core.recorder.begin(entry, [])
             made = await entry.mutate(
                 connection,
@@ -108,48 +120,39 @@ class Namespaces(Group):
             NotFound: there is no such namespace.
             Conflict: it holds more than can be listed, and `unseen` is False.
         """
-        handles, at_least = await self._held(caller, binding_key, name)
-        if at_least and not unseen:
-            raise Conflict(
-                f"{name} holds more than the {len(handles):,} records that can be listed, and the "
-                "others could not be brought back; nothing was removed. Say that they may go too."
-            )
-        forgotten: str | None = None
-        scope = Scope(company_id=caller.company_id)
-        if handles:
-            gone = ForgetRequest(scope=scope, handles=handles, binding_key=binding_key)
-            forgotten = (await self._service.forget(caller, gone)).operation_id
-        asked: Json = {"delete_namespace": name, "records": len(handles), "at_least": at_least}
-        recording = self._core.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked)
-        async with recording as entry:
-            entry.lasting = f"`memtui bindings namespace put` makes {name} again" + (
-                f", and then `memtui undo {forgotten}` writes its records." if forgotten else "."
-            )
-            connection = await self._core.connect(entry, binding_key, needs="namespace_changes")
-            await self._core.recorder.begin(entry, [])
-            await entry.mutate(connection, partial(connection.adapter.delete_namespace, name))
-            entry.result_count = 1
-        return NamespaceDeleted(
-            name=name, records=len(handles), at_least=at_least, forget_operation_id=forgotten
-        )
-
-    async def _held(
-        self, caller: Caller, binding_key: str, name: str
-    ) -> tuple[tuple[RecordHandle, ...], bool]:
-        """Return the records of a namespace that can be listed, and whether there may be more."""
         scope = Scope(company_id=caller.company_id)
         asked: Json = {"namespace": name, "for": "delete_namespace"}
-        recording = self._core.recorder.recorded(OperationType.BROWSE, caller, scope, asked)
-        async with recording as entry:
-            connection = await self._core.connect(entry, binding_key, needs="namespace_changes")
-            there = await connection.read(connection.adapter.namespaces)
+        listing = self._connected(OperationType.BROWSE, caller, asked, binding_key)
+        async with listing as (entry, connection, there):
             if name not in {one.name for one in there}:
                 raise NotFound(f"{binding_key} has no namespace {name} that memtui knows of.")
             request = BrowseRequest(scope=scope, namespace=name, sort="created_at")
             pages = [page async for page in connection.pages(request, whole=True)]
             handles = tuple(record.handle for page in pages for record in page.records)
             entry.result_count, entry.capped = len(handles), pages[-1].at_least
-        return handles, pages[-1].at_least
+        at_least = pages[-1].at_least
+        if at_least and not unseen:
+            raise Conflict(
+                f"{name} holds more than the {len(handles):,} records that can be listed, and the "
+                "others could not be brought back; nothing was removed. Say that they may go too."
+            )
+        forgotten: str | None = None
+        if handles:
+            gone = ForgetRequest(scope=scope, handles=handles, binding_key=binding_key)
+            forgotten = (await self._service.forget(caller, gone)).operation_id
+        asked = {"delete_namespace": name, "records": len(handles), "at_least": at_least}
+        async with self._core.connected(
+            OperationType.CONFIGURE, caller, scope, asked, binding_key, needs="namespace_changes"
+        ) as (entry, connection):
+            entry.lasting = f"`memtui bindings namespace put` makes {name} again" + (
+                f", and then `memtui undo {forgotten}` writes its records." if forgotten else "."
+            )
+            await self._core.recorder.begin(entry, [])
+            await entry.mutate(connection, partial(connection.adapter.delete_namespace, name))
+            entry.result_count = 1
+        return NamespaceDeleted(
+            name=name, records=len(handles), at_least=at_least, forget_operation_id=forgotten
+        )
 
 
 class KeptNamespace(Model):
@@ -209,10 +212,10 @@ class PluginLedger(Group):
             return [MemoryName.model_validate(row.model_dump(include=named)) for row in found]
 
     @contextmanager
-    def _reading(self, caller: Caller, key: str) -> Iterator[tuple[Connection, plugins.Binding]]:
+    def _reading(self, caller: Caller, key: str) -> Iterator[tuple[Database, plugins.Binding]]:
         self._core.sight(caller)
         with self._core.database.read() as database:
-            row = _binding(database, caller, key)
+            row = find_binding(database, caller.company_id, key)
             yield database, (row.company_id, row.binding_id)
 
     @in_thread
@@ -225,7 +228,7 @@ class PluginLedger(Group):
         # What a power cut takes is noted again when the record is next seen: it has a mark.
         durable = any(name.mark is not None for name in noted)
         with self._core.database.write(durable=durable) as database:
-            row = _binding(database, caller, key)
+            row = find_binding(database, caller.company_id, key)
             of = row.company_id, row.binding_id
             rows = [PluginIdRow(company_id=of[0], binding_id=of[1], **dict(name)) for name in noted]
             plugins.set_ids(database, of, rows)
@@ -243,11 +246,13 @@ class PluginLedger(Group):
         """Create a namespace, or replace it whole but for the time it was created at."""
         whole: Json = {"kind": kind, "expires_at": expires_at, "attributes": _clean(metadata)}
 
-        def make(known: NamespaceRow | None) -> Json:
-            return {"created_at": known.created_at if known else self._core.clock(), **whole}
+        def change(database: Database, of: plugins.Binding) -> NamespaceRow:
+            known = plugins.namespaces_named(database, of, [name]).get(name)
+            created_at = known.created_at if known else self._core.clock()
+            return _set(database, of, {"name": name, "created_at": created_at, **whole})
 
         asked = {"put_namespace": name, "kind": kind, "binding_key": key}
-        return await self._change(caller, key, name, asked, make)
+        return _kept(await self._change(caller, key, asked, change))
 
     async def patch(
         self,
@@ -261,62 +266,39 @@ class PluginLedger(Group):
         """Set a namespace's expiry, or its metadata whole. Raises `NotFound`."""
         given = {"expires_at": expires_at, "attributes": _clean(metadata)}
 
-        def make(known: NamespaceRow | None) -> Json:
+        def change(database: Database, of: plugins.Binding) -> NamespaceRow:
+            known = plugins.namespaces_named(database, of, [name]).get(name)
             if known is None:
                 raise no_namespace(name)
             update = {field: value for field, value in given.items() if value is not None}
-            return {**known.model_dump(), **update}
+            return _set(database, of, known.model_dump() | update)
 
         asked = {"patch_namespace": name, "binding_key": key}
-        return await self._change(caller, key, name, asked, make)
+        return _kept(await self._change(caller, key, asked, change))
 
     async def remove(self, caller: Caller, key: str, name: str) -> None:
         """Remove a namespace, after its memories were forgotten. Raises `NotFound`."""
 
-        def change(database: Connection) -> None:
-            row = _binding(database, caller, key)
-            if not plugins.remove_namespace(database, (row.company_id, row.binding_id), name):
+        def change(database: Database, of: plugins.Binding) -> None:
+            if not plugins.remove_namespace(database, of, name):
                 raise no_namespace(name)
 
-        asked = {"remove_namespace": name, "binding_key": key}
-        async with self._changing(caller, key, asked) as entry:
-            await self._core.configure(entry, change, (NAMESPACE,))
+        await self._change(caller, key, {"remove_namespace": name, "binding_key": key}, change)
 
     async def _change(
         self,
         caller: Caller,
         key: str,
-        name: str,
         asked: Json,
-        make: Callable[[NamespaceRow | None], Json],
-    ) -> KeptNamespace:
-        """Keep a namespace as `make` says from what is known of it."""
-
-        def change(database: Connection) -> NamespaceRow:
-            binding = _binding(database, caller, key)
-            of = binding.company_id, binding.binding_id
-            known = plugins.namespaces_named(database, of, [name]).get(name)
-            place = {"company_id": of[0], "binding_id": of[1], "name": name}
-            row = NamespaceRow(**{**make(known), **place})
-            plugins.set_namespace(database, row)
-            return row
-
-        async with self._changing(caller, key, asked) as entry:
-            return _kept(await self._core.configure(entry, change, (NAMESPACE,)))
-
-    @asynccontextmanager
-    async def _changing(
-        self, caller: Caller, key: str, asked: Json
-    ) -> AsyncIterator[RunningOperation]:
-        def find() -> BindingRow:
-            with self._core.database.read() as database:
-                return _binding(database, caller, key)
-
-        async with self._core.configured(caller, asked) as entry:
-            entry.binding = await asyncio.to_thread(find)
-            if entry.binding.read_only:
+        change: Callable[[Database, plugins.Binding], T],
+    ) -> T:
+        def run(database: Database) -> T:
+            row = find_binding(database, caller.company_id, key)
+            if row.read_only:
                 raise Denied(f"The binding {key} is read-only, and its namespaces with it.")
-            yield entry
+            return change(database, (row.company_id, row.binding_id))
+
+        return await self._core.change(caller, asked, run, binding_key=key, kinds=(NAMESPACE,))
 
 
 def no_namespace(name: str) -> NotFound:
@@ -324,11 +306,10 @@ def no_namespace(name: str) -> NotFound:
     return NotFound(f"There is no namespace {name}; create it with PUT first.")
 
 
-def _binding(database: Connection, caller: Caller, key: str) -> BindingRow:
-    found = bindings.binding(database, caller.company_id, key)
-    if found is None:
-        raise NotFound(f"There is no binding {key} in {caller.company_id}.")
-    return found
+def _set(database: Database, of: plugins.Binding, values: Json) -> NamespaceRow:
+    row = NamespaceRow(**{**values, "company_id": of[0], "binding_id": of[1]})
+    plugins.set_namespace(database, row)
+    return row
 
 
 def _kept(row: NamespaceRow) -> KeptNamespace:

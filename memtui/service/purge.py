@@ -148,29 +148,23 @@ class Purging(Group):
             }
         )
 
-    @to_its_end
     async def keep_doing(self, caller: Caller, days: int | None) -> None:
         """Allow the setting `purge_after_days` to take effect, from so many days on; None: not."""
         if days is not None and days < 1:
             raise Invalid("Texts are kept for a day at least; give an older moment.")
-        async with self._core.configured(caller, {"purge_after_days": days}) as entry:
-            await self._core.configure(
-                entry, lambda database: bindings.keep_purging(database, caller.company_id, days)
-            )
+        await self._core.change(
+            caller,
+            {"purge_after_days": days},
+            lambda database: bindings.keep_purging(database, caller.company_id, days),
+        )
 
     @to_its_end
     async def due(self, caller: Caller) -> PurgeAnswer | None:
         """Purge by age where the setting says so, a person has allowed it, and not yet today."""
         core, now = self._core, self._core.clock()
-        company = await asyncio.to_thread(find_company, core.database, caller.company_id)
-        allowed = company.purge_after_days
-        if (
-            not self._service.settings.purge_after_days
-            or allowed is None
-            or allowed > self._service.settings.purge_after_days
-        ):
-            return None
-        if company.read_only or core.read_only:
+        company = await core.ask(find_company, caller.company_id)
+        days, allowed = self._service.settings.purge_after_days, company.purge_after_days
+        if not days or allowed is None or allowed > days or company.read_only or core.read_only:
             return None
         purges = Filter(operation_type=OperationType.PURGE, since=now - _A_DAY)
         page = await asyncio.to_thread(core.log(caller.company_id).page, purges, limit=100)
@@ -179,8 +173,7 @@ class Purging(Group):
             for one in page.operations
         ):
             return None
-        request = PurgeRequest(before=now - timedelta(days=self._service.settings.purge_after_days))
-        return await self.apply(caller, request)
+        return await self.apply(caller, PurgeRequest(before=now - timedelta(days=days)))
 
     async def _authorise(
         self, entry: RunningOperation, request: PurgeRequest, found: Survey

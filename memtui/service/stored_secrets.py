@@ -14,7 +14,6 @@ from memtui.service.core import Core, Group
 from memtui.service.redaction import redact, redact_config, redact_json
 from memtui.service.visibility import Caller
 from memtui.store import bindings
-from memtui.store.compiled import BindingRow
 from memtui.store.tables import JournalRow
 
 _WINDOW = 1_000
@@ -70,11 +69,7 @@ class Secrets(Group):
             yield found
 
     async def _in_bindings(self, caller: Caller) -> AsyncIterator[StoredSecret]:
-        def read() -> list[BindingRow]:
-            with self._core.database.read() as database:
-                return bindings.bindings(database, caller.company_id)
-
-        for row in await asyncio.to_thread(read):
+        for row in await self._core.ask(bindings.bindings, caller.company_id):
             if labels := redact_config(row.config)[1]:
                 yield _found("configuration of binding", row.key, labels)
             if not (row.enabled and row.capabilities["browse"] is True):

@@ -30,7 +30,6 @@ from memtui.service.connections import Connection
 from memtui.service.core import Core, find_company
 from memtui.service.visibility import Caller
 from memtui.store import appending, bindings, erasing, journal
-from memtui.store.compiled import BindingRow
 from memtui.store.erasing import Aim, Step
 from memtui.store.operation import Operation
 from memtui.store.sight import Sight
@@ -114,9 +113,8 @@ class PurgeAnswer(Model):
     @property
     def left(self) -> tuple[Trace, ...]:
         """Where a text still is though nothing that lives says it there."""
-        return (
-            tuple(one for one in self.found.traces if one not in self.others) if self.found else ()
-        )
+        traces = self.found.traces if self.found else ()
+        return tuple(one for one in traces if one not in self.others)
 
 
 @dataclass(slots=True)
@@ -213,20 +211,11 @@ async def survey(
         connections = {key: one for key, one in connections.items() if key in known}
         aim = replace(aim, living=known)
 
-    def read() -> Survey:
-        with core.database.read() as database:
-            steps = list(erasing.steps(database, aim))
-        return Survey(aim, steps, core.sight(caller), beyond)
-
-    found = await asyncio.to_thread(read)
+    steps = await core.ask(lambda database: list(erasing.steps(database, aim)))
+    found = Survey(aim, steps, await asyncio.to_thread(core.sight, caller), beyond)
     texts = set(said)
     if request.before is not None:
-
-        def forgotten() -> dict[str, set[str]]:
-            with core.database.read() as database:
-                return erasing.forgotten(database, aim.company_id)
-
-        gone = await asyncio.to_thread(forgotten)
+        gone = await core.ask(erasing.forgotten, aim.company_id)
     else:
         gone = await _gone(found, connections)
         texts |= await _ask_providers(found, connections, gone)
@@ -253,22 +242,16 @@ async def survey(
 
 async def _connections(core: Core, caller: Caller) -> tuple[dict[str, Connection], list[str]]:
     """Open the company's bindings; also say what is not looked into."""
-
-    def read() -> tuple[list[BindingRow], bool, int]:
-        company = find_company(core.database, caller.company_id)
-        with core.database.read() as database:
-            waiting = appending.pending(database, caller.company_id)
-            running = sum(one.draft["operation_type"] != OperationType.PURGE for one in waiting)
-            return bindings.bindings(database, caller.company_id), company.read_only, running
-
-    rows, read_only, running = await asyncio.to_thread(read)
+    read_only = (await core.ask(find_company, caller.company_id)).read_only
+    waiting = await core.ask(appending.pending, caller.company_id)
+    running = sum(one.draft["operation_type"] != OperationType.PURGE for one in waiting)
     found: dict[str, Connection] = {}
     beyond: list[str] = []
     if running:
         beyond.append(
             f"{running} of the company's changes are running; purge again once they have ended."
         )
-    for row in rows:
+    for row in await core.ask(bindings.bindings, caller.company_id):
         if not row.enabled:
             beyond.append(f"The binding {row.key} is disabled, so nobody looked into it.")
             continue
@@ -297,14 +280,11 @@ def _known_ids(
             key: frozenset({*journal.ids_of(database, company_id, key, record_id), record_id})
             for key in keys
         }
+    log = core.log(company_id)
     met = {
         key: ids
         for key, ids in found.items()
-        if any(
-            core.log(company_id).mutations_of_record(key, one)
-            or core.log(company_id).retrievals(key, one, 1)[0]
-            for one in ids
-        )
+        if any(log.mutations_of_record(key, one) or log.retrievals(key, one, 1)[0] for one in ids)
     }
     return met or found
 

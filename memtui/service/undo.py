@@ -226,11 +226,16 @@ class Undo(Group):
         if known is not None and known.happened:
             raise Invalid(f"The outcome is known since the check {known.check_id}: {known.told}")
         request = {"checks": asked.operation_id}
-        async with self._core.recorder.recorded(
-            OperationType.CHECK, caller, asked.scope, request, asked.source
-        ) as entry:
-            connection = await self._core.connect(entry, asked.binding_key)
-            before = await asyncio.to_thread(self._before, asked)
+        async with self._core.connected(
+            OperationType.CHECK,
+            caller,
+            asked.scope,
+            request,
+            asked.binding_key,
+            source=asked.source,
+        ) as (entry, connection):
+            place = caller.company_id, asked.operation_id
+            before = [state for state, _ in await self._core.ask(journal.steps, *place)]
             if before:
                 handles = [snapshot.handle for snapshot in before]
                 scope = reaching(asked.scope, [one.record for one in before if one.record])
@@ -242,11 +247,6 @@ class Undo(Group):
             entry.request = {**request, "happened": finding.happened, "found": finding.told}
             entry.about([before.handle for before, _ in finding.steps])
         return Found(check_id=entry.operation_id, happened=finding.happened, told=finding.told)
-
-    def _before(self, asked: Operation) -> list[Snapshot]:
-        with self._core.database.read() as database:
-            steps = journal.steps(database, asked.scope.company_id, asked.operation_id)
-        return [before for before, _ in steps]
 
     async def _look_for_written(self, connection: Connection, asked: Operation) -> Finding:
         content = str(asked.request.get("content") or "")
@@ -263,7 +263,7 @@ class Undo(Group):
                     if content
                     else is_value_of(asked, CONTENT, record.text)
                 )
-                if same and await self._is_new(asked, record.handle):
+                if same and not await self._is_known(asked, record.handle):
                     told = "It happened: a record holds the text."
                     [now] = await connection.snapshots([record.handle], asked.scope)
                     step = Snapshot(handle=record.handle, record=None), now
@@ -275,14 +275,12 @@ class Undo(Group):
             asked, happened=False, told="It did not happen: no record holds the text.", steps=()
         )
 
-    async def _is_new(self, asked: Operation, handle: RecordHandle) -> bool:
-        """Tell whether no other operation has written or changed the record."""
-        found = await asyncio.to_thread(
-            self._core.log(asked.scope.company_id).mutations_of_record,
-            asked.binding_key or "",
-            handle.provider_record_id,
+    async def _is_known(self, asked: Operation, handle: RecordHandle) -> bool:
+        """Whether another operation has written or changed the record."""
+        log, place = self._core.log(asked.scope.company_id), asked.binding_key or ""
+        return bool(
+            await asyncio.to_thread(log.mutations_of_record, place, handle.provider_record_id)
         )
-        return not found
 
 
 def _compare(asked: Operation, before: Sequence[Snapshot], now: Sequence[Snapshot]) -> Finding:

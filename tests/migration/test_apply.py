@@ -29,7 +29,7 @@ from memtui.migration.parcel import KEY
 from memtui.migration.planning import plan
 from memtui.migration.verifying import verify
 from memtui.service import Caller, MemoryService
-from memtui.service.mutations import FactLimits
+from memtui.service.operations import FactLimits
 from memtui.testing import InMemoryAdapter
 from tests.migration.conftest import ends_of, fill, held, mutations, states
 

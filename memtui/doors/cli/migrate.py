@@ -112,7 +112,7 @@ async def cutover(
 
 async def _plan(session: Session, ends: Ends) -> int:
     from memtui.migration.planning import plan
-    from memtui.service.mutations import FactLimits
+    from memtui.service.operations import FactLimits
 
     limits = FactLimits(
         max_chars=session.settings.fact_max_chars, max_count=session.settings.fact_max_count

@@ -49,7 +49,7 @@ from memtui.doors.http.app import (
     statuses,
 )
 from memtui.service import Caller, MemoryService
-from memtui.service.mutations import FACT
+from memtui.service.operations import FACT
 from memtui.service.visibility import AGENT_PREFIX
 
 
