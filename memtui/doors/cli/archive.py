@@ -12,17 +12,11 @@ import typer
 from memtui.contract import Invalid
 from memtui.doors.cli.output import Line, columns, facts, jsonable, table
 from memtui.doors.cli.session import Session
-from memtui.filters import parse_when
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from memtui.analytics.audit import AuditCheck, Gap
     from memtui.analytics.layout import Segment
-
-
-_COLUMNS = columns("operations>", "from", "to", "began", "until", "bytes>", "last digest")
 
 
 async def archive_seal(
@@ -44,14 +38,16 @@ async def archive_seal(
     if everything and older_than is not None:
         raise Invalid("Give --all or --older-than, not both.")
     done = await session.service.analysis.seal(
-        session.caller, everything=everything, before=_begin_of_hot(session, older_than)
+        session.caller, everything=everything, before=session.past(older_than)
     )
     if done.segments:
         await session.service.analysis.prepare(session.caller, zone=session.zone_name())
     document = jsonable(done) | {"segments": [_document(one) for one in done.segments]}
-    session.out.answer(document, lambda: _sealed(done.segments))
-    if not done.segments and not session.out.as_json:
-        session.out.say("Nothing was old enough to be sealed.")
+    session.out.answer(
+        document,
+        _sealed(done.segments),
+        "" if done.segments else "Nothing was old enough to be sealed.",
+    )
 
 
 async def archive_fetch(session: Session) -> None:
@@ -61,9 +57,11 @@ async def archive_fetch(session: Session) -> None:
     """
     found = await session.service.analysis.fetch(session.caller)
     document = {"segments": [_document(one) for one in found]}
-    session.out.answer(document, lambda: _sealed(found, "fetched"))
-    if not found and not session.out.as_json:
-        session.out.say("The object store holds nothing that is not here.")
+    session.out.answer(
+        document,
+        _sealed(found, "fetched"),
+        "" if found else "The object store holds nothing that is not here.",
+    )
 
 
 async def archive_verify(session: Session) -> int:
@@ -74,14 +72,15 @@ async def archive_verify(session: Session) -> int:
     """
     found = await session.service.analysis.verify_archive(session.caller)
     is_whole = not found.problems
-    session.out.answer(jsonable(found) | {"passed": is_whole}, lambda: found.problems)
-    if not session.out.as_json:
-        counts = (
-            f"{shown.counted(found.operations, 'operation')} "
-            f"in {shown.counted(found.segments, 'segment')}"
-        )
-        problems = shown.counted(len(found.problems), "problem")
-        session.out.say(f"{counts}: {'all as they were sealed' if is_whole else problems}.")
+    counts = (
+        f"{shown.counted(found.operations, 'operation')} "
+        f"in {shown.counted(found.segments, 'segment')}"
+    )
+    result = (
+        "all as they were sealed" if is_whole else shown.counted(len(found.problems), "problem")
+    )
+    document = jsonable(found) | {"passed": is_whole}
+    session.out.answer(document, found.problems, f"{counts}: {result}.")
     return 0 if is_whole else 1
 
 
@@ -94,19 +93,8 @@ async def archive_ls(session: Session) -> None:
         "sealed_through": manifest.sealed_through,
         "segments": [_document(one) for one in manifest.segments],
     }
-    session.out.answer(document, lambda: _listed(session, manifest.segments))
-    if not session.out.as_json:
-        total = sum(one.count for one in manifest.segments)
-        session.out.say(f"{shown.counted(total, 'operation')} sealed.")
-
-
-def _begin_of_hot(session: Session, older_than: str | None) -> datetime | None:
-    if older_than is None:
-        return None
-    moment = parse_when(older_than, now=session.now, zone=session.zone)
-    if moment > session.now:
-        raise Invalid(f"{older_than} is yet to come; give a moment in the past, or --all.")
-    return moment
+    total = shown.counted(sum(one.count for one in manifest.segments), "operation")
+    session.out.answer(document, _listed(session, manifest.segments), f"{total} sealed.")
 
 
 def _document(segment: Segment) -> dict[str, object]:
@@ -121,23 +109,21 @@ def _sealed(segments: Sequence[Segment], did: str = "sealed") -> Iterator[Line]:
 
 
 def _listed(session: Session, segments: Sequence[Segment]) -> Iterator[Line]:
-    if not segments:
-        return
-    yield from table(
-        _COLUMNS,
-        (
-            [
-                shown.count(one.count),
-                str(one.first_seq),
-                str(one.last_seq),
-                shown.exact(one.started_from, session.zone),
-                shown.exact(one.started_to, session.zone),
-                shown.count(one.bytes),
-                shown.digest(one.last_digest),
-            ]
-            for one in segments
-        ),
-    )
+    rows = [
+        [
+            shown.count(one.count),
+            str(one.first_seq),
+            str(one.last_seq),
+            shown.exact(one.started_from, session.zone),
+            shown.exact(one.started_to, session.zone),
+            shown.count(one.bytes),
+            shown.digest(one.last_digest),
+        ]
+        for one in segments
+    ]
+    titles = ("operations>", "from", "to", "began", "until", "bytes>", "last digest")
+    if rows:
+        yield from table(columns(*titles), rows)
 
 
 _NOTED = re.compile(r"([1-9]\d{0,17}):([0-9a-f]{12,64})")
@@ -166,7 +152,7 @@ async def audit_verify(
     if noted is not None and problem is None:
         problem = await _differs(session, *noted, found)
     document = jsonable(found) | {"problem": problem, "passed": problem is None}
-    session.out.answer(document, lambda: _lines(found, problem))
+    session.out.answer(document, _lines(found, problem))
     return 0 if problem is None else 1
 
 
@@ -186,9 +172,11 @@ async def audit_export(
 
     check_target(to, force=force)
     count = await session.service.analysis.export_proof(session.caller, to)
-    session.out.answer({"file": str(to), "operation_count": count}, lambda: ())
-    if not session.out.as_json:
-        session.out.say(f"Wrote {shown.counted(count, 'operation')} to {to}.")
+    session.out.answer(
+        {"file": str(to), "operation_count": count},
+        (),
+        f"Wrote {shown.counted(count, 'operation')} to {to}.",
+    )
 
 
 def _noted(expect: str | None) -> tuple[int, str] | None:

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.contract import Conflict, Invalid, Json, Namespace, NotFound
-from memtui.doors.cli.forget import confirm
+from memtui.contract import Conflict, Invalid, Json, NotFound
+from memtui.doors.cli.input import confirm, confirm_name
 from memtui.doors.cli.options import (
     BindingKey,
     ScopeOptions,
     Switch,
+    TargetId,
     Yes,
     complete_binding,
-    future,
     json_object,
     pairs,
+    target_id_of,
 )
 from memtui.doors.cli.output import Dim, Line, columns, facts, jsonable, table
 from memtui.doors.cli.session import Session
-from memtui.visible import visible
 from memtui.widgets.format import counted, exact, held, held_words
 
 if TYPE_CHECKING:
@@ -38,10 +37,6 @@ TargetType = Annotated[
     Literal["company", "project", "agent"],
     typer.Argument(metavar="TYPE", help="company, project or agent."),
 ]
-TargetId = Annotated[
-    str | None,
-    typer.Argument(metavar="ID", help="The project's or agent's id; the company needs none."),
-]
 ConfigPairs = Annotated[
     list[str] | None,
     typer.Option(
@@ -52,8 +47,6 @@ ConfigPairs = Annotated[
 ]
 ConfigJson = Annotated[str | None, typer.Option("--config", help="Its config as a JSON object.")]
 
-_LIST_COLUMNS = columns("key", "provider", "state", "serves", "can*")
-
 
 async def bindings_list(session: Session) -> None:
     """List the company's bindings.
@@ -62,16 +55,11 @@ async def bindings_list(session: Session) -> None:
     """
     views = await session.service.bindings.all(session.caller)
     rows = [
-        [
-            view.key,
-            view.provider_key,
-            _state(view),
-            ", ".join(_targets(view)),
-            ", ".join(view.capabilities.words()),
-        ]
-        for view in views
+        [one.key, one.provider_key, _state(one), _targets(one), ", ".join(one.capabilities.words())]
+        for one in views
     ]
-    session.out.answer({"bindings": views}, lambda: table(_LIST_COLUMNS, rows))
+    titles = columns("key", "provider", "state", "serves", "can*")
+    session.out.answer({"bindings": views}, table(titles, rows))
 
 
 async def bindings_show(session: Session, key: BindingKey) -> None:
@@ -133,7 +121,7 @@ async def bindings_remove(session: Session, key: BindingKey, *, yes: Yes = False
     if not yes:
         confirm(f"Remove the binding {key}? Its memories stay where they are.")
     await session.service.bindings.remove(session.caller, key)
-    session.out.answer({"removed": key}, lambda: [f"removed {key}"])
+    session.out.answer({"removed": key}, [f"removed {key}"])
 
 
 async def bindings_enable(session: Session, key: BindingKey) -> None:
@@ -162,7 +150,7 @@ async def bindings_target_set(
 
     A target is the whole company, a project or an agent.
     """
-    named = _target_id(session, target_type, target_id)
+    named = target_id_of(session, target_type, target_id)
     await session.service.bindings.set_target(session.caller, target_type, named, key)
     _answer(session, await _view(session, key))
 
@@ -174,11 +162,11 @@ async def bindings_target_clear(
 
     What it resolves to then is the next in line: the agent's binding, or the company's.
     """
-    named = _target_id(session, target_type, target_id)
+    named = target_id_of(session, target_type, target_id)
     await session.service.bindings.clear_target(session.caller, target_type, named)
     session.out.answer(
         {"cleared": {"target_type": target_type, "target_id": named}},
-        lambda: [f"cleared {target_type} {named}"],
+        [f"cleared {target_type} {named}"],
     )
 
 
@@ -193,7 +181,7 @@ async def _view(session: Session, key: str) -> BindingView:
 
 
 def _answer(session: Session, view: BindingView) -> None:
-    session.out.answer(view, lambda: _detail(view))
+    session.out.answer(view, _detail(view))
 
 
 def _detail(view: BindingView) -> Iterator[Line]:
@@ -202,7 +190,7 @@ def _detail(view: BindingView) -> Iterator[Line]:
             ("key", view.key),
             ("provider", view.provider_key),
             ("state", _state(view)),
-            ("serves", ", ".join(_targets(view))),
+            ("serves", _targets(view)),
             ("can", ", ".join(view.capabilities.words())),
             ("config", json.dumps(view.config, ensure_ascii=False, default=str)),
             ("id", view.binding_id),
@@ -216,19 +204,11 @@ def _state(view: BindingView) -> str:
     return ", ".join([*words, "shared with another company"] if view.shared else words)
 
 
-def _targets(view: BindingView) -> list[str]:
-    return [
+def _targets(view: BindingView) -> str:
+    return ", ".join(
         "company" if target.target_type == "company" else f"{target.target_type} {target.target_id}"
         for target in view.targets
-    ]
-
-
-def _target_id(session: Session, target_type: str, target_id: str | None) -> str:
-    if target_type == "company":
-        return target_id or session.company.company_id
-    if not target_id:
-        raise Invalid(f"Name the {target_type} that the binding is to serve.")
-    return target_id
+    )
 
 
 def _config(setting: list[str] | None, config: str | None) -> Json:
@@ -248,9 +228,7 @@ def _value(text: str) -> object:
 async def bindings_resolve(session: Session, scope: ScopeOptions) -> None:
     """Say which binding serves a scope, and why."""
     found = await session.service.resolve(session.caller, scope.scope(session), scope.binding)
-    session.out.answer(
-        found, lambda: [f"{found.binding_key}  {found.provider_key}  {found.reason}"]
-    )
+    session.out.answer(found, [f"{found.binding_key}  {found.provider_key}  {found.reason}"])
 
 
 async def bindings_health(
@@ -274,14 +252,14 @@ async def bindings_health(
     else:
         keys = [key]
     answers = [await session.service.bindings.health(session.caller, each) for each in keys]
-    session.out.answer({"health": answers}, lambda: _health(answers))
+    session.out.answer({"health": answers}, _health(answers))
     return 3 if any(answer.health.status == "down" for answer in answers) else 0
 
 
 async def bindings_providers(session: Session) -> None:
     """List the providers that are installed."""
     names = session.service.bindings.providers()
-    session.out.answer({"providers": names}, lambda: names)
+    session.out.answer({"providers": names}, names)
 
 
 async def bindings_sync(session: Session, key: BindingKey) -> None:
@@ -291,7 +269,7 @@ async def bindings_sync(session: Session, key: BindingKey) -> None:
     """
     reply = await session.service.sync(session.caller, key)
     words = f"saw {reply.seen}, changed {reply.changed}, removed {reply.removed}"
-    session.out.answer(reply, lambda: [words])
+    session.out.answer(reply, [words])
 
 
 async def bindings_namespaces(session: Session, key: BindingKey) -> None:
@@ -299,15 +277,15 @@ async def bindings_namespaces(session: Session, key: BindingKey) -> None:
     found = await session.service.namespaces.all(session.caller, key)
     rows = [
         [
-            each.kind,
-            each.name,
-            held(each),
-            exact(each.expires_at, session.zone) if each.expires_at else "",
+            one.kind,
+            one.name,
+            held(one),
+            exact(one.expires_at, session.zone) if one.expires_at else "",
         ]
-        for each in found
+        for one in found
     ]
     titles = columns("kind", "name", "records>", "expires>")
-    session.out.answer({"namespaces": found}, lambda: table(titles, rows))
+    session.out.answer({"namespaces": found}, table(titles, rows))
 
 
 def _health(answers: list[BindingHealth]) -> Iterator[Line]:
@@ -343,12 +321,13 @@ async def bindings_namespace_put(
 
     Without --expires it never expires: an expiry that it had is taken away.
     """
-    now = session.now
-    moment = future(expires or None, now=now, zone=session.zone)
-    if moment is not None and moment <= now:
+    moment = session.future(expires or None)
+    if moment is not None and moment <= session.now:
         raise Invalid(f"{expires} is over already; give a time that is still to come.")
     made = await session.service.namespaces.put(session.caller, key, name, expires_at=moment)
-    session.out.answer(made, lambda: _made(session, made))
+    until = exact(made.expires_at, session.zone) if made.expires_at else "never"
+    lines = facts([("name", made.name), ("kind", made.kind), ("expires", until)])
+    session.out.answer(made, lines)
 
 
 async def bindings_namespace_delete(
@@ -371,39 +350,20 @@ async def bindings_namespace_delete(
     Its records are forgotten first, which undo brings back. Refused with exit 5 where it holds
     more than can be listed, unless --unseen.
     """
-    await _confirm(session, key, name, confirm)
+    warning = ""
+    if confirm is None:
+        there = {one.name: one for one in await session.service.namespaces.all(session.caller, key)}
+        if name not in there:
+            raise NotFound(f"{key} has no namespace {name} that memtui knows of.")
+        warning = f"This removes {name} and {held_words(there[name])}."
+    confirm_name(name, confirm, warning, "--confirm")
     try:
         gone = await session.service.namespaces.delete(session.caller, key, name, unseen=unseen)
     except Conflict as error:
         if unseen:
             raise
         raise Conflict(f"{error} That is --unseen.") from error
-    session.out.answer(gone, lambda: _deleted(gone))
-
-
-async def _confirm(session: Session, key: str, name: str, given: str | None) -> None:
-    """Have the name typed.
-
-    Raises:
-        Invalid: another name was given, or nobody is there to type it.
-        NotFound: there is no such namespace.
-    """
-    again = f"memtui bindings namespace delete {key} {name} --confirm {name}"
-    if given is None and not sys.stdin.isatty():
-        raise Invalid(f"Nobody can type the name here, so say it once more: {again}")
-    if given is None:
-        there = {one.name: one for one in await session.service.namespaces.all(session.caller, key)}
-        if name not in there:
-            raise NotFound(f"{key} has no namespace {name} that memtui knows of.")
-        question = f"This removes {name} and {held_words(there[name])}. Type its name to do it"
-        given = str(typer.prompt(visible(question), err=True))
-    if given.strip() != name:
-        raise Invalid(f"{given!r} is not {name!r}, so nothing was removed.")
-
-
-def _made(session: Session, made: Namespace) -> Iterator[Line]:
-    expires = exact(made.expires_at, session.zone) if made.expires_at else "never"
-    yield from facts([("name", made.name), ("kind", made.kind), ("expires", expires)])
+    session.out.answer(gone, _deleted(gone))
 
 
 def _deleted(gone: NamespaceDeleted) -> Iterator[Line]:
@@ -443,10 +403,8 @@ async def bindings_discover(
         ],
         "added": [view.key for view in added],
     }
-    session.out.answer(document, lambda: _lines(findings, bound))
-    if not session.out.as_json:
-        for view in added:
-            session.out.say(f"Added {view.key}, read-only.")
+    told = (f"Added {view.key}, read-only." for view in added)
+    session.out.answer(document, _lines(findings, bound), *told)
 
 
 def find() -> list[Finding]:

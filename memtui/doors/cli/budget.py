@@ -8,36 +8,29 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from memtui.contract import Invalid
+from memtui.doors.cli.options import TargetId, target_id_of
 from memtui.doors.cli.output import Line, columns, table
 from memtui.doors.cli.session import Session, build
-from memtui.filters import parse_when
 from memtui.widgets import spending
 
 if TYPE_CHECKING:
-    from datetime import date
     from decimal import Decimal
 
-    from memtui.service import LimitTarget, SpendingLimit, SpendingStatus
+    from memtui.service import SpendingLimit, SpendingStatus
 
 TargetType = Annotated[
     Literal["company", "agent", "project", "binding"],
     typer.Argument(metavar="TYPE", help="company, agent, project or binding."),
 ]
-TargetId = Annotated[
-    str | None,
-    typer.Argument(metavar="ID", help="The agent's or project's id, or the binding's key."),
-]
 PeriodName = Literal["day", "month"]
-_LIMITS = columns("target", "limit>", "per")
-_SPENDING = columns("state", "target", "spent>", "limit>", "share>", "period")
 
 
 async def budget_list(session: Session) -> None:
     """List the company's spending limits."""
     limits = await session.service.limits.all(session.caller)
-    session.out.answer({"limits": limits}, lambda: _limits(limits))
-    if not limits and not session.out.as_json:
-        session.out.say(_NONE)
+    rows = [[spending.target(one), spending.amount(one), one.period] for one in limits]
+    lines = table(columns("target", "limit>", "per"), rows) if limits else ()
+    session.out.answer({"limits": limits}, lines, "" if limits else _NONE)
 
 
 async def budget_set(
@@ -59,21 +52,21 @@ async def budget_set(
     It takes the place of the one of the same target, measure and period. A limit warns: the header
     shows it and budget check fails, but nothing is refused because a limit is passed.
     """
-    from memtui.service import LimitMeasure, LimitPeriod, SpendingLimit
+    from memtui.service import LimitMeasure, LimitPeriod, LimitTarget, SpendingLimit
 
     if (usd is None) == (tokens is None):
         raise Invalid("Give the limit in dollars or in tokens: --usd or --tokens, one of them.")
-    kind, name = _target(session, target_type, target_id)
+    name = target_id_of(session, target_type, target_id)
     limit = build(
         SpendingLimit,
-        target_type=kind,
+        target_type=LimitTarget(target_type),
         target_id=name,
         measure=LimitMeasure.TOKENS if usd is None else LimitMeasure.USD,
         amount=tokens if usd is None else _dollars(usd),
         period=LimitPeriod(per),
     )
     made = await session.service.limits.set(session.caller, limit)
-    session.out.answer(made, lambda: [_said(made)])
+    session.out.answer(made, [_said(made)])
 
 
 async def budget_remove(
@@ -91,18 +84,18 @@ async def budget_remove(
 
     All of them, unless an option says which.
     """
-    from memtui.service import LimitMeasure, LimitPeriod
+    from memtui.service import LimitMeasure, LimitPeriod, LimitTarget
 
     measure = LimitMeasure.USD if usd else LimitMeasure.TOKENS
-    kind, name = _target(session, target_type, target_id)
+    name = target_id_of(session, target_type, target_id)
     removed = await session.service.limits.remove(
         session.caller,
-        kind,
+        LimitTarget(target_type),
         name,
         measure=None if usd == tokens else measure,
         period=LimitPeriod(per) if per else None,
     )
-    session.out.answer({"removed": removed}, lambda: [_said(limit) for limit in removed])
+    session.out.answer({"removed": removed}, [_said(limit) for limit in removed])
 
 
 async def budget_check(
@@ -127,43 +120,34 @@ async def budget_check(
 
     found = await session.service.limits.check(
         session.caller,
-        at=_day(session, at) if at else None,
+        at=session.moment(at).astimezone(session.zone).date() if at else None,
         zone=session.zone,
         near=Decimal(str(warn)),
     )
     passed = any(one.state == "passed" for one in found)
-    session.out.answer({"passed": passed, "limits": found}, lambda: _spending(session, found))
-    if not session.out.as_json:
-        for sentence in _sentences(session, found):
-            session.out.say(sentence)
+    session.out.answer(
+        {"passed": passed, "limits": found}, _spending(session, found), *_sentences(session, found)
+    )
     return 1 if passed else 0
 
 
 _NONE = "There are no spending limits; `memtui budget set` sets one."
 
 
-def _limits(limits: list[SpendingLimit]) -> Iterator[Line]:
-    if limits:
-        rows = [[spending.target(one), spending.amount(one), one.period] for one in limits]
-        yield from table(_LIMITS, rows)
-
-
 def _spending(session: Session, found: list[SpendingStatus]) -> Iterator[Line]:
-    if found:
-        yield from table(
-            _SPENDING,
-            [
-                [
-                    spending.mark(one),
-                    spending.target(one),
-                    spending.spent(one),
-                    spending.amount(one),
-                    spending.share(one),
-                    spending.period(one, session.now, session.zone),
-                ]
-                for one in found
-            ],
-        )
+    rows = [
+        [
+            spending.mark(one),
+            spending.target(one),
+            spending.spent(one),
+            spending.amount(one),
+            spending.share(one),
+            spending.period(one, session.now, session.zone),
+        ]
+        for one in found
+    ]
+    if rows:
+        yield from table(columns("state", "target", "spent>", "limit>", "share>", "period"), rows)
 
 
 def _sentences(session: Session, found: list[SpendingStatus]) -> Iterator[str]:
@@ -181,16 +165,6 @@ def _said(limit: SpendingLimit) -> str:
     return f"{spending.target(limit)}: {spending.amount(limit)} a {limit.period}"
 
 
-def _target(session: Session, target_type: str, target_id: str | None) -> tuple[LimitTarget, str]:
-    from memtui.service import LimitTarget
-
-    if target_type == "company":
-        return LimitTarget.COMPANY, target_id or session.company.company_id
-    if not target_id:
-        raise Invalid(f"Name the {target_type} whose spending is limited.")
-    return LimitTarget(target_type), target_id
-
-
 def _dollars(text: str) -> Decimal:
     from decimal import Decimal, InvalidOperation
 
@@ -201,7 +175,3 @@ def _dollars(text: str) -> Decimal:
     if not dollars.is_finite():
         raise Invalid(f"--usd takes dollars such as 5 or 0.25, not {text!r}.")
     return dollars
-
-
-def _day(session: Session, text: str) -> date:
-    return parse_when(text, now=session.now, zone=session.zone).astimezone(session.zone).date()

@@ -2,35 +2,23 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Literal
 
 import typer
 
-from memtui.contract import Invalid
+from memtui.doors.cli.input import confirm_name
 from memtui.doors.cli.options import Switch, complete_name, pairs
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Session, build
-from memtui.visible import visible
 from memtui.widgets import format as shown
-
-_COMPANY_COLUMNS = columns("id", "name", "access")
 
 
 async def companies_list(session: Session) -> None:
     """List the companies of this home that you may enter."""
     own = session.caller.principal, session.caller.acts_for
     companies = await session.service.companies.all(*own)
-    session.out.answer(
-        {"companies": companies},
-        lambda: table(
-            _COMPANY_COLUMNS,
-            [
-                [company.company_id, company.name, "read-only" if company.read_only else ""]
-                for company in companies
-            ],
-        ),
-    )
+    rows = [[one.company_id, one.name, "read-only" if one.read_only else ""] for one in companies]
+    session.out.answer({"companies": companies}, table(columns("id", "name", "access"), rows))
 
 
 async def companies_add(
@@ -57,7 +45,7 @@ async def companies_add(
     company = await session.service.companies.add(
         caller, name or company_id, link_templates=pairs(link, "--link"), read_only=read_only
     )
-    session.out.answer(company, lambda: [company.company_id])
+    session.out.answer(company, [company.company_id])
 
 
 async def companies_read_only(
@@ -73,7 +61,7 @@ async def companies_read_only(
     caller = session.caller.model_copy(update={"company_id": company_id})
     company = await session.service.companies.set_read_only(caller, read_only=switch == "on")
     access = "read-only" if company.read_only else "open for changes"
-    session.out.answer(company, lambda: [f"{company.company_id} is {access}"])
+    session.out.answer(company, [f"{company.company_id} is {access}"])
 
 
 async def companies_remove(
@@ -88,35 +76,16 @@ async def companies_remove(
     Its operations go for good, those that are sealed and their copy in the object store too: no
     undo brings them back, but the log can be imported again. Your own company records it.
     """
-    await _confirm(session, company_id, confirm)
+    warning = ""
+    if confirm is None:
+        own = session.caller.model_copy(update={"company_id": company_id})
+        there = await session.service.companies.content(own)
+        what = shown.counted(there.operations, "operation")
+        warning = f"This removes {there.name} and {what} for good."
+    confirm_name(company_id, confirm, warning, "--confirm")
     gone = await session.service.companies.remove(session.caller, company_id)
     what = shown.counted(gone.operations, "operation")
-    session.out.answer(gone, lambda: [f"removed {company_id} with {what}; its log is gone"])
-
-
-async def _confirm(session: Session, company_id: str, given: str | None) -> None:
-    """Have the id typed.
-
-    Raises:
-        Invalid: another id was given, or nobody is there to type it.
-        Conflict, NotFound: as `MemoryService.companies.content`.
-    """
-    if given is None:
-        there = await session.service.companies.content(
-            session.caller.model_copy(update={"company_id": company_id})
-        )
-        if not sys.stdin.isatty():
-            raise Invalid(
-                f"Nobody can type the id here, so say it once more: "
-                f"memtui companies remove {company_id} --confirm {company_id}"
-            )
-        question = (
-            f"This removes {there.name} and {shown.counted(there.operations, 'operation')} for "
-            f"good. Type its id, {company_id}, to do it"
-        )
-        given = str(typer.prompt(visible(question), err=True))
-    if given.strip() != company_id:
-        raise Invalid(f"{given!r} is not {company_id!r}, so nothing was removed.")
+    session.out.answer(gone, [f"removed {company_id} with {what}; its log is gone"])
 
 
 RoleName = Literal["owner", "admin", "member"]
@@ -130,7 +99,6 @@ Project = Annotated[
         autocompletion=complete_name("project"),
     ),
 ]
-_MEMBER_COLUMNS = columns("principal", "role", "project", "user")
 
 
 async def members_list(session: Session) -> None:
@@ -139,15 +107,10 @@ async def members_list(session: Session) -> None:
     As long as there is none, everybody who can open the database may do everything.
     """
     members = await session.service.members.all(session.caller)
-    session.out.answer(
-        {"members": members},
-        lambda: table(
-            _MEMBER_COLUMNS,
-            [[m.principal, m.role, m.project_id or "all", m.subject_id or ""] for m in members],
-        ),
-    )
-    if not members and not session.out.as_json:
-        session.out.say("There are no members, so everybody may do everything.")
+    titles = columns("principal", "role", "project", "user")
+    rows = [[m.principal, m.role, m.project_id or "all", m.subject_id or ""] for m in members]
+    none = "" if members else "There are no members, so everybody may do everything."
+    session.out.answer({"members": members}, table(titles, rows), none)
 
 
 async def members_add(
@@ -172,7 +135,7 @@ async def members_add(
         Membership, principal=principal, role=role, project_id=project, subject_id=subject
     )
     given = await session.service.members.set(session.caller, member)
-    session.out.answer(given, lambda: [principal])
+    session.out.answer(given, [principal])
 
 
 async def members_remove(
@@ -180,11 +143,10 @@ async def members_remove(
 ) -> None:
     """Take a person's role away."""
     await session.service.members.remove(session.caller, principal, project)
-    session.out.answer({"removed": principal, "project_id": project}, lambda: [principal])
+    session.out.answer({"removed": principal, "project_id": project}, [principal])
 
 
 Label = Annotated[str, typer.Argument(metavar="LABEL", help="Its name among the company's tokens.")]
-_TOKEN_COLUMNS = columns("label", "principal", "acts for", "made>")
 
 
 async def tokens_list(session: Session) -> None:
@@ -193,16 +155,12 @@ async def tokens_list(session: Session) -> None:
     The tokens themselves are not kept.
     """
     tokens = await session.service.tokens.all(session.caller)
-    session.out.answer(
-        {"tokens": tokens},
-        lambda: table(
-            _TOKEN_COLUMNS,
-            [
-                [t.label, t.principal, t.acts_for or "", shown.ago(t.created_at, session.now)]
-                for t in tokens
-            ],
-        ),
-    )
+    rows = [
+        [t.label, t.principal, t.acts_for or "", shown.ago(t.created_at, session.now)]
+        for t in tokens
+    ]
+    titles = columns("label", "principal", "acts for", "made>")
+    session.out.answer({"tokens": tokens}, table(titles, rows))
 
 
 async def tokens_add(
@@ -221,12 +179,10 @@ async def tokens_add(
     It cannot be read again.
     """
     token = await session.service.tokens.add(session.caller, label, holder, acts_for=acts_for)
-    session.out.answer(token, lambda: [token.token])
-    if not session.out.as_json:
-        session.out.say("Keep it now; it cannot be shown again.")
+    session.out.answer(token, [token.token], "Keep it now; it cannot be shown again.")
 
 
 async def tokens_remove(session: Session, label: Label) -> None:
     """Revoke a bearer token."""
     await session.service.tokens.remove(session.caller, label)
-    session.out.answer({"removed": label}, lambda: [label])
+    session.out.answer({"removed": label}, [label])

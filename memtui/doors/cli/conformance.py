@@ -61,7 +61,7 @@ async def conformance(
     checks = choose_checks(only)
     if list_checks:
         document = {"checks": [_listed(check) for check in checks]}
-        invocation.out.answer(document, lambda: _rules(checks))
+        invocation.out.answer(document, _rules(checks))
         return 0
     if url is None and uds is None:
         raise Invalid("Give the address of the plugin to check, or its unix socket with --uds.")
@@ -74,7 +74,7 @@ async def conformance(
         on_leftovers=lambda names: _tell_leftovers(invocation.out, names),
         timeout_s=timeout,
     )
-    invocation.out.answer(report, lambda: _summary(report))
+    invocation.out.answer(report, _summary(report))
     return 1 if report.failed else 0
 
 

@@ -44,7 +44,7 @@ def demo(
     if no_tui:
         with logging_to(paths.log_file):
             summary = build_demo(paths, settings, reset=reset, progress=_show)
-        invocation.out.answer(summary, lambda: _lines(summary))
+        invocation.out.answer(summary, _lines(summary))
         return 0
     if (not can_open(paths, settings) or reset) and (code := _begin(paths, reset=reset)):
         return code

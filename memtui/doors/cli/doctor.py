@@ -19,7 +19,7 @@ import typer
 
 from memtui import __version__
 from memtui.contract import Denied, Filter, Invalid, MemtuiError, OperationStatus, OperationType
-from memtui.doors.cli.forget import confirm
+from memtui.doors.cli.input import confirm
 from memtui.doors.cli.options import Yes
 from memtui.doors.cli.output import Line
 from memtui.doors.cli.session import Invocation
@@ -398,7 +398,7 @@ async def doctor(
     checks = [check async for check in run_checks(invocation)]
     broken = any(check.status == "broken" for check in checks)
     invocation.out.answer(
-        {"ok": not broken, "checks": [asdict(check) for check in checks]}, lambda: _lines(checks)
+        {"ok": not broken, "checks": [asdict(check) for check in checks]}, _lines(checks)
     )
     return 1 if broken else 0
 
@@ -409,7 +409,7 @@ async def _look_for_secrets(invocation: Invocation) -> int:
         found = [one async for one in session.service.secrets.stored(session.caller, folders)]
     invocation.out.answer(
         {"ok": not found, "secrets": [one.model_dump(mode="json") for one in found]},
-        lambda: _secret_lines(found),
+        _secret_lines(found),
     )
     return 1 if found else 0
 
@@ -432,7 +432,7 @@ async def _repair(invocation: Invocation, *, yes: bool) -> int:
     )
     first = wanted.companies[0].company_id
     invocation.out.answer(
-        wanted.model_dump(mode="json"), lambda: [f"Repaired; a new database is in {paths.data}."]
+        wanted.model_dump(mode="json"), [f"Repaired; a new database is in {paths.data}."]
     )
     invocation.out.say(
         "Its companies are read-only until each has an owner: "
@@ -506,7 +506,7 @@ def backup(
         now=datetime.now(UTC),
     )
     document = done.model_dump(mode="json") | {"file": str(file), "files": sorted(done.files)}
-    invocation.out.answer(document, lambda: [str(file)])
+    invocation.out.answer(document, [str(file)])
     for sentence in done.left_out:
         invocation.out.say(f"Left out: {sentence}")
     if not invocation.as_json:
@@ -540,7 +540,7 @@ def restore(
         "home": str(paths.data),
         "files": sorted(done.files),
     }
-    invocation.out.answer(document, lambda: [str(paths.data)])
+    invocation.out.answer(document, [str(paths.data)])
     for place, was in done.outside.items():
         key = place.removeprefix("outside/")
         invocation.out.say(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -19,29 +18,28 @@ from memtui.contract import (
     Problem,
     Record,
     Scope,
-    WriteRequest,
     own_filter,
     owned,
 )
-from memtui.doors.cli.forget import answer_forgotten, confirm, ids_of, tell_forgotten
-from memtui.doors.cli.notes import Expires, Tags, read_stdin, tell_corrected, tell_written
+from memtui.doors.cli.forget import answer_forgotten, changed_ids, forgotten, ids_of
+from memtui.doors.cli.input import confirm, confirm_name, read_stdin
+from memtui.doors.cli.notes import Expires, Tags, answer_corrected, corrected, store
 from memtui.doors.cli.options import (
+    BindingOptions,
     FilterLine,
+    OwnerOptions,
     RecordId,
     Since,
     SourceOptions,
     Until,
     Yes,
-    complete_binding,
     complete_name,
     filter_of,
-    future,
 )
 from memtui.doors.cli.output import Dim, Line, columns, facts, jsonable, table
 from memtui.doors.cli.records import say_unknown_of_records
-from memtui.doors.cli.session import Session, build
-from memtui.filters import Taker, parse_when
-from memtui.visible import visible
+from memtui.doors.cli.session import Session
+from memtui.filters import Taker
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
@@ -51,29 +49,15 @@ if TYPE_CHECKING:
 FACT = "fact"
 
 
-@dataclass(frozen=True, slots=True)
-class FactScope:
+@dataclass(frozen=True)
+class FactScope(BindingOptions):
     """Whose facts, and in which binding."""
 
-    subject: Annotated[str | None, typer.Option(help="The user whose facts they are.")] = None
-    project: Annotated[
-        str | None,
-        typer.Option(
-            help="The project (drive) whose facts.", autocompletion=complete_name("project")
-        ),
-    ] = None
     agent: Annotated[
         str | None,
         typer.Option(
-            help="The agent whose facts; with a subject or project, the one that they come from.",
+            help="The agent's id; with a subject or project, the agent that the fact comes from.",
             autocompletion=complete_name("agent"),
-        ),
-    ] = None
-    binding: Annotated[
-        str | None,
-        typer.Option(
-            help="Use this binding instead of the one that the scope resolves to.",
-            autocompletion=complete_binding,
         ),
     ] = None
 
@@ -85,25 +69,63 @@ class FactScope:
         """
         if self.subject is not None and self.project is not None:
             raise Invalid("A fact is a user's or a project's; give --subject or --project.")
-        return build(
-            Scope,
-            company_id=session.company.company_id,
-            project_id=self.project,
-            agent_id=self.agent,
-            subject_id=self.subject,
-        )
+        return super().scope(session)
 
-    def named(self, session: Session) -> tuple[Scope, str]:
-        """Return the scope and the id of who owns its facts.
-
-        Raises:
-            Invalid: it names nobody.
-        """
-        scope = self.scope(session)
+    def owner(self) -> str:
+        """Return the id of who owns the facts. Raises `Invalid` where nobody is named."""
         name = self.project or self.subject or self.agent
         if name is None:
             raise Invalid("Whose facts? Give --subject, --project or --agent.")
-        return scope, name
+        return name
+
+    async def facts(self, session: Session, chosen: Filter | None = None) -> OwnFacts:
+        """Return the scope's own facts that a filter lets through, page by page."""
+        scope = self.scope(session)
+        own = own_filter(scope, kind=FACT).model_dump(exclude_none=True)
+        narrowed = {**(chosen.model_dump(exclude_none=True) if chosen else {}), **own}
+        request = self.request(session, BrowseRequest, filter=narrowed, sort="created_at")
+        if chosen is not None and chosen.binding_key is not None:
+            request = request.model_copy(update={"binding_key": chosen.binding_key})
+        records: list[Record] = []
+        async for page in session.service.pages(session.caller, request):
+            records += page.records
+        return OwnFacts(owned(records, scope), page.problems)
+
+    async def named(self, session: Session, record_ids: Sequence[str]) -> list[Record]:
+        """Return the facts of these ids.
+
+        Raises:
+            NotFound: there is no such record in the scope.
+            Invalid: a record is no fact.
+        """
+        records: list[Record] = []
+        for record_id in record_ids:
+            answer = await session.service.get(
+                session.caller, record_id, self.scope(session), binding_key=self.binding
+            )
+            records.append(answer.record)
+            if answer.record.kind != FACT:
+                raise Invalid(
+                    f"{record_id} is no fact but a {answer.record.kind}; use memtui correct."
+                )
+        return records
+
+    async def forget(
+        self, session: Session, records: Sequence[Record], binding_key: str | None = None
+    ) -> MutationAnswer:
+        """Forget records as they were read, from this binding if it is given."""
+        request = self.request(
+            session,
+            ForgetRequest,
+            binding_key=binding_key or self.binding,
+            handles=tuple(record.handle for record in records),
+            revisions={
+                record.handle.provider_record_id: record.revision
+                for record in records
+                if record.revision is not None
+            },
+        )
+        return await session.service.forget(session.caller, request)
 
 
 class OwnFacts(NamedTuple):
@@ -113,51 +135,10 @@ class OwnFacts(NamedTuple):
     problems: tuple[Problem, ...]
 
 
-async def facts_of(
-    session: Session, scope: Scope, binding: str | None, chosen: Filter | None = None
-) -> OwnFacts:
-    """Return a scope's own facts that a filter lets through, page by page."""
-    own = own_filter(scope, kind=FACT).model_dump(exclude_none=True)
-    request = build(
-        BrowseRequest,
-        scope=scope,
-        binding_key=binding,
-        filter={**(chosen.model_dump(exclude_none=True) if chosen else {}), **own},
-        sort="created_at",
-    )
-    records: list[Record] = []
-    async for page in session.service.pages(session.caller, request):
-        records += page.records
-    return OwnFacts(owned(records, scope), page.problems)
-
-
-async def fact(session: Session, record_id: str, scope: Scope, binding: str | None) -> Record:
-    """Return one fact.
-
-    Raises:
-        NotFound: there is no such record in the scope.
-        Invalid: the record is no fact.
-    """
-    answer = await session.service.get(session.caller, record_id, scope, binding_key=binding)
-    if answer.record.kind != FACT:
-        raise Invalid(f"{record_id} is no fact but a {answer.record.kind}; use memtui correct.")
-    return answer.record
-
-
-def revisions(records: Sequence[Record]) -> dict[str, str]:
-    """Return the revision of each record that has one, by record id."""
-    return {
-        record.handle.provider_record_id: record.revision
-        for record in records
-        if record.revision is not None
-    }
-
-
 FactIds = Annotated[
     list[str],
     typer.Argument(metavar="FACT_ID", help="The facts' ids; - reads one a line from stdin."),
 ]
-_COLUMNS = columns("id", "added>", "by", "", "expires>", "tokens>", "fact*")
 
 
 async def facts_list(
@@ -185,7 +166,7 @@ async def facts_list(
         subject_id=scope.subject,
         binding_key=scope.binding,
     )
-    records, problems = await facts_of(session, scope.scope(session), chosen.binding_key, chosen)
+    records, problems = await scope.facts(session, chosen)
     counter = TokenCounter(session.settings.context_model)
     tokens = [fact_tokens(record.text, counter) for record in records]
     document = {
@@ -199,12 +180,13 @@ async def facts_list(
         "tokenizer": counter.tokenizer,
         "problems": jsonable(problems),
     }
-    session.out.answer(document, lambda: table(_COLUMNS, _rows(session, records, tokens)))
-    if not session.out.as_json:
-        session.out.say(
-            f"{shown.counted(len(records), 'fact')}, {shown.counted(sum(tokens), 'token')} "
-            f"({counter.tokenizer}{'' if counter.exact else ', estimated'})."
-        )
+    titles = columns("id", "added>", "by", "", "expires>", "tokens>", "fact*")
+    session.out.answer(
+        document,
+        table(titles, _rows(session, records, tokens)),
+        f"{shown.counted(len(records), 'fact')}, {shown.counted(sum(tokens), 'token')} "
+        f"({counter.tokenizer}{'' if counter.exact else ', estimated'}).",
+    )
     if not records:
         place = scope.scope(session)
         await say_unknown_of_records(session, chosen, place, chosen.binding_key)
@@ -228,24 +210,21 @@ async def facts_add(
     A fact is one line of at most 200 characters, and a user or project has at most 50; the settings
     fact_max_chars and fact_max_count change that.
     """
-    chosen = scope.scope(session)
-    request = build(
-        WriteRequest,
-        scope=chosen,
-        source=source.reference(chosen),
-        content=read_stdin().removesuffix("\n") if text == "-" else text,
-        binding_key=scope.binding,
+    await store(
+        session,
+        scope,
+        source,
+        content=_line(text),
         kind=FACT,
         topic=topic,
         tags=tuple(tag or ()),
         pinned=pin,
-        created_by=session.caller.principal,
-        expires_at=future(expires, now=session.now, zone=session.zone),
+        expires_at=session.future(expires),
     )
-    answer = await session.service.write(session.caller, request)
-    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
-    if not session.out.as_json:
-        tell_written(session, answer)
+
+
+def _line(text: str) -> str:
+    return read_stdin().removesuffix("\n") if text == "-" else text
 
 
 async def facts_edit(
@@ -261,17 +240,9 @@ async def facts_edit(
     ] = None,
 ) -> None:
     """Change a fact's text."""
-    chosen = scope.scope(session)
-    record = await fact(session, record_id, chosen, scope.binding)
-    request = build(
-        CorrectRequest,
-        scope=chosen,
-        handle=record.handle,
-        binding_key=scope.binding,
-        text=read_stdin().removesuffix("\n") if text == "-" else text,
-        revision=revision or record.revision,
-    )
-    tell_corrected(session, await session.service.correct(session.caller, request))
+    [record] = await scope.named(session, [record_id])
+    answer = await _correct(session, scope, record, text=_line(text), revision=revision)
+    answer_corrected(session, answer)
 
 
 async def facts_delete(
@@ -281,12 +252,10 @@ async def facts_delete(
 
     Exit 1 if one is still found afterwards.
     """
-    chosen = scope.scope(session)
-    ids = ids_of(record_ids)
-    records = [await fact(session, record_id, chosen, scope.binding) for record_id in ids]
+    records = await scope.named(session, ids_of(record_ids))
     if not yes:
         confirm(f"Delete {shown.counted(len(records), 'fact')}?")
-    return answer_forgotten(session, await _forget(session, records, chosen, scope.binding))
+    return answer_forgotten(session, await scope.forget(session, records))
 
 
 def _rows(
@@ -318,18 +287,16 @@ async def facts_clear(
     It is one operation, and undo brings them back. On a terminal it asks for the name of whose
     facts go; elsewhere --yes NAME says it.
     """
-    chosen, name = scope.named(session)
-    if yes is not None:
-        _check_name(yes, name)
-    records, problems = await facts_of(session, chosen, scope.binding)
+    name = scope.owner()
+    records, problems = await scope.facts(session)
     session.out.tell(problems)
     if not records:
-        session.out.answer({"deleted": 0}, lambda: ())
+        session.out.answer({"deleted": 0})
         session.out.say(f"{name} has no facts.")
         return 0
-    if yes is None:
-        _ask_for_name(f"All {shown.counted(len(records), 'fact')} of {name} will go.", name)
-    return answer_forgotten(session, await _forget(session, records, chosen, scope.binding))
+    going = f"All {shown.counted(len(records), 'fact')} of {name} will go."
+    confirm_name(name, yes, going, "--yes")
+    return answer_forgotten(session, await scope.forget(session, records))
 
 
 async def facts_merge(
@@ -352,27 +319,29 @@ async def facts_merge(
     gone = [other for other in ids_of(others) if other != survivor]
     if not gone:
         raise Invalid("Name at least one other fact to merge into the survivor.")
-    chosen = scope.scope(session)
-    kept = await fact(session, survivor, chosen, scope.binding)
-    records = [await fact(session, record_id, chosen, scope.binding) for record_id in gone]
-    forgotten = await _forget(session, records, chosen, scope.binding)
-    corrected = None
+    [kept] = await scope.named(session, [survivor])
+    records = await scope.named(session, gone)
+    forgot = await scope.forget(session, records)
+    change = None
     if text is not None and text != kept.text:
-        corrected = await _correct_or_undo(
-            session, kept, chosen, scope.binding, text=text, forgotten=forgotten
-        )
-    answers = [answer for answer in (corrected, forgotten) if answer is not None]
-    document = {
-        "survivor": survivor,
-        "text": kept.text if text is None else text,
-        "deleted": [handle.provider_record_id for handle in forgotten.handles],
-        "operation_ids": [answer.operation_id for answer in answers],
-    }
-    session.out.answer(document, lambda: [survivor])
-    tell_forgotten(session, forgotten)
-    if corrected is not None and not session.out.as_json:
-        session.out.say(f"Corrected; memtui undo {corrected.operation_id} takes it back.")
-    return 1 if forgotten.ghosts else 0
+        # After the deletion, because a store may not hold one text or key twice.
+        try:
+            change = await _correct(session, scope, kept, text=text)
+        except MemtuiError:
+            await session.service.undo(session.caller, forgot.operation_id)
+            raise
+    session.out.answer(
+        {
+            "survivor": survivor,
+            "text": kept.text if text is None else text,
+            "deleted": changed_ids(forgot),
+            "operation_ids": [one.operation_id for one in (change, forgot) if one is not None],
+        },
+        [survivor],
+        *forgotten(forgot),
+        corrected(change) if change is not None else "",
+    )
+    return 1 if forgot.ghosts else 0
 
 
 async def facts_pin(session: Session, record_ids: FactIds, scope: FactScope) -> None:
@@ -402,26 +371,16 @@ async def facts_expire(
     """Let a fact expire, or never expire."""
     change: dict[str, object] = {"never_expires": True}
     if when != "never":
-        change = {"expires_at": future(when, now=session.now, zone=session.zone)}
+        change = {"expires_at": session.future(when)}
     await _change_each(session, [record_id], scope, **change)
 
 
 async def _change_each(
     session: Session, record_ids: Sequence[str], scope: FactScope, **change: Any
 ) -> None:
-    chosen = scope.scope(session)
-    ids = ids_of(record_ids)
-    records = [await fact(session, record_id, chosen, scope.binding) for record_id in ids]
     answers: list[MutationAnswer] = []
-    for record in records:
-        request = CorrectRequest(
-            scope=chosen,
-            handle=record.handle,
-            binding_key=scope.binding,
-            revision=record.revision,
-            **change,
-        )
-        answers.append(await session.service.correct(session.caller, request))
+    for record in await scope.named(session, ids_of(record_ids)):
+        answers.append(await _correct(session, scope, record, **change))
         if not session.out.as_json:
             session.out.line(record.handle.provider_record_id)
             session.out.say(f"Changed; memtui undo {answers[-1].operation_id} takes it back.")
@@ -429,104 +388,47 @@ async def _change_each(
         session.out.document({"changed": answers})
 
 
-async def _forget(
-    session: Session, records: Sequence[Record], scope: Scope, binding: str | None
-) -> MutationAnswer:
-    request = ForgetRequest(
-        scope=scope,
-        handles=tuple(record.handle for record in records),
-        binding_key=binding,
-        revisions=revisions(records),
-    )
-    return await session.service.forget(session.caller, request)
-
-
-async def _correct_or_undo(
+async def _correct(
     session: Session,
+    scope: FactScope,
     record: Record,
-    scope: Scope,
-    binding: str | None,
     *,
-    text: str,
-    forgotten: MutationAnswer,
+    revision: str | None = None,
+    **change: Any,
 ) -> MutationAnswer:
-    """Give the survivor its text; where that is refused, bring back what it was to stand for.
-
-    It comes after the deletion because a store may not hold one text or key twice.
-    """
-    request = CorrectRequest(
-        scope=scope,
+    request = scope.request(
+        session,
+        CorrectRequest,
         handle=record.handle,
-        binding_key=binding,
-        text=text,
-        revision=record.revision,
+        revision=revision or record.revision,
+        **change,
     )
-    try:
-        return await session.service.correct(session.caller, request)
-    except MemtuiError:
-        await session.service.undo(session.caller, forgotten.operation_id)
-        raise
-
-
-def _ask_for_name(warning: str, name: str) -> None:
-    """Ask for the name of what is to be cleared.
-
-    Raises:
-        Invalid: nobody is there to ask, or another name was typed.
-    """
-    if not sys.stdin.isatty():
-        raise Invalid(f"{warning} Nobody can confirm that here, so add --yes {name}.")
-    _check_name(typer.prompt(visible(f"{warning} Type {name} to go on"), err=True), name)
-
-
-def _check_name(typed: str, name: str) -> None:
-    if typed != name:
-        raise Invalid(f"{typed} is not {name}, so nothing was deleted.")
-
-
-_DAY_COLUMNS = columns(
-    "day", "added>", "deleted>", "by ai>", "by user>", "contexts>", "average tokens>"
-)
+    return await session.service.correct(session.caller, request)
 
 
 async def facts_stats(
-    session: Session,
-    *,
-    since: Since = None,
-    until: Until = None,
-    subject: Annotated[str | None, typer.Option(help="Only this user.")] = None,
-    project: Annotated[
-        str | None, typer.Option(help="Only this project.", autocompletion=complete_name("project"))
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option(help="Only this agent.", autocompletion=complete_name("agent"))
-    ] = None,
+    session: Session, scope: OwnerOptions, *, since: Since = None, until: Until = None
 ) -> None:
     """Show how facts are used, and by whom.
 
-    Over the last 30 days unless --since says otherwise. Days are UTC.
+    Over the last 30 days unless --since says otherwise, and everybody's unless an option says
+    whose. Days are UTC.
     """
-    now, zone = session.now, session.zone
     metrics = await session.service.metrics.facts(
         session.caller,
-        parse_when(since, now=now, zone=zone) if since else None,
-        parse_when(until, now=now, zone=zone) if until else None,
-        scope=build(
-            Scope,
-            company_id=session.company.company_id,
-            subject_id=subject,
-            project_id=project,
-            agent_id=agent,
-        ),
+        session.moment(since) if since else None,
+        session.moment(until) if until else None,
+        scope=scope.scope(session),
     )
-    session.out.answer(metrics, lambda: _metrics(session, metrics))
+    session.out.answer(metrics, _metrics(session, metrics))
 
 
 def _metrics(session: Session, found: FactMetrics) -> Iterator[Line]:
     since, until = (shown.exact(moment, session.zone) for moment in (found.since, found.until))
     yield Dim(f"{since} to {until}")
     yield from facts([*_of_facts(found), *_of_contexts(found)])
-    yield from table(_DAY_COLUMNS, _day_rows(found))
+    titles = ("day", "added>", "deleted>", "by ai>", "by user>", "contexts>", "average tokens>")
+    yield from table(columns(*titles), _day_rows(found))
 
 
 def _of_facts(found: FactMetrics) -> Iterator[tuple[str, str]]:

@@ -22,16 +22,15 @@ from memtui.contract import (
     Model,
     Problem,
     Record,
-    Scope,
     SourceKind,
     SourceRef,
     UtcDatetime,
     WriteRequest,
 )
-from memtui.doors.cli.facts import FACT, FactScope, facts_of
+from memtui.doors.cli.facts import FACT, FactScope
 from memtui.doors.cli.output import Line as Shown
-from memtui.doors.cli.output import jsonable
-from memtui.doors.cli.session import Session, build
+from memtui.doors.cli.output import jsonable, write_exactly
+from memtui.doors.cli.session import Session
 from memtui.json_text import json_text
 from memtui.visible import visible
 
@@ -184,7 +183,7 @@ async def facts_export(
     characters as marks.
     """
     chosen = form or (format_of(to.name) if to else JSONL)
-    records, problems = await facts_of(session, scope.scope(session), scope.binding)
+    records, problems = await scope.facts(session)
     if to is None and session.out.as_json:
         document = {"facts": records, "count": len(records), "problems": problems}
         session.out.document(document)
@@ -193,14 +192,12 @@ async def facts_export(
     if to is None:
         if sys.stdout.isatty():
             content = visible(content, keep_newlines=True)
-        sys.stdout.flush()
-        sys.stdout.buffer.write(_encoded(content))
-        sys.stdout.buffer.flush()
+        write_exactly(_encoded(content))
         session.out.tell(problems)
         return
     _write_new(to, _encoded(content))
     document = {"path": str(to), "count": len(records), "problems": problems}
-    session.out.answer(document, lambda: [str(to)])
+    session.out.answer(document, [str(to)])
 
 
 async def facts_import(
@@ -217,22 +214,22 @@ async def facts_import(
     A text that is there already is skipped, so that the same file can be imported again. Exit 1 if
     a line was refused; what was added is said line by line.
     """
-    chosen, _ = scope.named(session)
+    scope.owner()
     lines = parsed(_read_file(file), format_of(file.name))
-    held = {record.text for record in (await facts_of(session, chosen, scope.binding)).records}
+    held = {record.text for record in (await scope.facts(session)).records}
     report = _sort(lines, held, session)
     if not dry_run:
         wanted, report.added = report.added, []
         try:
             for line, fact in wanted:
-                await _add(session, chosen, scope.binding, line, fact=fact, report=report)
+                await _add(session, scope, line, fact, report)
         except MemtuiError:
             session.out.say(
                 f"It stopped at line {line.number}, with {len(report.added)} of {len(wanted)} "
                 "added; importing the file again goes on from there."
             )
             raise
-    session.out.answer(report.document(dry_run=dry_run), lambda: report.lines(dry_run=dry_run))
+    session.out.answer(report.document(dry_run=dry_run), report.lines(dry_run=dry_run))
     return 1 if report.refused else 0
 
 
@@ -301,28 +298,21 @@ def _sort(lines: Sequence[Line], held: set[str], session: Session) -> _Report:
 
 
 async def _add(
-    session: Session,
-    scope: Scope,
-    binding: str | None,
-    line: Line,
-    *,
-    fact: FileFact,
-    report: _Report,
+    session: Session, scope: FactScope, line: Line, fact: FileFact, report: _Report
 ) -> None:
     """Write one fact; what the service finds unfit is refused, all else stops the import."""
     here = {"company_id": session.company.company_id}
     source = fact.source or SourceRef(kind=SourceKind.MANUAL_NOTE, **here)
     values = dict(fact) | {
-        "scope": scope,
         "source": source.model_copy(update=here),
         "content": fact.text,
-        "binding_key": binding,
         "kind": FACT,
         "created_by": fact.created_by or session.caller.principal,
     }
     del values["text"]
     try:
-        answer = await session.service.write(session.caller, build(WriteRequest, **values))
+        request = scope.request(session, WriteRequest, **values)
+        answer = await session.service.write(session.caller, request)
     except (Invalid, Conflict) as error:
         report.refused.append((line, str(error)))
     else:

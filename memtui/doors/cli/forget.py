@@ -8,18 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.contract import ForgetRequest, Invalid, NotFound, Record, RecordHandle, Scope
+from memtui.contract import ForgetRequest, Invalid, NotFound, Record
+from memtui.doors.cli.input import confirm
 from memtui.doors.cli.options import Limit, ScopeOptions, Yes
-from memtui.doors.cli.output import Line, columns, table
-from memtui.doors.cli.records import describe_record
-from memtui.doors.cli.session import Session, build
+from memtui.doors.cli.output import columns, table
+from memtui.doors.cli.session import Session
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from memtui.service import MutationAnswer, UndoCandidate
-
-_UNDO_COLUMNS = columns("operation", "when>", "type", "what", "by", "project", "")
 
 
 async def forget(
@@ -50,17 +48,12 @@ async def forget(
     chosen = scope.scope(session)
     binding = await session.resolved(chosen, scope.binding)
     if dry_run:
-        return await _dry_run(session, ids, chosen, scope.binding)
+        return await _dry_run(session, ids, scope)
     if not yes and binding is not None:
         confirm(f"Forget {shown.counted(len(ids), 'record')} from {binding.binding_key}?")
     handles = [await session.handle(record_id, chosen, scope.binding) for record_id in ids]
-    request = build(
-        ForgetRequest,
-        scope=chosen,
-        handles=tuple(handles),
-        binding_key=scope.binding,
-        revisions={ids[0]: revision} if revision is not None else {},
-    )
+    revisions = {ids[0]: revision} if revision is not None else {}
+    request = scope.request(session, ForgetRequest, handles=tuple(handles), revisions=revisions)
     return answer_forgotten(session, await session.service.forget(session.caller, request))
 
 
@@ -85,36 +78,18 @@ async def undo(
     """
     if listing:
         candidates = await session.service.undoable(session.caller, limit)
-        session.out.answer(
-            {"undoable": candidates},
-            lambda: table(_UNDO_COLUMNS, _candidate_rows(session, candidates)),
-        )
+        titles = columns("operation", "when>", "type", "what", "by", "project", "")
+        rows = _candidate_rows(session, candidates)
+        session.out.answer({"undoable": candidates}, table(titles, rows))
         return
     target = operation_id or await _last_in_scope(session, scope)
     answer = await session.service.undo(session.caller, target)
     session.out.answer(
         answer,
-        lambda: [
-            *(handle.provider_record_id for handle in answer.handles),
-            *(change.name for change in answer.settings),
-        ],
+        [*changed_ids(answer), *(change.name for change in answer.settings)],
+        *(f"{old} came back as {new}." for old, new in answer.linked.items()),
+        f"Took back {answer.undoes}; memtui undo {answer.operation_id} redoes it.",
     )
-    if not session.out.as_json:
-        for old, new in answer.linked.items():
-            session.out.say(f"{old} came back as {new}.")
-        session.out.say(f"Took back {answer.undoes}; memtui undo {answer.operation_id} redoes it.")
-
-
-def confirm(question: str) -> None:
-    """Ask on the terminal.
-
-    Raises:
-        Invalid: nobody is there to ask.
-        typer.Abort: the answer was no.
-    """
-    if not sys.stdin.isatty():
-        raise Invalid(f"{question} Nobody can answer here, so add --yes.")
-    typer.confirm(visible(question), abort=True, err=True)
 
 
 async def _last_in_scope(session: Session, scope: ScopeOptions) -> str | None:
@@ -138,51 +113,50 @@ _UNDO_DEPTH = 1000
 """How far back a change in a scope is looked for."""
 
 
-async def _dry_run(session: Session, ids: Sequence[str], scope: Scope, binding: str | None) -> int:
+async def _dry_run(session: Session, ids: Sequence[str], scope: ScopeOptions) -> int:
     records: list[Record] = []
     missing: list[str] = []
     for record_id in ids:
         try:
-            found = await session.service.get(session.caller, record_id, scope, binding_key=binding)
+            found = await session.service.get(
+                session.caller, record_id, scope.scope(session), binding_key=scope.binding
+            )
         except NotFound:
             missing.append(record_id)
         else:
             records.append(found.record)
-
-    def lines() -> Iterator[Line]:
-        for record in records:
-            yield describe_record(record)
-
-    session.out.answer({"records": records, "missing": missing, "dry_run": True}, lines)
+    session.out.answer(
+        {"records": records, "missing": missing, "dry_run": True},
+        (f"{one.handle.provider_record_id}  {visible(one.text, limit=100)}" for one in records),
+    )
     for record_id in missing:
         session.out.say(f"There is no record {record_id}.")
     return 1 if missing else 0
 
 
+def changed_ids(answer: MutationAnswer) -> list[str]:
+    """Return the ids of the records that a change was made to."""
+    return [handle.provider_record_id for handle in answer.handles]
+
+
 def answer_forgotten(session: Session, answer: MutationAnswer) -> int:
     """Print what a deletion did; return the exit code."""
-    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
-    tell_forgotten(session, answer)
+    session.out.answer(answer, changed_ids(answer), *forgotten(answer))
     return 1 if answer.missing or answer.ghosts else 0
 
 
-def tell_forgotten(session: Session, answer: MutationAnswer) -> None:
+def forgotten(answer: MutationAnswer) -> Iterator[str]:
     """Tell a person what is gone, what was not there, and how it comes back."""
-    if session.out.as_json:
-        return
-    _say_each(session, answer.missing, "There was no record {}.")
-    _say_each(session, answer.ghosts, "The provider still returns {}: it is a ghost now.")
+    for handle in answer.missing:
+        yield f"There was no record {handle.provider_record_id}."
+    for handle in answer.ghosts:
+        yield f"The provider still returns {handle.provider_record_id}: it is a ghost now."
     if answer.handles:
         them = "it" if len(answer.handles) == 1 else "them"
-        session.out.say(
+        yield (
             f"Forgot {shown.counted(len(answer.handles), 'record')} from {answer.binding_key}; "
             f"memtui undo {answer.operation_id} brings {them} back."
         )
-
-
-def _say_each(session: Session, handles: Sequence[RecordHandle], sentence: str) -> None:
-    for handle in handles:
-        session.out.say(sentence.format(handle.provider_record_id))
 
 
 def ids_of(given: Sequence[str]) -> list[str]:

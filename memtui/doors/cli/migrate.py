@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from asyncio import CancelledError
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from memtui.contract import Invalid
-from memtui.doors.cli.options import complete_binding, complete_name
-from memtui.doors.cli.output import Dim, Line, columns, table
+from memtui.doors.cli.options import OwnerOptions, complete_binding
+from memtui.doors.cli.output import Dim, Line, Ticker, columns, table
 from memtui.doors.cli.session import Session
 from memtui.widgets import format as shown
 
@@ -33,7 +32,6 @@ _Destination = Annotated[
         metavar="DST", help="The binding to move into.", autocompletion=complete_binding
     ),
 ]
-_COLUMNS = columns("scope*", "kind", "records>", "goes to")
 _SECONDS_A_LINE = 5.0
 
 
@@ -41,6 +39,7 @@ async def migrate(
     session: Session,
     source: _Source,
     destination: _Destination,
+    scope: OwnerOptions,
     *,
     sample: Annotated[
         int | None,
@@ -49,14 +48,6 @@ async def migrate(
     seed: Annotated[
         int | None, typer.Option(min=0, max=2**63, help="Draw the same sample as before.")
     ] = None,
-    project: Annotated[
-        str | None,
-        typer.Option(help="Only this project's.", autocompletion=complete_name("project")),
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option(help="Only this agent's.", autocompletion=complete_name("agent"))
-    ] = None,
-    subject: Annotated[str | None, typer.Option(help="Only what is about this person.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
     ] = False,
@@ -65,7 +56,8 @@ async def migrate(
 ) -> int:
     """Move a binding's records into another, or prove that nothing was lost.
 
-    Run --dry-run, --apply and --verify in this order. The source is only read. Stopped at any
+    Of the whole company, unless a project, agent or subject is given. Run --dry-run, --apply and
+    --verify in this order. The source is only read. Stopped at any
     moment and run again, --apply goes on and doubles nothing. Exit 1 if a record could not be
     moved, or is not the same on both sides, and if --verify could not read all that SRC holds.
     """
@@ -77,7 +69,7 @@ async def migrate(
         raise Invalid("--sample and --seed go with --verify.")
     if seed is not None and sample is None:
         raise Invalid("--seed goes with --sample.")
-    part = Part(project_id=project, agent_id=agent, subject_id=subject)
+    part = Part(project_id=scope.project, agent_id=scope.agent, subject_id=scope.subject)
     ends = await open_ends(session.service, session.caller, source, destination, part)
     if dry_run:
         return await _plan(session, ends)
@@ -107,7 +99,7 @@ async def cutover(
 
     ends = await open_ends(session.service, session.caller, source, destination)
     done = await switch(ends, session.paths.data, back=back, force=force)
-    session.out.answer(done, lambda: _switched(done))
+    session.out.answer(done, _switched(done))
 
 
 async def _plan(session: Session, ends: Ends) -> int:
@@ -118,7 +110,7 @@ async def _plan(session: Session, ends: Ends) -> int:
         max_chars=session.settings.fact_max_chars, max_count=session.settings.fact_max_count
     )
     found = await plan(ends, limits)
-    session.out.answer(found, lambda: _planned(found))
+    session.out.answer(found, _planned(found))
     _tell_unread(session, ends.source, found.source_unread)
     return 0
 
@@ -126,16 +118,16 @@ async def _plan(session: Session, ends: Ends) -> int:
 async def _apply(session: Session, ends: Ends) -> int:
     from memtui.migration.moving import apply
 
-    ticker = _Ticker()
+    ticker = Ticker(_SECONDS_A_LINE)
     try:
-        done = await apply(ends, session.paths.data, ticker.progress)
+        done = await apply(ends, session.paths.data, lambda now: ticker.show(_progress(now)))
     except CancelledError:
         ticker.end()
         session.out.say("Stopped; the same command goes on where it was.")
         raise
     finally:
         ticker.end()
-    session.out.answer(done, lambda: _applied(done))
+    session.out.answer(done, _applied(done))
     _tell_unread(session, ends.source, done.source_unread)
     return 1 if done.failed else 0
 
@@ -143,57 +135,30 @@ async def _apply(session: Session, ends: Ends) -> int:
 async def _verify(session: Session, ends: Ends, sample: int | None, seed: int | None) -> int:
     from memtui.migration.verifying import verify
 
-    ticker = _Ticker()
+    ticker = Ticker(_SECONDS_A_LINE)
+
+    def read(records: int) -> None:
+        ticker.show(f"{shown.counted(records, 'record')} read")
+
     try:
-        found = await verify(ends, session.paths.data, sample=sample, seed=seed, report=ticker.read)
+        found = await verify(ends, session.paths.data, sample=sample, seed=seed, report=read)
     finally:
         ticker.end()
-    session.out.answer(found, lambda: _verified(found, ends))
+    session.out.answer(found, _verified(found, ends))
     _tell_unread(session, ends.source, found.source_unread)
     _tell_unread(session, ends.destination, found.destination_unread)
     return 0 if found.passed else 1
 
 
-class _Ticker:
-    """One line on stderr that says how far it has come."""
-
-    def __init__(self) -> None:
-        from time import monotonic
-
-        self._clock: Callable[[], float] = monotonic
-        self._last = monotonic()
-        self._is_open = False
-
-    def progress(self, now: Progress) -> None:
-        """Show how far a migration has come."""
-        if now.found:
-            self._show(f"{shown.counted(now.found, 'record')} found so far")
-            return
-        words = [shown.of_total(now.done, now.total), f"{now.rate:,.0f}/s"]
-        if now.seconds_left is not None:
-            words.append(f"{shown.duration(now.seconds_left * 1000)} left")
-        if now.failed:
-            words.append(f"{shown.count(now.failed)} failed")
-        self._show("  ".join(words))
-
-    def read(self, records: int) -> None:
-        """Show how many records were read."""
-        self._show(f"{shown.counted(records, 'record')} read")
-
-    def _show(self, line: str) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r\x1b[K{line}")
-            sys.stderr.flush()
-            self._is_open = True
-        elif self._clock() - self._last >= _SECONDS_A_LINE:
-            sys.stderr.write(f"{line}\n")
-            self._last = self._clock()
-
-    def end(self) -> None:
-        """Leave the line."""
-        if self._is_open:
-            sys.stderr.write("\n")
-            self._is_open = False
+def _progress(now: Progress) -> str:
+    if now.found:
+        return f"{shown.counted(now.found, 'record')} found so far"
+    words = [shown.of_total(now.done, now.total), f"{now.rate:,.0f}/s"]
+    if now.seconds_left is not None:
+        words.append(f"{shown.duration(now.seconds_left * 1000)} left")
+    if now.failed:
+        words.append(f"{shown.count(now.failed)} failed")
+    return "  ".join(words)
 
 
 def _tell_unread(session: Session, binding: BindingView, unread: Sequence[str]) -> None:
@@ -203,10 +168,10 @@ def _tell_unread(session: Session, binding: BindingView, unread: Sequence[str]) 
 
 
 def _planned(found: Plan) -> Iterator[Line]:
-    rows = [
+    rows = (
         [one.scope, one.kind, shown.count(one.records), one.place or ""] for one in found.scopes
-    ]
-    yield from table(_COLUMNS, rows)
+    )
+    yield from table(columns("scope*", "kind", "records>", "goes to"), rows)
     least = "" if found.complete else "at least "
     moved = shown.counted(found.records, "record")
     yield f"{least}{moved} from {found.source} to {found.destination}"

@@ -5,26 +5,27 @@ from __future__ import annotations
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
-from memtui.contract import CorrectRequest, Invalid, Record, WriteMode, WriteRequest
+from memtui.contract import CorrectRequest, Invalid, WriteMode, WriteRequest
+from memtui.doors.cli.forget import changed_ids
+from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import (
+    BindingOptions,
     RecordId,
     ScopeOptions,
     SourceOptions,
-    future,
     json_object,
 )
 from memtui.doors.cli.output import say
-from memtui.doors.cli.session import Session, build
+from memtui.doors.cli.session import Session
 
 if TYPE_CHECKING:
     from memtui.service import MutationAnswer
@@ -141,13 +142,11 @@ async def note(
     metadata: Annotated[str | None, typer.Option(help="A JSON object to keep with it.")] = None,
 ) -> None:
     """Store TEXT as a memory and print the new record's id."""
-    chosen = scope.scope(session)
-    request = build(
-        WriteRequest,
-        scope=chosen,
-        source=source.reference(chosen),
+    await store(
+        session,
+        scope,
+        source,
         content=read_stdin() if text == "-" else text,
-        binding_key=scope.binding,
         mode=mode,
         metadata=json_object(metadata, "--metadata"),
         record_id=record_id,
@@ -156,13 +155,30 @@ async def note(
         topic=topic,
         tags=tuple(tag or ()),
         pinned=pin,
+        expires_at=session.future(expires),
+    )
+
+
+async def store(
+    session: Session, scope: BindingOptions, source: SourceOptions, **values: Any
+) -> None:
+    """Write a record, print its id, and say where it is stored, and why there."""
+    request = scope.request(
+        session,
+        WriteRequest,
+        source=source.reference(scope.scope(session)),
         created_by=session.caller.principal,
-        expires_at=future(expires, now=session.now, zone=session.zone),
+        **values,
     )
     answer = await session.service.write(session.caller, request)
-    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
-    if not session.out.as_json:
-        tell_written(session, answer)
+    session.out.answer(
+        answer,
+        changed_ids(answer),
+        "" if answer.handles else f"{answer.binding_key} took it and stores it on its own time.",
+        _redacted(answer),
+        f"Stored in {answer.binding_key} ({answer.binding_reason}); operation "
+        f"{answer.operation_id}.",
+    )
 
 
 async def correct(
@@ -189,7 +205,7 @@ async def correct(
     editor: Annotated[
         bool, typer.Option("--editor", help="Change its text in your editor.")
     ] = False,
-) -> int:
+) -> None:
     """Change a record; what is not given stays as it is.
 
     Its text, topic, tags, pin or expiry can be changed.
@@ -201,77 +217,52 @@ async def correct(
     nothing = all(value is None for value in (text, topic, tag, pin, expires)) and not no_expiry
     if nothing and not editor:
         raise Invalid("Nothing to change; give a new text, --editor, or one of the options.")
-    chosen = scope.scope(session)
-    request = build(
+    request = scope.request(
+        session,
         CorrectRequest,
-        scope=chosen,
-        handle=await session.handle(record_id, chosen, scope.binding),
-        binding_key=scope.binding,
+        handle=await session.handle(record_id, scope.scope(session), scope.binding),
         text=read_stdin() if text == "-" else text,
         revision=revision,
         pinned=pin,
         topic=topic,
         tags=None if tag is None else tuple(word for word in tag if word),
-        expires_at=future(expires, now=session.now, zone=session.zone),
+        expires_at=session.future(expires),
         never_expires=no_expiry,
     )
     if editor:
-        return await _correct_in_editor(session, request)
-    tell_corrected(session, await session.service.correct(session.caller, request))
-    return 0
+        await _correct_in_editor(session, request)
+    else:
+        answer_corrected(session, await session.service.correct(session.caller, request))
 
 
-async def _correct_in_editor(session: Session, request: CorrectRequest) -> int:
-
+async def _correct_in_editor(session: Session, request: CorrectRequest) -> None:
     found = await session.service.get(
         session.caller, request.handle, request.scope, binding_key=request.binding_key
     )
-    record: Record = found.record
-    with Draft(session.paths.data, record.text) as draft:
+    with Draft(session.paths.data, found.record.text) as draft:
         edited = draft.edit(session.settings.editor)
-        if edited == record.text:
+        if edited == found.record.text:
             session.out.say("Nothing was changed.")
             if session.out.as_json:
                 session.out.document(found)
-            return 0
+            return
         changed = request.model_copy(
-            update={"text": edited, "revision": request.revision or record.revision}
+            update={"text": edited, "revision": request.revision or found.record.revision}
         )
-        tell_corrected(session, await session.service.correct(session.caller, changed))
-    return 0
+        answer_corrected(session, await session.service.correct(session.caller, changed))
 
 
-def tell_written(session: Session, answer: MutationAnswer) -> None:
-    """Tell a person where a record is stored, and why there."""
-    if not answer.handles:
-        session.out.say(f"{answer.binding_key} took it and stores it on its own time.")
-    _tell_redacted(session, answer)
-    session.out.say(
-        f"Stored in {answer.binding_key} ({answer.binding_reason}); operation "
-        f"{answer.operation_id}."
-    )
-
-
-def tell_corrected(session: Session, answer: MutationAnswer) -> None:
+def answer_corrected(session: Session, answer: MutationAnswer) -> None:
     """Print a correction's answer, and how it is taken back."""
-    session.out.answer(answer, lambda: [handle.provider_record_id for handle in answer.handles])
-    if not session.out.as_json:
-        _tell_redacted(session, answer)
-        session.out.say(f"Corrected; memtui undo {answer.operation_id} takes it back.")
+    session.out.answer(answer, changed_ids(answer), _redacted(answer), corrected(answer))
 
 
-def _tell_redacted(session: Session, answer: MutationAnswer) -> None:
-    if answer.redacted:
-        session.out.say(f"Taken out before it was stored: {', '.join(answer.redacted)}.")
+def corrected(answer: MutationAnswer) -> str:
+    """Tell a person how a correction is taken back."""
+    return f"Corrected; memtui undo {answer.operation_id} takes it back."
 
 
-def read_stdin() -> str:
-    """Return all of stdin.
-
-    Raises:
-        Invalid: it is not UTF-8.
-    """
-    try:
-        return sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Invalid("What came on stdin is not UTF-8 text.") from error
+def _redacted(answer: MutationAnswer) -> str:
+    return (
+        f"Taken out before it was stored: {', '.join(answer.redacted)}." if answer.redacted else ""
+    )

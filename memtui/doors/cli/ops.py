@@ -20,7 +20,7 @@ from memtui.doors.cli.options import (
     ScopeOptions,
     pairs,
 )
-from memtui.doors.cli.output import Dim, Line, columns, facts, jsonable, table
+from memtui.doors.cli.output import Dim, Line, Ticker, columns, facts, jsonable, table
 from memtui.doors.cli.records import change_lines, say_unknown_of_operations
 from memtui.doors.cli.session import Session
 from memtui.visible import visible
@@ -39,9 +39,6 @@ OperationId = Annotated[
     ),
 ]
 _POLL_SECONDS = 0.5
-_COLUMNS = columns(
-    "seq>", "when>", "", "type", "binding", "agent", "project", "source", "took>", "cost>", "what*"
-)
 
 
 async def ops_list(
@@ -68,10 +65,16 @@ async def ops_list(
     if follow:
         await _follow(session, chosen, page.operations)
         return
-    session.out.answer(page, lambda: table(_COLUMNS, _rows(session, page.operations)))
-    if not session.out.as_json:
-        more = f"; the next page: --before {page.next_before}" if page.next_before else ""
-        session.out.say(f"{shown.of_total(len(page.operations), page.total)}{more}.")
+    titles = columns(
+        "seq>", "when>", "", "type", "binding", "agent", "project", "source", "took>", "cost>",
+        "what*",
+    )  # fmt: skip
+    more = f"; the next page: --before {page.next_before}" if page.next_before else ""
+    session.out.answer(
+        page,
+        table(titles, (_cells(session, one) for one in page.operations)),
+        f"{shown.of_total(len(page.operations), page.total)}{more}.",
+    )
     if not page.total:
         await say_unknown_of_operations(session, chosen)
 
@@ -87,9 +90,7 @@ async def ops_show(session: Session, operation_id: OperationId) -> None:
         "found": found,
         "erasures": list(erasures),
     }
-    session.out.answer(
-        jsonable(document), lambda: _detail(session, operation, changes, found, erasures)
-    )
+    session.out.answer(jsonable(document), _detail(session, operation, changes, found, erasures))
 
 
 async def ops_check(session: Session, operation_id: OperationId) -> None:
@@ -99,9 +100,7 @@ async def ops_check(session: Session, operation_id: OperationId) -> None:
     """
     operation = await session.service.log.get(session.caller, operation_id)
     found = await session.service.check_outcome(session.caller, operation.operation_id)
-    session.out.answer(
-        {"operation_id": operation.operation_id, **dict(found)}, lambda: [found.told]
-    )
+    session.out.answer({"operation_id": operation.operation_id, **dict(found)}, [found.told])
     if found.happened:
         session.out.say(f"memtui undo {operation.operation_id} takes it back.")
 
@@ -121,19 +120,12 @@ async def _follow(session: Session, chosen: Filter, first: Sequence[Operation]) 
 
 
 def _print_each(session: Session, operations: Sequence[Operation]) -> None:
-    import sys
-
     for operation in reversed(operations):
         if session.out.as_json:
             session.out.document(operation)
         else:
             session.out.line("  ".join(cell for cell in _cells(session, operation) if cell))
     sys.stdout.flush()
-
-
-def _rows(session: Session, operations: Sequence[Operation]) -> Iterator[list[str]]:
-    for operation in operations:
-        yield _cells(session, operation)
 
 
 def _cells(session: Session, operation: Operation) -> list[str]:
@@ -246,37 +238,31 @@ async def ops_export(
     if to == _STDOUT and session.out.as_json:
         raise Invalid("--json and --to - would both print on stdout; name a file.")
     chosen = which.filter(session, line, scope)
-    if form is not None:
-        as_format = ExportFormat(form)
-    else:
-        as_format = ExportFormat.JSONL if to == _STDOUT else format_of(to)
+    form = form or ("jsonl" if to == _STDOUT else None)
+    as_format = ExportFormat(form) if form else format_of(to)
     target: Path | IO[bytes] = sys.stdout.buffer if to == _STDOUT else Path(to)
-    shown_first = io.BytesIO()
     on_terminal = to == _STDOUT and sys.stdout.isatty() and as_format is ExportFormat.CSV
+    made = io.BytesIO()
     count = await session.service.analysis.export(
         session.caller,
-        shown_first if on_terminal else target,
+        made if on_terminal else target,
         as_format,
         chosen,
         force=force,
         exact=exact,
     )
     if on_terminal:
-        made = shown_first.getvalue().decode("utf-8", "replace")
-        sys.stdout.write(visible(made, keep_newlines=True))
+        sys.stdout.write(visible(made.getvalue().decode("utf-8", "replace"), keep_newlines=True))
     session.out.answer(
-        {"file": to, "operation_count": count, "format": as_format.value}, lambda: ()
+        {"file": to, "operation_count": count, "format": as_format.value},
+        (),
+        f"Wrote {shown.counted(count, 'operation')} to {'stdout' if to == _STDOUT else to}.",
     )
-    if not session.out.as_json:
-        where = "stdout" if to == _STDOUT else to
-        session.out.say(f"Wrote {shown.counted(count, 'operation')} to {where}.")
     if not count:
         await say_unknown_of_operations(session, chosen)
 
 
 FormatName = Literal["jsonl", "csv", "parquet", "claude-code"]
-
-_REJECTED_COLUMNS = columns("column", "becomes")
 
 
 async def ops_import(
@@ -348,7 +334,7 @@ async def ops_import(
     )
     gc.freeze()  # what is there by now stays: a large import would look at it again and again
     target = company or company_for(files, form)
-    ticker = _Ticker()
+    ticker = Ticker()
     work = Import(files, target, chosen, form=form)
     try:
         report = await work.run(
@@ -356,34 +342,14 @@ async def ops_import(
             session.caller,
             skip_bad=skip_bad,
             dry_run=dry_run,
-            report=ticker.show,
+            report=lambda what, count: ticker.show(f"{count:,} {what}"),
         )
     finally:
         ticker.end()
         work.close()
         _tell_bad(session, work)
-    session.out.answer(report, lambda: _lines(report))
+    session.out.answer(report, _lines(report))
     return 1 if dry_run and report.bad_count and not skip_bad else 0
-
-
-class _Ticker:
-    """One line on stderr, on a terminal, that says how far it has come."""
-
-    def __init__(self) -> None:
-        self._is_open = False
-
-    def show(self, what: str, count: int) -> None:
-        """Show how many operations were read or gone through."""
-        if sys.stderr.isatty():
-            sys.stderr.write(f"\r\x1b[K{count:,} {what}")
-            sys.stderr.flush()
-            self._is_open = True
-
-    def end(self) -> None:
-        """Leave the line."""
-        if self._is_open:
-            sys.stderr.write("\n")
-            self._is_open = False
 
 
 def _tell_bad(session: Session, work: Import) -> None:
@@ -395,7 +361,8 @@ def _tell_bad(session: Session, work: Import) -> None:
 
 def _lines(report: ImportReport) -> Iterator[Line]:
     if report.dry_run and report.columns:
-        yield from table(_REJECTED_COLUMNS, [[one.column, one.field] for one in report.columns])
+        rows = ([one.column, one.field] for one in report.columns)
+        yield from table(columns("column", "becomes"), rows)
         yield ""
     yield from facts(list(_facts(report)))
     words = ("would be added", "there already") if report.dry_run else ("added", "there already")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 import typer
 
@@ -20,12 +20,13 @@ from memtui.contract import (
     SourceRef,
 )
 from memtui.doors.cli.session import Session, build
-from memtui.filters import FIELDS, Taker, build_filter, parse_filter, parse_when, refuse_not_held
+from memtui.filters import FIELDS, Taker, build_filter, parse_filter, refuse_not_held
 
 if TYPE_CHECKING:
-    from datetime import datetime, tzinfo
-
+    from memtui.contract import Model
     from memtui.service import BindingView
+
+    ModelT = TypeVar("ModelT", bound=Model)
 
 
 def complete_binding(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -88,6 +89,10 @@ RecordId = Annotated[
 BindingKey = Annotated[
     str, typer.Argument(metavar="KEY", help="The binding's key.", autocompletion=complete_binding)
 ]
+TargetId = Annotated[
+    str | None,
+    typer.Argument(metavar="ID", help="Its id, of a binding its key; the company needs none."),
+]
 Since = Annotated[
     str | None,
     typer.Option("--since", help="From this moment on: 7d, 6h, today, 2026-03-01."),
@@ -110,9 +115,9 @@ FilterLine = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class ScopeOptions:
-    """Whose memory, and which binding."""
+@dataclass(frozen=True)
+class OwnerOptions:
+    """Whose memory."""
 
     project: Annotated[
         str | None, typer.Option(help="The project's id.", autocompletion=complete_name("project"))
@@ -123,8 +128,17 @@ class ScopeOptions:
     subject: Annotated[
         str | None, typer.Option(help="The person or identity the memory is about.")
     ] = None
-    issue: Annotated[str | None, typer.Option(help="The issue's id.")] = None
-    run: Annotated[str | None, typer.Option(help="The run's id.")] = None
+
+    def scope(self, session: Session) -> Scope:
+        """Return the scope in the session's company."""
+        ids = {f"{name}_id": value for name, value in asdict(self).items() if name != "binding"}
+        return build(Scope, company_id=session.company.company_id, **ids)
+
+
+@dataclass(frozen=True)
+class BindingOptions(OwnerOptions):
+    """Whose memory, and which binding."""
+
     binding: Annotated[
         str | None,
         typer.Option(
@@ -133,17 +147,18 @@ class ScopeOptions:
         ),
     ] = None
 
-    def scope(self, session: Session) -> Scope:
-        """Return the scope in the session's company."""
-        return build(
-            Scope,
-            company_id=session.company.company_id,
-            agent_id=self.agent,
-            project_id=self.project,
-            issue_id=self.issue,
-            run_id=self.run,
-            subject_id=self.subject,
-        )
+    def request(self, session: Session, model: type[ModelT], /, **values: Any) -> ModelT:
+        """Return a request of the scope and binding. Raises `Invalid` for what does not fit."""
+        values = {"scope": self.scope(session), "binding_key": self.binding, **values}
+        return build(model, **values)
+
+
+@dataclass(frozen=True)
+class ScopeOptions(BindingOptions):
+    """Whose memory, of which piece of work, and which binding."""
+
+    issue: Annotated[str | None, typer.Option(help="The issue's id.")] = None
+    run: Annotated[str | None, typer.Option(help="The run's id.")] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,11 +246,11 @@ def filter_of(
         Invalid: an unknown field, a value that does not fit, a term that says nothing about the
             taker, or a field that line and flag give two values.
     """
-    now, zone = session.now, session.zone
     given: dict[str, object] = {name: value for name, value in flags.items() if value is not None}
     for field in {"since", "until"} & given.keys():
-        given[field] = parse_when(str(given[field]), now=now, zone=zone)
-    parsed = parse_filter(" ".join(line or ()), now=now, zone=zone).model_dump(exclude_none=True)
+        given[field] = session.moment(str(given[field]))
+    found = parse_filter(" ".join(line or ()), now=session.now, zone=session.zone)
+    parsed = found.model_dump(exclude_none=True)
     if parsed.get("text") and given.get("text"):
         given["text"] = f"{parsed['text']} {given['text']}"
     for name in parsed.keys() & given.keys() - {"text"}:
@@ -245,19 +260,6 @@ def filter_of(
     chosen = build_filter(**parsed | given)
     refuse_not_held(chosen, taker)
     return chosen
-
-
-def future(text: str | None, *, now: datetime, zone: tzinfo) -> datetime | None:
-    """Return the moment that an expiry names: a span from `now` on (`30d`), or a date.
-
-    Raises:
-        Invalid: the text is neither.
-    """
-    if text is None:
-        return None
-    moment = parse_when(text, now=now, zone=zone)
-    is_span = text[0].isdigit() and text[-1] in "snhdwmy"
-    return now + (now - moment) if is_span else moment
 
 
 def json_object(text: str | None, option: str) -> Json:
@@ -281,6 +283,15 @@ def json_object(text: str | None, option: str) -> Json:
 
 def _refuse_constant(word: str) -> None:
     raise ValueError(word)  # NaN and Infinity are no JSON
+
+
+def target_id_of(session: Session, target_type: str, target_id: str | None) -> str:
+    """Return the id of a target, which only the company may leave out. Raises `Invalid`."""
+    if target_type == "company":
+        return target_id or session.company.company_id
+    if not target_id:
+        raise Invalid(f"Name the {target_type}: its id goes after the word {target_type}.")
+    return target_id
 
 
 def pairs(given: list[str] | None, option: str) -> dict[str, str]:

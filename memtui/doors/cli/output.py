@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,19 +38,24 @@ class Output:
 
     as_json: bool = False
 
-    def answer(self, document: Model | dict[str, Any], lines: Callable[[], Iterable[Line]]) -> None:
+    def answer(
+        self, document: Model | dict[str, Any], lines: Iterable[Line] = (), *sentences: str
+    ) -> None:
         """Print `document` as JSON if that was asked for, else the `lines`.
 
-        What could not be read for it is in the JSON; a person is told on stderr.
+        What could not be read for it is in the JSON; a person is told on stderr, and then the
+        `sentences` that are not empty.
         """
         if self.as_json:
             self.document(document)
             return
-        for line in lines():
+        for line in lines:
             self.line(line)
         get = document.get if isinstance(document, dict) else partial(getattr, document)
         # A report's own problems are sentences, and its lines have them.
         self.tell(one for one in get("problems", ()) if not isinstance(one, str))
+        for sentence in filter(None, sentences):
+            self.say(sentence)
 
     def tell(self, problems: Iterable[Problem | dict[str, Any]]) -> None:
         """Say on stderr what could not be read for an answer."""
@@ -60,7 +66,9 @@ class Output:
 
     def document(self, document: Model | dict[str, Any]) -> None:
         """Print one JSON document on a line of its own."""
-        _write_json(jsonable(document))
+        from memtui.json_text import json_text
+
+        write_exactly(json_text(jsonable(document)).encode("utf-8") + b"\n")
 
     def line(self, line: Line) -> None:
         """Print one line for a person."""
@@ -111,12 +119,37 @@ def jsonable(value: Any) -> Any:
     return value
 
 
-def _write_json(document: Any) -> None:
+def write_exactly(content: bytes) -> None:
+    """Write to stdout after what stands there already, every byte as it is."""
     sys.stdout.flush()
-    from memtui.json_text import json_text
-
-    sys.stdout.buffer.write(json_text(document).encode("utf-8") + b"\n")
+    sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
+
+
+class Ticker:
+    """One line on stderr, on a terminal, that says how far it has come."""
+
+    def __init__(self, pause_s: float | None = None) -> None:
+        """`pause_s`: where there is no terminal, print a line every so many seconds."""
+        self._pause_s = pause_s
+        self._last = monotonic()
+        self._is_open = False
+
+    def show(self, line: str) -> None:
+        """Put `line` in the place of the one before."""
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r\x1b[K{line}")
+            sys.stderr.flush()
+            self._is_open = True
+        elif self._pause_s is not None and monotonic() - self._last >= self._pause_s:
+            sys.stderr.write(f"{line}\n")
+            self._last = monotonic()
+
+    def end(self) -> None:
+        """Leave the line."""
+        if self._is_open:
+            sys.stderr.write("\n")
+            self._is_open = False
 
 
 _GAP = "  "

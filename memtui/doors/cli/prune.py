@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memtui.contract import ForgetRequest, Invalid, Scope
-from memtui.doors.cli.facts import FACT, FactScope, revisions
-from memtui.doors.cli.forget import tell_forgotten
+from memtui.contract import Invalid
+from memtui.doors.cli.facts import FACT, FactScope
+from memtui.doors.cli.forget import changed_ids, forgotten
 from memtui.doors.cli.output import Dim, Line
-from memtui.doors.cli.session import Session, build
+from memtui.doors.cli.session import Session
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
@@ -54,26 +54,24 @@ async def facts_prune(
     if dry_run and apply:
         raise Invalid("Give --dry-run or --apply, not both.")
     reasons = _reasons(reason or ())
-    chosen = scope.scope(session)
-    request = build(
+    request = scope.request(
+        session,
         PruneRequest,
-        scope=chosen,
         kind=None if kind == "all" else kind,
         rules=PruneRules(
             stale_days=stale_days, max_characters=session.settings.fact_max_chars or _NO_LIMIT
         ),
         model=session.settings.context_model,
-        binding_key=scope.binding,
     )
     answer = await session.service.prune_plan(session.caller, request)
     plan = answer.plan
     if reasons:
         plan = plan.mark_reasons(reasons)
-    applied = await _apply(session, chosen, answer, plan) if apply and plan.marked else None
+    applied = None
+    if apply and plan.marked:
+        applied = await scope.forget(session, plan.marked, answer.binding_key)
     document = _document(answer, plan) | _outcome(applied, dry_run=not apply)
-    session.out.answer(document, lambda: _lines(plan))
-    if not session.out.as_json:
-        _tell(session, plan, applied, dry_run=not apply)
+    session.out.answer(document, _lines(plan), *_told(plan, applied, dry_run=not apply))
     return 1 if applied and (applied.missing or applied.ghosts) else 0
 
 
@@ -84,18 +82,6 @@ def _reasons(names: Sequence[str]) -> list[Reason]:
         return [Reason(name) for name in names]
     except ValueError as error:
         raise Invalid(f"There is no such reason; it is one of {', '.join(Reason)}.") from error
-
-
-async def _apply(
-    session: Session, scope: Scope, answer: PruneAnswer, plan: PrunePlan
-) -> MutationAnswer:
-    request = ForgetRequest(
-        scope=scope,
-        handles=tuple(record.handle for record in plan.marked),
-        binding_key=answer.binding_key,
-        revisions=revisions(plan.marked),
-    )
-    return await session.service.forget(session.caller, request)
 
 
 def _document(answer: PruneAnswer, plan: PrunePlan) -> dict[str, Any]:
@@ -159,7 +145,7 @@ def _outcome(applied: MutationAnswer | None, *, dry_run: bool) -> dict[str, Any]
     return {
         "dry_run": dry_run,
         "operation_id": applied and applied.operation_id,
-        "forgotten": [handle.provider_record_id for handle in applied.handles] if applied else [],
+        "forgotten": changed_ids(applied) if applied else [],
         "missing": [handle.provider_record_id for handle in applied.missing] if applied else [],
         "ghosts": [handle.provider_record_id for handle in applied.ghosts] if applied else [],
     }
@@ -183,15 +169,13 @@ def _lines(plan: PrunePlan) -> Iterator[Line]:
         )
 
 
-def _tell(
-    session: Session, plan: PrunePlan, applied: MutationAnswer | None, *, dry_run: bool
-) -> None:
+def _told(plan: PrunePlan, applied: MutationAnswer | None, *, dry_run: bool) -> Iterator[str]:
     count, all_of = shown.counted(len(plan.marked), "record"), shown.count(len(plan.items))
     saved = f"{shown.count(plan.tokens_saved)} of {shown.count(plan.tokens_before)} tokens"
     if not plan.marked:
-        session.out.say(f"Nothing of {all_of} is marked to go.")
+        yield f"Nothing of {all_of} is marked to go."
     elif dry_run:
-        session.out.say(f"{count} of {all_of} would go and save {saved}; --apply lets them go.")
+        yield f"{count} of {all_of} would go and save {saved}; --apply lets them go."
     elif applied is not None:
-        session.out.say(f"That saves {saved}.")
-        tell_forgotten(session, applied)
+        yield f"That saves {saved}."
+        yield from forgotten(applied)

@@ -12,12 +12,9 @@ from memtui.contract import Invalid
 from memtui.doors.cli.options import Yes, complete_binding, complete_name
 from memtui.doors.cli.output import Dim, Line, columns, jsonable, table
 from memtui.doors.cli.session import Session, build
-from memtui.filters import parse_when
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
     from memtui.analytics.traces import Trace
     from memtui.service import PurgeAnswer
     from memtui.service.survey import Living
@@ -72,7 +69,7 @@ async def purge(
 
     if stop_doing:
         await session.service.purging.keep_doing(session.caller, None)
-        session.out.answer({"purge_after_days": None}, lambda: ())
+        session.out.answer({"purge_after_days": None})
         session.out.say("Nothing is purged by age from now on.")
         return 0
     if not any((record_id, subject, project, texts_older_than)):
@@ -80,7 +77,7 @@ async def purge(
             "Say what: a record's id, --subject, --project or --texts-older-than; "
             "without --yes nothing is changed."
         )
-    before = _moment(session, texts_older_than)
+    before = session.past(texts_older_than)
     request = build(
         PurgeRequest,
         record_id=record_id,
@@ -94,7 +91,7 @@ async def purge(
         raise Invalid("--keep-doing goes with --texts-older-than.")
     if not yes:
         plan = await session.service.purging.plan(session.caller, request)
-        session.out.answer(jsonable(plan), lambda: _planned(plan, forget=forget))
+        session.out.answer(plan, _planned(plan, forget=forget))
         session.out.say("Nothing was changed; say --yes to erase this for good.")
         return 0
     done = await session.service.purging.apply(session.caller, request)
@@ -107,17 +104,8 @@ async def purge(
                 "the server do this from now on."
             )
     left = [one.model_dump() for one in done.left]
-    session.out.answer(jsonable(done) | {"left": left, "passed": not left}, lambda: _done(done))
+    session.out.answer(jsonable(done) | {"left": left, "passed": not left}, _done(done))
     return 1 if left else 0
-
-
-def _moment(session: Session, older_than: str | None) -> datetime | None:
-    if older_than is None:
-        return None
-    moment = parse_when(older_than, now=session.now, zone=session.zone)
-    if moment > session.now:
-        raise Invalid(f"{older_than} is yet to come; give a moment in the past, such as 90d.")
-    return moment
 
 
 def _planned(plan: PurgeAnswer, *, forget: bool) -> Iterator[Line]:

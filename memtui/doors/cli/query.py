@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.contract import QueryIntent, QueryRequest, Scope, Snippet
-from memtui.doors.cli.options import (
-    ScopeOptions,
-    complete_binding,
-    complete_name,
-    json_object,
-)
-from memtui.doors.cli.output import Dim, Line, jsonable
-from memtui.doors.cli.session import Session, build
-from memtui.filters import parse_when
+from memtui.contract import QueryIntent, QueryRequest, Snippet
+from memtui.doors.cli.options import BindingOptions, ScopeOptions, json_object
+from memtui.doors.cli.output import Dim, Line, jsonable, write_exactly
+from memtui.doors.cli.session import Session
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
-    from memtui.service import ContextAnswer, QueryAnswer
+    from memtui.service import ContextAnswer, ExplainAnswer, QueryAnswer
 
 
 async def query(
@@ -43,36 +36,29 @@ async def query(
     ] = False,
 ) -> None:
     """Find the records that are relevant to TEXT, best first."""
-    request = build(
+    request = scope.request(
+        session,
         QueryRequest,
-        scope=scope.scope(session),
         query=text,
-        binding_key=scope.binding,
         top_k=top_k,
         intent=intent,
         metadata_filter=json_object(where, "--where"),
         topic=topic,
-        as_of=parse_when(as_of, now=session.now, zone=session.zone) if as_of else None,
+        as_of=session.moment(as_of) if as_of else None,
     )
     if explain:
-        await _explain(session, request)
+        explained = await session.service.explain(session.caller, request)
+        session.out.answer(explained, _stages(explained))
         return
     answer = await session.service.query(session.caller, request)
-    session.out.answer(answer, lambda: _snippets(session, answer))
-    if not session.out.as_json:
-        session.out.say(_summary(answer))
+    session.out.answer(answer, _snippets(session, answer), _summary(answer))
 
 
-async def _explain(session: Session, request: QueryRequest) -> None:
-    answer = await session.service.explain(session.caller, request)
-
-    def lines() -> Iterator[Line]:
-        for stage in answer.explanation.stages:
-            yield f"{stage.name}: {stage.detail}"
-            for record_id, score in stage.scores.items():
-                yield f"  {score:.3f}  {record_id}"
-
-    session.out.answer(answer, lines)
+def _stages(answer: ExplainAnswer) -> Iterator[Line]:
+    for stage in answer.explanation.stages:
+        yield f"{stage.name}: {stage.detail}"
+        for record_id, score in stage.scores.items():
+            yield f"  {score:.3f}  {record_id}"
 
 
 def _snippets(session: Session, answer: QueryAnswer) -> Iterator[Line]:
@@ -109,15 +95,8 @@ _BAR = 24
 
 async def context(
     session: Session,
+    scope: BindingOptions,
     *,
-    subject: Annotated[str | None, typer.Option(help="The user that the request is for.")] = None,
-    project: Annotated[
-        str | None,
-        typer.Option(help="The project it is about.", autocompletion=complete_name("project")),
-    ] = None,
-    agent: Annotated[
-        str | None, typer.Option(help="The agent that runs.", autocompletion=complete_name("agent"))
-    ] = None,
     topic: Annotated[
         str | None, typer.Option(help="Bring the project's notes of this topic too.")
     ] = None,
@@ -129,10 +108,6 @@ async def context(
     ] = None,
     max_tokens: Annotated[
         int | None, typer.Option(min=0, help="Cut the text to so many tokens, and say what went.")
-    ] = None,
-    binding: Annotated[
-        str | None,
-        typer.Option(help="Read this binding alone.", autocompletion=complete_binding),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Exit 1 if it is over its budget.")
@@ -151,29 +126,22 @@ async def context(
     from memtui.service import ContextRequest
 
     settings = session.settings
-    scope = build(
-        Scope,
-        company_id=session.company.company_id,
-        subject_id=subject,
-        project_id=project,
-        agent_id=agent,
-    )
-    request = build(
+    request = scope.request(
+        session,
         ContextRequest,
-        scope=scope,
         model=model or settings.context_model,
         budget=settings.context_budget if budget is None else budget,
         max_tokens=max_tokens,
         topic=topic,
-        binding_key=binding,
         delivered=delivered,
     )
     answer = await session.service.context(session.caller, request)
     if text and not session.out.as_json:
-        _write_exactly(answer.text)
+        write_exactly(answer.text.encode("utf-8", "backslashreplace"))
         session.out.tell(answer.problems)
     else:
-        session.out.answer(_document(answer), lambda: _lines(answer))
+        share = jsonable(answer.share) | {"over_target": answer.share.over_target}
+        session.out.answer(jsonable(answer) | {"share": share}, _lines(answer))
     if check and answer.over_budget:
         session.out.say(
             f"The memory context has {answer.tokens:,} tokens and its budget is "
@@ -181,12 +149,6 @@ async def context(
         )
         return 1
     return 0
-
-
-def _document(answer: ContextAnswer) -> dict[str, Any]:
-    share = jsonable(answer.share) | {"over_target": answer.share.over_target}
-    document: dict[str, Any] = jsonable(answer) | {"share": share}
-    return document
 
 
 def _lines(answer: ContextAnswer) -> Iterator[Line]:
@@ -229,9 +191,3 @@ def _cost(answer: ContextAnswer) -> Iterator[Line]:
 def _bar(tokens: int, budget: int) -> str:
     filled = min(_BAR, round(_BAR * tokens / budget)) if budget else _BAR
     return "█" * filled + "░" * (_BAR - filled)
-
-
-def _write_exactly(text: str) -> None:
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
-    sys.stdout.buffer.flush()

@@ -19,18 +19,14 @@ from memtui.doors.cli.options import (
     filter_of,
 )
 from memtui.doors.cli.output import Dim, Line, columns, facts, jsonable, table
-from memtui.doors.cli.session import Session, build
+from memtui.doors.cli.session import Session
 from memtui.filters import FIELDS, Taker
-from memtui.visible import visible
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from memtui.service import BrowseAnswer, Change, HistoryAnswer, Provenance
-
-
-_BROWSE_COLUMNS = columns("id", "updated>", "kind", "topic", "source", "text*")
 
 
 async def get(
@@ -55,14 +51,15 @@ async def get(
         )
         document["provenance"] = jsonable(origin)
 
-    def lines() -> Iterator[Line]:
-        yield from answer.record.text.split("\n")
-        yield ""
-        yield from map(Dim, _details(session, answer.record))
-        if origin is not None:
-            yield from _provenance(session, origin)
+    session.out.answer(document, _record(session, answer.record, origin))
 
-    session.out.answer(document, lines)
+
+def _record(session: Session, record: Record, origin: Provenance | None) -> Iterator[Line]:
+    yield from record.text.split("\n")
+    yield ""
+    yield from map(Dim, _details(session, record))
+    if origin is not None:
+        yield from _provenance(session, origin)
 
 
 async def browse(
@@ -99,9 +96,9 @@ async def browse(
         run_id=scope.run,
         binding_key=scope.binding,
     )
-    request = build(
+    request = scope.request(
+        session,
         BrowseRequest,
-        scope=scope.scope(session),
         binding_key=chosen.binding_key,
         filter=chosen,
         sort=sort,
@@ -109,9 +106,8 @@ async def browse(
         limit=limit,
     )
     answer = await session.service.browse(session.caller, request)
-    session.out.answer(answer, lambda: table(_BROWSE_COLUMNS, _rows(session, answer)))
-    if not session.out.as_json:
-        session.out.say(_page_summary(answer))
+    titles = columns("id", "updated>", "kind", "topic", "source", "text*")
+    session.out.answer(answer, table(titles, _rows(session, answer)), _page_summary(answer))
     if not answer.records and cursor is None:
         await say_unknown_of_records(session, chosen, request.scope, chosen.binding_key)
 
@@ -121,12 +117,7 @@ async def history(session: Session, record_id: RecordId, scope: ScopeOptions) ->
     answer = await session.service.history(
         session.caller, record_id, scope.scope(session), binding_key=scope.binding
     )
-    session.out.answer(answer, lambda: _history(session, answer))
-
-
-def describe_record(record: Record) -> str:
-    """Return a record in one line: its id and the beginning of its text."""
-    return f"{record.handle.provider_record_id}  {visible(record.text, limit=100)}"
+    session.out.answer(answer, _history(session, answer))
 
 
 def _rows(session: Session, answer: BrowseAnswer) -> Iterator[list[str]]:

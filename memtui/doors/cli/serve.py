@@ -105,7 +105,7 @@ def _tell(session: Session, contract: str, key: str | None, listener: Listener) 
     what = f"{key} of {company_id} as a memory plugin" if key else f"{contract} of {company_id}"
     session.out.answer(
         {**document, "url": listener.url, "socket": socket},
-        lambda: [f"Serving {what} at {socket or listener.url}"],
+        [f"Serving {what} at {socket or listener.url}"],
     )
     sys.stdout.flush()
 

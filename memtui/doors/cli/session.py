@@ -117,6 +117,29 @@ class Session:
         """The zone that days and clock times are read and shown in."""
         return zone_of(self.settings)
 
+    def moment(self, text: str) -> datetime:
+        """Return the moment that a person names. Raises `Invalid`."""
+        from memtui.filters import parse_when
+
+        return parse_when(text, now=self.now, zone=self.zone)
+
+    def past(self, text: str | None) -> datetime | None:
+        """Return a moment that is not yet to come. Raises `Invalid`."""
+        from memtui.contract import Invalid
+
+        moment = self.moment(text) if text is not None else None
+        if moment is not None and moment > self.now:
+            raise Invalid(f"{text} is yet to come; give a moment in the past, such as 90d.")
+        return moment
+
+    def future(self, text: str | None) -> datetime | None:
+        """Return the moment that an expiry names: a span from now on (`30d`), or a date.
+
+        Raises:
+            Invalid: the text is neither.
+        """
+        return None if text is None else future(text, now=self.now, zone=self.zone)
+
     def zone_name(self) -> str:
         """Return the IANA name of `zone`; UTC, with a note, where the system's has none."""
         if name := self.settings.zone_name:
@@ -143,6 +166,15 @@ class Session:
         found = await self.resolved(scope, binding_key)
         provider_key = found.provider_key if found else _UNRESOLVED
         return build(RecordHandle, provider_key=provider_key, provider_record_id=record_id)
+
+
+def future(text: str, *, now: datetime, zone: tzinfo) -> datetime:
+    """Return what `Session.future` does, at the moment `now`."""
+    from memtui.filters import parse_when
+
+    moment = parse_when(text, now=now, zone=zone)
+    is_span = text[0].isdigit() and text[-1] in "snhdwmy"
+    return now + (now - moment) if is_span else moment
 
 
 _UNRESOLVED = "unresolved"

@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import math
 import sys
 from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from memtui.contract import Invalid
+from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import Exact, FilterLine, OperationOptions, ScopeOptions
-from memtui.doors.cli.output import Column, Dim, Line, columns, facts, jsonable, table
+from memtui.doors.cli.output import (
+    Column,
+    Dim,
+    Line,
+    columns,
+    facts,
+    jsonable,
+    table,
+    write_exactly,
+)
 from memtui.doors.cli.records import say_unknown_of_operations
 from memtui.doors.cli.session import Session
 from memtui.json_text import json_text
@@ -24,7 +36,7 @@ from memtui.widgets import format as shown
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from memtui.analytics.figures import Bucket, Figures, Group, HitSign, Stats
+    from memtui.analytics.figures import Figures, Group, Stats
     from memtui.analytics.sql import SqlAnswer
 
 
@@ -32,7 +44,6 @@ _FIGURES = columns(
     "operations>", "queries>", "writes>", "failed>", "hits>", "p50>", "p95>", "tokens>", "cost>"
 )
 _NOTHING = "(none)"
-_OF_TIME = ("begins", "ends", "keys")
 
 
 async def stats(
@@ -65,15 +76,18 @@ async def stats(
     The whole log, sealed operations included, unless the filter and the options narrow it. The
     figures of facts are in `memtui facts stats`.
     """
+    from memtui.analytics.figures import Bucket, HitSign
+
     zone = session.zone_name()
     chosen = which.filter(session, line, scope)
-    names = _names(by)
+    words = (word.strip() for given in by or () for word in given.split(","))
+    names = tuple(dict.fromkeys(word for word in words if word))
     found = await session.service.analysis.stats(
         session.caller,
         chosen,
         by=names,
-        bucket=_bucket(bucket),
-        hit_sign=_sign(hit_sign),
+        bucket=Bucket(bucket) if bucket else None,
+        hit_sign=HitSign(hit_sign) if hit_sign else None,
         zone=zone,
     )
     asked = {
@@ -82,70 +96,48 @@ async def stats(
         "bucket": bucket,
         "zone": zone,
     }
-    session.out.answer(_document(found) | asked, lambda: _lines(found, names, bucket))
+    session.out.answer(_document(found) | asked, _lines(found, names, bucket))
     if not found.operation_count:
         await say_unknown_of_operations(session, chosen)
 
 
-def _names(by: list[str] | None) -> tuple[str, ...]:
-    """Return what to group by, each once: `--by agent,model` is `--by agent --by model`."""
-    words = (word.strip() for given in by or () for word in given.split(","))
-    return tuple(dict.fromkeys(word for word in words if word))
-
-
-def _bucket(name: str | None) -> Bucket | None:
-    from memtui.analytics.figures import Bucket
-
-    return Bucket(name) if name else None
-
-
-def _sign(name: str | None) -> HitSign | None:
-    from memtui.analytics.figures import HitSign
-
-    return HitSign(name) if name else None
-
-
 def _document(found: Stats) -> dict[str, Any]:
-    document: dict[str, Any] = jsonable(found)
-    document["bindings"] = [
-        {"key": keys.get("binding"), **figures}
-        for figures in document["bindings"]
-        for keys in [figures["keys"]]
-    ]
-    for row in document["bindings"]:
-        for name in _OF_TIME:
-            del row[name]
-    for row, of in zip(
-        (document, *document["bindings"], *document["groups"]),
-        (found, *found.bindings, *found.groups),
-        strict=True,
-    ):
-        row["cost_usd"] = f"{of.cost_usd.normalize():f}"
-    return document
+    return {
+        **_exact(found),
+        "bindings": [
+            {"key": one.keys.get("binding"), **_exact(one, exclude={"keys", "begins", "ends"})}
+            for one in found.bindings
+        ],
+        "groups": [_exact(one) for one in found.groups],
+    }
+
+
+def _exact(found: Figures, exclude: set[str] | None = None) -> dict[str, Any]:
+    """Return figures with their cost in plain digits."""
+    document = found.model_dump(mode="json", exclude=exclude)
+    return document | {"cost_usd": f"{found.cost_usd.normalize():f}"}
 
 
 def _lines(found: Stats, names: tuple[str, ...], bucket: str | None) -> Iterator[Line]:
     yield from facts(_totals(found))
     if found.bindings:
         yield ""
-        columns = (Column("binding", stretch=True), *_FIGURES)
-        yield from table(columns, ([_key(one, "binding"), *_cells(one)] for one in found.bindings))
+        rows = ([_key(one, "binding"), *_cells(one)] for one in found.bindings)
+        yield from table((*columns("binding*"), *_FIGURES), rows)
     if not found.groups:
         return
     yield ""
-    titles = [Column(bucket)] if bucket else []
-    titles += [Column(name.replace("_", " ")) for name in names]
-    yield from table(
-        (*titles, *_FIGURES),
-        (
-            [
-                *([_begin(one.begins, bucket)] if one.begins and bucket else []),
-                *(_key(one, name) for name in names),
-                *_cells(one),
-            ]
-            for one in found.groups
-        ),
+    titles = [bucket] if bucket else []
+    titles += [name.replace("_", " ") for name in names]
+    rows = (
+        [
+            *([_begin(one.begins, bucket)] if one.begins and bucket else []),
+            *(_key(one, name) for name in names),
+            *_cells(one),
+        ]
+        for one in found.groups
     )
+    yield from table((*columns(*titles), *_FIGURES), rows)
 
 
 def _totals(found: Stats) -> Iterator[tuple[str, str]]:
@@ -224,8 +216,6 @@ def _cells(found: Group) -> list[str]:
     ]
 
 
-_STDIN = "-"
-_NULL = "NULL"
 _RIGHT = ("INT", "DECIMAL", "DOUBLE", "FLOAT", "BIGINT")
 
 
@@ -260,9 +250,10 @@ async def sql(
         return
     if statement is None:
         raise Invalid("Give a statement, - to read it from stdin, or --views.")
-    found = await _ask(session, _read() if statement == _STDIN else statement, limit, timeout)
+    text = read_stdin() if statement == "-" else statement
+    found = await _ask(session, text, limit, timeout)
     if session.out.as_json or form == "table":
-        session.out.answer(_sql_document(found), lambda: _sql_lines(found))
+        session.out.answer(_sql_document(found), _sql_lines(found))
     else:
         _write_csv(found, exact=exact)
     if found.truncated:
@@ -295,24 +286,13 @@ async def _list_views(session: Session) -> None:
             {"name": column.name, "type": types[column.name], "meaning": column.meaning}
             for column in its
         ]
-    session.out.answer({"views": document}, lambda: _views(document))
-
-
-def _views(document: dict[str, list[dict[str, str]]]) -> Iterator[Line]:
-    titles = columns("view", "column", "type", "meaning*")
-    rows = (
+    rows = [
         [view, column["name"], column["type"], column["meaning"]]
         for view, its in document.items()
         for column in its
-    )
-    yield from table(titles, rows)
-
-
-def _read() -> str:
-    try:
-        return sys.stdin.buffer.read().decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Invalid("The statement on stdin is not UTF-8 text.") from error
+    ]
+    lines = table(columns("view", "column", "type", "meaning*"), rows)
+    session.out.answer({"views": document}, lines)
 
 
 def plain(value: Any) -> Any:
@@ -328,21 +308,15 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else _infinite(value)
+        return value if math.isfinite(value) else json.dumps(value)
     return value.hex() if isinstance(value, bytes) else _written(value)
 
 
 def _written(value: Any) -> str:
     """Return a decimal without an exponent, a moment or day in ISO 8601, all else as it prints."""
-    from decimal import Decimal
-
     if isinstance(value, Decimal):
         return f"{value:f}"
     return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)
-
-
-def _infinite(value: float) -> str:
-    return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
 
 
 def _sql_document(found: SqlAnswer) -> dict[str, Any]:
@@ -359,7 +333,7 @@ def _sql_lines(found: SqlAnswer) -> Iterator[Line]:
         Column(visible(name), right=kind.startswith(_RIGHT) or kind.endswith("INT"))
         for name, kind in zip(found.columns, found.types, strict=True)
     ]
-    yield from table(columns, (_sql_cells(row, _NULL) for row in found.rows))
+    yield from table(columns, (_sql_cells(row, "NULL") for row in found.rows))
     yield Dim(shown.counted(len(found.rows), "row"))
 
 
@@ -382,6 +356,4 @@ def _write_csv(found: SqlAnswer, *, exact: bool) -> None:
     text = made.getvalue()
     if sys.stdout.isatty():
         text = visible(text, keep_newlines=True)
-    sys.stdout.flush()
-    sys.stdout.buffer.write(text.encode("utf-8", errors="backslashreplace"))
-    sys.stdout.buffer.flush()
+    write_exactly(text.encode("utf-8", errors="backslashreplace"))
