@@ -23,7 +23,7 @@ from memtui.contract import Filter
 from memtui.store import log
 from memtui.store.conditions import condition, ordering
 from memtui.store.database import quoted
-from memtui.store.operation import Operation
+from memtui.store.operation import TITLES, Operation
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,7 +37,7 @@ _ALL = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RECENT = 10_000
 """The newest hot rows, which are filtered in the database and need not be in the copy."""
-_UNASKED = {"company_id", "binding_reason", "capped", "undoes", "previous_digest", "digest", "salt",
+_UNASKED = {*TITLES, "company_id", "capped", "undoes", "previous_digest", "digest", "salt",
             "salts", "absent", "source_comment_id", "source_document_key", "source_activity_id",
             "source_external_ref"}  # fmt: skip
 """What neither a filter nor an order asks for."""

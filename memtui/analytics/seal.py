@@ -39,7 +39,7 @@ from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database, quoted
 from memtui.store.digest import is_intact
 from memtui.store.erasing import erased, newly_absent
-from memtui.store.tables import OperationRow
+from memtui.store.tables import OPERATIONS
 
 SEGMENT_ROWS = 250_000
 """The most operations in one segment: they are removed from the hot table in one transaction."""
@@ -48,7 +48,6 @@ _ROW_GROUP = 16_384
 _MEMORY_MB = 512
 _NEW = ".new-"
 _AT_ONCE = 4_096
-_OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 
 Step = Callable[[str], None]
 """Told each step of a seal as it is reached: written, renamed, named, removing, removed."""
@@ -134,7 +133,7 @@ def seal(
 
 def _last_to_seal(database: Database, company_id: str, before: datetime | None) -> int:
     """Return the number to seal up to; what earlier sealings left behind alone is not sealed."""
-    column = _OPERATIONS.c
+    column = OPERATIONS.c
     own = column.company_id == company_id
     with database.read() as connection:
         last = connection.execute(

@@ -22,10 +22,10 @@ from memtui.contract import Invalid, Unavailable
 from memtui.store.columns import ForeignText
 from memtui.store.database import Connection, Database, quoted
 from memtui.store.digest import GENESIS
-from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
+from memtui.store.tables import OPERATIONS, HandleRow, LogHeadRow, UsageRow
 
 HOT: dict[str, Table] = {
-    "operations": OperationRow.__table__,  # type: ignore[attr-defined]
+    "operations": OPERATIONS,
     "usage": UsageRow.__table__,  # type: ignore[attr-defined]
     "handles": HandleRow.__table__,  # type: ignore[attr-defined]
 }

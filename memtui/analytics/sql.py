@@ -12,10 +12,11 @@ from memtui.analytics.engine import first_line, guarded
 from memtui.analytics.rows import LogEngine, text_of
 from memtui.analytics.source import columns_of, stored_text
 from memtui.analytics.statement import check_statement
-from memtui.contract import Invalid, Model
+from memtui.contract import Invalid, Model, field_docstrings
 from memtui.store import bindings
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database
+from memtui.store.operation import OperationDraft
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
@@ -42,7 +43,6 @@ _MEANINGS = {
     "status": "`ok`, `error`, `denied`, `conflict`, `cancelled` or `unknown`.",
     "binding_key": "The binding that served it; NULL where none did.",
     "provider_key": "The binding's provider.",
-    "binding_reason": "Why this binding was chosen.",
     "agent_id": "Whose memory was asked.",
     "project_id": "Whose memory was asked.",
     "issue_id": "What was worked on.",
@@ -81,6 +81,7 @@ _MEANINGS = {
     "digest": "SHA-256 of the operation's document, which holds `previous_digest`.",
     "absent": "JSON: the values that the log does not hold, with what stands for each; else NULL.",
 }
+_OF_FIELDS = field_docstrings(OperationDraft)
 _OF_BINDINGS = {
     "key": "What it is called.",
     "provider_key": "Its provider.",
@@ -154,7 +155,7 @@ def _columns(table: str) -> tuple[str, ...]:
 
 VIEWS: dict[str, tuple[Column, ...]] = {
     "operations": tuple(
-        Column(name=name, meaning=(_DERIVED | _MEANINGS if table else _DERIVED).get(name, ""))
+        Column(name=name, meaning=(_OF_FIELDS | _DERIVED | _MEANINGS if table else _DERIVED)[name])
         for table, names in ((1, _columns("operations")), (0, tuple(_DERIVED)))
         for name in names
     ),

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from memtui.contract import Invalid, OperationStatus, OperationType
+from memtui.contract import Invalid, OperationStatus, OperationType, field_docstrings
 from memtui.store.digest import CONTROL
+from memtui.store.operation import TITLES, OperationDraft
 
 Kind = Literal[
     "moment", "type", "status", "id", "text", "count", "ms", "usd", "flag", "object", "list"
@@ -85,7 +86,6 @@ FIELDS: dict[str, Field] = {
     "provider_key": Field(
         "id", "The system behind that memory.", ("backend", "memory_provider")
     ),
-    "binding_reason": Field("text", "Why that memory was chosen."),
     "principal": Field(
         "id",
         "Who did it; `agent:` and the agent where it is left out, else `import`.",
@@ -191,6 +191,7 @@ FIELDS: dict[str, Field] = {
     "usage": Field("list", "memtui's own list of usage."),
     "handles": Field("list", "memtui's own list of records."),
     "undoes": Field("text", "The operation that it took back."),
+    **{name: Field("text", field_docstrings(OperationDraft)[name]) for name in TITLES},
 }  # fmt: skip
 
 _ALIASES = {

@@ -41,6 +41,11 @@ _TYPES = {kind.value: kind for kind in OperationType}
 _STATUSES = {status.value: status for status in OperationStatus}
 
 _ALL = set(OperationDraft.model_fields)
+_DEFAULTS = {
+    name: field.default
+    for name, field in OperationDraft.model_fields.items()
+    if not field.is_required()
+}
 _ALL_OF_SCOPE = set(Scope.model_fields)
 _ALL_OF_USAGE = set(Usage.model_fields)
 
@@ -48,11 +53,8 @@ M = TypeVar("M", bound=Model)
 
 
 def made(**values: Any) -> OperationDraft:
-    """Return the draft of these values, one for every field, each what its field holds.
-
-    No value of it is absent.
-    """
-    return _model(OperationDraft, values | {"absent": {}, "salts": {}}, _ALL)
+    """Return the draft of these values, each what its field holds."""
+    return _model(OperationDraft, _DEFAULTS | values, _ALL)
 
 
 def scope_of(values: tuple[str | None, ...]) -> Scope:

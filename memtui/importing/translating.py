@@ -17,7 +17,7 @@ from memtui.importing import values
 from memtui.importing.columns import DROP, FIELDS, KEEP, ColumnMap
 from memtui.importing.rows import Row
 from memtui.importing.staging import ParsedOperation, key_of, key_of_id, made, scope_of
-from memtui.store.operation import OperationDraft, OperationHandle
+from memtui.store.operation import TITLES, OperationDraft, OperationHandle
 
 DOOR = "import"
 IMPORTED = "imported"
@@ -53,7 +53,7 @@ _READ: dict[str, Callable[[Any], Any]] = {
 }
 _READERS = {
     **{name: _READ[field.kind] for name, field in FIELDS.items() if field.kind in _READ},
-    **dict.fromkeys(("error_message", "binding_reason", "undoes"), values.unicode),
+    **dict.fromkeys(("error_message", "undoes", *TITLES), values.unicode),
 }
 """What reads the value of a field; the others depend on more than the value."""
 
@@ -144,7 +144,6 @@ class Translator:
             source=self._source(given),
             binding_key=get("binding_key"),
             provider_key=get("provider_key"),
-            binding_reason=get("binding_reason"),
             principal=get("principal") or (f"agent:{agent}" if agent else DOOR),
             door=get("door") or DOOR,
             request={**_request(given), IMPORTED: origin},
@@ -157,6 +156,7 @@ class Translator:
             started_at=moment,
             latency_ms=self._latency(given, moment),
             undoes=get("undoes"),
+            **{name: get(name) for name in TITLES},
         )
 
     def _type(self, value: Any) -> OperationType:

@@ -40,7 +40,7 @@ from memtui.store import appending, bindings
 from memtui.store.compiled import CompanyRow
 from memtui.store.database import Connection, Database
 from memtui.store.digest import CONTROL
-from memtui.store.operation import Operation, OperationDraft
+from memtui.store.operation import TITLES, Operation, OperationDraft
 
 IMPORTED = "imported"
 """The member of an operation's request that says where it was imported from."""
@@ -49,11 +49,11 @@ _BATCH = 2_000
 _NAMES = (
     "binding_key",
     "provider_key",
-    "binding_reason",
     "principal",
     "door",
     "error_kind",
     "undoes",
+    *TITLES,
 )
 _texts = attrgetter(
     "operation_id",

@@ -6,24 +6,22 @@ from collections.abc import Sequence
 from os import urandom
 from typing import Any, TypeAlias
 
-from memtui.contract import Json, Snapshot, SourceRef
+from memtui.contract import Json, Snapshot
 from memtui.store import compiled
 from memtui.store.compiled import IntentRow
 from memtui.store.database import (
     Connection,
     stored_dollars,
     stored_json,
-    stored_moment,
     stored_text,
     unsigned_zero,
 )
 from memtui.store.digest import GENESIS, SALT_BYTES, digest_of
-from memtui.store.operation import SOURCE_COLUMNS, OperationDraft
+from memtui.store.operation import OperationDraft, column_values
 
 # A row to be inserted is a tuple of stored values in the order of its table's columns: every
 # operation passes here, and converting a mapping takes thrice the time.
 Stored = tuple[Any, ...]
-_NO_SOURCE: Stored = (None,) * len(SOURCE_COLUMNS)
 Step: TypeAlias = tuple[Snapshot, Snapshot | None]
 """A record before and after a mutation; None where nobody saw the after."""
 
@@ -170,55 +168,10 @@ def operation_row(
     draft: OperationDraft, seq: int, previous: str, digest: str, salt: bytes | None
 ) -> Stored:
     """Return the operation's row."""
-    scope, source = draft.scope, draft.source
-    return (
-        stored_text(scope.company_id),
-        seq,
-        stored_text(draft.operation_id),
-        stored_text(draft.operation_type),
-        stored_text(draft.status),
-        stored_text(draft.binding_key),
-        stored_text(draft.provider_key),
-        stored_text(draft.binding_reason),
-        stored_text(scope.agent_id),
-        stored_text(scope.project_id),
-        stored_text(scope.issue_id),
-        stored_text(scope.run_id),
-        stored_text(scope.subject_id),
-        *(_source_values(source) if source else _NO_SOURCE),
-        stored_text(draft.principal),
-        stored_text(draft.door),
-        _json(draft.request),
-        stored_text(draft.error_kind),
-        stored_text(draft.error_message),
-        draft.result_count,
-        draft.capped,
-        stored_moment(draft.started_at),
-        unsigned_zero(draft.latency_ms),
-        stored_text(draft.undoes),
-        previous,
-        digest,
-        salt,
-        *(absent_values(draft) if draft.absent else (None, None)),
-    )
-
-
-def absent_values(draft: OperationDraft) -> tuple[str | None, str | None]:
-    """Return what the columns `salts` and `absent` hold; None where there is nothing."""
-    absent = {path: gone.model_dump() for path, gone in draft.absent.items()}
-    return stored_json(draft.salts) if draft.salts else None, stored_json(absent)
-
-
-def _source_values(source: SourceRef) -> Stored:
-    return (
-        stored_text(source.kind),
-        stored_text(source.issue_id),
-        stored_text(source.comment_id),
-        stored_text(source.document_key),
-        stored_text(source.run_id),
-        stored_text(source.activity_id),
-        stored_text(source.external_ref),
-    )
+    absent = {path: gone.model_dump() for path, gone in draft.absent.items()} or None
+    place = (previous, digest, salt, draft.salts or None, absent)
+    row = (draft.scope.company_id, seq, *column_values(draft), *place)
+    return compiled.ADD_OPERATION.stored(row)
 
 
 def usage_rows(draft: OperationDraft, seq: int) -> list[Stored]:

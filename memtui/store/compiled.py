@@ -325,19 +325,19 @@ FIRST_HOT = Prepared(
 ADD_OPERATION = Prepared(
     "ADD_OPERATION",
     "INSERT INTO memory_operations (company_id, seq, operation_id, operation_type, status, binding_key, provider_key, binding_reason, agent_id, project_id, issue_id, run_id, subject_id, source_kind, source_issue_id, source_comment_id, source_document_key, source_run_id, source_activity_id, source_external_ref, principal, door, request, error_kind, error_message, result_count, capped, started_at, latency_ms, undoes, previous_digest, digest, salt, salts, absent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    binds="company_id=text seq=plain operation_id=text operation_type=text status=text binding_key=text provider_key=text binding_reason=text agent_id=text project_id=text issue_id=text run_id=text subject_id=text source_kind=text source_issue_id=text source_comment_id=text source_document_key=text source_run_id=text source_activity_id=text source_external_ref=text principal=text door=text request=json error_kind=text error_message=text result_count=plain capped=flag started_at=moment latency_ms=plain undoes=text previous_digest=text digest=text salt=plain salts=optional_json absent=optional_json",
+    binds="company_id=text seq=plain operation_id=text operation_type=text status=text binding_key=text provider_key=text binding_reason=text agent_id=text project_id=text issue_id=text run_id=text subject_id=text source_kind=text source_issue_id=text source_comment_id=text source_document_key=text source_run_id=text source_activity_id=text source_external_ref=text principal=text door=text request=json error_kind=text error_message=text result_count=plain capped=flag started_at=moment latency_ms=number undoes=text previous_digest=text digest=text salt=plain salts=optional_json absent=optional_json",
 )
 
 ADD_USAGE = Prepared(
     "ADD_USAGE",
     "INSERT INTO memory_usage (company_id, seq, ordinal, provider, model, input_tokens, output_tokens, embedding_tokens, cost_usd, latency_ms, details) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    binds="company_id=text seq=plain ordinal=plain provider=text model=text input_tokens=plain output_tokens=plain embedding_tokens=plain cost_usd=dollars latency_ms=plain details=json",
+    binds="company_id=text seq=plain ordinal=plain provider=text model=text input_tokens=plain output_tokens=plain embedding_tokens=plain cost_usd=dollars latency_ms=number details=json",
 )
 
 ADD_HANDLE = Prepared(
     "ADD_HANDLE",
     "INSERT INTO memory_operation_handles (company_id, seq, rank, binding_key, operation_type, provider_key, provider_record_id, score, ghost) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    binds="company_id=text seq=plain rank=plain binding_key=text operation_type=text provider_key=text provider_record_id=text score=plain ghost=flag",
+    binds="company_id=text seq=plain rank=plain binding_key=text operation_type=text provider_key=text provider_record_id=text score=number ghost=flag",
 )
 
 INTENTS = Prepared(

@@ -34,9 +34,8 @@ from memtui.fuzzy import pattern
 from memtui.store.database import quoted, stored_text
 from memtui.store.operation import ASKED
 from memtui.store.sight import Sight, plain_columns, seen
-from memtui.store.tables import HandleRow, OperationRow, UsageRow
+from memtui.store.tables import OPERATIONS, HandleRow, UsageRow
 
-_OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 _USAGE = UsageRow.__table__  # type: ignore[attr-defined]
 _HANDLES = HandleRow.__table__  # type: ignore[attr-defined]
 
@@ -189,7 +188,7 @@ def conditions(
     dialect: str, company_id: str, chosen: Filter, sight: Sight | None
 ) -> list[ColumnElement[bool]]:
     """Return what a filter and somebody's sight let through, for a `where` of the log's table."""
-    columns = _OPERATIONS.c
+    columns = OPERATIONS.c
     found: list[ColumnElement[bool]] = [*seen(sight)]
     if dialect == "duckdb":
         own = condition(chosen, begun=BEGUN)
@@ -214,7 +213,7 @@ def conditions(
 
 def _seqs_of(company_id: str, places: Sequence[str], value: str) -> CompoundSelect[int]:
     """The operations with a value in any of the columns; an OR would use none of their indexes."""
-    columns = _OPERATIONS.c
+    columns = OPERATIONS.c
     return union_all(
         *(
             select(columns.seq).where(columns.company_id == company_id, columns[place] == value)
@@ -224,7 +223,7 @@ def _seqs_of(company_id: str, places: Sequence[str], value: str) -> CompoundSele
 
 
 def _compares(comparison: Comparison) -> ColumnElement[bool]:
-    columns, compare, value = _OPERATIONS.c, _SIGNS[comparison.sign], comparison.value
+    columns, compare, value = OPERATIONS.c, _SIGNS[comparison.sign], comparison.value
     result: ColumnElement[bool]
     match comparison.measure:
         case Measure.COST:
@@ -252,12 +251,12 @@ def _dollars() -> Any:
 
 def _part(value: Any, table: Any = _USAGE) -> Any:
     """What the operation's own rows of a table come to."""
-    own = (table.c.company_id == _OPERATIONS.c.company_id, table.c.seq == _OPERATIONS.c.seq)
+    own = (table.c.company_id == OPERATIONS.c.company_id, table.c.seq == OPERATIONS.c.seq)
     return select(value).where(*own).scalar_subquery()
 
 
 def _has(word: str) -> ColumnElement[bool]:
-    return _searched(_OPERATIONS.c.operation_id).icontains(word, autoescape=True)
+    return _searched(OPERATIONS.c.operation_id).icontains(word, autoescape=True)
 
 
 def _nearly_has(word: str) -> ColumnElement[bool]:
@@ -265,7 +264,7 @@ def _nearly_has(word: str) -> ColumnElement[bool]:
 
 
 def _searched(*also: Column[str]) -> ColumnElement[str]:
-    columns = _OPERATIONS.c
+    columns = OPERATIONS.c
     searched = (
         cast(columns.request, String),
         columns.error_message,

@@ -7,11 +7,12 @@ import re
 import sqlite3
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -103,6 +104,7 @@ CONVERSIONS: Mapping[str, tuple[Convert | None, Convert | None]] = {
     "json": (stored_json, loaded_json),
     "optional_json": (stored_optional_json, loaded_json),
     "flag": (None, loaded_flag),
+    "number": (unsigned_zero, None),
     "plain": (None, None),
 }
 """What a kind of column does to a value on its way in and out; None leaves it as it is."""
@@ -298,6 +300,19 @@ class Prepared:
         """Run a change once for each row of values."""
         compiled = self._in(connection)
         _execute(connection, compiled.sql, [compiled.parameters(values) for values in rows])
+
+    def stored(self, row: Iterable[Any]) -> tuple[Any, ...]:
+        """Return a row for `insert`: what is stored of values in the order of the columns."""
+        return tuple(
+            [
+                value if convert is None else convert(value)
+                for convert, value in zip(self._stores, row, strict=True)
+            ]
+        )
+
+    @cached_property
+    def _stores(self) -> list[Convert | None]:
+        return [convert for _, convert in self._in_sqlite().binds]
 
     def insert(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert rows of stored values, in the order of the table's columns."""

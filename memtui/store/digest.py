@@ -18,7 +18,13 @@ from pydantic_core import to_jsonable_python
 
 from memtui.contract import Json, OperationType, Scope, SourceRef, Usage
 from memtui.store.database import unsigned_zero
-from memtui.store.operation import Absent, Operation, OperationDraft, OperationHandle
+from memtui.store.operation import (
+    OWN_FIELDS,
+    Absent,
+    Operation,
+    OperationDraft,
+    OperationHandle,
+)
 
 GENESIS = "0" * 64
 """The digest before a company's first operation."""
@@ -35,6 +41,15 @@ PROOFS = frozenset({"erased", "segments"})
 """In clear: they hold numbers, paths of fields and SHA-256 of files."""
 
 SOURCE_COMMITTED = ("activity_id", "comment_id", "document_key", "external_ref")
+
+_NOT_COMMITTED = frozenset(
+    """
+    request operation_id operation_type status binding_key provider_key principal door error_kind
+    result_count capped started_at latency_ms undoes
+    """.split()  # noqa: SIM905
+)
+COMMITTED = tuple(name for name in OWN_FIELDS if name not in _NOT_COMMITTED)
+"""The fields that stand in the document by their commitment alone; of a request its members do."""
 
 # What an operation's document holds must never change: names and words are only ever added for
 # operations that no log has yet, and a name that is missing here is committed with the rest.
@@ -118,10 +133,9 @@ def _fields(one: OperationDraft, asked: list[tuple[str, str]]) -> list[tuple[str
         (f"handles.{handle.rank}.provider_record_id", _quoted(handle.provider_record_id))
         for handle in one.handles
     ]
-    if one.binding_reason is not None:
-        found.append(("binding_reason", _quoted(one.binding_reason)))
-    if one.error_message is not None:
-        found.append(("error_message", _quoted(one.error_message)))
+    found += [
+        (name, canonical(value)) for name in COMMITTED if (value := getattr(one, name)) is not None
+    ]
     if one.scope.subject_id is not None:
         found.append((SUBJECT, _quoted(one.scope.subject_id)))
     if one.source is not None:

@@ -26,6 +26,7 @@ from memtui.contract import Json, OperationStatus, OperationType, Scope, Snapsho
 from memtui.store import bindings, log
 from memtui.store.database import Connection, stored_json
 from memtui.store.digest import (
+    COMMITTED,
     SOURCE_COMMITTED,
     SUBJECT,
     canonical,
@@ -36,22 +37,21 @@ from memtui.store.digest import (
 )
 from memtui.store.operation import Absent, Operation
 from memtui.store.tables import (
+    OPERATIONS,
     HandleLinkRow,
     HandleRow,
     JournalRow,
-    OperationRow,
     PluginIdRow,
     UsageRow,
 )
 
-_OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 _USAGE = UsageRow.__table__  # type: ignore[attr-defined]
 _HANDLES = HandleRow.__table__  # type: ignore[attr-defined]
 _JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
 _LINKS = HandleLinkRow.__table__  # type: ignore[attr-defined]
 _IDS = PluginIdRow.__table__  # type: ignore[attr-defined]
 
-TABLES = (_OPERATIONS.name, _JOURNAL.name)
+TABLES = (OPERATIONS.name, _JOURNAL.name)
 """Where the database has what records say."""
 
 LASTING = "What a purge erased is nowhere any more."
@@ -123,8 +123,7 @@ def _emptied(
         names = (path.removeprefix("source.") for path in gone if path.startswith("source."))
         source = source.model_copy(update=dict.fromkeys(names))
     return {
-        "binding_reason": None if "binding_reason" in gone else operation.binding_reason,
-        "error_message": None if "error_message" in gone else operation.error_message,
+        **{name: None for name in COMMITTED if name in gone},
         "scope": scope,
         "source": source,
         "request": _without(operation, gone),
@@ -184,8 +183,8 @@ def erase_fields(
         fresh = erased(operation, fields_of[operation.seq], company)
         if fresh is operation:
             continue
-        own = (_OPERATIONS.c.company_id == company_id, _OPERATIONS.c.seq == operation.seq)
-        connection.execute(update(_OPERATIONS).where(*own).values(**row_of(fresh)))
+        own = (OPERATIONS.c.company_id == company_id, OPERATIONS.c.seq == operation.seq)
+        connection.execute(update(OPERATIONS).where(*own).values(**row_of(fresh)))
         done[operation.seq] = gone = newly_absent(operation, fresh)
         for ordinal in _numbers(gone, "usage"):
             own = (_USAGE.c.company_id == company_id, _USAGE.c.seq == operation.seq)
@@ -202,11 +201,10 @@ def row_of(operation: Operation) -> dict[str, Any]:
     """Return the columns of an operation's own row that erasing may change."""
     source = operation.source
     return {
-        "binding_reason": operation.binding_reason,
+        **{name: getattr(operation, name) for name in COMMITTED},
         "subject_id": operation.scope.subject_id,
         **{f"source_{name}": source and getattr(source, name) for name in SOURCE_COMMITTED},
         "request": operation.request,
-        "error_message": operation.error_message,
         "salt": operation.salt,
         "salts": operation.salts,
         "absent": {path: gone.model_dump() for path, gone in operation.absent.items()},
@@ -387,7 +385,7 @@ def _words(text: str) -> list[str]:
 
 def operations(connection: Connection, aim: Aim, *, above: int) -> Iterator[Operation]:
     """Return the operations in the tables above a `seq` that a purge may be about, oldest first."""
-    company, seq = _OPERATIONS.c.company_id == aim.company_id, _OPERATIONS.c.seq
+    company, seq = OPERATIONS.c.company_id == aim.company_id, OPERATIONS.c.seq
     while True:
         page = connection.execute(
             select(seq).where(company, seq > above, _may_be(aim)).order_by(seq).limit(_PAGE)
@@ -401,7 +399,7 @@ def operations(connection: Connection, aim: Aim, *, above: int) -> Iterator[Oper
 
 def _may_be(aim: Aim) -> ColumnElement[bool]:
     """What lets through all that `doomed` names a field of, and some more."""
-    columns = _OPERATIONS.c
+    columns = OPERATIONS.c
     ids = sorted({one for known in (*aim.gone.values(), *aim.living.values()) for one in known})
     conditions: list[ColumnElement[bool]] = [false()]
     if aim.subject_id is not None:

@@ -89,12 +89,11 @@ def spent(
     """
     from sqlalchemy import BigInteger, and_, func, select, type_coerce
 
-    from memtui.store.tables import OperationRow, UsageRow
+    from memtui.store.tables import OPERATIONS, UsageRow
 
-    operations = OperationRow.__table__  # type: ignore[attr-defined]
     usage = UsageRow.__table__  # type: ignore[attr-defined]
-    keys = [_unindexed(operations.c[name]) for name in ("agent_id", "project_id", "binding_key")]
-    begun, seq = operations.c.started_at, operations.c.seq
+    keys = [_unindexed(OPERATIONS.c[name]) for name in ("agent_id", "project_id", "binding_key")]
+    begun, seq = OPERATIONS.c.started_at, OPERATIONS.c.seq
     begun, seq = (_unindexed(begun), seq) if after else (begun, _unindexed(seq))
     cost = type_coerce(usage.c.cost_usd, BigInteger)
     sums = [half for name in _TOKENS for half in _halves(usage.c[name])]
@@ -103,12 +102,12 @@ def spent(
         .join(
             usage,
             and_(
-                usage.c.company_id == operations.c.company_id,
-                usage.c.seq == operations.c.seq,
+                usage.c.company_id == OPERATIONS.c.company_id,
+                usage.c.seq == OPERATIONS.c.seq,
             ),
         )
         .where(
-            operations.c.company_id == company_id,
+            OPERATIONS.c.company_id == company_id,
             begun >= since,
             begun < until,
             seq > after,

@@ -37,14 +37,13 @@ from memtui.store.database import Connection
 from memtui.store.digest import CONTROL
 from memtui.store.operation import Loaded, Operation, OperationPage, to_operation
 from memtui.store.sight import Sight, seen
-from memtui.store.tables import HandleRow, JournalRow, LogHeadRow, OperationRow, UsageRow
+from memtui.store.tables import OPERATIONS, HandleRow, JournalRow, LogHeadRow, UsageRow
 
-_OPERATIONS = OperationRow.__table__  # type: ignore[attr-defined]
 _USAGE = UsageRow.__table__  # type: ignore[attr-defined]
 _HANDLES = HandleRow.__table__  # type: ignore[attr-defined]
 _HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
 _JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
-_SEQ: Column[int] = _OPERATIONS.c.seq
+_SEQ: Column[int] = OPERATIONS.c.seq
 
 _READS = (OperationType.QUERY, OperationType.CONTEXT)
 """A record is read when a query returns it, or when a model gets it in its context."""
@@ -88,7 +87,7 @@ class ContextDay(NamedTuple):
 
 def owners(connection: Connection, operation_ids: Sequence[str]) -> dict[str, tuple[str, datetime]]:
     """Return whose each of these operations is that are there, and when it began."""
-    columns = _OPERATIONS.c
+    columns = OPERATIONS.c
     wanted = (columns.operation_id, columns.company_id, columns.started_at)
     return {
         row.operation_id: (row.company_id, row.started_at)
@@ -145,10 +144,10 @@ def count(
     sight: Sight | None = None,
 ) -> int:
     """Return how many match; all of them are as many as the gap-free numbers they have."""
-    own = (_OPERATIONS.c.company_id == company_id, above < _SEQ)
+    own = (OPERATIONS.c.company_id == company_id, above < _SEQ)
     matching = conditions(connection.dialect, company_id, chosen, sight)
     if matching:
-        statement = select(func.count()).select_from(_OPERATIONS).where(*own, *matching)
+        statement = select(func.count()).select_from(OPERATIONS).where(*own, *matching)
     else:
         first, last = (select(end(_SEQ)).where(*own).scalar_subquery() for end in _ENDS)
         statement = select(func.coalesce(last - first + 1, 0))
@@ -164,13 +163,13 @@ def by_id(
     """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
     if not operation_id:
         return ()
-    column, own = _OPERATIONS.c.operation_id, _OPERATIONS.c.company_id == company_id
+    column, own = OPERATIONS.c.operation_id, OPERATIONS.c.company_id == company_id
     matches: list[tuple[Any, ...]] = [(own, column == operation_id)]
     if operation_id.isdecimal() and len(operation_id) < 19:
         matches.append((own, int(operation_id) == _SEQ))
     if connection.dialect == "sqlite":
         # Its LIKE uses no index, and a plain equality leads it to one of the company's instead.
-        own = (_OPERATIONS.c.company_id + "") == company_id
+        own = (OPERATIONS.c.company_id + "") == company_id
         matches.append((own, column >= operation_id, column < operation_id + "\U0010ffff"))
     else:
         matches.append((own, column.startswith(operation_id, autoescape=True)))
@@ -189,7 +188,7 @@ def by_ids(
     sight: Sight | None = None,
 ) -> tuple[Operation, ...]:
     """Return the operations with these ids, newest first."""
-    column = _OPERATIONS.c.operation_id
+    column = OPERATIONS.c.operation_id
     found = [
         seq
         for part in _parts(operation_ids)
@@ -209,12 +208,12 @@ def latencies(
 ) -> list[float]:
     """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
     newest = (
-        select(_OPERATIONS.c.latency_ms)
+        select(OPERATIONS.c.latency_ms)
         .where(
-            _OPERATIONS.c.company_id == company_id,
-            _OPERATIONS.c.binding_key == binding_key,
+            OPERATIONS.c.company_id == company_id,
+            OPERATIONS.c.binding_key == binding_key,
             above < _SEQ,
-            _OPERATIONS.c.latency_ms.is_not(None),
+            OPERATIONS.c.latency_ms.is_not(None),
             *seen(sight),
         )
         .order_by(_SEQ.desc())
@@ -239,7 +238,7 @@ def seqs(
 
 def lacking(connection: Connection, company_id: str) -> tuple[Operation, ...]:
     """Return the operations that lack a value, and those that can tell why, oldest first."""
-    columns = _OPERATIONS.c
+    columns = OPERATIONS.c
     tells = columns.operation_type.in_(sorted(CONTROL))
     found = _numbers(connection, company_id, or_(columns.absent.is_not(None), tells), order=_SEQ)
     return _in_order(connection, company_id, found)
@@ -258,7 +257,7 @@ def last_begun(
 
     Only what a filter lets through and is no newer than number `last` counts.
     """
-    columns = _OPERATIONS.c
+    columns = OPERATIONS.c
     statement = (
         select(columns.started_at, columns.seq)
         .where(columns.company_id == company_id, columns.started_at <= by, columns.seq <= last)
@@ -276,8 +275,8 @@ def _successful(
     """Return the successful operations of a filter above a `seq`, for a statement's FROM."""
     only = chosen.model_copy(update={"status": OperationStatus.OK})
     matching = conditions(connection.dialect, company_id, only, sight)
-    own = (_OPERATIONS.c.company_id == company_id, above < _SEQ)
-    return select(_OPERATIONS).where(*own, *matching).subquery()
+    own = (OPERATIONS.c.company_id == company_id, above < _SEQ)
+    return select(OPERATIONS).where(*own, *matching).subquery()
 
 
 def retrievals(
@@ -328,8 +327,8 @@ def retrieval_counts(
         last = {(one, seq): times for one, times, seq in connection.execute(counted)}
         newest = sorted({seq for _, seq in last})
         placed = (
-            select(columns.provider_record_id, columns.seq, _OPERATIONS.c.started_at, columns.rank)
-            .join(_OPERATIONS, _of_operation(columns))
+            select(columns.provider_record_id, columns.seq, OPERATIONS.c.started_at, columns.rank)
+            .join(OPERATIONS, _of_operation(columns))
             .where(columns.company_id == company_id, _among(connection, columns.seq, newest))
         )
         for record_id, seq, at, rank in connection.execute(placed) if newest else ():
@@ -348,7 +347,7 @@ def mutations_of_record(
 ) -> list[str]:
     """Return the ids of the mutations that touched a record."""
     statement = (
-        select(_OPERATIONS.c.operation_id)
+        select(OPERATIONS.c.operation_id)
         .join(_HANDLES, _of_operation(_HANDLES.c))
         .where(*_touched(company_id, binding_key, _MUTATIONS, [record_id]), *seen(sight))
     )
@@ -470,13 +469,13 @@ def _in_sight(sight: Sight | None) -> tuple[ColumnElement[bool], ...]:
     """The conditions of the handles whose operation may be seen."""
     if sight is None:
         return ()
-    of = _OPERATIONS.alias()
+    of = OPERATIONS.alias()
     own = (of.c.company_id == _HANDLES.c.company_id, of.c.seq == _HANDLES.c.seq)
     return (exists().where(*own, sight.condition(of.c)),)
 
 
 def _of_operation(columns: Any) -> ColumnElement[bool]:
-    of = _OPERATIONS.c
+    of = OPERATIONS.c
     return and_(columns.company_id == of.company_id, columns.seq == of.seq)
 
 
@@ -499,7 +498,7 @@ def _numbers(
     order: Any = None,
     limit: int | None = None,
 ) -> Sequence[int]:
-    statement: Select[Any] = select(_SEQ).where(_OPERATIONS.c.company_id == company_id, *where)
+    statement: Select[Any] = select(_SEQ).where(OPERATIONS.c.company_id == company_id, *where)
     return connection.execute(statement.order_by(order).limit(limit)).scalars().all()
 
 
@@ -514,7 +513,7 @@ def by_seqs(connection: Connection, company_id: str, wanted: Sequence[int]) -> l
                 .order_by(*order)
             ).all()
             for table, order in (
-                (_OPERATIONS, ()),
+                (OPERATIONS, ()),
                 (_USAGE, (_USAGE.c.seq, _USAGE.c.ordinal)),
                 (_HANDLES, (_HANDLES.c.seq, _HANDLES.c.rank)),
             )

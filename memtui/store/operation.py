@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 
 from pydantic import Field
@@ -46,16 +47,22 @@ class Absent(Model):
 
 
 class OperationDraft(Model):
-    """An operation before it has its place in the log."""
+    """An operation before it has its place in the log.
+
+    The log's table, its files, views, exports and digests, and what an import takes, follow from
+    the fields. One with a title is shown under it wherever an operation is. A new field is None
+    where it is not known: its value is covered by the digest (`memtui.store.digest`), and what
+    was logged before has none.
+    """
 
     operation_id: str
     operation_type: OperationType
     status: OperationStatus
-    scope: Scope
     binding_key: str | None = None
     provider_key: str | None = None
-    binding_reason: str | None = None
-    """Why this binding was chosen, such as "project target mech-fighters"."""
+    binding_reason: str | None = Field(default=None, title="why")
+    """Why this binding was chosen."""
+    scope: Scope
     source: SourceRef | None = None
     principal: str
     door: str
@@ -116,26 +123,65 @@ class OperationPage(Model):
 
 Loaded = Mapping[Any, Any]
 
+TITLES = {name: field.title for name, field in OperationDraft.model_fields.items() if field.title}
+"""The fields that are shown as they are, and what they are called there."""
+
+
+def details(operation: OperationDraft) -> Iterator[tuple[str, str]]:
+    """Yield title and text of the fields that are shown as they are."""
+    for name, title in TITLES.items():
+        if (value := getattr(operation, name)) is not None:
+            yield title, str(value)
+
+
+def _columns() -> Iterator[tuple[str, str]]:
+    for name in OperationDraft.model_fields:
+        if name == "scope":
+            yield from ((part, f"scope.{part}") for part in _SCOPE_FIELDS if part != "company_id")
+        elif name == "source":
+            parts = (part for part in SourceRef.model_fields if part != "company_id")
+            yield from ((f"source_{part}", f"source.{part}") for part in parts)
+        elif name not in {"handles", "usage", "absent", "salts"}:
+            yield name, name
+
+
 _SCOPE_FIELDS = tuple(Scope.model_fields)
-SOURCE_COLUMNS = {
-    name: "source_kind" if name == "kind" else f"source_{name}"
-    for name in SourceRef.model_fields
-    if name != "company_id"
-}
 _USAGE_FIELDS = tuple(Usage.model_fields)
 _HANDLE_FIELDS = tuple(name for name in OperationHandle.model_fields if name != "binding_key")
-_PARTS = {"scope", "source", "handles", "usage", "absent", "salts"}
-_OWN_FIELDS = tuple(name for name in Operation.model_fields if name not in _PARTS)
+
+COLUMNS = dict(_columns())
+"""The columns that a draft has in the log's table, in order, and where it has their values."""
+
+OWN_FIELDS = tuple(name for name, path in COLUMNS.items() if name == path)
+"""The fields of a draft that are one column each."""
+
+_SOURCE = {
+    path.removeprefix("source."): name
+    for name, path in COLUMNS.items()
+    if path.startswith("source.")
+}
+_values = attrgetter(*COLUMNS.values())
+# Where there is no source, that None stands in each of its columns.
+_values_without_source = attrgetter(
+    *("source" if path.startswith("source.") else path for path in COLUMNS.values())
+)
+
+
+def column_values(one: OperationDraft) -> tuple[Any, ...]:
+    """Return the values of `COLUMNS`, in order."""
+    found: tuple[Any, ...] = (_values if one.source else _values_without_source)(one)
+    return found
 
 
 def to_operation(
     row: Loaded, usage: Iterable[Loaded] = (), handles: Iterable[Loaded] = ()
 ) -> Operation:
     """Build the operation of a row and of its usage and handle rows, in order."""
-    source = {name: row[column] for name, column in SOURCE_COLUMNS.items()}
+    source = {name: row[column] for name, column in _SOURCE.items()}
     own_binding = row["binding_key"]
     return Operation(
-        **{name: row[name] for name in _OWN_FIELDS},
+        **{name: row[name] for name in OWN_FIELDS},
+        **{name: row[name] for name in ("seq", "previous_digest", "digest", "salt")},
         absent=row["absent"] or {},
         salts=row["salts"] or {},
         scope=Scope(**{name: row[name] for name in _SCOPE_FIELDS}),

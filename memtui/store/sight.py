@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -67,13 +66,13 @@ class Sight:
     def _is_member(self, project_id: str) -> bool:
         return self.projects is None or project_id in self.projects
 
-    def condition(self, columns: Mapping[str, Any] | None = None) -> ColumnElement[bool]:
+    def condition(self, columns: Any = None) -> ColumnElement[bool]:
         """Return `sees` over the columns of operations, by default those of the hot table."""
         from sqlalchemy import and_, false, or_
 
-        from memtui.store.tables import OperationRow
+        from memtui.store.tables import OPERATIONS
 
-        of = columns or OperationRow.__table__.c  # type: ignore[attr-defined]
+        of = columns or OPERATIONS.c
         principal, project, subject, kind = (of[name] for name in _NAMES)
         own = subject.in_(sorted(self.subjects)) if self.subjects else false()
         if self.projects is None:

@@ -185,9 +185,9 @@ ADVANCE_HEAD = (
     .where(_head.company_id == bindparam("company"))
     .values(seq=bindparam("last_seq"), digest=bindparam("last_digest"))
 )
-_operation = _table(tables.OperationRow).c
+_operation = tables.OPERATIONS.c
 FIRST_HOT = select(func.min(_operation.seq)).where(_is(_operation, "company_id"))
-ADD_OPERATION = insert(_table(tables.OperationRow))
+ADD_OPERATION = insert(tables.OPERATIONS)
 ADD_USAGE = insert(_table(tables.UsageRow))
 ADD_HANDLE = insert(_table(tables.HandleRow))
 
@@ -285,7 +285,8 @@ _CONVERTED: dict[type[TypeEngine[Any]], str] = {
     PicoDollars: "dollars",
     Boolean: "flag",
     JSON: "json",
-    **dict.fromkeys((BigInteger, Double, Integer, LargeBinary, String), "plain"),
+    Double: "number",
+    **dict.fromkeys((BigInteger, Integer, LargeBinary, String), "plain"),
 }
 _HEADER = '''"""What SQLite runs of `memtui.store.statements`, and the rows that they find.
 

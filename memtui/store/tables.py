@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Any, ClassVar
+from types import NoneType, UnionType
+from typing import Any, ClassVar, get_args, get_origin
 
-from sqlalchemy import JSON, BigInteger, Double, Index, LargeBinary
+from pydantic import AwareDatetime
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, Index, LargeBinary, Table
 from sqlmodel import Field, SQLModel
 
 from memtui.store.columns import ForeignText, PicoDollars, UtcMicroseconds
+from memtui.store.operation import COLUMNS, OperationDraft
 
 
 def _text(*, primary_key: bool = False, index: bool = False) -> Any:
@@ -45,10 +49,6 @@ FILTERED_COLUMNS = (
     "undoes",
 )
 """What a person filters the log by, and what undo looks for."""
-
-
-def _filter_index(column: str) -> Index:
-    return Index(f"memory_operations_{column}", "company_id", column, "seq")
 
 
 class CompanyTable(SQLModel, table=True):
@@ -105,53 +105,45 @@ class LogHeadRow(SQLModel, table=True):
     """What subjects are committed with (`memtui.store.digest.salt_of`)."""
 
 
-class OperationRow(SQLModel, table=True):
-    """One operation. Rows are only ever appended; of a change a trigger lets only erasing through.
+_HELD_AS: Mapping[Any, Any] = {
+    bool: Boolean,
+    float: Double,
+    int: BigInteger,
+    dict: JSON,
+    AwareDatetime: UtcMicroseconds,
+}
 
-    `salt` is NULL, and `salts` holds those of the fields that are left, once one was erased.
-    """
 
-    __tablename__: ClassVar[str] = "memory_operations"
-    __table_args__ = (
-        Index("memory_operations_started", "company_id", "started_at"),
-        *(_filter_index(column) for column in FILTERED_COLUMNS),
-    )
+def _of_draft(name: str, path: str) -> Column[Any]:
+    """Return the column of a field of `OperationDraft`; all of a scope and a source is optional."""
+    own = OperationDraft.model_fields.get(path)
+    hint = own.annotation if own else str | None
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    held = _HELD_AS.get(get_origin(kinds[0]) or kinds[0], ForeignText)
+    return Column(name, held, nullable=NoneType in kinds, unique=path == "operation_id" or None)
 
-    company_id: str = _text(primary_key=True)
-    seq: int = _number(primary_key=True)
-    operation_id: str = Field(sa_type=ForeignText, unique=True)
-    operation_type: str = _text()
-    status: str = _text()
-    binding_key: str | None = _optional_text()
-    provider_key: str | None = _optional_text()
-    binding_reason: str | None = _optional_text()
-    agent_id: str | None = _optional_text()
-    project_id: str | None = _optional_text()
-    issue_id: str | None = _optional_text()
-    run_id: str | None = _optional_text()
-    subject_id: str | None = _optional_text()
-    source_kind: str | None = _optional_text()
-    source_issue_id: str | None = _optional_text()
-    source_comment_id: str | None = _optional_text()
-    source_document_key: str | None = _optional_text()
-    source_run_id: str | None = _optional_text()
-    source_activity_id: str | None = _optional_text()
-    source_external_ref: str | None = _optional_text()
-    principal: str = _text()
-    door: str = _text()
-    request: dict[str, Any] = _json()
-    error_kind: str | None = _optional_text()
-    error_message: str | None = _optional_text()
-    result_count: int = _number()
-    capped: bool = False
-    started_at: datetime = _moment()
-    latency_ms: float | None = Field(default=None, sa_type=Double)
-    undoes: str | None = _optional_text()
-    previous_digest: str = _text()
-    digest: str = _text()
-    salt: bytes | None = Field(default=None, sa_type=LargeBinary)
-    salts: dict[str, str] | None = Field(default=None, sa_type=JSON(none_as_null=True))
-    absent: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
+
+OPERATIONS = Table(
+    "memory_operations",
+    SQLModel.metadata,
+    Column("company_id", ForeignText, primary_key=True),
+    Column("seq", BigInteger, primary_key=True),
+    *(_of_draft(name, path) for name, path in COLUMNS.items()),
+    Column("previous_digest", ForeignText, nullable=False),
+    Column("digest", ForeignText, nullable=False),
+    Column("salt", LargeBinary),
+    Column("salts", JSON(none_as_null=True)),
+    Column("absent", JSON(none_as_null=True)),
+    Index("memory_operations_started", "company_id", "started_at"),
+    *(
+        Index(f"memory_operations_{column}", "company_id", column, "seq")
+        for column in FILTERED_COLUMNS
+    ),
+)
+"""The operations. Rows are only ever appended; of a change a trigger lets only erasing through.
+
+`salt` is NULL, and `salts` holds those of the fields that are left, once one was erased.
+"""
 
 
 class UsageRow(SQLModel, table=True):

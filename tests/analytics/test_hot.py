@@ -23,7 +23,7 @@ from memtui.fuzzy import finds
 from memtui.store import log as stored_log
 from memtui.store.database import Database
 from memtui.store.operation import Operation
-from memtui.store.tables import HandleRow, LogHeadRow, OperationRow, UsageRow
+from memtui.store.tables import OPERATIONS, HandleRow, LogHeadRow, UsageRow
 from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
 from tests.analytics.logs import seal_unlogged as seal
 
@@ -119,9 +119,9 @@ def test_a_log_that_took_anothers_place_is_copied_anew(
     fill(database, 60)
     seal(database, root, "acme", before=NOW + timedelta(seconds=61 * 21))
     answers(operations)
-    tables: list[Any] = [HandleRow, UsageRow, OperationRow, LogHeadRow]
+    models: list[Any] = [HandleRow, UsageRow, LogHeadRow]
     with database.write() as connection:
-        for rows in (table.__table__ for table in tables):
+        for rows in (*(model.__table__ for model in models), OPERATIONS):
             connection.execute(rows.delete().where(rows.c.company_id == "acme"))
     folder = Folder(root, "acme").path
     folder.rename(folder.with_name("gone"))

@@ -23,6 +23,7 @@ from memtui.doors.cli.options import (
 from memtui.doors.cli.output import Dim, Line, Ticker, columns, facts, jsonable, table
 from memtui.doors.cli.records import change_lines, say_unknown_of_operations
 from memtui.doors.cli.session import Session
+from memtui.store.operation import details
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
@@ -183,7 +184,7 @@ def _detail(
             ("by", f"{operation.principal} through {operation.door}"),
             ("scope", " ".join(f"{name.removesuffix('_id')}:{scope[name]}" for name in scope)),
             ("binding", operation.binding_key or ""),
-            ("why", operation.binding_reason or ""),
+            *details(operation),
             ("source", shown.source_line(operation.source) if operation.source else ""),
             ("open", link or ""),
             ("tokens", shown.tokens(operation.usage) if operation.usage else ""),

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 
 from memtui.contract import OperationStatus, OperationType, Record
-from memtui.store.operation import ASKED, Operation, OperationHandle
+from memtui.store.operation import ASKED, Operation, OperationHandle, details
 from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
@@ -246,7 +246,7 @@ def _origin(operation: Operation) -> list[Line]:
         labelled("scope", scope_words(operation.scope)),
         labelled("by", f"{operation.principal} at {operation.door}"),
         labelled("binding", operation.binding_key and f"{operation.binding_key}{provider}"),
-        labelled("why", operation.binding_reason),
+        *(labelled(title, text) for title, text in details(operation)),
     ]
 
 

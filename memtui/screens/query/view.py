@@ -13,6 +13,7 @@ from textual.content import Content
 from memtui.contract import Explanation, QueryIntent, QueryRequest, Record, Snippet, Usage
 from memtui.screens.scope_choices import FIELDS
 from memtui.screens.state import AppState
+from memtui.store.operation import Operation, details
 from memtui.widgets import format as fmt
 from memtui.widgets.detail_lines import pairs
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, line, lines
@@ -20,7 +21,6 @@ from memtui.widgets.panes import State
 
 if TYPE_CHECKING:
     from memtui.service.answers import QueryAnswer
-    from memtui.store.operation import Operation
 
 _TEXT_LIMIT = 240
 _TEXT_LINES = 3
@@ -142,7 +142,7 @@ def detail_content(view: QueryView, state: AppState, index: int | None, width: i
             ("found", fmt.counted(past.result_count, "record")),
             ("intent", str(request.get("intent", ""))),
             ("binding", past.binding_key or ""),
-            ("why", past.binding_reason or ""),
+            *details(past),
             ("cost", usage_cost(past.usage)),
             ("failed", past.error_message or ""),
         ]

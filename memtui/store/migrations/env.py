@@ -9,5 +9,5 @@ from memtui.store import tables
 
 connection = context.config.attributes["connection"]
 context.configure(connection=connection, target_metadata=SQLModel.metadata, compare_type=True)
-assert tables.OperationRow.metadata is SQLModel.metadata  # noqa: S101 — the tables are registered
+assert tables.OPERATIONS.metadata is SQLModel.metadata  # noqa: S101 — the tables are registered
 context.run_migrations()

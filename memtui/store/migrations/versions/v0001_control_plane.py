@@ -5,39 +5,25 @@ from __future__ import annotations
 from alembic import op
 from sqlmodel import SQLModel
 
+from memtui.store.digest import COMMITTED, SOURCE_COMMITTED
+
 revision = "0001"
 down_revision = None
 branch_labels = None
 depends_on = None
 
-_COLUMNS = {
+_MAY_GO = {*COMMITTED, *(f"source_{name}" for name in SOURCE_COMMITTED)}
+"""The columns of operations that erasing may set to NULL."""
+
+_ERASING = {
     "memory_operations": (
-        """
-        company_id seq operation_id operation_type status binding_key provider_key agent_id
-        project_id issue_id run_id source_kind source_issue_id source_run_id principal door
-        error_kind result_count capped started_at latency_ms undoes previous_digest digest
-        """,
-        """
-        binding_reason source_comment_id source_document_key source_activity_id source_external_ref
-        error_message
-        """,
+        {"subject_id", "request", "salt", "salts", "absent"},
         "NEW.salt IS NULL AND NEW.absent IS NOT NULL",
     ),
-    "memory_usage": (
-        """
-        company_id seq ordinal provider model input_tokens output_tokens embedding_tokens cost_usd
-        latency_ms
-        """,
-        "",
-        "CAST(NEW.details AS TEXT) = '{}'",
-    ),
-    "memory_operation_handles": (
-        "company_id seq rank binding_key operation_type provider_key score ghost",
-        "",
-        "NEW.provider_record_id = ''",
-    ),
+    "memory_usage": ({"details"}, "CAST(NEW.details AS TEXT) = '{}'"),
+    "memory_operation_handles": ({"provider_record_id"}, "NEW.provider_record_id = ''"),
 }
-"""Of each table of the log what never changes, what may become NULL, and what else erasing does."""
+"""Of each table of the log which columns erasing may change, and what holds then."""
 
 _SQLITE_REFUSAL = """
 CREATE TRIGGER {table}_append_only BEFORE UPDATE ON {table} WHEN NOT ({erases})
@@ -59,19 +45,13 @@ def _keep_append_only() -> None:
     same = "IS" if sqlite else "IS NOT DISTINCT FROM"
     if not sqlite:
         op.execute(_POSTGRESQL_FUNCTION)
-    for table, (structure, values, erased) in _COLUMNS.items():
-        erases = " AND ".join(
-            [
-                *(f"NEW.{name} {same} OLD.{name}" for name in structure.split()),
-                *(
-                    f"(NEW.{name} {same} OLD.{name} OR NEW.{name} IS NULL)"
-                    for name in values.split()
-                ),
-                erased,
-            ]
-        )
+    for table, (changing, erased) in _ERASING.items():
+        erases = [erased]
+        for name in sorted({*SQLModel.metadata.tables[table].columns.keys()} - changing):
+            gone = f" OR NEW.{name} IS NULL" if name in _MAY_GO else ""
+            erases.append(f"(NEW.{name} {same} OLD.{name}{gone})")
         refusal = _SQLITE_REFUSAL if sqlite else _POSTGRESQL_REFUSAL
-        op.execute(refusal.format(table=table, erases=erases))
+        op.execute(refusal.format(table=table, erases=" AND ".join(erases)))
 
 
 def upgrade() -> None:
