@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
 import ssl
+import sys
 from collections.abc import AsyncIterator
 from functools import cache
 from pathlib import Path
@@ -29,14 +31,24 @@ pytest_plugins = ["tests.databases", "tests.demos", "tests.rights"]
 def pytest_configure() -> None:
     """Prepare the process.
 
-    Each HTTP client would read all certificates anew. No duration is asserted. And ctrl+c is to
-    reach what tests start: a shell's background jobs begin with it ignored.
+    Each HTTP client would read all certificates anew, each request look for a module that is not
+    there, and each process compile what it imports. No duration is asserted. And ctrl+c is to reach
+    what tests start: a shell's background jobs begin with it ignored.
     """
     hypothesis.settings.register_profile("any machine", deadline=None)
     hypothesis.settings.load_profile("any machine")
     ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
+    sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def pytest_collection_finish() -> None:
+    """Let the collections of garbage not walk over every module and test that there is."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
