@@ -12,112 +12,81 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 from memtui.doors.cli.command import LazyCommand
-from memtui.doors.cli.conformance import conformance_page
 from memtui.doors.cli.errors import EXIT_CODES, KIND_CODES
 from memtui.doors.cli.main import PROGRAM, build_app
 
-_COMMANDS_HEAD = """\
-Options of `memtui` itself go before the command, the command's own after it. stdout carries the
-answer, stderr the rest; `--json` prints one JSON document."""
-
-_SETTINGS_HEAD = """\
-A flag wins over the environment, that over `config.toml`, that over the default. An unknown key is
-an error. `MEMTUI_HOME` names the one folder that holds everything."""
-
-_SQL_HEAD = """\
-`memtui sql "SELECT …"` answers one statement that reads, in DuckDB's dialect, over these views of
-one company's operation log. Operations that were sealed are in them like all others. A statement
-can read nothing else, no file, no network, no setting, and changes nothing; it is stopped after
-`--timeout` seconds, by ctrl+c, and where it needs too much memory.
-
-- `--json` prints `{"columns", "types", "rows", "truncated"}`. Decimals are text, so that no digit
-  is lost; so are moments and days (ISO 8601), intervals, `NaN` and `Infinity`; bytes are
-  hexadecimal.
-- Days and hours are cut in your time zone (the setting `timezone`, else the system's).
-- `usage` and `handles` belong to the operation with the same `seq`.
-- `request` and `details` are JSON: `request->>'query'` is the text of a query.
-
-```sql
-SELECT agent_id, date_trunc('week', started_at) AS week, count(*) AS queries, sum(cost_usd) AS cost
-FROM operations WHERE operation_type = 'query' GROUP BY ALL ORDER BY week, cost DESC;
-
-SELECT provider_record_id, count(*) AS times, max(score) AS best
-FROM handles WHERE operation_type = 'query' GROUP BY ALL ORDER BY times DESC LIMIT 20;
-
-SELECT model, count(*) - count(cost_usd) AS unpriced, sum(input_tokens) AS tokens
-FROM usage GROUP BY model;
-```"""
-
-_ERRORS_HEAD = """\
-With `--json` an error is one JSON document on stdout, `{"error": {"kind": "…", "message": "…"}}`,
-and the sentence is on stderr too. A conflict adds `current`, the record as it is now or null, and
-`proposed`, the text that was to be put there."""
+MARK = "<!-- From here on made from the code: python -m memtui.doors.cli.reference docs -->\n"
+"""What stands above it in a page is written by hand."""
 
 
-def commands_page() -> str:
-    """Return the page of every command with its arguments and options."""
-    lines = [
-        "# Commands",
-        "",
-        _COMMANDS_HEAD,
-    ]
+def commands_page() -> Iterator[str]:
+    """Yield every command with its arguments and options."""
     for path, command in walk(build_app()):
-        lines += ["", f"{'##' if ' ' not in path or _is_group(command) else '###'} `{path}`", ""]
-        lines += [_clean(command.help), ""]
-        lines += _parameters(path, command)
-    return "\n".join(lines).rstrip() + "\n"
+        level = "##" if " " not in path or isinstance(command, TyperGroup) else "###"
+        yield from ("", f"{level} `{path}`", "", _clean(command.help), "")
+        context = typer.Context(command, info_name=path)
+        records = [
+            record
+            for parameter in command.get_params(context)
+            if (record := parameter.get_help_record(context)) and record[0] != "--help"
+        ]
+        if records:
+            yield from _table("", "")
+        for name, text in records:
+            yield _row(f"`{name}`", _clean(text))
 
 
-def settings_page() -> str:
-    """Return the page of every setting: in the file, in the environment, its default."""
+def settings_page() -> Iterator[str]:
+    """Yield every setting: in the file, in the environment, its default."""
     from memtui.config import ENV_PREFIX, Settings
     from memtui.contract import field_docstrings
 
     words = field_docstrings(Settings)
-    lines = [
-        "# Settings",
-        "",
-        _SETTINGS_HEAD,
-        "",
-        "| `config.toml` | environment | default | meaning |",
-        "| --- | --- | --- | --- |",
-    ]
+    yield from _table("`config.toml`", "environment", "default", "meaning")
     for name, field in Settings.model_fields.items():
         default = "`user:` and your login" if field.default_factory else f"`{_toml(field.default)}`"
         if name == "keymap":
             default = "`{}`"
-        meaning = " ".join(words[name].split()).replace("|", "\\|")
-        lines.append(f"| `{name}` | `{ENV_PREFIX}{name.upper()}` | {default} | {meaning} |")
-    return "\n".join(lines) + "\n"
+        yield _row(f"`{name}`", f"`{ENV_PREFIX}{name.upper()}`", default, _clean(words[name]))
 
 
-def exit_codes_page() -> str:
-    """Return the page of exit codes and of the errors that lead to them."""
-    lines = ["# Exit codes", "", "| code | meaning |", "| --- | --- |"]
-    lines += [f"| {code} | {_cell(meaning)} |" for code, meaning in EXIT_CODES.items()]
-    lines += [
-        "",
-        _ERRORS_HEAD,
-        "",
-        "| kind | code |",
-        "| --- | --- |",
-    ]
-    lines += [f"| `{kind}` | {code} |" for kind, code in KIND_CODES.items()]
-    return "\n".join(lines) + "\n"
+def exit_codes_page() -> Iterator[str]:
+    """Yield the exit codes and the errors that lead to them."""
+    yield from _table("code", "meaning")
+    yield from (_row(str(code), meaning) for code, meaning in EXIT_CODES.items())
+    yield from ("", *_table("kind", "code"))
+    yield from (_row(f"`{kind}`", str(code)) for kind, code in KIND_CODES.items())
 
 
-def sql_page() -> str:
-    """Return the page of the views that a statement reads, with every column and its type."""
+def sql_page() -> Iterator[str]:
+    """Yield the views that a statement reads, with every column and its type."""
     from memtui.analytics.sql import VIEWS
 
-    lines = ["# SQL", "", _SQL_HEAD]
     for view, types in _view_types().items():
-        lines += ["", f"## `{view}`", "", "| column | type | meaning |", "| --- | --- | --- |"]
-        lines += [
-            f"| `{column.name}` | {types[column.name]} | {_cell(column.meaning)} |"
-            for column in VIEWS[view]
-        ]
-    return "\n".join(lines) + "\n"
+        yield from ("", f"## `{view}`", "", *_table("column", "type", "meaning"))
+        for column in VIEWS[view]:
+            yield _row(f"`{column.name}`", types[column.name], column.meaning)
+
+
+def conformance_page() -> Iterator[str]:
+    """Yield every check: its rule, where that stands, and what it needs."""
+    from memtui.conformance import CHECKS
+    from memtui.conformance.probe import GUIDE
+
+    yield from _table("check", "rule", "source", "needs")
+    for check in CHECKS:
+        needs = ", ".join(check.needs + (("*alone*",) if check.alone else ()))
+        source = check.source.replace(GUIDE, "Guide").replace("OpenAPI v1", "OpenAPI")
+        yield _row(f"`{check.name}`", check.rule, source, needs)
+
+
+def _table(*titles: str) -> tuple[str, str]:
+    return _row(*titles), "|" + " --- |" * len(titles)
+
+
+def _row(*cells: str) -> str:
+    escaped = (cell.replace("|", "\\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
 def _view_types() -> dict[str, dict[str, str]]:
@@ -140,14 +109,20 @@ def _view_types() -> dict[str, dict[str, str]]:
             database.close()
 
 
-PAGES: dict[str, Callable[[], str]] = {
+PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "commands.md": commands_page,
     "settings.md": settings_page,
     "exit-codes.md": exit_codes_page,
     "sql.md": sql_page,
     "conformance.md": conformance_page,
 }
-"""Each page's file and what makes it."""
+"""Each page's file and what makes the lines below its mark."""
+
+
+def renewed(folder: Path, name: str) -> str:
+    """Return a page of a folder with what is below its mark made anew."""
+    by_hand = (folder / name).read_text(encoding="utf-8").partition(MARK)[0]
+    return "\n".join([by_hand + MARK, *PAGES[name]()]).rstrip() + "\n"
 
 
 def walk(app: typer.Typer) -> Iterator[tuple[str, Any]]:
@@ -164,30 +139,9 @@ def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
             yield from _walk(f"{path} {name}", inner)
 
 
-def _parameters(path: str, command: Any) -> list[str]:
-    context = typer.Context(command, info_name=path)
-    records = [
-        record
-        for parameter in command.get_params(context)
-        if (record := parameter.get_help_record(context)) and record[0] != "--help"
-    ]
-    if not records:
-        return []
-    rows = [f"| `{_cell(name)}` | {_cell(_clean(text))} |" for name, text in records]
-    return ["| | |", "| --- | --- |", *rows]
-
-
-def _is_group(command: Any) -> bool:
-    return isinstance(command, TyperGroup)
-
-
 def _clean(text: str | None) -> str:
     paragraphs = (text or "").split("\n\n")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def _toml(value: object) -> str:
@@ -195,10 +149,9 @@ def _toml(value: object) -> str:
 
 
 def write(folder: Path) -> None:
-    """Write every page into `folder`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, page in PAGES.items():
-        (folder / name).write_text(page(), encoding="utf-8")
+    """Make every page of a folder anew."""
+    for name in PAGES:
+        (folder / name).write_text(renewed(folder, name), encoding="utf-8")
 
 
 if __name__ == "__main__":

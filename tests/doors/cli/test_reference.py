@@ -7,7 +7,7 @@ import pytest
 from memtui.config import Settings
 from memtui.doors.cli.errors import EXIT_CODES
 from memtui.doors.cli.main import build_app
-from memtui.doors.cli.reference import PAGES, walk, write
+from memtui.doors.cli.reference import MARK, PAGES, renewed, walk, write
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -15,11 +15,11 @@ DOCS = Path(__file__).parents[3] / "docs"
 @pytest.mark.parametrize("name", PAGES)
 def test_the_page_is_up_to_date(name: str) -> None:
     """Run `python -m memtui.doors.cli.reference docs` where this fails."""
-    assert (DOCS / name).read_text(encoding="utf-8") == PAGES[name]()
+    assert (DOCS / name).read_text(encoding="utf-8") == renewed(DOCS, name)
 
 
 def test_every_option_of_every_command_is_documented_with_words() -> None:
-    page = PAGES["commands.md"]()
+    page = renewed(DOCS, "commands.md")
     for path, command in walk(build_app()):
         assert f"`{path}`" in page
         assert command.help, path
@@ -46,10 +46,15 @@ def test_the_list_of_commands_says_what_each_docstring_begins_with() -> None:
 
 
 def test_every_setting_and_exit_code_is_documented() -> None:
-    assert all(f"`{name}`" in PAGES["settings.md"]() for name in Settings.model_fields)
-    assert all(f"| {code} |" in PAGES["exit-codes.md"]() for code in EXIT_CODES)
+    assert all(f"`{name}`" in renewed(DOCS, "settings.md") for name in Settings.model_fields)
+    assert all(f"| {code} |" in renewed(DOCS, "exit-codes.md") for code in EXIT_CODES)
 
 
-def test_pages_are_written_into_a_new_folder(tmp_path: Path) -> None:
-    write(tmp_path / "docs")
-    assert {path.name for path in (tmp_path / "docs").iterdir()} == set(PAGES)
+def test_what_was_written_by_hand_stays_when_pages_are_made_anew(tmp_path: Path) -> None:
+    for name in PAGES:
+        (tmp_path / name).write_text(f"By hand.\n\n{MARK}\nout of date\n", encoding="utf-8")
+    write(tmp_path)
+    for name in PAGES:
+        by_hand, _, made = (DOCS / name).read_text(encoding="utf-8").partition(MARK)
+        assert by_hand.startswith("# ")
+        assert (tmp_path / name).read_text(encoding="utf-8") == f"By hand.\n\n{MARK}{made}"
