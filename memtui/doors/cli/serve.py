@@ -86,7 +86,7 @@ async def serve(
 
 async def _plugin(served: Served, key: str, listener: Listener, principal: str | None) -> FastAPI:
     from memtui.doors.http.plugin import plugin_app
-    from memtui.doors.http.plugin_records import ANONYMOUS
+    from memtui.doors.http.plugin_binding import ANONYMOUS
 
     return await plugin_app(served, key, names=listener.names, principal=principal or ANONYMOUS)
 

@@ -148,23 +148,18 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        body = _Body(receive, Headers(scope=scope))
-        await self._answer(scope, body.receive, body.ahead_of(send))
-
-    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        host = _without_port(Headers(scope=scope).get("host", ""))
-        if self._names is not None and host not in self._names:
+        headers = Headers(scope=scope)
+        body = _Body(receive, headers)
+        app = self._app
+        if self._names is not None and _without_port(headers.get("host", "")) not in self._names:
             names = " or ".join(sorted(self._names))
-            refusal = self._style.reply(403, f"This server answers to {names} only.")
-            await refusal(scope, receive, send)
-            return
-        try:
-            path = _canonical(scope["raw_path"])
-        except UnicodeDecodeError:
-            refusal = self._style.reply(400, "The address is not UTF-8; encode it as UTF-8.")
-            await refusal(scope, receive, send)
-            return
-        await self._app({**scope, "path": path}, receive, send)
+            app = self._style.reply(403, f"This server answers to {names} only.")
+        else:
+            try:
+                scope = {**scope, "path": _canonical(scope["raw_path"])}
+            except UnicodeDecodeError:
+                app = self._style.reply(400, "The address is not UTF-8; encode it as UTF-8.")
+        await app(scope, body.receive, body.ahead_of(send))
 
 
 class _Body:
@@ -272,32 +267,34 @@ class Served:
     company_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class Api:
-    """One contract: its endpoints, the bodies that they read, and how they refuse."""
+def build_app(
+    served: object,
+    *,
+    title: str,
+    description: str,
+    router: APIRouter,
+    bodies: Sequence[type[Model]],
+    style: ErrorStyle,
+    names: frozenset[str] | None,
+) -> FastAPI:
+    """Return the ASGI app of a contract; its endpoints find what is `served` in its state.
 
-    title: str
-    description: str
-    router: APIRouter
-    bodies: Sequence[type[Model]]
-    style: ErrorStyle
-
-
-def build_app(api: Api, served: Served, *, names: frozenset[str] | None) -> FastAPI:
-    """Return the ASGI app of a contract; it answers to these host `names`, to any if None."""
+    `bodies` are what the endpoints read themselves. It answers to these host `names`, to any if
+    None.
+    """
     app = FastAPI(
-        title=api.title,
-        description=api.description,
+        title=title,
+        description=description,
         version=__version__,
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
     )
-    app.state.served, app.state.style = served, api.style
-    app.router.routes.extend(api.router.routes)  # flat, so that a 405 can name every method
-    app.add_middleware(Guard, style=api.style, names=names)
-    install(app, api.style)
-    app.openapi = lambda: _describe(app, api)  # type: ignore[method-assign]  # as FastAPI says
+    app.state.served, app.state.style = served, style
+    app.router.routes.extend(router.routes)  # flat, so that a 405 can name every method
+    app.add_middleware(Guard, style=style, names=names)
+    install(app, style)
+    app.openapi = lambda: _describe(app, bodies, style)  # type: ignore[method-assign]  # as FastAPI says
     return app
 
 
@@ -327,7 +324,7 @@ def documented(
     return told
 
 
-def _describe(app: FastAPI, api: Api) -> Json:
+def _describe(app: FastAPI, bodies: Sequence[type[Model]], style: ErrorStyle) -> Json:
     """Return the OpenAPI document, with the bodies that the endpoints read themselves."""
     if app.openapi_schema is None:
         document = get_openapi(
@@ -337,9 +334,9 @@ def _describe(app: FastAPI, api: Api) -> Json:
             routes=app.routes,
         )
         _, known = models_json_schema(
-            [(model, "validation") for model in api.bodies], ref_template=_REF
+            [(model, "validation") for model in bodies], ref_template=_REF
         )
-        if 422 not in api.style.statuses.values():
+        if 422 not in style.statuses.values():
             _drop_automatic_422(document)
         components = document.setdefault("components", {})
         components["schemas"] = {**components.get("schemas", {}), **known.get("$defs", {})}

@@ -36,7 +36,6 @@ from memtui.contract import (
     owned,
 )
 from memtui.doors.http.app import (
-    Api,
     Authenticated,
     ErrorStyle,
     ExactJson,
@@ -99,10 +98,6 @@ class WireSource(Wire):
     activity_id: str | None = None
     external_ref: str | None = None
 
-    def reference(self, company_id: str) -> SourceRef:
-        """Return the contract's reference."""
-        return SourceRef(company_id=company_id, **dict(self))
-
 
 class NewFact(Wire):
     """A fact to remember."""
@@ -111,12 +106,6 @@ class NewFact(Wire):
     """One line, of 200 characters at most unless the server is set to take more."""
     source_ref: WireSource | None = None
     """What it comes from; left out, it counts as noted by hand."""
-
-    def reference(self, company_id: str) -> SourceRef:
-        """Return the contract's source reference."""
-        if self.source_ref is None:
-            return SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=company_id)
-        return self.source_ref.reference(company_id)
 
 
 class UserFact(Wire):
@@ -232,12 +221,9 @@ class FactCalls:
 
     async def add(self, scope: Scope, new: NewFact) -> tuple[Record | None, str]:
         """Store a fact; return it as it is kept (None: shown later) and the operation's id."""
-        request = WriteRequest(
-            scope=scope,
-            source=new.reference(scope.company_id),
-            content=new.fact,
-            kind=FACT,
-        )
+        given = new.source_ref or WireSource(kind=SourceKind.MANUAL_NOTE)
+        source = SourceRef(company_id=scope.company_id, **dict(given))
+        request = WriteRequest(scope=scope, source=source, content=new.fact, kind=FACT)
         answer = await self.service.write(self.caller, request)
         return (answer.records[0] if answer.records else None), answer.operation_id
 
@@ -372,14 +358,15 @@ async def delete_drive_fact(calls: Calls, wire_id: Key) -> Response:
 
 def facts_app(served: Served, *, names: frozenset[str] | None) -> FastAPI:
     """Return the app that serves a company's facts; `names` are the hosts it answers to."""
-    api = Api(
+    return build_app(
+        served,
         title="memtui facts",
         description="Facts about users and drives, kept by memtui.",
         router=router,
         bodies=(NewFact,),
         style=ErrorStyle(statuses(invalid=422), _error_body),
+        names=names,
     )
-    return build_app(api, served, names=names)
 
 
 def _error_body(kind: str, message: str) -> Json:

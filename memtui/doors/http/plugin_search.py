@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import hashlib
 import json
 import math
@@ -14,7 +12,6 @@ from datetime import UTC, datetime
 
 from memtui.contract import (
     BrowseRequest,
-    Invalid,
     QueryRequest,
     Record,
     Scope,
@@ -22,8 +19,9 @@ from memtui.contract import (
     own_filter,
     owned,
 )
-from memtui.doors.http.plugin_records import Named, ServedBinding, is_past
+from memtui.doors.http.plugin_binding import Named, ServedBinding, is_past
 from memtui.doors.http.plugin_wire import DEFAULT_ROWS, Found, Kind, Memory, Search
+from memtui.provider_kit import read_cursor, write_cursor
 
 _PAGE = 1_000
 _WIDEN = 5
@@ -149,7 +147,8 @@ async def _listed(
 ) -> Found:
     """Return a page of everything, a part after the other, each from its oldest memory."""
     mark = _digest(parts, wanted)
-    place, within = _read_cursor(cursor, mark) if cursor else (0, None)
+    place, within = read_cursor(cursor, mark, int, (str, type(None))) if cursor else (0, None)
+    place = max(place, 0)  # it comes from outside
     found: list[Named] = []
     while place < len(parts) and len(found) < wanted.limit:
         request = _list_request(served, parts[place], "created_at", wanted.limit - len(found))
@@ -159,7 +158,7 @@ async def _listed(
         found += await _fit(served, parts[place], wanted, page.records)
         within = page.next_cursor
         place += within is None
-    more = _write_cursor(mark, place, within) if place < len(parts) else None
+    more = write_cursor(mark, place, within) if place < len(parts) else None
     return _found(found, more)
 
 
@@ -228,19 +227,3 @@ def _pinned_then_best(one: Named) -> tuple[bool, float, float]:
 def _digest(parts: Sequence[Part], wanted: Wanted) -> str:
     asked = [[sorted(part.names) for part in parts], sorted(wanted.kinds)]
     return hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:16]
-
-
-def _write_cursor(mark: str, place: int, within: str | None) -> str:
-    return base64.urlsafe_b64encode(json.dumps([mark, place, within]).encode()).decode()
-
-
-def _read_cursor(cursor: str, expected: str) -> tuple[int, str | None]:
-    """Take a cursor apart. Raises `Invalid` for one of another search."""
-    try:
-        mark, place, within = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-    except (ValueError, TypeError, binascii.Error):
-        mark = place = within = None
-    is_place = isinstance(place, int) and place >= 0
-    if mark != expected or not is_place or not (within is None or isinstance(within, str)):
-        raise Invalid("The cursor is not of this search; begin with an empty one.")
-    return place, within

@@ -27,7 +27,7 @@ from memtui.contract import (
 )
 from memtui.doors.http.app import Served
 from memtui.doors.http.plugin import plugin_app
-from memtui.doors.http.plugin_records import ANONYMOUS
+from memtui.doors.http.plugin_binding import ANONYMOUS
 from memtui.doors.http.server import make_server, on_port
 from memtui.service import Caller, MemoryService, open_service
 from memtui.service.visibility import Membership, Role

@@ -22,25 +22,45 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any, Self
 from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from pydantic import ConfigDict, ValidationError
 
 from memtui.backends.plugin_v1.config import NamespaceMap, Templates
 from memtui.contract import (
+    BrowseRequest,
+    Capabilities,
+    Conflict,
+    Denied,
+    ForgetRequest,
     Invalid,
     Json,
     Model,
     NotFound,
     Record,
+    RecordHandle,
     Scope,
     SourceKind,
     SourceRef,
+    Unavailable,
     Unsupported,
+    WriteMode,
+    WriteRequest,
+    own_filter,
     owner_of,
 )
 from memtui.doors.http.app import Served
-from memtui.doors.http.plugin_wire import Kind, Maker, MemoryWrite
-from memtui.service import BindingView, Caller, MemoryName, MemoryService
+from memtui.doors.http.plugin_wire import (
+    Kind,
+    Maker,
+    MemoryWrite,
+    Namespace,
+    NamespacePatch,
+    NamespacePut,
+    Written,
+)
+from memtui.service import BindingView, Caller, MemoryName, MemoryService, MutationAnswer
+from memtui.service.namespaces import no_namespace
 from memtui.service.redaction import redact, redact_json
 
 _ORG = "org:"
@@ -237,6 +257,9 @@ def maker_of(record: Record) -> Maker:
 DOOR = "plugin"
 ANONYMOUS = "plugin:anonymous"
 _FRESH_SECONDS = 2.0
+_AT_ONCE = 8
+"""Writes that wait for the provider together: the others wait here, where no timeout runs."""
+_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +271,7 @@ class Named:
 
 
 class ServedBinding:
-    """One binding, as one principal may see and change it."""
+    """One binding, as one principal may see and change it; each call is operations, and no more."""
 
     def __init__(
         self, service: MemoryService, caller: Caller, binding: BindingView, *, only_facts: bool
@@ -261,6 +284,8 @@ class ServedBinding:
         """Whether the provider keeps single lines only."""
         self._binding = binding
         self._seen_at = monotonic()
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @classmethod
     async def open(cls, served: Served, key: str, principal: str) -> Self:
@@ -386,6 +411,184 @@ class ServedBinding:
             await self.service.get(self.caller, memory_id, scope, binding_key=self.key)
         except NotFound:
             return
+
+    async def put(self, name: str, body: NamespacePut) -> Namespace:
+        """Create a namespace, or replace it whole."""
+        kept = await self.service.plugin.put(
+            self.caller,
+            self.key,
+            name,
+            body.kind,
+            expires_at=body.expires_at,
+            metadata=body.metadata,
+        )
+        return Namespace.model_validate(dict(kept))
+
+    async def patch(self, name: str, body: NamespacePatch) -> Namespace:
+        """Set what is given of a namespace."""
+        kept = await self.service.plugin.patch(
+            self.caller, self.key, name, expires_at=body.expires_at, metadata=body.metadata
+        )
+        return Namespace.model_validate(dict(kept))
+
+    async def drop(self, name: str) -> None:
+        """Forget every memory of a namespace, and then the namespace."""
+        if name in await self.service.plugin.named(self.caller, self.key, [name]):
+            await self._forget_all(name)
+        await self.service.plugin.remove(self.caller, self.key, name)
+        await self._forget_all(name)  # what was written meanwhile
+
+    async def _forget_all(self, name: str) -> None:
+        scope = self.places.scope_of(name)
+        while handles := await self._page_of(name, scope):
+            await self._forget(scope, handles)
+
+    async def _page_of(self, name: str, scope: Scope) -> tuple[RecordHandle, ...]:
+        """Return the handles of some of a namespace's records, none where none is left."""
+        request = BrowseRequest(
+            scope=scope,
+            binding_key=self.key,
+            filter=own_filter(scope, kind=None),
+            sort="created_at",
+            limit=_PAGE,
+            owners=(scope,),
+            expired=True,
+        )
+        while True:
+            page = await self.service.browse(self.caller, request)
+            named = await self.name(page.records, [name])
+            handles = tuple(one.record.handle for one in named)
+            if handles or page.next_cursor is None:
+                return handles
+            request = request.model_copy(update={"cursor": page.next_cursor})
+
+    async def write(self, name: str, body: MemoryWrite) -> Written:
+        """Store a memory, in place of the one that has its id.
+
+        Raises:
+            NotFound: there is no such namespace.
+            Unsupported: the provider keeps no pins or no expiry, and one is asked for.
+        """
+        memory_id = body.id or str(uuid.uuid4())
+        async with self._alone(memory_id), self._turn:
+            if name not in await self.service.plugin.named(self.caller, self.key, [name]):
+                await self.look(memory_id, self.places.scope_of(name))
+                raise no_namespace(name)
+            can = (await self.binding()).capabilities
+            _refuse_lost(can, body)
+            mark = await asyncio.to_thread(
+                mark_for, memory_id, name, body, as_line=self.keeps_lines
+            )
+            known = await self.held(memory_id) if body.id else None
+            if known is None:
+                answer = await self._add(mark, body, can)
+            else:
+                answer = await self._replace(mark, body, can, known)
+            await self._note(mark, answer)
+        return Written(id=memory_id, namespace=name)
+
+    async def _add(self, mark: Mark, body: MemoryWrite, can: Capabilities) -> MutationAnswer:
+        """Store a memory anew, under its own id where the provider keeps ids."""
+        request = self._request(mark, body)
+        if not can.keeps_ids:
+            return await self.service.write(self.caller, request)
+        mode = WriteMode.UPSERT if body.id else WriteMode.APPEND
+        try:
+            return await self.service.write(
+                self.caller, request.model_copy(update={"record_id": mark.id, "mode": mode})
+            )
+        except Conflict:  # an expired record of another scope has the id
+            return await self.service.write(self.caller, request)
+
+    async def _replace(
+        self, mark: Mark, body: MemoryWrite, can: Capabilities, known: tuple[MemoryName, Record]
+    ) -> MutationAnswer:
+        """Put a memory in the place of its record; when it came to be stays."""
+        name, old = known
+        request = self._request(mark, body, old)
+        handle = old.handle
+        if name.namespace == mark.namespace and (can.keeps_ids or not _clears(request, old)):
+            update: Json = {"record_id": handle.provider_record_id, "mode": WriteMode.UPSERT}
+            answer = await self.service.write(self.caller, request.model_copy(update=update))
+            if handle in answer.handles:
+                return answer
+        else:
+            answer = await self.service.write(self.caller, request)
+        await self._forget(self.places.scope_of(name.namespace), (handle,))
+        return answer
+
+    def _request(self, mark: Mark, body: MemoryWrite, old: Record | None = None) -> WriteRequest:
+        others = {name: value for name, value in old.metadata.items() if name != KEY} if old else {}
+        return WriteRequest(
+            scope=self.places.scope_of(mark.namespace),
+            source=source_for(body.source, self.caller.company_id),
+            content=mark.line or body.content,
+            binding_key=self.key,
+            metadata={**others, KEY: mark.as_json()},
+            kind=record_kind(body.kind),
+            pinned=bool(body.pin),
+            created_at=old.created_at if old else None,
+            expires_at=body.expires_at,
+            embedding=tuple(body.embedding) if body.embedding else None,
+        )
+
+    async def _note(self, mark: Mark, answer: MutationAnswer) -> None:
+        """Keep which record it is, and the mark where the record does not."""
+        if not answer.handles:
+            raise Unavailable("The provider does not say where it stored the memory.", sent=True)
+        is_kept = any(mark_of(record) == mark for record in answer.records)
+        name = MemoryName(
+            memory_id=mark.id,
+            record_id=answer.handles[0].provider_record_id,
+            namespace=mark.namespace,
+            mark=None if is_kept else mark.as_json(),
+        )
+        await self.service.plugin.note(self.caller, self.key, [name])
+
+    async def forget(self, memory_id: str, requested_by: str) -> None:
+        """Delete a memory in the name of its namespace.
+
+        Raises:
+            NotFound: there is no such memory.
+            Denied: it is another namespace's.
+        """
+        async with self._alone(memory_id), self._turn:
+            known = await self.held(memory_id)
+            if known is None:
+                await self.look(memory_id, self.places.scope_of(requested_by))
+                raise NotFound(f"There is no memory {memory_id}.")
+            name, record = known
+            if name.namespace != requested_by:
+                raise Denied(f"The memory {memory_id} is not in {requested_by}.")
+            await self._forget(self.places.scope_of(requested_by), (record.handle,))
+
+    def _alone(self, memory_id: str) -> asyncio.Lock:
+        """Return the lock of one memory: no two calls change it at a time."""
+        return self._locks.setdefault(memory_id, asyncio.Lock())
+
+    async def _forget(self, scope: Scope, handles: tuple[RecordHandle, ...]) -> None:
+        request = ForgetRequest(scope=scope, handles=handles, binding_key=self.key)
+        answer = await self.service.forget(self.caller, request)
+        if answer.ghosts:
+            raise Unavailable(
+                "The provider says that the memory is deleted, and still returns it; try again."
+            )
+
+
+def _refuse_lost(can: Capabilities, body: MemoryWrite) -> None:
+    if body.pin and not can.pin:
+        raise Unsupported("This plugin keeps no pins (capability pin); leave pin out.")
+    if body.expires_at and not can.expiry:
+        raise Unsupported("This plugin keeps no expiry (capability ttl); leave expires_at out.")
+
+
+def _clears(new: WriteRequest, old: Record) -> bool:
+    """Whether something is taken away, or becomes what a provider may take for not given."""
+    return (
+        (old.pinned and not new.pinned)
+        or (old.expires_at is not None and new.expires_at is None)
+        or old.kind != new.kind
+    )
 
 
 def is_past(moment: datetime | None) -> bool:
