@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
@@ -17,12 +17,11 @@ from memtui.json_text import json_text
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Confirm
 from memtui.screens.exports import export, write_file
-from memtui.screens.modal import ModalListScreen
+from memtui.screens.modal import RunScreen
 from memtui.widgets import format as fmt
-from memtui.widgets.background import Stoppable
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import Line, heading, joined, labelled
-from memtui.widgets.display import BAD, DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.display import BAD, DIM, STRONG, TONES, WARN, display, line, lines
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from memtui.screens.state import AppState
     from memtui.service.answers import BindingView
 
-State = Literal["", "running", "stopping", "stopped", "done", "failed"]
+State = Literal["", "running", "stopped", "done", "failed"]
 """How far the run is; nothing before the first."""
 
 WARNING = (
@@ -46,12 +45,11 @@ _MARKS: dict[Outcome, tuple[Literal["✓", "✗", "–"], Literal["success", "er
     "fail": ("✗", "error", "failed"),
     "not_applicable": ("–", "muted", "not applicable"),
 }
-_STYLES = {"success": OK, "error": BAD, "muted": DIM}
 _OVER_A_SOCKET = "http://plugin"
 _TIMEOUT_S = 5.0
 
 
-class Conformance(ModalListScreen):
+class Conformance(RunScreen):
     """Check a memory plugin rule by rule; nothing is sent without a yes."""
 
     ACTION_GROUP = "conformance"
@@ -69,8 +67,6 @@ class Conformance(ModalListScreen):
         self._report: Report | None = None
         self._leftovers: tuple[str, ...] = ()
         self._failed_only = False
-        self._leaving = False
-        self._run: Stoppable[Report] = Stoppable(self, "conformance")
 
     def make_list(self) -> VirtualList[CheckResult]:
         """Return the list."""
@@ -89,10 +85,22 @@ class Conformance(ModalListScreen):
     def draw_head(self, width: int) -> Content:
         """Return what is checked and the counts."""
         del width
-        took = self._report.duration_ms if self._report else None
-        place = f"{self._binding.key} at {self._place}"
-        head = head_content(place, self._results, len(self._order), self._state, took)
-        return lines([head, leftovers_content(self._leftovers)]) if self._leftovers else head
+        done, total = len(self._results), len(self._order)
+        words, style = {
+            "": (f"{fmt.counted(total, 'check')}; r runs them", DIM),
+            "running": (f"… {done} of {total}", WARN),
+            "stopped": (f"stopped after {done} of {total}", WARN),
+            "failed": ("not finished", BAD),
+            "done": (f"in {fmt.duration(self._report.duration_ms)}" if self._report else "", DIM),
+        }[self._state]
+        if self.run.stopping:
+            words, style = "… stopping, and removing what it made", WARN
+        title = display(f"{self._binding.key} at {self._place}", limit=200, style=STRONG)
+        head = [
+            line("conformance of", title),
+            line(*_counts(self._results), display(words, style=style), gap="   "),
+        ]
+        return lines([*head, leftovers_content(self._leftovers)] if self._leftovers else head)
 
     def draw_row(self, width: int) -> Content:
         """Return the check under the cursor."""
@@ -109,9 +117,9 @@ class Conformance(ModalListScreen):
         """Return why an action cannot run now."""
         if verb == "run" and self._binding.read_only:
             return f"The binding {self._binding.key} is read-only, and a run writes."
-        if verb == "run" and self._run.busy:
+        if verb == "run" and self.run.busy:
             return "It is running; x stops it."
-        if verb == "stop" and self._state != "running":
+        if verb == "stop" and not self.stoppable:
             return "Nothing is running."
         if verb == "export" and self._report is None:
             return "There is no finished run to write."
@@ -121,13 +129,11 @@ class Conformance(ModalListScreen):
 
     def on_mount(self) -> None:
         """Say what a run does."""
-        super().on_mount()
         self._list.notice = (
             "Nothing was checked yet.",
             WARNING,
             self.why_disabled("conformance.run") or "r runs.",
         )
-        self.draw()
 
     @conversation
     async def action_run(self) -> None:
@@ -138,7 +144,7 @@ class Conformance(ModalListScreen):
             detail=WARNING,
             otherwise="leave it",
         )
-        if await self.ask(question) and not self._run.busy:
+        if await self.ask(question) and not self.run.busy:
             self._begin()
 
     def _begin(self) -> None:
@@ -146,11 +152,26 @@ class Conformance(ModalListScreen):
 
         config = self._binding.config
         url, uds = config.get("url"), config.get("uds")
-        self._state, self._report, self._results = "running", None, []
-        self._leftovers = ()
+
+        def ended(state: State, *notice: str) -> None:
+            self._state, self._list.notice = state, notice
+            self._show()
+            self.ended()
+
+        def done(report: Report) -> None:
+            self._report = report
+            self._results = sorted(report.checks, key=lambda one: self._order[one.name])
+            ended("done", "Nothing failed.", "f shows all checks.")
+
+        def failed(error: MemtuiError) -> None:
+            if self._results:
+                self.fail(error)
+            ended("failed", f"✗ {error}", "r runs again, esc goes back.")
+
+        self._state, self._report, self._results, self._leftovers = "running", None, [], ()
         self._list.notice = ("Greeting the server …",)
         self._show()
-        self._run.start(
+        self.run.start(
             lambda: run_conformance(
                 str(url) if url else _OVER_A_SOCKET,
                 uds=Path(str(uds)) if uds else None,
@@ -158,9 +179,9 @@ class Conformance(ModalListScreen):
                 on_leftovers=self._left_over,
                 timeout_s=float(config.get("timeout_seconds", _TIMEOUT_S)),
             ),
-            done=self._finished,
-            stopped=self._was_stopped,
-            failed=self._broke,
+            done=done,
+            stopped=lambda: ended("stopped", "Stopped before the first result.", "r runs again."),
+            failed=failed,
         )
 
     def _arrived(self, result: CheckResult) -> None:
@@ -177,35 +198,6 @@ class Conformance(ModalListScreen):
         shown = [one for one in self._results if not self._failed_only or one.outcome == "fail"]
         self._rows.replace(shown)
         self._list.rows_changed()
-        self.draw()
-
-    def _finished(self, report: Report) -> None:
-        self._state, self._report = "done", report
-        self._results = sorted(report.checks, key=lambda one: self._order[one.name])
-        self._list.notice = ("Nothing failed.", "f shows all checks.")
-        self._ended()
-
-    def _was_stopped(self) -> None:
-        self._state = "stopped"
-        self._list.notice = ("Stopped before the first result.", "r runs again.")
-        self._ended()
-
-    def _broke(self, error: MemtuiError) -> None:
-        self._state = "failed"
-        self._list.notice = (f"✗ {error}", "r runs again, esc goes back.")
-        if self._results:
-            self.fail(error)
-        self._ended()
-
-    def _ended(self) -> None:
-        self._show()
-        if self._leaving:
-            self.dismiss(None)
-
-    def action_stop(self) -> None:
-        """Stop the run and clean up."""
-        self._state = "stopping"
-        self._run.stop()
         self.draw()
 
     def action_failures(self) -> None:
@@ -233,19 +225,6 @@ class Conformance(ModalListScreen):
         if (one := self._list.current) is not None:
             self.copy(as_text(one), "Copied the check.")
 
-    async def on_unmount(self) -> None:
-        """Bring what runs to its end where the whole app is left."""
-        await self._run.end()
-
-    def may_leave(self) -> bool:
-        """Stop a run first, and leave once it has cleaned up."""
-        if not self._run.busy:
-            return True
-        self._leaving = True
-        if self._state == "running":
-            self.action_stop()
-        return False
-
 
 # How checks read.
 
@@ -270,33 +249,11 @@ def _rule(one: CheckResult) -> Cell:
     return Cell(one.rule, "muted" if one.outcome == "not_applicable" else "")
 
 
-def head_content(
-    place: str, results: Iterable[CheckResult], total: int, state: State, took_ms: float | None
-) -> Content:
-    """Return what is checked and the counts."""
-    title = line("conformance of", display(place, limit=200, style=STRONG))
+def _counts(results: Iterable[CheckResult]) -> Iterator[Content]:
     counts = Counter(one.outcome for one in results)
-    found = [
-        display(f"{mark} {counts[outcome]} {word}", style=_STYLES[tone])
-        for outcome, (mark, tone, word) in _MARKS.items()
-        if counts[outcome]
-    ]
-    summary = line(*found, _state_words(state, sum(counts.values()), total, took_ms), gap="   ")
-    return lines([title, summary])
-
-
-def _state_words(state: State, done: int, total: int, took_ms: float | None) -> Content:
-    if state == "running":
-        return display(f"… {done} of {total}", style=WARN)
-    if state == "stopping":
-        return display("… stopping, and removing what it made", style=WARN)
-    if state == "stopped":
-        return display(f"stopped after {done} of {total}", style=WARN)
-    if state == "failed":
-        return display("not finished", style=BAD)
-    if state == "done":
-        return display(f"in {fmt.duration(took_ms)}" if took_ms is not None else "", style=DIM)
-    return display(f"{fmt.counted(total, 'check')}; r runs them", style=DIM)
+    for outcome, (mark, tone, word) in _MARKS.items():
+        if counts[outcome]:
+            yield display(f"{mark} {counts[outcome]} {word}", style=TONES[tone])
 
 
 def leftovers_content(names: Sequence[str]) -> Content:
@@ -314,7 +271,7 @@ def row_content(one: CheckResult | None, width: int) -> Content:
     mark, tone, word = _MARKS[one.outcome]
     head = line(
         display(one.name, limit=120, style=STRONG),
-        display(f"{mark} {word}", style=_STYLES[tone]),
+        display(f"{mark} {word}", style=TONES[tone]),
         gap="  ",
     )
     about: list[Line] = [labelled("rule", one.rule)]

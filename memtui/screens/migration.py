@@ -6,21 +6,23 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import MemtuiError
 from memtui.screens.base import conversation
+from memtui.screens.bindings.view import target_words
 from memtui.screens.dialogs import Choice, Choose, Confirm, TypedConfirm
-from memtui.screens.modal import ModalListScreen
+from memtui.screens.modal import RunScreen
 from memtui.screens.state import ConfigurationChanged
 from memtui.widgets import format as fmt
-from memtui.widgets.background import Background, Stoppable
-from memtui.widgets.columns import Cell, Column
+from memtui.widgets.background import Background
+from memtui.widgets.columns import Cell, Column, Tone
 from memtui.widgets.detail_lines import joined
-from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
+from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, TONES, WARN, display, line, lines
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
@@ -32,16 +34,13 @@ if TYPE_CHECKING:
     from memtui.migration.planning import Plan
     from memtui.migration.verifying import Verified
     from memtui.screens.state import AppState
-    from memtui.service.answers import BindingView, TargetView
+    from memtui.service.answers import BindingView
 
 _Step = Callable[["Ends"], Coroutine[Any, Any, Any]]
 _SAMPLES = (100, 1_000)
 _ALL = 0
-_TONES = {"": "", "muted": DIM, "success": OK, "warning": WARN, "error": BAD}
 _BAR_CELLS = 20
-
-
-Tone = Literal["", "muted", "success", "warning", "error"]
+_STEPS = "plan apply verify cut_over back"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class StepRow:
     """Its place in the list, which names it."""
 
 
-class Migration(ModalListScreen):
+class Migration(RunScreen):
     """Move the records of a binding to another and prove it; each change needs a yes."""
 
     ACTION_GROUP = "migration"
@@ -71,10 +70,9 @@ class Migration(ModalListScreen):
         self._plan: Plan | None = None
         self._state: MigrationState | None = None
         self._status = Content("")
-        self._doing = ""
-        self._leaving = False
+        self._switching = False
+        """Whether what runs changes who is served, which is not broken off."""
         self._ends: Ends | None = None
-        self._run: Stoppable[Any] = Stoppable(self, "migration")
         self._looking = Background(self, "migration-state")
 
     def make_list(self) -> VirtualList[StepRow]:
@@ -90,7 +88,9 @@ class Migration(ModalListScreen):
         """Return from where to where, the steps, and what goes on."""
         del width
         steps = steps_content(self._state, self.state.clock(), planned=self._plan is not None)
-        return head_content(self._source, self._destination, steps, self._status)
+        ends = (f"{one.provider_key}·{one.key}" for one in (self._source, self._destination))
+        names = Content(" → ").join(display(one, limit=100, style=STRONG) for one in ends)
+        return lines([line("migrate", names), steps, self._status])
 
     def draw_row(self, width: int) -> Content:
         """Return the row under the cursor."""
@@ -98,54 +98,36 @@ class Migration(ModalListScreen):
 
     def refusal(self, verb: str) -> str:
         """Return why a step cannot be taken now."""
-        if verb == "stop":
-            running = self._doing in {"reading", "moving", "comparing"}
-            return "" if running else "Nothing is running."
-        if verb == "copy":
-            return "" if self._list.current else "No row is selected."
-        if verb in {"help", "leave"}:
-            return ""
-        if self._run.busy:
-            return "Wait until this is done; x stops it."
-        return self._not_yet(verb)
-
-    def _not_yet(self, verb: str) -> str:
-        state = self._state
-        if verb == "apply":
-            return "See the dry run first; p makes it." if self._plan is None else self._unfit()
-        if verb == "verify" and not _is_begun(state):
-            return "Nothing was moved yet; a moves the records."
-        if verb == "cut_over":
-            return self._not_cut(state)
-        if verb == "back" and (state is None or not state.switched):
-            return f"Nothing was cut over from {self._source.key} to {self._destination.key}."
-        return ""
-
-    def _unfit(self) -> str:
-        there = self._destination
-        if there.read_only:
-            return f"The binding {there.key} is read-only; w on it in Bindings opens it."
-        if not there.capabilities.writable:
-            return f"The provider of {there.key} only reads; choose another destination."
-        return ""
-
-    def _not_cut(self, state: MigrationState | None) -> str:
-        if state is None or not _is_begun(state):
-            return "Nothing was moved yet; a moves the records."
-        if state.verified_at is None:
-            return "All of it must be found the same first; v compares."
-        if not self._source.targets:
-            return f"{self._source.key} serves nobody, so there is nothing to cut over."
-        return ""
+        here, there, state = self._source.key, self._destination.key, self._state
+        begun = state is not None and (state.begun_at or state.applied_at) is not None
+        verified = state is not None and state.verified_at is not None
+        switched = state is not None and bool(state.switched)
+        locked = f"The binding {there} is read-only; w on it in Bindings opens it."
+        unwritten = f"The provider of {there} only reads; choose another destination."
+        untargeted = f"{here} serves nobody, so there is nothing to cut over."
+        reasons = (
+            ("stop", not self.stoppable or self._switching, "Nothing is running."),
+            ("copy", self._list.current is None, "No row is selected."),
+            (_STEPS, self.run.busy, "Wait until this is done; x stops it."),
+            ("apply", self._plan is None, "See the dry run first; p makes it."),
+            ("apply", self._destination.read_only, locked),
+            ("apply", not self._destination.capabilities.writable, unwritten),
+            ("verify cut_over", not begun, "Nothing was moved yet; a moves the records."),
+            ("cut_over", not verified, "All of it must be found the same first; v compares."),
+            ("cut_over", not self._source.targets, untargeted),
+            ("back", not switched, f"Nothing was cut over from {here} to {there}."),
+        )
+        return next((why for verbs, holds, why in reasons if holds and verb in verbs.split()), "")
 
     def on_mount(self) -> None:
         """Say at once what would happen."""
-        super().on_mount()
         self.action_plan()
 
     # Running a step.
 
-    def _take(self, doing: str, step: _Step, show: Callable[[Any], None], waiting: Content) -> None:
+    def _take(
+        self, step: _Step, show: Callable[[Any], None], waiting: Content, stopped_words: str = ""
+    ) -> None:
         """Open both ends, take a step, and read how far the migration is."""
         from memtui.migration.ends import ProgressFile, open_ends
 
@@ -160,28 +142,26 @@ class Migration(ModalListScreen):
 
         def done(found: tuple[Any, Ends, MigrationState]) -> None:
             answer, self._ends, self._state = found
-            ends = self._ends
-            self._source, self._destination = ends.source, ends.destination
-            self._doing = ""
+            self._source, self._destination = self._ends.source, self._ends.destination
             show(answer)
-            self._ended()
+            self.ended()
+
+        def broken(status: Content, *notice: str) -> None:
+            self._status, self._list.notice = status, notice
+            self.ended()
+            self._look()
 
         def stopped() -> None:
-            self._doing, self._status = "", display("stopped", style=WARN)
-            self._list.notice = ("Stopped.", "p makes the dry run again.")
-            if doing == "moving":
-                self.toast("Stopped; what was moved stays, and a goes on where it was.")
-            self._ended()
-            self._look()
+            if stopped_words:
+                self.toast(stopped_words)
+            broken(display("stopped", style=WARN), "Stopped.", "p makes the dry run again.")
 
         def failed(error: MemtuiError) -> None:
-            self._doing, self._status = "", display(f"✗ {error}", limit=600, style=BAD)
-            self._list.notice = (f"✗ {error}", "p tries again, esc goes back.")
-            self._ended()
-            self._look()
+            words = display(f"✗ {error}", limit=600, style=BAD)
+            broken(words, f"✗ {error}", "p tries again, esc goes back.")
 
-        self._doing, self._status = doing, waiting
-        self._run.start(work, done=done, stopped=stopped, failed=failed)
+        self._status = waiting
+        self.run.start(work, done=done, stopped=stopped, failed=failed)
         self.draw()
 
     def _look(self) -> None:
@@ -198,11 +178,6 @@ class Migration(ModalListScreen):
         kept = ProgressFile(self.state.paths.data, self._ends)
         self._looking.latest(lambda: asyncio.to_thread(kept.read), show, self.fail)
 
-    def _ended(self) -> None:
-        self.draw()
-        if self._leaving:
-            self.dismiss(None)
-
     def _show(self, rows: Iterable[StepRow], status: Content) -> None:
         self._rows.replace([replace(row, number=number) for number, row in enumerate(rows)])
         self._list.show(self._rows)
@@ -210,15 +185,12 @@ class Migration(ModalListScreen):
         self._status = status
 
     def _tell(self, status: Content) -> None:
-        if self.is_attached and self._doing:
+        if self.is_attached and self.stoppable:
             self._status = status
             self.draw()
 
-    def _read_so_far(self, doing: str) -> Callable[[int], None]:
-        def report(number: int) -> None:
-            self._tell(display(f"… {doing}: {fmt.counted(number, 'record')} read", style=WARN))
-
-        return report
+    def _tell_read(self, doing: str, number: int) -> None:
+        self._tell(display(f"… {doing}: {fmt.counted(number, 'record')} read", style=WARN))
 
     # The steps.
 
@@ -239,8 +211,7 @@ class Migration(ModalListScreen):
             self._show(planned(found), _planned_words(found))
 
         self._take(
-            "reading",
-            lambda ends: plan(ends, limits, self._read_so_far("dry run")),
+            lambda ends: plan(ends, limits, partial(self._tell_read, "dry run")),
             show,
             display("… reading the source", style=WARN),
         )
@@ -277,10 +248,10 @@ class Migration(ModalListScreen):
         )
         if await self.ask(question):
             self._take(
-                "moving",
                 lambda ends: apply(ends, data, progress),
                 show,
                 progress_content("moving", begun),
+                "Stopped; what was moved stays, and a goes on where it was.",
             )
 
     @conversation
@@ -312,9 +283,9 @@ class Migration(ModalListScreen):
                 verified(found), display(words, limit=600, style=OK if found.passed else BAD)
             )
 
+        report = partial(self._tell_read, "comparing")
         self._take(
-            "comparing",
-            lambda ends: verify(ends, data, sample=sample, report=self._read_so_far("comparing")),
+            lambda ends: verify(ends, data, sample=sample, report=report),
             show,
             display("… reading both sides", style=WARN),
         )
@@ -360,20 +331,21 @@ class Migration(ModalListScreen):
             self._show(switched(done), display(words, style=OK))
             self.post_message(ConfigurationChanged())
 
-        self._take(
-            "switching",
-            lambda ends: switch(ends, data, back=back, force=force),
-            show,
-            display("… switching", style=WARN),
-        )
+        async def step(ends: Ends) -> Switched:
+            self._switching = True
+            try:
+                return await switch(ends, data, back=back, force=force)
+            finally:
+                self._switching = False
+
+        self._take(step, show, display("… switching", style=WARN))
 
     # Other keys.
 
     def action_stop(self) -> None:
-        """Stop what is running."""
-        self._doing, self._status = "stopping", display("… stopping", style=WARN)
-        self._run.stop()
-        self.draw()
+        """Stop what is running; what was done stays."""
+        self._status = display("… stopping", style=WARN)
+        super().action_stop()
 
     def action_copy(self) -> None:
         """Copy the row."""
@@ -381,23 +353,6 @@ class Migration(ModalListScreen):
             records = "" if row.records is None else fmt.count(row.records)
             words = "  ".join(part for part in (row.what, records, row.where) if part)
             self.copy(words, "Copied the row.")
-
-    async def on_unmount(self) -> None:
-        """Bring what runs to its end where the whole app is left."""
-        await self._run.end()
-
-    def may_leave(self) -> bool:
-        """Stop what runs, and leave once it has ended; a switch is waited for."""
-        if not self._run.busy:
-            return True
-        self._leaving = True
-        if not self.refusal("stop"):
-            self.action_stop()
-        return False
-
-
-def _is_begun(state: MigrationState | None) -> bool:
-    return state is not None and (state.begun_at or state.applied_at) is not None
 
 
 def _planned_words(plan: Plan) -> Content:
@@ -502,15 +457,11 @@ def _unread(sentences: Sequence[str]) -> Iterator[StepRow]:
 def switched(done: Switched) -> Iterator[StepRow]:
     """Yield who is served by whom now."""
     for target in done.targets:
-        yield StepRow(_served(target), None, f"is served by {done.served_by}", "success")
+        yield StepRow(target_words(target), None, f"is served by {done.served_by}", "success")
     for target in done.left:
-        yield StepRow(_served(target), None, "is served by a third binding, and stays", "warning")
-
-
-def _served(target: TargetView) -> str:
-    if target.target_type == "company":
-        return "the whole company"
-    return f"{target.target_type} {target.target_id}"
+        yield StepRow(
+            target_words(target), None, "is served by a third binding, and stays", "warning"
+        )
 
 
 # The words above and beside the list.
@@ -543,15 +494,6 @@ def _step(word: str, *, done: bool, note: str) -> Content:
     return line(display(f"● {word}", style=OK), display(note, style=DIM))
 
 
-def head_content(
-    source: BindingView, destination: BindingView, steps: Content, status: Content
-) -> Content:
-    """Return from where to where, how far it is, and what goes on."""
-    ends = [f"{one.provider_key}·{one.key}" for one in (source, destination)]
-    names = Content(" → ").join(display(one, limit=100, style=STRONG) for one in ends)
-    return lines([line("migrate", names), steps, status])
-
-
 def progress_content(doing: str, progress: Progress) -> Content:
     """Return how much of a run is done, how fast it goes and how long it takes."""
     done = fmt.of_total(progress.done, progress.total)
@@ -581,7 +523,7 @@ def row_content(row: StepRow | None, width: int) -> Content:
     """Return a row whole."""
     if row is None:
         return Content("")
-    head = display(row.what, limit=2_000, style=f"bold {_TONES[row.tone]}".rstrip())
+    head = display(row.what, limit=2_000, style=f"bold {TONES[row.tone]}".rstrip())
     number = "" if row.records is None else fmt.counted(row.records, "record")
     words = [display(number), display(row.where, limit=2_000)]
     return joined([[head], [one for one in words if one.plain]], width)

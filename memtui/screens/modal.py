@@ -8,7 +8,8 @@ For a screen author. Derive from `ModalListScreen`, set `ACTION_GROUP`, bind its
 - `refusal(verb)`: why an action cannot run now, beyond what the registry says it needs;
 - `action_<verb>()` for each action of the group; `help` is here, `leave` asks `may_leave` first.
 
-Call `draw()` after anything that these depend on has changed.
+Call `draw()` after anything that these depend on has changed. A `RunScreen` is one whose rows come
+from something that runs for a while: start it with `run`, and call `ended()` once it has ended.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from memtui.screens.dialogs import Sheet
 from memtui.screens.help import group_help, group_title
 from memtui.screens.keymap import footer_entries
 from memtui.screens.state import AppState
+from memtui.widgets.background import Stoppable
 from memtui.widgets.frame import KeyFooter, Pressed
 from memtui.widgets.panes import DetailPane, Fitted
 from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
@@ -135,3 +137,39 @@ class ModalListScreen(ServiceScreen, ModalScreen[None]):
             self.query_one(VirtualList).focus()
         elif self.may_leave():
             self.dismiss(None)
+
+
+class RunScreen(ModalListScreen):
+    """Lists what something that runs has found; going back stops it first."""
+
+    def __init__(self, state: AppState) -> None:
+        super().__init__(state)
+        self.run: Stoppable[Any] = Stoppable(self, self.ACTION_GROUP)
+        self._leaving = False
+
+    @property
+    def stoppable(self) -> bool:
+        """Whether something runs that was not asked to stop yet."""
+        return self.run.busy and not self.run.stopping
+
+    def ended(self) -> None:
+        """Draw what it came to, and go back where that waited for it."""
+        self.draw()
+        if self._leaving:
+            self.dismiss(None)
+
+    def action_stop(self) -> None:
+        """Stop what runs; it cleans up."""
+        self.run.stop()
+        self.draw()
+
+    def may_leave(self) -> bool:
+        """Stop what runs where that may be, and go back once it has ended."""
+        self._leaving = self.run.busy
+        if self._leaving and not self.refusal("stop"):
+            self.action_stop()
+        return not self._leaving
+
+    async def on_unmount(self) -> None:
+        """Bring what runs to its end where the whole app is left."""
+        await self.run.end()

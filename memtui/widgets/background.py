@@ -201,6 +201,11 @@ class Stoppable(Generic[T]):
         """Whether something runs, or is still cleaning up."""
         return self._task is not None
 
+    @property
+    def stopping(self) -> bool:
+        """Whether it was asked to end and is still cleaning up."""
+        return self._task is not None and self._task.cancelling() > 0
+
     def start(
         self,
         work: Callable[[], Coroutine[Any, Any, T]],
@@ -234,7 +239,7 @@ class Stoppable(Generic[T]):
 
     def stop(self) -> None:
         """Ask the work to end, once: asked again it would break off its own cleaning up."""
-        if self._task is not None and not self._task.cancelling():
+        if self._task is not None and not self.stopping:
             self._task.cancel()
 
     async def end(self) -> None:

@@ -14,13 +14,24 @@ from textual.content import Content
 from memtui.contract import Record, Scope
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
-from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, hanging, line, lines
+from memtui.widgets.display import (
+    ACCENT,
+    BAD,
+    DIM,
+    OK,
+    STRONG,
+    TONES,
+    WARN,
+    display,
+    hanging,
+    line,
+    lines,
+)
 
 if TYPE_CHECKING:
     from memtui.service.answers import Change
 
 LABEL_CELLS = 10
-_TONES = {"muted": DIM, "success": OK, "warning": WARN, "error": BAD}
 _DIFF_LINES = 60
 _SCOPE_WORDS = {
     "project_id": "project",
@@ -60,7 +71,7 @@ def heading(title: str, note: str = "") -> Content:
 def outcome_words(operation: Operation) -> Content:
     """Return symbol and word of how an operation ended."""
     ended = fmt.outcome(operation.status)
-    return Content.styled(f"{ended.symbol} {ended.word}", _TONES[ended.tone])
+    return Content.styled(f"{ended.symbol} {ended.word}", TONES[ended.tone])
 
 
 def scope_words(scope: Scope) -> str:

@@ -30,6 +30,9 @@ BAD = "$text-error"
 STRONG = "bold"
 """Style words for `display`; each is a theme variable or an attribute, never a colour."""
 
+TONES = {"": "", "muted": DIM, "success": OK, "warning": WARN, "error": BAD}
+"""The style of each tone in which an outcome is told."""
+
 _SEVERITY = Literal["information", "warning", "error"]
 
 

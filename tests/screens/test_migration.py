@@ -53,7 +53,7 @@ async def opened(
 
 
 async def settled(pilot: Pilot[Any], screen: Migration) -> None:
-    await until(pilot, lambda: pilot.app.screen is screen and not screen._run.busy)
+    await until(pilot, lambda: pilot.app.screen is screen and not screen.run.busy)
 
 
 async def confirmed(pilot: Pilot[Any], screen: Migration, key: str) -> None:
