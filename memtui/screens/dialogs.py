@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from textual.app import App, ComposeResult
 from textual.containers import Container, Horizontal, Vertical, VerticalScroll
@@ -17,7 +17,7 @@ from textual.widgets import Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from memtui.actions import key_label
-from memtui.contract import MemtuiError, Record, Scope
+from memtui.contract import Invalid, MemtuiError, Record, Scope
 from memtui.widgets.background import Background, Work
 from memtui.widgets.detail_lines import diff_lines, key_hint
 from memtui.widgets.display import ACCENT, BAD, DIM, STRONG, WARN, display, line, lines
@@ -36,23 +36,38 @@ _WAITING_SECONDS = 0.3
 """How long `Waiting` waits before it shows itself."""
 
 
-def _title(text: str) -> Static:
-    return Static(display(text, limit=600, style=STRONG), classes="dialog-title")
-
-
-def _keys(text: str | Content) -> Static:
-    shown = display(text, style=DIM) if isinstance(text, str) else text
-    return Static(shown, classes="dialog-keys")
-
-
-class _Dialog(ModalScreen[T | None]):
-    """A box over the screen; `esc` goes back."""
+class Dialog(ModalScreen[T]):
+    """A box over the screen; `esc` goes back without an answer, and so does a click beside it."""
 
     BINDINGS = [("escape", "back", "back")]
+    BOX: ClassVar[str] = ""
+    """The style class of the box, beside `dialog`."""
+
+    def __init__(self, title: str, keys: str | Content) -> None:
+        super().__init__()
+        self._title = title
+        self._keys = display(keys, style=DIM) if isinstance(keys, str) else keys
+
+    def compose(self) -> ComposeResult:
+        """Lay out title, body and keys."""
+        with Vertical(classes=f"dialog {self.BOX}".rstrip()):
+            title = display(self._title, limit=600, style=STRONG)
+            yield Static(title, classes="dialog-title")
+            yield from self.body()
+            yield Static(self._keys, classes="dialog-keys")
+
+    def body(self) -> ComposeResult:
+        """Yield what stands between title and keys."""
+        yield from ()
 
     def action_back(self) -> None:
         """Go back without an answer."""
         self.dismiss(None)
+
+    def on_click(self, event: Click) -> None:
+        """Go back for a click beside the box."""
+        if event.widget is self:
+            self.action_back()
 
     def refuse(self, sentence: str) -> None:
         """Say what is wrong with what was written."""
@@ -78,7 +93,7 @@ def matching(choices: Sequence[Choice[T]], text: str) -> list[Choice[T]]:
     ]
 
 
-class Choose(_Dialog[T]):
+class Choose(Dialog[T]):
     """Let a person choose one of a list, narrowing it by typing.
 
     `choices` may be work that reads them: the dialog is there at once, and takes what is typed
@@ -92,6 +107,7 @@ class Choose(_Dialog[T]):
         ("ctrl+n", "step(1)", "down"),
         ("ctrl+k", "step(-1)", "up"),
     ]
+    BOX = "dialog-list"
 
     def __init__(
         self,
@@ -101,8 +117,7 @@ class Choose(_Dialog[T]):
         placeholder: str = "type to narrow",
         offer: Callable[[str], Sequence[Choice[T]]] = lambda _: (),
     ) -> None:
-        super().__init__()
-        self._title = title
+        super().__init__(title, "↑↓ move   enter take it   esc go back")
         self._choices: Sequence[Choice[T]] = () if callable(choices) else choices
         self._work = choices if callable(choices) else None
         self._reading = Background(self, "choices")
@@ -112,14 +127,11 @@ class Choose(_Dialog[T]):
         self._offer = offer
         self._shown: list[Choice[T]] = []
 
-    def compose(self) -> ComposeResult:
-        """Lay out title, input and list."""
-        with Vertical(classes="dialog dialog-list"):
-            yield _title(self._title)
-            yield Input(placeholder=self._placeholder, compact=True, classes="dialog-input")
-            yield Static(READING, classes="dialog-reading")
-            yield OptionList(compact=True)
-            yield _keys("↑↓ move   enter take it   esc go back")
+    def body(self) -> ComposeResult:
+        """Yield input and list."""
+        yield Input(placeholder=self._placeholder, compact=True, classes="dialog-input")
+        yield Static(READING, classes="dialog-reading")
+        yield OptionList(compact=True)
 
     def on_mount(self) -> None:
         """Show all choices, or read them."""
@@ -183,45 +195,7 @@ class Choose(_Dialog[T]):
             listed.highlighted = 0
 
 
-class _Question(ModalScreen[bool]):
-    """A box with a question; `esc` is no, and so is a click beside it."""
-
-    BINDINGS = [("escape", "no", "keep")]
-
-    def __init__(self, question: str, detail: str, verb: str) -> None:
-        super().__init__()
-        self._question = question
-        self._detail = detail
-        self._verb = verb
-
-    def compose(self) -> ComposeResult:
-        """Lay out the question, its detail and how it is answered."""
-        with Vertical(classes="dialog"):
-            yield _title(self._question)
-            if self._detail:
-                detail = display(self._detail, limit=2_000, keep_newlines=True)
-                yield Static(detail, classes="dialog-detail")
-            yield from self.answers()
-
-    def answers(self) -> Iterable[Static | Input]:
-        """Return the widgets under the question."""
-        raise NotImplementedError
-
-    def action_yes(self) -> None:
-        """Answer yes."""
-        self.dismiss(True)  # noqa: FBT003 - the answer itself
-
-    def action_no(self) -> None:
-        """Answer no."""
-        self.dismiss(False)  # noqa: FBT003 - the answer itself
-
-    def on_click(self, event: Click) -> None:
-        """Answer no for a click beside the box."""
-        if event.widget is self:
-            self.action_no()
-
-
-class Confirm(_Question):
+class Confirm(Dialog[bool]):
     """Ask a yes or no; only `key` says yes, which is never the key that asked.
 
     `question` names the object and the count: "Forget 3 records from vault·default?". `verb` is
@@ -231,43 +205,28 @@ class Confirm(_Question):
     def __init__(
         self, question: str, *, verb: str, detail: str = "", key: str = "y", otherwise: str = "keep"
     ) -> None:
-        super().__init__(question, detail, verb)
-        self._otherwise = otherwise
-        self._key = key
+        pairs = ((key_label(key), verb), ("esc", otherwise))
+        parts = (Content.styled(key, f"bold {ACCENT}") + display(f" {verb}") for key, verb in pairs)
+        super().__init__(question, line(*parts, gap="   "))
+        self._detail = detail
         self._bindings.bind(key, "yes", verb, show=False)
 
-    def answers(self) -> Iterable[Static | Input]:
-        """Return the keys."""
-        pairs = ((key_label(self._key), self._verb), ("esc", self._otherwise))
-        parts = (Content.styled(key, f"bold {ACCENT}") + display(f" {verb}") for key, verb in pairs)
-        yield _keys(line(*parts, gap="   "))
+    def body(self) -> ComposeResult:
+        """Yield the detail."""
+        yield from _detail(self._detail)
+
+    def action_yes(self) -> None:
+        """Answer yes."""
+        self.dismiss(True)  # noqa: FBT003 - the answer itself
 
 
-class TypedConfirm(_Question):
-    """Ask for a yes by typing `word`, for what touches a great many things."""
-
-    def __init__(self, question: str, *, word: str, verb: str, detail: str = "") -> None:
-        super().__init__(question, detail, verb)
-        self._word = word
-
-    def answers(self) -> Iterable[Static | Input]:
-        """Return the line to type in."""
-        yield Static(line("Type", display(self._word, style=STRONG), f"to {self._verb}."))
-        yield Input(compact=True, classes="dialog-input")
-        yield Static(classes="dialog-error")
-        yield _keys(f"enter {self._verb}   esc keep")
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Answer yes only to the very word."""
-        event.stop()
-        if event.value.strip() == self._word:
-            self.action_yes()
-        else:
-            said = display(f"That is not {self._word!r}; nothing was changed.", style=BAD)
-            self.query_one(".dialog-error", Static).update(said)
+def _detail(text: str) -> Iterator[Static]:
+    if text:
+        shown = display(text, limit=2_000, keep_newlines=True)
+        yield Static(shown, classes="dialog-detail")
 
 
-class Prompt(_Dialog[str]):
+class Prompt(Dialog[str]):
     """Ask for one line of text.
 
     `check` is called with the text and raises one of the contract's errors to refuse it.
@@ -282,22 +241,17 @@ class Prompt(_Dialog[str]):
         hint: str = "enter take it   esc go back",
         check: Callable[[str], object] = str,
     ) -> None:
-        super().__init__()
-        self._title = title
+        super().__init__(title, hint)
         self._value = value
         self._placeholder = placeholder
-        self._hint = hint
         self._check = check
 
-    def compose(self) -> ComposeResult:
-        """Lay out title, input and hint."""
-        with Vertical(classes="dialog"):
-            yield _title(self._title)
-            yield ForeignInput(
-                self._value, placeholder=self._placeholder, compact=True, classes="dialog-input"
-            )
-            yield Static(classes="dialog-error")
-            yield _keys(self._hint)
+    def body(self) -> ComposeResult:
+        """Yield the line to write in."""
+        yield ForeignInput(
+            self._value, placeholder=self._placeholder, compact=True, classes="dialog-input"
+        )
+        yield Static(classes="dialog-error")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take the text if it passes the check."""
@@ -310,10 +264,30 @@ class Prompt(_Dialog[str]):
             self.dismiss(event.value)
 
 
-class _Editor(_Dialog[T]):
+class TypedConfirm(Prompt):
+    """Ask for a yes by typing `word`, for what touches a great many things."""
+
+    def __init__(self, question: str, *, word: str, verb: str, detail: str = "") -> None:
+        def check(text: str) -> None:
+            if text.strip() != word:
+                raise Invalid(f"That is not {word!r}; nothing was changed.")
+
+        super().__init__(question, hint=f"enter {verb}   esc keep", check=check)
+        self._detail = detail
+        self._wanted = line("Type", display(word, style=STRONG), f"to {verb}.")
+
+    def body(self) -> ComposeResult:
+        """Yield the detail, what to type, and where."""
+        yield from _detail(self._detail)
+        yield Static(self._wanted)
+        yield from super().body()
+
+
+class _Editor(Dialog[T]):
     """A text to write; what was written is only thrown away after a yes."""
 
     BINDINGS = [("ctrl+s", "save", "save")]
+    BOX = "dialog-editor"
     THROWN_AWAY: tuple[str, str]
     """The question before, and its verb."""
 
@@ -357,20 +331,16 @@ class EditText(_Editor[str]):
     THROWN_AWAY = ("Throw your changes away?", "throw them away")
 
     def __init__(self, title: str, original: str, text: str | None = None, note: str = "") -> None:
-        super().__init__()
-        self._title = title
+        super().__init__(title, "ctrl+s save   esc go back")
         self._original = original
         self._begin = original if text is None else text
         self._note = note
 
-    def compose(self) -> ComposeResult:
-        """Lay out title, text and keys."""
-        with Vertical(classes="dialog dialog-editor"):
-            yield _title(self._title)
-            if self._note:
-                yield Static(display(self._note, limit=600, style=WARN))
-            yield ForeignTextArea(self._begin, soft_wrap=True, show_line_numbers=False)
-            yield _keys("ctrl+s save   esc go back")
+    def body(self) -> ComposeResult:
+        """Yield the note and the text."""
+        if self._note:
+            yield Static(display(self._note, limit=600, style=WARN))
+        yield ForeignTextArea(self._begin, soft_wrap=True, show_line_numbers=False)
 
     @property
     def is_written(self) -> bool:
@@ -399,13 +369,13 @@ class WriteRecord(_Editor[NewRecord]):
     THROWN_AWAY = ("Throw your text away?", "throw it away")
 
     def __init__(self, where: str, scope: Scope, begin: NewRecord | None = None) -> None:
-        super().__init__()
-        self._where = where
+        keys = "ctrl+s write   tab next field   esc go back"
+        super().__init__(f"New record in {where}", keys)
         self._scope = scope
         self._begin = begin or NewRecord("", scope, "note", None, ())
 
-    def compose(self) -> ComposeResult:
-        """Lay out the text and its fields."""
+    def body(self) -> ComposeResult:
+        """Yield the text and its fields."""
         begin = self._begin
         values = {
             "project": begin.scope.project_id,
@@ -416,16 +386,13 @@ class WriteRecord(_Editor[NewRecord]):
             "tags": ", ".join(begin.tags),
         }
         fields = list(values.items())
-        with Vertical(classes="dialog dialog-editor"):
-            yield _title(f"New record in {self._where}")
-            yield ForeignTextArea(begin.text, soft_wrap=True)
-            for first in range(0, len(fields), 2):
-                with Horizontal(classes="fields"):
-                    for name, value in fields[first : first + 2]:
-                        yield Label(name)
-                        yield ForeignInput(value or "", compact=True, id=f"field-{name}")
-            yield Static(classes="dialog-error")
-            yield _keys("ctrl+s write   tab next field   esc go back")
+        yield ForeignTextArea(begin.text, soft_wrap=True)
+        for first in range(0, len(fields), 2):
+            with Horizontal(classes="fields"):
+                for name, value in fields[first : first + 2]:
+                    yield Label(name)
+                    yield ForeignInput(value or "", compact=True, id=f"field-{name}")
+        yield Static(classes="dialog-error")
 
     @property
     def is_written(self) -> bool:
@@ -496,15 +463,14 @@ class ConflictScreen(ModalScreen[Resolve]):
                 for whose, text in (("Theirs", theirs), ("Mine", self._mine)):
                     with VerticalScroll(classes="version"):
                         yield Static(self._version(whose, text))
-            yield _keys(
-                line(
-                    key_hint("t", "let it be gone" if gone else "keep theirs"),
-                    key_hint("m", "write mine anew" if gone else "put mine on top of theirs"),
-                    key_hint("e", "edit again"),
-                    key_hint("esc", "decide later, mine is kept"),
-                    gap="   ",
-                )
+            keys = line(
+                key_hint("t", "let it be gone" if gone else "keep theirs"),
+                key_hint("m", "write mine anew" if gone else "put mine on top of theirs"),
+                key_hint("e", "edit again"),
+                key_hint("esc", "decide later, mine is kept"),
+                gap="   ",
             )
+            yield Static(keys, classes="dialog-keys")
 
     def _version(self, whose: str, text: str | None) -> Content:
         against = display("against what you read", style=DIM)
@@ -517,15 +483,15 @@ class ConflictScreen(ModalScreen[Resolve]):
         self.dismiss(Resolve[choice])
 
 
-class Sheet(ModalScreen[None]):
+class Sheet(Dialog[None]):
     """Show a content that scrolls, as it is or as it is drawn for a width in cells.
 
-    `read` brings another content in its place, so that the sheet is there at once. `esc`, `q` and
-    `?` close it, and so does a click beside it.
+    `read` brings another content in its place, so that the sheet is there at once. `q` and `?`
+    close it too.
     """
 
     BINDINGS = [
-        ("escape,q,question_mark,f1", "close", "close"),
+        ("q,question_mark,f1", "back", "close"),
         ("j,down", "scroll(1)", "down"),
         ("k,up", "scroll(-1)", "up"),
         ("ctrl+d,pagedown,space", "scroll(10)", "down"),
@@ -533,21 +499,18 @@ class Sheet(ModalScreen[None]):
         ("g,home", "scroll(-100000)", "top"),
         ("G,end", "scroll(100000)", "bottom"),
     ]
+    BOX = "dialog-sheet"
 
     def __init__(self, title: str, content: Drawn, *, read: Work[Drawn] | None = None) -> None:
-        super().__init__()
-        self._title = title
+        super().__init__(title, "↑↓ scroll   esc close")
         self._content = content
         self._read = read
         self._reading = Background(self, "sheet")
 
-    def compose(self) -> ComposeResult:
-        """Lay out title, text and how to leave."""
-        with Vertical(classes="dialog dialog-sheet"):
-            yield _title(self._title)
-            with VerticalScroll(can_focus=False):
-                yield Fitted(id="sheet-text")
-            yield _keys("↑↓ scroll   esc close")
+    def body(self) -> ComposeResult:
+        """Yield the text."""
+        with VerticalScroll(can_focus=False):
+            yield Fitted(id="sheet-text")
 
     def on_mount(self) -> None:
         """Lay the text out, and read what is still to come."""
@@ -567,18 +530,9 @@ class Sheet(ModalScreen[None]):
         highest = self.size.height * 9 // 10 - _AROUND_SHEET
         self.query_one(VerticalScroll).styles.max_height = max(1, highest)
 
-    def action_close(self) -> None:
-        """Close the sheet."""
-        self.dismiss(None)
-
     def action_scroll(self, by: int) -> None:
         """Scroll by some lines."""
         self.query_one(VerticalScroll).scroll_relative(y=by, animate=False)
-
-    def on_click(self, event: Click) -> None:
-        """Close the sheet for a click beside it."""
-        if event.widget is self:
-            self.action_close()
 
 
 class Waiting(ModalScreen[None], Generic[T]):

@@ -15,7 +15,7 @@ from textual.content import Content
 from memtui.contract import MemtuiError
 from memtui.screens.base import conversation
 from memtui.screens.bindings.view import target_words
-from memtui.screens.dialogs import Choice, Choose, Confirm, TypedConfirm
+from memtui.screens.dialogs import Choice, Choose, Confirm, Dialog, TypedConfirm
 from memtui.screens.modal import RunScreen
 from memtui.screens.state import ConfigurationChanged
 from memtui.widgets import format as fmt
@@ -298,9 +298,7 @@ class Migration(RunScreen):
         targets = fmt.counted(len(self._source.targets), "target")
         asked = f"Let {there} serve the {targets} of {here}?"
         detail = f"No record is touched; {here} stays as it is, and b gives back."
-        question: Confirm | TypedConfirm = Confirm(
-            asked, verb="cut over", detail=detail, otherwise="leave it"
-        )
+        question: Dialog[Any] = Confirm(asked, verb="cut over", detail=detail, otherwise="leave it")
         if not whole:
             detail = f"{here} could not be listed whole: it may hold more than was moved.\n{detail}"
             question = TypedConfirm(asked, word=there, verb="cut over all the same", detail=detail)

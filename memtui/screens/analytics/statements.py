@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Literal
 
 from textual.app import ComposeResult
-from textual.containers import Vertical
 from textual.content import Content
-from textual.screen import ModalScreen
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
 from memtui.contract import Invalid, MemtuiError, Model, NotFound
 from memtui.screens.base import ServiceScreen
-from memtui.screens.dialogs import Confirm, Prompt
+from memtui.screens.dialogs import READING, Confirm, Dialog, Prompt
 from memtui.screens.kept import load_document, save_document
 from memtui.widgets.background import Background, Work
 from memtui.widgets.display import BAD, DIM, STRONG, display, line
@@ -88,35 +86,32 @@ class Chosen:
     name: str = ""
 
 
-class ChooseQuery(ModalScreen[Chosen | None]):
+class ChooseQuery(Dialog[Chosen]):
     """List the saved statements, then others run since the app began; None goes back.
 
     `read` brings the saved ones, while the dialog is there already.
     """
 
     BINDINGS = [
-        ("escape,q", "back", "back"),
+        ("q", "back", "back"),
         ("r", "take('rename')", "rename"),
         ("d,delete", "take('delete')", "delete"),
         ("j", "step(1)", "down"),
         ("k", "step(-1)", "up"),
     ]
+    BOX = "dialog-list"
 
     def __init__(self, read: Work[Mapping[str, str]], earlier: Sequence[str]) -> None:
-        super().__init__()
+        super().__init__("Statements", "enter open   r rename   d delete   esc go back")
         self._read = read
         self._earlier = earlier
         self._listed: list[Chosen] = []
         self._reading = Background(self, "statements")
 
-    def compose(self) -> ComposeResult:
-        """Lay out the list and its keys."""
-        with Vertical(classes="dialog dialog-list"):
-            yield Static(display("Statements", style=STRONG), classes="dialog-title")
-            yield Static(display("… reading", style=DIM), classes="dialog-detail")
-            yield OptionList(compact=True, markup=False)
-            keys = "enter open   r rename   d delete   esc go back"
-            yield Static(display(keys, style=DIM))
+    def body(self) -> ComposeResult:
+        """Yield the list."""
+        yield Static(READING, classes="dialog-detail")
+        yield OptionList(compact=True, markup=False)
 
     def on_mount(self) -> None:
         """Read the saved ones."""
@@ -166,10 +161,6 @@ class ChooseQuery(ModalScreen[Chosen | None]):
         if self._listed:
             listed = self._options
             listed.highlighted = ((listed.highlighted or 0) + by) % len(self._listed)
-
-    def action_back(self) -> None:
-        """Go back."""
-        self.dismiss(None)
 
 
 def _option(one: Chosen) -> Option:
