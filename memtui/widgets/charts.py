@@ -49,8 +49,7 @@ _GUTTER = 9
 """Cells of the scale at least, so that charts stand under each other."""
 _BETWEEN = 4
 """Cells between two names on the axis at least."""
-_TONES: tuple[Tone, ...] = ("bad", "ok", "warn", "primary", "accent", "secondary")
-_COLORS: dict[Tone, int] = {tone: number for number, tone in enumerate(_TONES, start=1)}
+_COLORS: dict[Tone, int] = {tone: number for number, tone in enumerate(STYLES, start=1)}
 """plotext knows the terminal's colours by number; they stand for the theme's here."""
 
 _LEAST_VALUE = 0.001
@@ -410,8 +409,8 @@ def _themed(drawn: Any) -> Content:
     for span in drawn.spans:
         color = getattr(span.style, "color", None)
         number = getattr(color, "number", None)
-        if number is not None and 1 <= number <= len(_TONES):
-            styled = styled.stylize(STYLES[_TONES[number - 1]], span.start, span.end)
+        if number is not None and 1 <= number <= len(STYLES):
+            styled = styled.stylize(list(STYLES.values())[number - 1], span.start, span.end)
     return styled
 
 

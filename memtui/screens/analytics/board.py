@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -20,38 +20,22 @@ MOST_BUCKETS = 5_000
 
 
 class Period(Enum):
-    """A stretch of time that ends now: its words, and its days (0 for all there is)."""
+    """A stretch of time that ends now."""
 
-    DAY = ("24 h", 1)
-    WEEK = ("7 d", 7)
-    MONTH = ("30 d", 30)
-    QUARTER = ("90 d", 90)
-    ALL = ("all", 0)
+    DAY = ("24 h", 1, Bucket.HOUR, (Bucket.HOUR, Bucket.DAY))
+    WEEK = ("7 d", 7, Bucket.DAY, (Bucket.HOUR, Bucket.DAY))
+    MONTH = ("30 d", 30, Bucket.DAY, (Bucket.HOUR, Bucket.DAY, Bucket.WEEK))
+    QUARTER = ("90 d", 90, Bucket.WEEK, tuple(Bucket))
+    ALL = ("all", 0, Bucket.WEEK, tuple(Bucket))
 
-    @property
-    def words(self) -> str:
-        """How it is called."""
-        return self.value[0]
-
-    @property
-    def days(self) -> int:
+    def __init__(self, words: str, days: int, bucket: Bucket, buckets: tuple[Bucket, ...]) -> None:
+        self.words = words
+        self.days = days
         """Local days with today; 0 is the whole log."""
-        return self.value[1]
-
-    @property
-    def bucket(self) -> Bucket:
+        self.bucket = bucket
         """How it is cut unless a person chooses otherwise."""
-        buckets = {Period.DAY: Bucket.HOUR, Period.QUARTER: Bucket.WEEK, Period.ALL: Bucket.WEEK}
-        return buckets.get(self, Bucket.DAY)
-
-    @property
-    def buckets(self) -> tuple[Bucket, ...]:
+        self.buckets = buckets
         """How it can be cut."""
-        return {
-            Period.DAY: (Bucket.HOUR, Bucket.DAY),
-            Period.WEEK: (Bucket.HOUR, Bucket.DAY),
-            Period.MONTH: (Bucket.HOUR, Bucket.DAY, Bucket.WEEK),
-        }.get(self, tuple(Bucket))
 
     def step(self, by: int) -> Period:
         """Return a longer period, or a shorter one."""
@@ -79,28 +63,22 @@ def span_of(period: Period, chosen: Filter, now: datetime, zone: str) -> Span:
         return Span(chosen.since, chosen.until, filtered=True)
     if period is Period.ALL:
         return Span(days=True)
-    local = now.astimezone(ZoneInfo(zone))
     if period is Period.DAY:
-        hour = local.astimezone(UTC) - timedelta(
-            hours=23, minutes=local.minute, seconds=local.second, microseconds=local.microsecond
-        )
-        return Span(hour.astimezone(ZoneInfo(zone)))
-    return Span(begin_of(local.date() - timedelta(days=period.days - 1), zone), days=True)
+        return Span(begin_in(Bucket.HOUR, now - timedelta(hours=23), zone))
+    today = now.astimezone(ZoneInfo(zone)).date()
+    return Span(begin_of(today - timedelta(days=period.days - 1), zone), days=True)
 
 
 def begin_in(bucket: Bucket, moment: datetime, zone: str) -> datetime:
     """Return when the bucket that a moment is in begins."""
     local = moment.astimezone(ZoneInfo(zone))
+    day = local.date()
     if bucket is Bucket.HOUR:
         past = timedelta(minutes=local.minute, seconds=local.second, microseconds=local.microsecond)
         return (local.astimezone(UTC) - past).astimezone(ZoneInfo(zone))
-    return begin_of(_first_day(bucket, local.date()), zone)
-
-
-def _first_day(bucket: Bucket, day: date) -> date:
     if bucket is Bucket.WEEK:
-        return day - timedelta(days=day.weekday())
-    return day.replace(day=1) if bucket is Bucket.MONTH else day
+        day -= timedelta(days=day.weekday())
+    return begin_of(day.replace(day=1) if bucket is Bucket.MONTH else day, zone)
 
 
 def after(bucket: Bucket, begins: datetime, zone: str) -> datetime:
@@ -124,12 +102,6 @@ def bucket_words(bucket: Bucket, begins: datetime) -> str:
     if bucket is Bucket.DAY:
         return f"{begins:%a %Y-%m-%d}"
     return f"week of {begins:%Y-%m-%d}" if bucket is Bucket.WEEK else f"{begins:%Y-%m}"
-
-
-SIGN_WORDS = {
-    HitSign.USED: "share of queries whose record was opened later",
-    HitSign.SCORE: "share of queries with a score ≥ threshold",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,21 +142,15 @@ class Board:
 
 async def read_board(session: ServiceSession, question: Question) -> Board:
     """Read the figures in buckets of time; of whole days, from what was added up before."""
-    ask, caller, span = session.service.analysis, session.caller, question.span
+    ask, caller = session.service.analysis, session.caller
+    chosen, bucket, zone = question.filter, question.bucket, question.zone
+    sign, since = question.hit_sign, question.span.since
     if question.painted:
-        painted = await ask.dashboard(
-            caller,
-            question.bucket,
-            since=span.since.date() if span.since else None,
-            hit_sign=question.hit_sign,
-            zone=question.zone,
-        )
+        begin = since.date() if since else None
+        painted = await ask.dashboard(caller, bucket, since=begin, hit_sign=sign, zone=zone)
         stats, spending = painted.stats, painted.spending
     else:
-        chosen, bucket, zone = question.filter, question.bucket, question.zone
-        stats = await ask.stats(
-            caller, chosen, bucket=bucket, hit_sign=question.hit_sign, zone=zone
-        )
+        stats = await ask.stats(caller, chosen, bucket=bucket, hit_sign=sign, zone=zone)
         by_provider = await ask.stats(
             caller, chosen, by=("provider",), bucket=bucket, hit_sign=stats.hit_sign, zone=zone
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memtui.analytics.engine import Engine
-from memtui.analytics.figures import Group
+from memtui.analytics.figures import Figures, Group, Latency
 from memtui.contract import Unavailable
 from memtui.csv_text import cell
 from memtui.screens.exports import write_file
@@ -25,27 +25,13 @@ if TYPE_CHECKING:
     from memtui.analytics.sql import SqlAnswer
 
 _CHUNK = 200
-_FIGURES = (
-    ("operation_count", "BIGINT"),
-    ("query_count", "BIGINT"),
-    ("write_count", "BIGINT"),
-    ("correction_count", "BIGINT"),
-    ("success_count", "BIGINT"),
-    ("failure_count", "BIGINT"),
-    ("cancelled_count", "BIGINT"),
-    ("input_tokens", "BIGINT"),
-    ("output_tokens", "BIGINT"),
-    ("embedding_tokens", "BIGINT"),
-    ("cost_usd", "DECIMAL(38, 12)"),
-    ("usage_count", "BIGINT"),
-    ("unpriced_count", "BIGINT"),
-    ("answered_count", "BIGINT"),
-    ("hit_count", "BIGINT"),
-    ("empty_count", "BIGINT"),
-    ("hit_rate", "DOUBLE"),
-    ("empty_query_rate", "DOUBLE"),
-)
-_LATENCY = ("p50", "p95", "p99")
+_KINDS = {
+    name: "BIGINT" if field.annotation is int else "DECIMAL(38, 12)"
+    for name, field in Figures.model_fields.items()
+    if field.annotation is not Latency
+} | dict.fromkeys(Figures.model_computed_fields, "DOUBLE")
+"""The type of every figure but the latency."""
+_LATENCY = tuple(Latency.model_fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,21 +48,19 @@ def figures_table(groups: Sequence[Group]) -> Table:
     keys = tuple(dict.fromkeys(key for one in groups for key in one.keys))
     timed = any(one.begins for one in groups)
     times = ("begins", "ends") if timed else ()
-    latency = tuple(f"latency_ms_{name}" for name in _LATENCY)
-    names = tuple(name for name, _ in _FIGURES)
     return Table(
-        (*keys, *times, *names, *latency),
+        (*keys, *times, *_KINDS, *(f"latency_ms_{name}" for name in _LATENCY)),
         (
             *("VARCHAR" for _ in keys),
             *("TIMESTAMP WITH TIME ZONE" for _ in times),
-            *(kind for _, kind in _FIGURES),
-            *("DOUBLE" for _ in latency),
+            *_KINDS.values(),
+            *("DOUBLE" for _ in _LATENCY),
         ),
         tuple(
             (
                 *(one.keys.get(key) for key in keys),
                 *((one.begins, one.ends) if timed else ()),
-                *(getattr(one, name) for name in names),
+                *(getattr(one, name) for name in _KINDS),
                 *(getattr(one.latency_ms, name) for name in _LATENCY),
             )
             for one in groups

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +13,7 @@ from textual.content import Content
 
 from memtui.analytics.figures import BY_HAND, FAILED, Figures, Group, HitSign
 from memtui.contract import Comparison, Filter, Measure, OperationType
-from memtui.screens.analytics.board import SIGN_WORDS, Board, bucket_label
+from memtui.screens.analytics.board import Board, bucket_label
 from memtui.widgets import format as fmt
 from memtui.widgets.charts import Chart, Series, Tone
 from memtui.widgets.detail_lines import SEPARATOR, Line, heading, joined, key_hint, labelled
@@ -24,6 +25,11 @@ _HOURS = 25
 _BARS = "█▓▒░"
 _TONES: tuple[Tone, ...] = ("primary", "ok", "accent", "secondary")
 _NOTES = {HitSign.USED: "a hit was opened later", HitSign.SCORE: "a hit: score ≥ threshold"}
+_SIGNS = {HitSign.USED: "used", HitSign.SCORE: "by score"}
+_SIGN_WORDS = {
+    HitSign.USED: "share of queries whose record was opened later",
+    HitSign.SCORE: "share of queries with a score ≥ threshold",
+}
 Scale = Callable[[float], str]
 """How a value reads on an axis."""
 
@@ -153,22 +159,21 @@ def plots_of(board: Board) -> tuple[Plot, ...]:
 
 def _spending(board: Board) -> list[tuple[str, Callable[[Group], float]]]:
     """Return what each of the dearest providers cost, and what the others did together."""
-    totals: dict[str, Decimal] = {}
-    spent: dict[tuple[datetime | None, str], Decimal] = {}
-    for one in board.spending:
-        if one.cost_usd:
-            name = one.keys.get("provider") or "no provider"
-            totals[name] = totals.get(name, Decimal(0)) + one.cost_usd
-            spent[one.begins, name] = one.cost_usd
-    ranked = sorted(totals, key=lambda name: (-totals[name], name))
-    shown, rest = ranked[:_MOST_PROVIDERS], ranked[_MOST_PROVIDERS:]
+    paid = [(one.keys.get("provider") or "no provider", one) for one in board.spending]
+    totals: dict[str, Decimal] = defaultdict(Decimal)
+    for name, one in paid:
+        totals[name] += one.cost_usd
+    ranked = sorted(filter(totals.get, totals), key=lambda name: (-totals[name], name))
+    shown = ranked[:_MOST_PROVIDERS]
+    spent: dict[str, dict[datetime | None, Decimal]] = defaultdict(lambda: defaultdict(Decimal))
+    for name, one in paid:
+        spent[name if name in shown else "others"][one.begins] += one.cost_usd
 
-    def of(names: list[str]) -> Callable[[Group], float]:
-        return lambda group: float(
-            sum((spent.get((group.begins, name), Decimal(0)) for name in names), Decimal(0))
-        )
+    def of(name: str) -> Callable[[Group], float]:
+        return lambda group: float(spent[name][group.begins])
 
-    return [*((name, of([name])) for name in shown), *([("others", of(rest))] if rest else [])]
+    others = ["others"] if len(ranked) > len(shown) else []
+    return [(name, of(name)) for name in [*shown, *others]]
 
 
 def _more_than_nothing(measure: Measure) -> Filter:
@@ -202,9 +207,6 @@ def _milliseconds(value: float) -> str:
     if value < 60_000:
         return f"{value:.3g} ms" if value < 1_000 else f"{value / 1_000:.3g} s"
     return f"{value / 60_000:.3g} min"
-
-
-_SIGNS = {HitSign.USED: "used", HitSign.SCORE: "by score"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,7 +276,7 @@ def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
         labelled("inference", f"{inference} tokens"),
         labelled("embedding", f"{fmt.count(one.embedding_tokens)} tokens"),
         labelled("latency", _latency(one)),
-        labelled("hit rate", line(_share(one.hit_rate), _dim(SIGN_WORDS[sign]), gap="  ")),
+        labelled("hit rate", line(_share(one.hit_rate), _dim(_SIGN_WORDS[sign]), gap="  ")),
         labelled("empty", line(_share(one.empty_query_rate), _dim(answered), gap="  ")),
         labelled("corrected", line(fmt.count(one.correction_count), _dim("by people"), gap="  ")),
     ]
