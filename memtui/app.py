@@ -28,7 +28,7 @@ from textual.dom import DOMNode
 from textual.events import Event, Key, Paste
 from textual.screen import ModalScreen, Screen
 
-from memtui.actions import ACTIONS, actions_of
+from memtui.actions import ACTIONS, SCREENS, actions_of
 from memtui.paths import Paths
 from memtui.screens.opening import Opening, first_look
 from memtui.screens.themes import known, own_themes
@@ -58,15 +58,7 @@ _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
 _ALLOCATIONS_A_COLLECTION = 10_000
 """Python's own 700 makes a list of 10,000 records pause the screen for half of its time."""
-_SCREENS = {
-    "bindings": "memtui.screens.bindings.screen:BindingsScreen",
-    "operations": "memtui.screens.operations.screen:OperationsScreen",
-    "query": "memtui.screens.query.screen:QueryScreen",
-    "records": "memtui.screens.records.screen:RecordsScreen",
-    "budget": "memtui.screens.budget.screen:BudgetScreen",
-    "analytics": "memtui.screens.analytics.screen:AnalyticsScreen",
-}
-"""The class of each numbered screen, imported when the screen is first shown."""
+_MODES = [tab.mode for tab in SCREENS]
 _FIRST_SCREEN = "records"
 
 
@@ -78,8 +70,9 @@ def styles_path() -> Path:
 
 
 def _screen_class(mode: str) -> type[MemtuiScreen]:
-    module, _, name = _SCREENS[mode].partition(":")
-    found: type[MemtuiScreen] = getattr(importlib.import_module(module), name)
+    """Return the class of a numbered screen, imported when it is first shown."""
+    module = importlib.import_module(f"memtui.screens.{mode}.screen")
+    found: type[MemtuiScreen] = getattr(module, f"{mode.capitalize()}Screen")
     return found
 
 
@@ -118,10 +111,10 @@ class MemtuiApp(App[None]):
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
         terminal: list[Any] | None = None,
     ) -> None:
-        if screen is not None and screen not in _SCREENS:
+        if screen is not None and screen not in _MODES:
             from memtui.contract import Invalid
 
-            raise Invalid(f"There is no screen {screen!r}; choose from {', '.join(_SCREENS)}.")
+            raise Invalid(f"There is no screen {screen!r}; choose from {', '.join(_MODES)}.")
         super().__init__()
         self._paths = paths
         self._company = company
@@ -139,7 +132,7 @@ class MemtuiApp(App[None]):
         self._frames: list[MemtuiScreen] = []
         self._early: WeakKeyDictionary[ModalScreen[Any], int] = WeakKeyDictionary()
         """How many keys wait for a dialog that is still being laid out."""
-        for mode in _SCREENS:
+        for mode in _MODES:
             self.add_mode(mode, partial(self._new_screen, mode))
         for theme in own_themes():
             self.register_theme(theme)
@@ -169,7 +162,7 @@ class MemtuiApp(App[None]):
             self._variables = self.get_css_variables()
             self.stylesheet.set_variables(self._variables)
         wanted = self._first_screen or mode
-        self._first_screen = wanted if wanted in _SCREENS else _FIRST_SCREEN
+        self._first_screen = wanted if wanted in _MODES else _FIRST_SCREEN
         self.keymap = keymap
         self.set_keymap(keymap.for_textual())
 
