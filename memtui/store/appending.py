@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from os import urandom
 from typing import Any, TypeAlias
 
@@ -17,11 +18,16 @@ from memtui.store.database import (
     unsigned_zero,
 )
 from memtui.store.digest import GENESIS, SALT_BYTES, digest_of
-from memtui.store.operation import OperationDraft, column_values
+from memtui.store.operation import COLUMNS, OperationDraft
 
 # A row to be inserted is a tuple of stored values in the order of its table's columns: every
 # operation passes here, and converting a mapping takes thrice the time.
 Stored = tuple[Any, ...]
+_values = attrgetter(*COLUMNS.values())
+# Where there is no source, that None stands in each of its columns.
+_values_without_source = attrgetter(
+    *("source" if path.startswith("source.") else path for path in COLUMNS.values())
+)
 Step: TypeAlias = tuple[Snapshot, Snapshot | None]
 """A record before and after a mutation; None where nobody saw the after."""
 
@@ -170,8 +176,8 @@ def operation_row(
     """Return the operation's row."""
     absent = {path: gone.model_dump() for path, gone in draft.absent.items()} or None
     place = (previous, digest, salt, draft.salts or None, absent)
-    row = (draft.scope.company_id, seq, *column_values(draft), *place)
-    return compiled.ADD_OPERATION.stored(row)
+    values = (_values if draft.source else _values_without_source)(draft)
+    return compiled.ADD_OPERATION.stored((draft.scope.company_id, seq, *values, *place))
 
 
 def usage_rows(draft: OperationDraft, seq: int) -> list[Stored]:

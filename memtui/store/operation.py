@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from decimal import Decimal
-from operator import attrgetter
 from typing import Any
 
 from pydantic import Field
@@ -160,17 +159,6 @@ _SOURCE = {
     for name, path in COLUMNS.items()
     if path.startswith("source.")
 }
-_values = attrgetter(*COLUMNS.values())
-# Where there is no source, that None stands in each of its columns.
-_values_without_source = attrgetter(
-    *("source" if path.startswith("source.") else path for path in COLUMNS.values())
-)
-
-
-def column_values(one: OperationDraft) -> tuple[Any, ...]:
-    """Return the values of `COLUMNS`, in order."""
-    found: tuple[Any, ...] = (_values if one.source else _values_without_source)(one)
-    return found
 
 
 def to_operation(

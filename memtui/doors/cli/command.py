@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, Field, fields, is_dataclass
+from functools import cached_property, partial
 from importlib import import_module
-from typing import Annotated, Any, cast, get_type_hints
+from typing import Annotated, Any, ClassVar, Self, cast, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from memtui.doors.cli.errors import close_quietly
@@ -26,11 +27,11 @@ _JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 class LazyCommand(TyperCommand):
-    """A command whose module is imported when it runs, so that `--help` of the rest is quick."""
+    """A command that is made when it runs or is asked for help, so that the others are quick."""
 
     def load(self) -> TyperCommand:
         """Return the command itself, with its options."""
-        assert self.callback is not None  # noqa: S101 - `add` always gives one
+        assert self.callback is not None  # noqa: S101 - whoever makes one gives it
         return cast("TyperCommand", self.callback())
 
     def make_context(
@@ -40,15 +41,56 @@ class LazyCommand(TyperCommand):
         return self.load().make_context(info_name, args, parent=parent, **extra)
 
 
-def add(parent: typer.Typer, name: str, target: str, sentence: str) -> None:
-    """Add the command `name`: `target` is `module:function` in this package.
+class LazyGroup(TyperGroup):
+    """A group whose modules are imported when it is used.
+
+    Each of their functions that has the group's name before its own is a command: `facts_list` is
+    `facts list`.
+    """
+
+    words: ClassVar[str]
+    modules: ClassVar[Sequence[str]]
+
+    @classmethod
+    def of(cls, words: str, modules: Sequence[str]) -> type[Self]:
+        """Return the class of the group of these words, whose commands these modules have."""
+        return type(cls.__name__, (cls,), {"words": words, "modules": modules})
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of the commands, those of groups in this one last."""
+        self._fill()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command or a group by its name."""
+        self._fill()
+        return super().get_command(ctx, cmd_name)
+
+    def _fill(self) -> None:
+        self.commands = {**self._own, **self.commands}
+
+    @cached_property
+    def _own(self) -> dict[str, Any]:
+        prefix = self.words.replace(" ", "_") + "_"
+        deeper = tuple(f"{prefix}{name}_" for name in self.commands)
+        found = {}
+        for module in (import_module(f"{_PACKAGE}.{name}") for name in self.modules):
+            for name, function in vars(module).items():
+                if name.startswith(prefix) and not name.startswith(deeper):
+                    own = name.removeprefix(prefix).replace("_", "-")
+                    words, load = inspect.getdoc(function), partial(make, own, function)
+                    found[own] = LazyCommand(own, callback=load, help=words, rich_markup_mode=None)
+        return found
+
+
+def add(parent: typer.Typer, name: str, module: str, sentence: str) -> None:
+    """Add the command that is the function `name` of a module of this package.
 
     `sentence` is what the list of commands says; it is the first of the function's docstring.
     """
 
     def load() -> TyperCommand:
-        module, _, function = target.partition(":")
-        return make(name, getattr(import_module(f"{_PACKAGE}.{module}"), function))
+        return make(name, getattr(import_module(f"{_PACKAGE}.{module}"), name))
 
     parent.command(name, cls=LazyCommand, help=sentence)(load)
 

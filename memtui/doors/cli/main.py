@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 
 from memtui import __version__
 from memtui.doors.cli import errors
-from memtui.doors.cli.command import add
+from memtui.doors.cli.command import LazyGroup, add
 from memtui.doors.cli.session import Invocation, open_app
 
 PROGRAM = "memtui"
@@ -60,115 +59,49 @@ def start(
 
 
 GROUPS = {
-    "facts": "What every prompt is told, one line each.",
-    "bindings": "Which memory serves whom.",
-    "bindings target": "Whom a binding serves.",
-    "bindings namespace": "A partition of a provider.",
-    "ops": "The operation log.",
-    "archive": "The old part of the operation log, in sealed files.",
-    "audit": "The proof that nobody altered the operation log.",
-    "companies": "Whose memory this is.",
-    "members": "Who may see, add and delete what.",
-    "tokens": "What programs prove with who they are.",
-    "budget": "Spending limits, and what was spent of them.",
+    "facts": ("What every prompt is told, one line each.", "facts", "facts_files", "prune"),
+    "bindings": ("Which memory serves whom.", "bindings"),
+    "bindings target": ("Whom a binding serves.", "bindings"),
+    "bindings namespace": ("A partition of a provider.", "bindings"),
+    "ops": ("The operation log.", "ops"),
+    "archive": ("The old part of the operation log, in sealed files.", "archive"),
+    "audit": ("The proof that nobody altered the operation log.", "archive"),
+    "companies": ("Whose memory this is.", "companies"),
+    "members": ("Who may see, add and delete what.", "companies"),
+    "tokens": ("What programs prove with who they are.", "companies"),
+    "budget": ("Spending limits, and what was spent of them.", "budget"),
 }
-"""What the list of commands says of each group."""
+"""What the list of commands says of each group, and the modules that have its commands."""
 
 COMMANDS = {
-    "query": ("query", "Find the records that are relevant to TEXT, best first."),
-    "note": ("notes", "Store TEXT as a memory and print the new record's id."),
-    "get": ("records", "Show one record, whole."),
-    "correct": ("notes", "Change a record; what is not given stays as it is."),
-    "forget": ("forget", "Remove records; undo brings them back."),
-    "purge": ("purge", "Erase memtui's own copies of what is gone, for good."),
-    "browse": ("records", "List what a binding stores, one page at a time."),
-    "history": ("records", "Show how a record came to be, newest first."),
-    "undo": ("forget", "Take a change back."),
-    "context": ("query", "Show what a model is told before a run, and its tokens and price."),
-    "facts list": ("facts", "List facts: who added them, when, and what each costs."),
-    "facts add": ("facts", "Add a fact and print its id."),
-    "facts edit": ("facts", "Change a fact's text."),
-    "facts delete": ("facts", "Delete facts; undo brings them back."),
-    "facts clear": ("facts", "Delete all facts of one user, project or agent."),
-    "facts merge": ("facts", "Keep one of several facts that say the same."),
-    "facts pin": ("facts", "Pin facts."),
-    "facts unpin": ("facts", "Take the pin off facts."),
-    "facts expire": ("facts", "Let a fact expire, or never expire."),
-    "facts export": ("facts_files", "Write facts to a new file or to stdout."),
-    "facts import": ("facts_files", "Add the facts of a file."),
-    "facts prune": ("prune", "Show which facts could go, and why; --apply lets them go."),
-    "facts stats": ("facts", "Show how facts are used, and by whom."),
-    "bindings list": ("bindings", "List the company's bindings."),
-    "bindings show": ("bindings", "Show one binding."),
-    "bindings add": ("bindings", "Add a binding to a provider."),
-    "bindings configure": ("bindings", "Change a binding's config."),
-    "bindings remove": ("bindings", "Remove a binding."),
-    "bindings enable": ("bindings", "Switch a binding on."),
-    "bindings disable": ("bindings", "Switch a binding off."),
-    "bindings read-only": ("bindings", "Refuse or allow changes through it."),
-    "bindings target set": ("bindings", "Let a binding serve a target."),
-    "bindings target clear": ("bindings", "Let no binding of its own serve a target."),
-    "bindings resolve": ("bindings", "Say which binding serves a scope, and why."),
-    "bindings health": ("bindings", "Ask bindings whether they can serve now."),
-    "bindings discover": ("bindings", "List the memories found on this machine."),
-    "bindings providers": ("bindings", "List the providers that are installed."),
-    "bindings sync": ("bindings", "Read a provider's outside source again."),
-    "bindings namespaces": ("bindings", "List the partitions of a provider."),
-    "bindings namespace put": ("bindings", "Make a namespace, or set its expiry."),
-    "bindings namespace delete": ("bindings", "Remove a namespace with all that is in it."),
-    "ops list": ("ops", "List operations, newest first."),
-    "ops show": ("ops", "Show one operation: what was asked, returned and changed."),
-    "ops check": ("ops", "Find out whether an operation of unknown outcome happened."),
-    "ops import": ("ops", "Import another system's operation log as a company of its own."),
-    "ops export": (
-        "ops",
-        "Write operations, sealed ones too, to a file, in the order of their numbers.",
-    ),
-    "stats": ("stats", "Show what the operations did, took and cost."),
-    "sql": ("stats", "Ask anything about the operation log in SQL, in DuckDB's dialect."),
-    "archive seal": ("archive", "Move old operations out of the database into sealed files."),
-    "archive verify": (
-        "archive",
-        "Check that the sealed files are as they were sealed. Exit 1 on a problem.",
-    ),
-    "archive fetch": ("archive", "Bring what other machines sealed out of the object store."),
-    "archive ls": ("archive", "List what is sealed, oldest first."),
-    "audit verify": ("archive", "Prove that no operation was altered, removed or put in between."),
-    "audit export": (
-        "archive",
-        "Write every operation with its digest to a file that anybody can verify.",
-    ),
-    "companies list": ("companies", "List the companies of this home that you may enter."),
-    "companies add": ("companies", "Add a company."),
-    "companies read-only": ("companies", "Refuse every change in a company, or allow them again."),
-    "companies remove": ("companies", "Remove a company that an import made."),
-    "members list": ("companies", "List the company's members and their roles."),
-    "members add": ("companies", "Give a person a role."),
-    "members remove": ("companies", "Take a person's role away."),
-    "tokens list": ("companies", "List the company's bearer tokens."),
-    "tokens add": ("companies", "Make a bearer token and print it, this once."),
-    "tokens remove": ("companies", "Revoke a bearer token."),
-    "budget list": ("budget", "List the company's spending limits."),
-    "budget set": ("budget", "Set a spending limit."),
-    "budget remove": ("budget", "Remove the spending limits of a target."),
-    "budget check": ("budget", "Check what was spent against the spending limits."),
+    "query": ("Find the records that are relevant to TEXT, best first.", "query"),
+    "note": ("Store TEXT as a memory and print the new record's id.", "notes"),
+    "get": ("Show one record, whole.", "records"),
+    "correct": ("Change a record; what is not given stays as it is.", "notes"),
+    "forget": ("Remove records; undo brings them back.", "forget"),
+    "purge": ("Erase memtui's own copies of what is gone, for good.", "purge"),
+    "browse": ("List what a binding stores, one page at a time.", "records"),
+    "history": ("Show how a record came to be, newest first.", "records"),
+    "undo": ("Take a change back.", "forget"),
+    "context": ("Show what a model is told before a run, and its tokens and price.", "query"),
+    "stats": ("Show what the operations did, took and cost.", "stats"),
+    "sql": ("Ask anything about the operation log in SQL, in DuckDB's dialect.", "stats"),
     "migrate": (
-        "migrate",
         "Move a binding's records into another, or prove that nothing was lost.",
+        "migrate",
     ),
-    "cutover": ("migrate", "Let DST serve what SRC serves, or give it back."),
+    "cutover": ("Let DST serve what SRC serves, or give it back.", "migrate"),
     "conformance": (
-        "conformance",
         "Check a running memory plugin against the contract v1, rule by rule.",
+        "conformance",
     ),
-    "doctor": ("doctor", "Check that everything works, and say what to do."),
-    "backup": ("doctor", "Write everything that this home holds to one new file."),
-    "restore": ("doctor", "Make a home out of a backup, where there is none."),
-    "serve": ("serve", "Answer other programs over HTTP."),
-    "demo": ("demo", "Make a sample company, the same every time, and open it."),
+    "doctor": ("Check that everything works, and say what to do.", "doctor"),
+    "backup": ("Write everything that this home holds to one new file.", "doctor"),
+    "restore": ("Make a home out of a backup, where there is none.", "doctor"),
+    "serve": ("Answer other programs over HTTP.", "serve"),
+    "demo": ("Make a sample company, the same every time, and open it.", "demo"),
 }
-"""By its words the module of each command, whose function has the words' name (`facts_list`), and
-the first sentence of that function's docstring."""
+"""The first sentence of the docstring of each command that is in no group, and its module."""
 
 
 def build_app() -> typer.Typer:
@@ -178,14 +111,13 @@ def build_app() -> typer.Typer:
     )
     app.callback()(start)
     groups = {"": app}
-    for words, sentence in GROUPS.items():
-        groups[words] = typer.Typer(help=sentence, rich_markup_mode=None)
-    for words, (module, sentence) in COMMANDS.items():
+    for words, (sentence, *modules) in GROUPS.items():
         above, _, name = words.rpartition(" ")
-        add(groups[above], name, f"{module}:{re.sub(r'[ -]', '_', words)}", sentence)
-    for words in GROUPS:
-        above, _, name = words.rpartition(" ")
+        group = LazyGroup.of(words, modules)
+        groups[words] = typer.Typer(cls=group, help=sentence, rich_markup_mode=None)
         groups[above].add_typer(groups[words], name=name)
+    for name, (sentence, module) in COMMANDS.items():
+        add(app, name, module, sentence)
     return app
 
 

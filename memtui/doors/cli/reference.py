@@ -135,8 +135,9 @@ def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
         command = command.load()
     yield path, command
     if isinstance(command, TyperGroup):
-        for name, inner in command.commands.items():
-            yield from _walk(f"{path} {name}", inner)
+        context = typer.Context(command)
+        for name in command.list_commands(context):
+            yield from _walk(f"{path} {name}", command.get_command(context, name))
 
 
 def _clean(text: str | None) -> str:
