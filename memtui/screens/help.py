@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from textual.content import Content
 
-from memtui.actions import ACTIONS, DIALOG_GROUPS, SCREENS, Need, actions_of, groups_on, screen_tab
+from memtui.actions import ACTIONS, Need, actions_of, groups_on, screen_tab
 from memtui.screens.dialogs import Sheet
 from memtui.screens.keymap import Keymap
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, lines
@@ -58,42 +58,3 @@ def group_help(
 
 class Help(Sheet):
     """The help of one screen."""
-
-
-def keys_document() -> str:
-    """Return `docs/keys.md`: every action with its default keys and id."""
-    keymap = Keymap()
-    parts = [
-        "# Keys",
-        "",
-        "Every key of the terminal app. Give an action other keys in `config.toml`:",
-        "",
-        "```toml",
-        "[keymap]",
-        '"records.forget" = "x,delete"',
-        "```",
-        "",
-        "An unknown action, an unknown key, or one key for two actions of a screen is an error.",
-        "This page is made from the registry of actions, `memtui/actions.py`.",
-    ]
-    for group in [
-        "app",
-        *(tab.mode for tab in SCREENS),
-        *sorted(DIALOG_GROUPS),
-        "list",
-        "filter",
-        "ask",
-        "sql",
-    ]:
-        parts += [
-            "",
-            f"## {group_title(group)}",
-            "",
-            "| Keys | What it does | Action |",
-            "|---|---|---|",
-        ]
-        for action in actions_of(group):
-            keys = " ".join(f"`{label}`" for label in keymap.labels(action.id).split())
-            changes = " Changes memory." if action.mutates else ""
-            parts.append(f"| {keys} | {action.description}{changes} | `{action.id}` |")
-    return "\n".join(parts) + "\n"

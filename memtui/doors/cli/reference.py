@@ -80,6 +80,30 @@ def conformance_page() -> Iterator[str]:
         yield _row(f"`{check.name}`", check.rule, source, needs)
 
 
+def keys_page() -> Iterator[str]:
+    """Yield every action of the terminal app with its default keys and id."""
+    from memtui.actions import DIALOG_GROUPS, SCREENS, actions_of
+    from memtui.screens.help import group_title
+    from memtui.screens.keymap import Keymap
+
+    modes = (tab.mode for tab in SCREENS)
+    for group in ("app", *modes, *sorted(DIALOG_GROUPS), "list", "filter", "ask", "sql"):
+        yield from ("", f"## {group_title(group)}", "", *_table("keys", "what it does", "action"))
+        for action in actions_of(group):
+            keys = " ".join(f"`{label}`" for label in Keymap().labels(action.id).split())
+            changes = " Changes memory." if action.mutates else ""
+            yield _row(keys, f"{action.description}{changes}", f"`{action.id}`")
+
+
+def import_page() -> Iterator[str]:
+    """Yield the fields that a column of a foreign log can be."""
+    from memtui.importing.columns import FIELDS
+
+    yield from _table("field", "meaning", "also taken for it")
+    for name, field in FIELDS.items():
+        yield _row(f"`{name}`", field.meaning, ", ".join(f"`{alias}`" for alias in field.aliases))
+
+
 def _table(*titles: str) -> tuple[str, str]:
     return _row(*titles), "|" + " --- |" * len(titles)
 
@@ -115,6 +139,8 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "exit-codes.md": exit_codes_page,
     "sql.md": sql_page,
     "conformance.md": conformance_page,
+    "keys.md": keys_page,
+    "import.md": import_page,
 }
 """Each page's file and what makes the lines below its mark."""
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from memtui.importing.columns import FIELDS
 from tests.doors.cli.conftest import HOSTILE, Run, assert_harmless
-
-DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_a_log_from_the_first_look_to_the_list(here: Run, tmp_path: Path) -> None:
@@ -57,13 +54,6 @@ def test_bad_rows_are_told_and_harmless(here: Run, tmp_path: Path) -> None:
     assert here("ops", "import", str(tmp_path / "none.csv")).code == 2
     assert here("--read-only", "ops", "import", str(path), "--skip-bad").code == 4
     assert here("ops", "import", str(path), "--map", "nonsense").code == 2
-
-
-def test_the_page_has_every_field() -> None:
-    page = (DOCS / "import.md").read_text(encoding="utf-8")
-    for name, field in FIELDS.items():
-        aliases = ", ".join(f"`{alias}`" for alias in field.aliases)
-        assert f"| `{name}` | {field.meaning} | {aliases} |" in page
 
 
 def test_an_imported_company_is_removed_once_its_id_was_said_twice(

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
+from memtui.actions import ACTIONS
 from memtui.config import Settings
 from memtui.doors.cli.errors import EXIT_CODES
 from memtui.doors.cli.main import COMMANDS, build_app
@@ -35,7 +36,8 @@ def test_the_list_of_commands_says_what_each_docstring_begins_with() -> None:
         assert commands[name].load().help.split("\n\n")[0] == sentence
 
 
-def test_every_setting_and_exit_code_is_documented() -> None:
+def test_every_setting_exit_code_and_action_is_documented() -> None:
+    assert all(f"`{name}`" in renewed(DOCS, "keys.md") for name in ACTIONS)
     assert all(f"`{name}`" in renewed(DOCS, "settings.md") for name in Settings.model_fields)
     assert all(f"| {code} |" in renewed(DOCS, "exit-codes.md") for code in EXIT_CODES)
 
