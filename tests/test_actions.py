@@ -23,7 +23,7 @@ from memtui.screens.conformance import Conformance
 from memtui.screens.migration import Migration
 from memtui.screens.namespaces import Namespaces
 from memtui.screens.operations.screen import OperationsScreen
-from memtui.screens.prune.screen import PruneReview
+from memtui.screens.prune import PruneReview
 from memtui.screens.query.screen import AskLine, QueryScreen
 from memtui.screens.records.screen import RecordsScreen
 from memtui.widgets.filter_line import FilterLine

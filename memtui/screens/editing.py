@@ -8,7 +8,7 @@ editing the same record takes it up again.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
@@ -36,7 +36,7 @@ from memtui.screens.list_screen import ListScreen
 from memtui.screens.state import AppState, ConfigurationChanged
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
-from memtui.widgets.columns import Cell
+from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import record_name
 from memtui.widgets.editor import keeps
 
@@ -454,11 +454,20 @@ def record_key(record: Record) -> str:
     return record.handle.provider_record_id
 
 
-def read_cell(found: RetrievalCount | None, now: datetime) -> Cell:
-    """Return how often a record was read, as it stands in a column."""
-    if found is None:
-        return Cell("never", "muted")
-    return Cell(fmt.reads(found.count, found.last_at, now))
+def read_column(
+    record_id: Callable[[R], str], stats: Mapping[str, RetrievalCount], now: Callable[[], datetime]
+) -> Column[R]:
+    """Return the column of how often each record was read; `record_id` names that of a row."""
+
+    def read(row: R) -> Cell:
+        if (found := stats.get(record_id(row))) is None:
+            return Cell("never", "muted")
+        return Cell(fmt.reads(found.count, found.last_at, now()))
+
+    def times(row: R) -> int:
+        return found.count if (found := stats.get(record_id(row))) else 0
+
+    return Column("read", "read", read, 10, keep=80, order=times)
 
 
 def place_of(record: Record) -> Scope:

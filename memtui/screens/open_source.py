@@ -60,6 +60,21 @@ def find_opening(
     return None
 
 
+def source_filter(source: SourceRef | None) -> str:
+    """Return the filter line for the issue, else the run, else the kind, of a source.
+
+    Raises:
+        NotFound: there is no source.
+    """
+    if source is None:
+        raise NotFound("This record names no source.")
+    if source.issue_id:
+        return format_filter(Filter(issue_id=source.issue_id))
+    if source.run_id:
+        return format_filter(Filter(run_id=source.run_id))
+    return format_filter(Filter(source_kind=source.kind))
+
+
 def _from_link(link: str) -> Opening | None:
     try:
         parts = urlsplit(link)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime, tzinfo
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
@@ -43,6 +43,7 @@ _SCOPE_WORDS = {
 SEPARATOR = " · "
 _MAX_CHARACTERS = 20_000
 _MAX_WORDS = 400
+MARKED_WORD = re.compile(r"[^\W_]+")
 _WORDS = re.compile(r"\s+|\w+|[^\w\s]+")
 
 
@@ -105,6 +106,23 @@ def record_name(record: Record) -> str:
 def record_words(record: Record) -> str:
     """Return a record's text on one line."""
     return " ".join(record.text[:2_000].split())
+
+
+def matches(word: str, words: Collection[str]) -> bool:
+    """Whether a word begins as one of `words` does, or one of them as it does."""
+    folded = word.casefold()
+    return any(
+        folded.startswith(asked) or (len(folded) > 3 and asked.startswith(folded))
+        for asked in words
+    )
+
+
+def marked(content: Content, words: Collection[str]) -> Content:
+    """Return the content with the words marked that match one of `words`."""
+    for found in MARKED_WORD.finditer(content.plain) if words else ():
+        if matches(found[0], words):
+            content = content.stylize("bold underline", found.start(), found.end())
+    return content
 
 
 class DiffLine(NamedTuple):

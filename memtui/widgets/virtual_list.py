@@ -183,9 +183,12 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         found = list(rows)
         if self.sort is not None:
             key, descending = self.sort
-            [column] = [one for one in self.columns if one.key == key]
-            found.sort(key=column.rank, reverse=descending)
+            found.sort(key=self.column(key).rank, reverse=descending)
         return found
+
+    def column(self, key: str) -> Column[R]:
+        """Return a column by its key."""
+        return next(column for column in self.columns if column.key == key)
 
     # What the owner tells.
 

@@ -36,8 +36,7 @@ from memtui.screens.dialogs import (
     Sheet,
     TypedConfirm,
 )
-from memtui.screens.prune.review import Line
-from memtui.screens.prune.screen import PruneReview
+from memtui.screens.prune import Line, PruneReview
 from memtui.service import Caller, ContextRequest, MemoryService, PruneRequest
 from memtui.widgets.virtual_list import VirtualList
 from tests.contexts import seed_context

@@ -7,8 +7,14 @@ from datetime import UTC, datetime, timedelta
 from memtui.contract import Record, RecordHandle, Scope
 from memtui.pruning.plan import Reason, Retrieval, find_candidates, make_plan
 from memtui.screens.budget.facts import Place
-from memtui.screens.prune.review import Part, Review, Sort
-from memtui.screens.prune.screen import diff_columns, reason_words, review_columns
+from memtui.screens.prune import (
+    Part,
+    Review,
+    Sort,
+    diff_columns,
+    reason_words,
+    review_columns,
+)
 from memtui.widgets.columns import fit_cell
 from tests.screens.hostile import HOSTILE, assert_harmless
 
@@ -91,7 +97,7 @@ def test_the_sums_follow_the_marks() -> None:
     found = review(*DUPLICATES, read=("a",))
     assert found.before == sum(len(one.text) for one in DUPLICATES)
     assert found.saved == len("deploy from main.") + len("Deploy from MAIN")
-    found.mark_none()
+    found.marks.clear()
     assert found.saved == 0
 
 
@@ -127,7 +133,7 @@ def test_the_diff_shows_what_goes_and_what_stays() -> None:
         ("stays", "Deploy from main"),
         ("goes", "Deploy from MAIN"),
     ]
-    found.mark_none()
+    found.marks.clear()
     assert found.diff() == []
 
 

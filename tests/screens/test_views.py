@@ -26,14 +26,13 @@ from memtui.contract import (
 from memtui.screens.base import scope_view
 from memtui.screens.bindings.screen import parse_config
 from memtui.screens.bindings.view import BindingsView, row_content, row_detail, rows_of
-from memtui.screens.query.screen import source_line_filter
-from memtui.screens.query.view import (
+from memtui.screens.open_source import source_filter
+from memtui.screens.query.screen import (
     QueryView,
     card_contents,
     cost_content,
     detail_content,
     explanation_content,
-    marked,
     options_line,
     state_of,
     title_line,
@@ -41,6 +40,7 @@ from memtui.screens.query.view import (
 )
 from memtui.screens.state import AppState, Phase, is_first_start, offer
 from memtui.service import BindingHealth, BindingView, QueryAnswer, Resolution, TargetView
+from memtui.widgets.detail_lines import marked
 from memtui.widgets.display import display
 from memtui.widgets.frame import binding_content, path_content
 from tests.screens.hostile import HOSTILE, assert_content_harmless
@@ -256,7 +256,7 @@ def test_the_scope_bar_names_what_is_not_known_yet() -> None:
     ],
 )
 def test_the_same_source_is_a_filter_line(source: dict[str, str], line: str) -> None:
-    assert source_line_filter(SourceRef.model_validate({"company_id": "acme"} | source)) == line
+    assert source_filter(SourceRef.model_validate({"company_id": "acme"} | source)) == line
 
 
 def test_a_config_is_pairs_or_json() -> None:

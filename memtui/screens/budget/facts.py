@@ -14,7 +14,7 @@ from memtui.context.assembly import RULES, AssembledContext, ContextFact, Sectio
 from memtui.contract import Filter, MemtuiError, Namespace, RecordHandle, Scope
 from memtui.fuzzy import finds
 from memtui.screens.dialogs import Choice
-from memtui.screens.editing import read_cell
+from memtui.screens.editing import read_column
 from memtui.screens.scope_choices import ScopeStep, seen_scopes
 from memtui.screens.state import AppState
 from memtui.widgets import format as fmt
@@ -185,9 +185,6 @@ def fact_columns(
 ) -> list[Column[FactRow]]:
     """Return the columns; `now` is what relative times count from."""
 
-    def times(row: FactRow) -> int:
-        return found.count if (found := reads.get(row.record_id)) else 0
-
     def age(row: FactRow) -> float:
         return row.fact.created_at.timestamp() if row.fact.created_at else 0.0
 
@@ -197,8 +194,7 @@ def fact_columns(
                tone="muted", order=age),
         Column("section", "section", lambda row: row.section.value, 9, keep=40, tone="muted"),
         Column("by", "by", lambda row: by_words(row.fact.created_by), 12, keep=60, tone="muted"),
-        Column("read", "read", lambda row: read_cell(reads.get(row.record_id), now()), 10, keep=80,
-               order=times),
+        read_column(lambda row: row.record_id, reads, now),
         Column("text", "text", lambda row: _text(row, now()), 36, flexible=True, keep=100,
                share=0.5, order=lambda row: row.text.casefold()[:200]),
     ]  # fmt: skip

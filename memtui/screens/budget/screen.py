@@ -644,7 +644,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def action_prune(self) -> None:
         """Review which facts could go."""
-        from memtui.screens.prune.screen import PruneReview
+        from memtui.screens.prune import PruneReview
 
         self.app.push_screen(PruneReview(self))
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -15,33 +17,76 @@ from textual.reactive import reactive
 from textual.widgets import Input, OptionList, Static
 
 from memtui.actions import Need
-from memtui.contract import Filter, OperationType, QueryIntent, QueryRequest, SourceRef
-from memtui.filters import build_filter, format_filter
+from memtui.contract import (
+    Explanation,
+    Filter,
+    NotFound,
+    OperationType,
+    QueryIntent,
+    QueryRequest,
+    Record,
+    Snippet,
+    Usage,
+)
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.dialogs import READING, Drawn, Sheet
-from memtui.screens.open_source import open_source
-from memtui.screens.query.view import (
-    QueryView,
-    card_contents,
-    cost_content,
-    detail_content,
-    explanation_content,
-    options_line,
-    state_of,
-    title_line,
-)
+from memtui.screens.open_source import open_source, source_filter
+from memtui.screens.operations.view import OperationView, foot, head
+from memtui.screens.records.view import RecordView, record_content
+from memtui.screens.scope_choices import FIELDS
 from memtui.screens.state import AppState, GoTo
+from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
-from memtui.widgets.display import ACCENT
+from memtui.widgets.detail_lines import MARKED_WORD, SEPARATOR, marked, matches
+from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, line, lines
 from memtui.widgets.keys import bindings_for
-from memtui.widgets.panes import DetailPane, Fitted, Notice, OptionRows
+from memtui.widgets.panes import DetailPane, Fitted, Notice, OptionRows, State
 
 if TYPE_CHECKING:
     from memtui.service.answers import QueryAnswer
-    from memtui.store.operation import OperationPage
+    from memtui.store.operation import Operation, OperationPage
 
 _STEPS = (1, 3, 5, 10, 20, 50, 100, 200, 500, 1000)
 _PAST = 50
+_TEXT_LIMIT = 240
+_TEXT_LINES = 3
+_SEARCHED = 20_000
+_LEAD = 40
+_STAGE_SCORES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class QueryView:
+    """The question being set up, the answer to the last one, and those asked before."""
+
+    intent: QueryIntent = QueryIntent.ANSWER
+    top_k: int = 10
+    request: QueryRequest | None = None
+    answer: QueryAnswer | None = None
+    """The answer that is shown; None while the past questions are."""
+    past: tuple[Operation, ...] = ()
+    asking: bool = False
+    error: str = ""
+    asked: int = 0
+    """Questions asked since the app began."""
+    spent: tuple[Usage, ...] = ()
+    """What they used together."""
+
+    @property
+    def question(self) -> str:
+        """The question that the answer is for."""
+        return self.request.query if self.request else ""
+
+    def snippet(self, index: int | None) -> Snippet | None:
+        """Return a result by its place in the list."""
+        snippets = self.answer.snippets if self.answer else ()
+        return snippets[index] if index is not None and index < len(snippets) else None
+
+    def past_at(self, index: int | None) -> Operation | None:
+        """Return a past question by its place in the list."""
+        if self.answer is not None or index is None or index >= len(self.past):
+            return None
+        return self.past[index]
 
 
 class AskLine(Horizontal):
@@ -131,13 +176,11 @@ class QueryScreen(MemtuiScreen):
             self._cards.focus()
 
     def _show_past(self, page: OperationPage) -> None:
-        newest = {
-            str(one.request.get("query")): one
-            for one in reversed(page.operations)
-            if one.request.get("query")
-        }
-        past = sorted(newest.values(), key=lambda one: -one.seq)
-        self.view = replace(self.view, past=tuple(past))
+        newest: dict[object, Operation] = {}
+        for one in page.operations:
+            if question := one.request.get("query"):
+                newest.setdefault(question, one)
+        self.view = replace(self.view, past=tuple(newest.values()))
 
     @on(AskLine.Asked)
     def _asked(self, message: AskLine.Asked) -> None:
@@ -180,6 +223,8 @@ class QueryScreen(MemtuiScreen):
         self._cards.focus()
         self.load()
 
+    # Drawing.
+
     def watch_view(self, before: QueryView, now: QueryView) -> None:
         """Draw what changed."""
         if not self.is_mounted:
@@ -187,8 +232,7 @@ class QueryScreen(MemtuiScreen):
         if (before.answer, before.past) != (now.answer, now.past):
             self._draw_cards(0)
         notice = self.query_one("#query-notice", Notice)
-        state = state_of(now)
-        if state is None:
+        if (state := state_of(now)) is None:
             notice.hide()
         else:
             notice.show(*state)
@@ -197,7 +241,7 @@ class QueryScreen(MemtuiScreen):
 
     @on(OptionRows.WidthChanged)
     def _draw_cards_again(self) -> None:
-        self._draw_cards(self._index)
+        self._draw_cards(self._cards.highlighted)
 
     def _draw_cards(self, highlighted: int | None) -> None:
         self._cards.show(card_contents(self.view, self.state, self._cards.cells), highlighted)
@@ -209,15 +253,16 @@ class QueryScreen(MemtuiScreen):
         self.show_count("")
         self._draw_needs()
 
+    @on(OptionList.OptionHighlighted)
     def _draw_detail(self) -> None:
-        view, state, index = self.view, self.state, self._index
+        view, state, index = self.view, self.state, self._cards.highlighted
         detail = self.query_one("#query-detail", Fitted)
         detail.fit(lambda width: detail_content(view, state, index, width))
         self._draw_needs()
 
     def _draw_needs(self) -> None:
         missing: dict[Need, str] = {Need.TABLE: ""}
-        snippet = self.view.snippet(self._index)
+        snippet = self.view.snippet(self._cards.highlighted)
         if snippet is None:
             missing[Need.ROW] = "No result is selected."
         elif snippet.source is None and snippet.location is None:
@@ -234,12 +279,14 @@ class QueryScreen(MemtuiScreen):
         return self.query_one("#cards", OptionRows)
 
     @property
-    def _index(self) -> int | None:
-        return self._cards.highlighted
+    def _result(self) -> Snippet:
+        """The result under the cursor; raises `NotFound` where there is none."""
+        snippet = self.view.snippet(self._cards.highlighted)
+        if snippet is None:
+            raise NotFound("No result is selected.")
+        return snippet
 
-    @on(OptionList.OptionHighlighted)
-    def _highlighted(self) -> None:
-        self._draw_detail()
+    # Keys.
 
     @on(OptionList.OptionSelected)
     def _selected(self, event: OptionList.OptionSelected) -> None:
@@ -283,34 +330,25 @@ class QueryScreen(MemtuiScreen):
 
     def action_open(self) -> None:
         """Open where the result came from."""
-        snippet = self.view.snippet(self._index)
-        if snippet is not None:
-            location = None if snippet.source else snippet.location
-            open_source(self, self.acts, snippet.source, location)
+        snippet = self._result
+        location = None if snippet.source else snippet.location
+        open_source(self, self.acts, snippet.source, location)
 
     def action_copy(self) -> None:
         """Copy the text of the result."""
-        snippet = self.view.snippet(self._index)
-        if snippet is not None:
-            self.copy(snippet.text, "Copied the text.")
+        self.copy(self._result.text, "Copied the text.")
 
     def action_record(self) -> None:
         """Show the record in Records."""
-        snippet, answer = self.view.snippet(self._index), self.view.answer
-        if snippet is not None and answer is not None:
-            record_id = snippet.handle.provider_record_id
-            self.post_message(GoTo("records", binding_key=answer.binding_key, select=record_id))
+        self._go_to_records(select=self._result.handle.provider_record_id)
 
     def action_same_source(self) -> None:
         """Show the records that come from the same source."""
-        snippet, answer = self.view.snippet(self._index), self.view.answer
-        if snippet is None or answer is None:
-            return
-        wanted = source_line_filter(snippet.source)
-        if wanted:
-            self.post_message(GoTo("records", filter_line=wanted, binding_key=answer.binding_key))
-        else:
-            self.toast("This result names no issue, run or other source.", severity="warning")
+        self._go_to_records(filter_line=source_filter(self._result.source))
+
+    def _go_to_records(self, *, filter_line: str | None = None, select: str | None = None) -> None:
+        if (answer := self.view.answer) is not None:
+            self.post_message(GoTo("records", filter_line, answer.binding_key, select))
 
     def action_explain(self) -> None:
         """Show the stages of the search and what each contributed."""
@@ -328,15 +366,177 @@ class QueryScreen(MemtuiScreen):
         self.app.push_screen(Sheet(title, READING, read=stages))
 
 
-def source_line_filter(source: SourceRef | None) -> str:
-    """Return the filter line for the issue, else the run, else the kind, of a source.
+# How it reads.
 
-    Empty where there is no source at all.
-    """
-    if source is None:
-        return ""
-    if source.issue_id:
-        return format_filter(build_filter(issue_id=source.issue_id))
-    if source.run_id:
-        return format_filter(build_filter(run_id=source.run_id))
-    return format_filter(build_filter(source_kind=source.kind))
+
+def options_line(view: QueryView, state: AppState) -> Content:
+    """Return intent, top-k, scope, and the binding with the reason it was chosen."""
+    scope = state.record_scope
+    named = [
+        f"{word} {value}" for word, field in FIELDS.items() if (value := getattr(scope, field))
+    ]
+    if state.filter.topic:
+        named.append(f"topic {state.filter.topic}")
+    found = state.resolution
+    binding = f"{found.binding_key}: {found.reason}" if found else state.resolution_problem
+    return line(
+        display(f"intent {view.intent.value.replace('_', ' ')}"),
+        display(f"top {view.top_k}"),
+        display(f"in {', '.join(named) or 'the whole company'}", limit=160),
+        display(binding, limit=200, style=DIM),
+        gap=SEPARATOR,
+    )
+
+
+def title_line(view: QueryView, state: AppState) -> Content:
+    """Return what the list is: results of a question, or questions asked before."""
+    if view.answer is None:
+        return display("Asked before · enter asks again", style=DIM) if view.past else Content("")
+    found = fmt.counted(len(view.answer.snippets), "result")
+    elsewhere = view.request is not None and view.request.scope != state.record_scope
+    notes = [
+        "more may match" if view.answer.capped else "",
+        "asked in another scope" if elsewhere else "",
+        fmt.not_read(view.answer.problems),
+    ]
+    return line(
+        display(found, style=STRONG) + display(f" for “{view.question}”", limit=200),
+        *(display(note, style=WARN) for note in notes),
+        gap=SEPARATOR,
+    )
+
+
+def state_of(view: QueryView) -> tuple[State, str, str] | None:
+    """Return the state to show instead of rows, or above them; None where rows speak."""
+    if view.asking:
+        return "loading", "Asking", "The results before stay until the answer is there."
+    if view.error:
+        hint = "i asks again, B chooses another binding, 1 shows how the bindings are."
+        return "error", view.error, hint
+    if view.answer is None and not view.past:
+        hint = "Write a question above; every result names its source, every question its cost."
+        return "empty", "Nothing was asked here yet.", hint
+    if view.answer is not None and not view.answer.snippets:
+        hint = "i asks in other words, s widens the scope, h shows earlier questions."
+        return "empty", "No memory here answers that.", hint
+    return None
+
+
+def card_contents(view: QueryView, state: AppState, width: int) -> list[Content]:
+    """Return the cards of the list, `width` cells wide."""
+    now = state.clock()
+    if view.answer is None:
+        return [past_card(one, now, width) for one in view.past]
+    words = words_of(view.question)
+    return [
+        snippet_card(rank, one, words, now, width)
+        for rank, one in enumerate(view.answer.snippets, 1)
+    ]
+
+
+def detail_content(view: QueryView, state: AppState, index: int | None, width: int) -> Content:
+    """Return a result as Records shows it, or a past question as Operations does."""
+    now, zone = state.clock(), state.zone
+    if (snippet := view.snippet(index)) is not None:
+        shown = RecordView(
+            snippet,
+            now,
+            zone,
+            words=words_of(view.question),
+            score=snippet.score,
+            file_key="" if snippet.source else "o",
+        )
+        return record_content(shown, width)
+    if (past := view.past_at(index)) is not None:
+        asked = OperationView(past, now, zone)
+        return lines([head(asked, width), Content(""), foot(asked, width)])
+    return Content("")
+
+
+def cost_content(view: QueryView) -> Content:
+    """Return what the question cost, and all of them since the app began."""
+    answer = view.answer
+    if answer is None:
+        return Content("")
+    used = [row.input_tokens + row.output_tokens + row.embedding_tokens for row in answer.usage]
+    cost = "no tokens used"
+    if any(used) or any(row.cost_usd for row in answer.usage):
+        cost = f"{fmt.tokens(answer.usage)} · {usage_cost(answer.usage)}"
+    spent = f"{fmt.counted(view.asked, 'question')} so far {usage_cost(view.spent)}"
+    return line(
+        display(f"{cost} · {fmt.duration(answer.latency_ms)}", style=DIM),
+        display(f"{answer.binding_key}: {answer.binding_reason}", limit=120, style=DIM),
+        display(spent if view.asked > 1 else "", style=DIM),
+        gap="   ",
+    )
+
+
+def usage_cost(usage: Iterable[Usage]) -> str:
+    """Return the money of some usage; what has no price is the word `unpriced`."""
+    rows = list(usage)
+    priced = [row.cost_usd for row in rows if row.cost_usd is not None]
+    unpriced = len(priced) < len(rows)
+    return fmt.money(sum(priced[1:], priced[0]) if priced else None, unpriced=unpriced)
+
+
+def words_of(query: str) -> frozenset[str]:
+    """Return the words of a question that are worth marking in its results."""
+    return frozenset(word for word in MARKED_WORD.findall(query.casefold()) if len(word) > 2)
+
+
+def snippet_card(
+    rank: int, snippet: Snippet, words: frozenset[str], now: datetime, width: int
+) -> Content:
+    """Return one result: rank, score and text, and under it where it comes from."""
+    lead = Content.styled(f"{rank:>3}  {fmt.score(snippet.score):>5}  ", DIM)
+    title = display(snippet.title, limit=120, style=STRONG) if snippet.title else None
+    text = marked(display(_around(snippet.text, words), limit=_TEXT_LIMIT), words)
+    body = hanging(lead, line(title, text, gap="  "), width, most=_TEXT_LINES)
+    below = hanging(Content(" " * lead.cell_length), origin(snippet, now), width, most=1)
+    return lines([body, below])
+
+
+def _around(text: str, words: frozenset[str]) -> str:
+    """Return the part of a text that begins shortly before the first word that matches."""
+    found = MARKED_WORD.finditer(text[:_SEARCHED])
+    first = next((one.start() for one in found if matches(one[0], words)), 0)
+    if first <= _TEXT_LIMIT // 2:
+        return text[: 2 * _TEXT_LIMIT]
+    start = first - _LEAD
+    return "… " + text[start : start + 2 * _TEXT_LIMIT]
+
+
+def origin(record: Record, now: datetime) -> Content:
+    """Return where a record comes from, when and by whom, dim and in one line."""
+    place = fmt.place_line(record.location) if record.location else ""
+    when = fmt.since(record.created_at, now) if record.created_at else ""
+    by = f"by {record.created_by}" if record.created_by else ""
+    parts = [fmt.source_line(record.source), f"{when} {by}".strip(), place]
+    return display(SEPARATOR.join(filter(None, parts)), limit=300, style=DIM)
+
+
+def past_card(operation: Operation, now: datetime, width: int) -> Content:
+    """Return a question asked before: when, what, and how many results it had."""
+    asked, found = str(operation.request.get("query", "")), operation.result_count
+    hits = display(fmt.counted(found, "hit"), style=DIM)
+    if not found:
+        hits = Content.styled("nothing found", WARN)
+    when = Content.styled(f"{fmt.ago(operation.started_at, now):>7}  ", DIM)
+    return hanging(when, line(display(asked, limit=200), hits, gap="  "), width, most=2)
+
+
+def explanation_content(explanation: Explanation, ranks: dict[str, int], width: int) -> Content:
+    """Return the stages of a retrieval and what each contributed to each result."""
+    blocks: list[Content] = []
+    for number, stage in enumerate(explanation.stages, 1):
+        name = Content.styled(f"{number}  ", f"bold {ACCENT}") + display(stage.name, style=STRONG)
+        blocks += [name, hanging(Content("   "), display(stage.detail, limit=600), width)]
+        scored = sorted(stage.scores.items(), key=lambda pair: -pair[1])
+        for record_id, value in scored[:_STAGE_SCORES]:
+            rank = f"#{ranks[record_id]}" if record_id in ranks else ""
+            lead = Content.styled(f"   {value:>9.3f}  {rank:>4}  ", DIM)
+            blocks.append(hanging(lead, display(record_id, limit=200), width))
+        if (more := len(scored) - _STAGE_SCORES) > 0:
+            blocks.append(display(f"   and {fmt.counted(more, 'more record')}", style=DIM))
+        blocks.append(Content(""))
+    return lines(blocks[:-1]) if blocks else display("The provider named no stages.")

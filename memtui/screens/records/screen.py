@@ -10,7 +10,6 @@ from textual.content import Content
 
 from memtui.contract import (
     BrowseRequest,
-    Filter,
     MemtuiError,
     NotFound,
     Problem,
@@ -18,15 +17,14 @@ from memtui.contract import (
     Scope,
     Unsupported,
 )
-from memtui.filters import Taker, format_filter
+from memtui.filters import Taker
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, NewRecord, WriteRecord
 from memtui.screens.editing import EditingScreen, record_key
-from memtui.screens.open_source import open_file, open_source
+from memtui.screens.open_source import open_file, open_source, source_filter
 from memtui.screens.records.view import (
     PROVIDER_SORTS,
     RecordView,
-    local_sort,
     record_columns,
     record_content,
 )
@@ -231,7 +229,7 @@ class RecordsScreen(EditingScreen[Record]):
     def _reorder(self) -> None:
         column, descending = self.rows_list.sort or NEWEST_FIRST
         if column not in PROVIDER_SORTS:
-            self._rows.order(local_sort(column, self.stats), descending=descending)
+            self._rows.order(self.rows_list.column(column).rank, descending=descending)
 
     def look(self) -> None:
         """Say how much is shown and marked."""
@@ -424,11 +422,4 @@ class RecordsScreen(EditingScreen[Record]):
 
     def action_same_source(self) -> None:
         """Narrow every screen to the source of the record."""
-        source = self.row.source
-        if source is None:
-            raise NotFound("This record names no source.")
-        if source.run_id or source.issue_id:
-            narrowed = Filter(run_id=source.run_id, issue_id=source.issue_id)
-        else:
-            narrowed = Filter(source_kind=source.kind)
-        self.post_message(FilterChosen(format_filter(narrowed)))
+        self.post_message(FilterChosen(source_filter(self.row.source)))

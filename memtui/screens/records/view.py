@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
 from memtui.contract import Record
-from memtui.screens.editing import read_cell, record_key
+from memtui.screens.editing import read_column, record_key
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
@@ -23,6 +23,7 @@ from memtui.widgets.detail_lines import (
     joined,
     key_hint,
     labelled,
+    marked,
     moment,
     outcome_words,
     record_words,
@@ -50,20 +51,10 @@ def record_columns(
                tone="muted"),
         Column("kind", "kind", lambda one: one.kind, 9, keep=40, tone="muted"),
         Column("where", "where", lambda one: _place(one) or Cell("company", "muted"), 14, keep=50),
-        Column("read", "read", lambda one: read_cell(stats.get(record_key(one)), now()), 10,
-               keep=80),
+        read_column(record_key, stats, now),
         Column("text", "text", lambda one: _text(one, ghosts, now()), 36, flexible=True, keep=100,
                share=0.5),
     ]  # fmt: skip
-
-
-def local_sort(column: str, stats: Mapping[str, RetrievalCount]) -> Callable[[Record], Any]:
-    """Return what the rows that came are ordered by where the provider cannot do it."""
-    if column == "read":
-        return lambda one: found.count if (found := stats.get(record_key(one))) else 0
-    if column == "kind":
-        return lambda one: one.kind
-    return lambda one: _place(one) or "company"
 
 
 def _place(record: Record) -> str | None:
@@ -86,7 +77,7 @@ def _text(record: Record, ghosts: Collection[str], now: datetime) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """What the detail shows; provenance and history come later than the record."""
+    """What the detail shows; provenance and history come later than the record, or never."""
 
     record: Record
     now: datetime
@@ -96,6 +87,12 @@ class RecordView:
     history: HistoryAnswer | None = None
     problem: str = ""
     """Why provenance could not be read."""
+    words: frozenset[str] = frozenset()
+    """Words of a question that are marked in the text."""
+    score: float | None = None
+    """How well it answers that question."""
+    file_key: str = "O"
+    """The key that opens the file it is kept in; nothing where none does."""
 
 
 def record_content(view: RecordView, width: int) -> Content:
@@ -104,7 +101,7 @@ def record_content(view: RecordView, width: int) -> Content:
     return joined(
         [
             list(_head(view)),
-            [display(record.text, keep_newlines=True)],
+            [marked(display(record.text, keep_newlines=True), view.words)],
             list(_origin(view)),
             list(_reads(view)),
             list(_marks(view)),
@@ -119,7 +116,8 @@ def _head(view: RecordView) -> Iterator[Content]:
     record = view.record
     if record.title and record.title not in record.text[:2_000]:
         yield display(record.title, limit=200, style=STRONG)
-    words = f"{record.kind}{SEPARATOR}{scope_words(record.scope)}"
+    score = "" if view.score is None else f"score {fmt.score(view.score)}"
+    words = SEPARATOR.join(filter(None, [score, record.kind, scope_words(record.scope)]))
     yield display(words, limit=200, style=DIM)
     if view.ghost:
         yield Content.styled("ghost: it was forgotten, and the provider still returns it", WARN)
@@ -142,9 +140,12 @@ def _origin(view: RecordView) -> Iterator[Line]:
         yield labelled("", _mutation(change, view.now))
     if len(corrections) > 3:
         yield labelled("", display(f"{len(corrections) - 3} more, h shows them", style=DIM))
+    if not corrections and record.updated_at not in (None, record.created_at):
+        yield labelled("changed", fmt.since(record.updated_at, view.now))
     if record.location is not None:
         place = display(fmt.place_line(record.location))
-        yield labelled("file", line(place, key_hint("O", "open"), gap="   "))
+        hint = key_hint(view.file_key, "open") if view.file_key else None
+        yield labelled("file", line(place, hint, gap="   "))
 
 
 def _mutation(operation: Operation, now: datetime) -> Content:

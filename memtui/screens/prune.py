@@ -1,10 +1,17 @@
-"""The review of what could be pruned: candidates by reason, what they save, and the yes."""
+"""The review of what could be pruned: candidates by reason, what they save, and the yes.
+
+`Review` knows of no widget: what is marked, and what that saves.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import on
@@ -14,12 +21,11 @@ from textual.content import Content
 from memtui.context.assembly import ContextSection, assemble, section_of_records
 from memtui.context.cost import TokenCounter
 from memtui.contract import Conflict, Invalid, MemtuiError, Record, RecordHandle
-from memtui.pruning.plan import PruneRules
+from memtui.pruning.plan import PlanItem, PruneCandidate, PrunePlan, PruneRules, Reason
 from memtui.screens.base import conversation
 from memtui.screens.budget.facts import Place, by_words
 from memtui.screens.dialogs import Confirm, Prompt
 from memtui.screens.modal import ModalListScreen
-from memtui.screens.prune.review import Line, Part, Review, Sort
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
@@ -32,9 +38,240 @@ from memtui.widgets.virtual_list import Opened, VirtualList
 if TYPE_CHECKING:
     from memtui.screens.budget.screen import BudgetScreen
 
-State = Literal["", "looking", "forgetting"]
+WORDS = {
+    Reason.EXACT_DUPLICATE: "says exactly the same",
+    Reason.EXPIRED: "expired",
+    Reason.CONTRADICTED: "contradicted by a newer one",
+    Reason.NEAR_DUPLICATE: "says nearly the same",
+    Reason.FORGOTTEN_BEFORE: "deleted by hand before",
+    Reason.NEVER_READ: "never read",
+    Reason.STALE: "not read for a while",
+    Reason.TOO_LONG: "too long",
+}
+_STAYS = "It stays and says the same, or says it anew."
+
+
+class Sort(StrEnum):
+    """What a line of the review is."""
+
+    REASON = "reason"
+    STAYS = "stays"
+    GOES = "goes"
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A reason with its candidates under it, one candidate, or the fact that says it and stays."""
+
+    key: str
+    sort: Sort
+    reason: Reason
+    text: str
+    record: Record | None = None
+    sentence: str = ""
+    tokens: int = 0
+    cluster: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The plan for one place."""
+
+    place: Place
+    plan: PrunePlan
+
+
+class Review:
+    """The plans of all places of a context, under one set of marks.
+
+    Made once, off the event loop; marking changes nothing but `marks`. `size_of` returns what a
+    model reads once some records are gone, in tokens: the whole context as one text, as the Budget
+    screen counts it.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part] = (),
+        size_of: Callable[[frozenset[RecordHandle]], int] = lambda _: 0,
+    ) -> None:
+        self.parts = tuple(parts)
+        self._size_of = cache(size_of)
+        self._items = {item.record.handle: item for part in parts for item in part.plan.items}
+        self._candidates = [one for part in parts for one in part.plan.candidates]
+        self.groups = _by_first_reason(self._candidates)
+        self.lines = _lines(self.groups, self._candidates, self._items)
+        self.before = self._size_of(frozenset())
+        self.marks = {one.handle for part in parts for one in part.plan.marked}
+
+    @property
+    def marked(self) -> list[Record]:
+        """The records that would go, in the plans' order."""
+        return [item.record for item in self._items.values() if item.record.handle in self.marks]
+
+    @property
+    def saved(self) -> int:
+        """By how many tokens the context gets shorter without what is marked."""
+        return self.before - self._size_of(frozenset(self.marks))
+
+    @property
+    def lost(self) -> int:
+        """How many marked duplicates would go together with the fact that says the same."""
+        going = self.marks
+        return len(
+            {
+                one.record.handle
+                for one in self._candidates
+                if one.survivor in going and one.record.handle in going
+            }
+        )
+
+    def chosen(self, reason: Reason) -> tuple[int, int]:
+        """Return how many candidates of a reason are marked, and how many there are."""
+        group = self.groups[reason]
+        return sum(one.record.handle in self.marks for one in group), len(group)
+
+    def is_marked(self, line: Line) -> bool:
+        """Return whether a candidate, or every one of a reason, is marked."""
+        if line.sort is Sort.REASON:
+            marked, of = self.chosen(line.reason)
+            return marked == of
+        return (
+            line.sort is Sort.GOES and line.record is not None and line.record.handle in self.marks
+        )
+
+    def turn(self, line: Line) -> None:
+        """Mark a candidate, or all of a reason, or take the marks away where they are there.
+
+        Of a reason pinned ones are left as they are: they are marked one by one.
+        """
+        if line.sort is Sort.GOES and line.record is not None:
+            self.marks ^= {line.record.handle}
+        elif line.sort is Sort.REASON:
+            unpinned = {one.record.handle for one in self.groups[line.reason] if not _pinned(one)}
+            if unpinned <= self.marks:
+                self.marks -= unpinned
+            else:
+                self.marks |= unpinned
+
+    def mark_all(self) -> None:
+        """Mark every candidate that is not pinned, and no other."""
+        self.marks = {one.record.handle for one in self._candidates if not _pinned(one)}
+
+    def mark_suggested(self) -> None:
+        """Mark what was suggested, and no other."""
+        self.marks = {one.record.handle for one in self._candidates if one.suggested}
+
+    def mark_as(self, before: Iterable[Record]) -> None:
+        """Mark the candidates that are just as they were among `before`, and no other."""
+        wanted = {(record.handle, record.revision) for record in before}
+        records = (one.record for one in self._candidates)
+        self.marks = {one.handle for one in records if (one.handle, one.revision) in wanted}
+
+    def cluster(self, name: str) -> list[Record]:
+        """Return the records of a cluster, the one that stays first."""
+        found: dict[RecordHandle, Record] = {}
+        for one in self._candidates if name else ():
+            if one.cluster_id == name and one.survivor is not None:
+                found.setdefault(one.survivor, self._items[one.survivor].record)
+                found[one.record.handle] = one.record
+        return list(found.values())
+
+    def diff(self) -> list[Line]:
+        """Return what goes and, beside the first duplicate of each, what stays and says it."""
+        found = []
+        for place, part in enumerate(self.parts):
+            candidates = {one.record.handle for one in part.plan.candidates}
+            plan = part.plan.unmark(candidates - self.marks).mark(candidates & self.marks)
+            found += [
+                Line(
+                    key=f"{place}\x1f{line.sign}\x1f{_name(line.handle)}",
+                    sort=Sort.GOES if line.sign == "-" else Sort.STAYS,
+                    reason=Reason.NEAR_DUPLICATE,
+                    text=line.text,
+                    record=self._items[line.handle].record,
+                    sentence=line.why,
+                    tokens=line.tokens,
+                )
+                for line in plan.diff()
+            ]
+        return found
+
+
+def _pinned(one: PruneCandidate) -> bool:
+    return one.record.pinned
+
+
+def _by_first_reason(candidates: Iterable[PruneCandidate]) -> dict[Reason, list[PruneCandidate]]:
+    """Return each record once, under the surest of its reasons."""
+    order = {reason: place for place, reason in enumerate(Reason)}
+    first: dict[RecordHandle, PruneCandidate] = {}
+    for one in candidates:
+        known = first.get(one.record.handle)
+        if known is None or order[one.reason] < order[known.reason]:
+            first[one.record.handle] = one
+    groups: dict[Reason, list[PruneCandidate]] = defaultdict(list)
+    for one in first.values():
+        groups[one.reason].append(one)
+    return groups
+
+
+def _lines(
+    groups: Mapping[Reason, Sequence[PruneCandidate]],
+    candidates: Iterable[PruneCandidate],
+    items: Mapping[RecordHandle, PlanItem],
+) -> list[Line]:
+    """Return the candidates by reason and by cluster, with the survivors beside them.
+
+    A candidate stands in one group only; the sentences of its other reasons stand with it.
+    """
+    sentences: dict[RecordHandle, list[str]] = defaultdict(list)
+    for one in candidates:
+        sentences[one.record.handle].append(one.sentence)
+    found: list[Line] = []
+    for reason in Reason:
+        if group := groups.get(reason):
+            tokens = sum(one.tokens_saved for one in group)
+            key = f"reason\x1f{reason}"
+            found.append(Line(key, Sort.REASON, reason, WORDS[reason], tokens=tokens))
+            survivor: RecordHandle | None = None
+            for one in sorted(group, key=_by_cluster):
+                if one.survivor is not None and one.survivor != survivor and one.survivor in items:
+                    stays = items[one.survivor]
+                    found.append(_line(Sort.STAYS, one, stays.record, _STAYS, stays.tokens))
+                survivor = one.survivor
+                why = " ".join(sentences[one.record.handle])
+                found.append(_line(Sort.GOES, one, one.record, why, one.tokens_saved))
+    return found
+
+
+def _by_cluster(one: PruneCandidate) -> tuple[str, str]:
+    survivor = one.survivor.provider_record_id if one.survivor else ""
+    return one.cluster_id or survivor, one.record.handle.provider_record_id
+
+
+def _line(sort: Sort, one: PruneCandidate, record: Record, sentence: str, tokens: int) -> Line:
+    of = f"{one.reason}\x1f" if sort is Sort.STAYS else ""
+    return Line(
+        key=f"{sort}\x1f{of}{_name(record.handle)}",
+        sort=sort,
+        reason=one.reason,
+        text=record.text,
+        record=record,
+        sentence=sentence,
+        tokens=tokens,
+        cluster=one.cluster_id or "",
+    )
+
+
+def _name(handle: RecordHandle) -> str:
+    return f"{handle.provider_key}\x1f{handle.provider_record_id}"
+
+
+# The screen.
+
+Doing = Literal["", "looking", "forgetting"]
 """What the review is doing; nothing while it waits for the person."""
-_BUSY: dict[State, str] = {
+_BUSY: dict[Doing, str] = {
     "looking": "What could go is still being looked for.",
     "forgetting": "The facts are being forgotten.",
 }
@@ -55,10 +292,11 @@ class PruneReview(ModalListScreen):
             max_characters=self.state.settings.fact_max_chars or PruneRules().max_characters
         )
         self._review = Review()
-        self._doing: State = "looking"
-        self._nothing: tuple[str, ...] = ("Looking for what could go …",)
-        self._candidates: AppendedRows[Line] = AppendedRows(lambda row: row.key)
-        self._changes: AppendedRows[Line] = AppendedRows(lambda row: row.key)
+        self._doing: Doing = "looking"
+        self._nothing: tuple[str, ...] = ()
+        """What is said where there are no candidates."""
+        self._rows: AppendedRows[Line] = AppendedRows(lambda row: row.key)
+        """The candidates, or the diff."""
         self._diff_shown = False
         self._left_at = ""
         """Where the cursor was in the list while the diff is shown."""
@@ -68,7 +306,7 @@ class PruneReview(ModalListScreen):
     def make_list(self) -> VirtualList[Line]:
         """Return the list, which shows the candidates or the diff."""
         columns = review_columns(lambda: self._review)
-        return VirtualList(columns, self._candidates, name="prune-list")
+        return VirtualList(columns, self._rows, name="prune-list")
 
     @property
     def _list(self) -> VirtualList[Line]:
@@ -85,9 +323,9 @@ class PruneReview(ModalListScreen):
         from memtui.service.context import PruneRequest
 
         session = self.session
-        self._doing = "looking"
-        self._nothing = ("Looking for what could go …",)
-        self._show_list()
+        self._doing, self._nothing = "looking", ("Looking for what could go …",)
+        self._list.notice = self._nothing
+        self.draw()
 
         async def plan() -> Review:
             parts = []
@@ -105,7 +343,8 @@ class PruneReview(ModalListScreen):
                 review.mark_as(keep.marked)
             return review
 
-        self._reading.latest(plan, self._planned, self._failed)
+        nothing = ("Nothing could go.", "Every fact says something of its own, and is read.")
+        self._reading.latest(plan, lambda review: self._show(review, *nothing), self._failed)
 
     def _review_of(self, parts: Sequence[Part]) -> Review:
         """Review the plans; what is no fact of them stays in the context as it was. Blocking."""
@@ -130,47 +369,33 @@ class PruneReview(ModalListScreen):
 
         return Review(parts, size_of)
 
-    def _planned(self, review: Review) -> None:
-        self._show(
-            review,
-            "Nothing could go.",
-            "Every fact says something of its own, and is read. esc goes back.",
-        )
-
     def _failed(self, error: MemtuiError) -> None:
-        self._show(Review(), f"✗ {error}", "esc goes back.")
+        self._show(Review(), f"✗ {error}")
 
     # Drawing.
 
     def _show(self, review: Review, *nothing: str) -> None:
-        self._doing, self._nothing = "", nothing
+        self._doing, self._nothing = "", (*nothing, "esc goes back.")
         self._review = review
-        self._candidates.replace(review.lines)
-        if not self._diff_shown:
-            self._show_list()
-        self._marks_changed()
+        self._draw_rows()
 
-    def _marks_changed(self) -> None:
+    def _draw_rows(self) -> None:
+        """Draw the candidates, or the diff of what is marked now once it is made."""
+        shown, review = self._list, self._review
         if self._diff_shown:
-            self._compare()
-        self._list.refresh()
+            shown.notice = ("Nothing is marked.", "t goes back, space marks.")
+            self._comparing.latest(
+                lambda: asyncio.to_thread(review.diff), self._draw_lines, self._failed
+            )
+        else:
+            self._comparing.forget()
+            shown.notice = self._nothing
+            self._draw_lines(review.lines)
         self.draw()
 
-    def _show_list(self) -> None:
-        shown = self._list
-        shown.notice = self._nothing
-        shown.show(self._candidates)
-
-    def _compare(self) -> None:
-        """Make the diff of what is marked now."""
-
-        def show(rows: list[Line]) -> None:
-            self._changes.replace(rows)
-            if self._diff_shown:
-                self._list.show(self._changes)
-
-        review = self._review
-        self._comparing.latest(lambda: asyncio.to_thread(review.diff), show, self._failed)
+    def _draw_lines(self, lines: Sequence[Line]) -> None:
+        self._rows.replace(lines)
+        self._list.show(self._rows)
 
     def draw_head(self, width: int) -> Content:
         """Return whose facts are reviewed, how many are marked and what that saves."""
@@ -212,24 +437,24 @@ class PruneReview(ModalListScreen):
         if self._diff_shown or current is None:
             return
         self._review.turn(current)
-        self._marks_changed()
+        self._draw_rows()
         if current.sort is not Sort.REASON:
             self._list.move(1)
 
     def action_all(self) -> None:
         """Mark everything that is not pinned."""
         self._review.mark_all()
-        self._marks_changed()
+        self._draw_rows()
 
     def action_none(self) -> None:
         """Take all marks away."""
-        self._review.mark_none()
-        self._marks_changed()
+        self._review.marks.clear()
+        self._draw_rows()
 
     def action_suggested(self) -> None:
         """Mark again what was suggested."""
         self._review.mark_suggested()
-        self._marks_changed()
+        self._draw_rows()
 
     def action_diff(self) -> None:
         """Show the diff, or the list."""
@@ -238,15 +463,13 @@ class PruneReview(ModalListScreen):
         if self._diff_shown:
             self._left_at = current.key if current else ""
             shown.columns = tuple(diff_columns())
-            shown.notice = ("Nothing is marked.", "t goes back, space marks.")
-            self._changes.replace([])
-            shown.show(self._changes)
+            self._draw_lines(())
             shown.go_to(0)
+            self._draw_rows()
         else:
             shown.columns = tuple(review_columns(lambda: self._review))
-            self._show_list()
+            self._draw_rows()
             shown.go_to_key(self._left_at)
-        self._marks_changed()
 
     # Acting.
 
@@ -282,7 +505,8 @@ class PruneReview(ModalListScreen):
             if self.is_attached:
                 self._read(self._review)
         else:
-            self._leave()
+            if self.is_attached:
+                self.dismiss(None)
 
     def action_merge(self) -> None:
         """Make one fact of the cluster under the cursor."""
@@ -302,10 +526,6 @@ class PruneReview(ModalListScreen):
         current = self._list.current
         if current is not None and current.sort is not Sort.REASON:
             self.copy(current.text, "Copied the fact.")
-
-    def _leave(self) -> None:
-        if self.is_attached:
-            self.dismiss(None)
 
     def may_leave(self) -> bool:
         """Go back from the diff to the list first; a forget under way goes on."""
@@ -374,7 +594,7 @@ def _diff(line: Line) -> Cell:
     return Cell(f"- {words}", "error") if line.sort is Sort.GOES else Cell(f"  {words}", "muted")
 
 
-def head_content(places: Sequence[Place], review: Review, doing: State) -> Content:
+def head_content(places: Sequence[Place], review: Review, doing: Doing) -> Content:
     """Return whose facts are reviewed, how many are marked and what that saves."""
     whose = " and ".join(place.label for place in places)
     title = line("prune", display(whose, limit=120, style=STRONG))

@@ -1,1 +1,0 @@
-"""The review of what could be pruned, before anything is."""
