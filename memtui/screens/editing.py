@@ -60,6 +60,8 @@ class EditingScreen(ListScreen[R]):
         """How often each record was read, by its id; one that is missing never was."""
         self.ghosts: set[str] = set()
         """Forgotten records that their provider still returns."""
+        self._unwritten: NewRecord | None = None
+        """What could not be written as a new record."""
         self._last: tuple[str, ...] = ()
         self._taken_back: Answers = ()
         self._drafts: dict[str, str] = {}
@@ -263,14 +265,26 @@ class EditingScreen(ListScreen[R]):
         told = "It never expires." if moment is None else "It expires as you said."
         self.toast(said(f"{told} u takes it back.", answer))
 
-    async def write(self, new: NewRecord, source: SourceRef | None = None) -> None:
+    async def add(self, new: NewRecord, binding_key: str = "") -> None:
+        """Write a new record; a text that cannot be written is kept."""
+        self._unwritten = new
+        try:
+            await self.write(new, binding_key=binding_key)
+        except MemtuiError as error:
+            self.toast(f"{error} Your text is kept; a takes it up again.", severity="error")
+        else:
+            self._unwritten = None
+
+    async def write(
+        self, new: NewRecord, source: SourceRef | None = None, binding_key: str = ""
+    ) -> None:
         """Write a record, by hand where no source is given; raises why it cannot be."""
         session = self.session
         manual = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=new.scope.company_id)
         request = WriteRequest(
             scope=new.scope,
             source=source or manual,
-            binding_key=self.binding_of(None) or None,
+            binding_key=binding_key or self.binding_of(None) or None,
             content=new.text,
             kind=new.kind,
             topic=new.topic,

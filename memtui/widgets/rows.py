@@ -19,7 +19,7 @@ class Rows(Protocol[R]):
     def count(self) -> int:
         """Lines of the list, those not held included."""
 
-    def key(self, row: R) -> str:
+    def key(self, row: R, /) -> str:
         """Return what names a row, whatever its index."""
 
     def row(self, index: int) -> R | None:
@@ -50,7 +50,7 @@ class WindowRows(Generic[R]):
         page_rows: int = PAGE_ROWS,
         max_pages: int = 64,
     ) -> None:
-        self._key = key
+        self.key = key
         self._newest_first = newest_first
         self._page_rows = page_rows
         self._max_pages = max_pages
@@ -63,10 +63,6 @@ class WindowRows(Generic[R]):
         """All rows, held or not."""
         return self._count
 
-    def key(self, row: R) -> str:
-        """Return what names a row."""
-        return self._key(row)
-
     def reset(self, count: int) -> None:
         """Let go of everything; there are `count` rows now."""
         self._count = count
@@ -78,7 +74,7 @@ class WindowRows(Generic[R]):
         self._drop(page)
         self._pages[page] = list(rows)
         for offset, row in enumerate(rows):
-            self._ordinals[self._key(row)] = page * self._page_rows + offset
+            self._ordinals[self.key(row)] = page * self._page_rows + offset
         while len(self._pages) > self._max_pages:
             self._drop(next(iter(self._pages)))
 
@@ -97,7 +93,7 @@ class WindowRows(Generic[R]):
                 self.put(page, [row])
             elif held is not None and len(held) == offset and not gap:
                 held.append(row)
-                self._ordinals[self._key(row)] = ordinal
+                self._ordinals[self.key(row)] = ordinal
 
     def row(self, index: int) -> R | None:
         """Return the row at an index from the top, or None where its page is not held."""
@@ -149,7 +145,7 @@ class WindowRows(Generic[R]):
 
     def _drop(self, page: int) -> None:
         for row in self._pages.pop(page, ()):
-            self._ordinals.pop(self._key(row), None)
+            self._ordinals.pop(self.key(row), None)
 
 
 class AppendedRows(Generic[R]):
@@ -160,7 +156,7 @@ class AppendedRows(Generic[R]):
     """
 
     def __init__(self, key: Callable[[R], str]) -> None:
-        self._key = key
+        self.key = key
         self._rows: list[R] = []
         self._indexes: dict[str, int] = {}
         self._pages = 0
@@ -176,10 +172,6 @@ class AppendedRows(Generic[R]):
         """The rows that came."""
         return len(self._rows)
 
-    def key(self, row: R) -> str:
-        """Return what names a row."""
-        return self._key(row)
-
     def replace(self, rows: Sequence[R], *, more: bool = False) -> None:
         """Start over with these rows; a key that comes twice keeps its first place."""
         self._hold([])
@@ -189,7 +181,7 @@ class AppendedRows(Generic[R]):
     def append(self, rows: Sequence[R], *, more: bool) -> None:
         """Take the next page; a row that is there already is not taken twice."""
         for row in rows:
-            key = self._key(row)
+            key = self.key(row)
             if key not in self._indexes:
                 self._indexes[key] = len(self._rows)
                 self._rows.append(row)
@@ -204,7 +196,7 @@ class AppendedRows(Generic[R]):
 
     def remove(self, keys: Collection[str]) -> None:
         """Let go of the rows with these keys."""
-        self._hold([row for row in self._rows if self._key(row) not in keys])
+        self._hold([row for row in self._rows if self.key(row) not in keys])
 
     def order(self, by: Callable[[R], Any], *, descending: bool) -> None:
         """Order the rows that came."""
@@ -212,7 +204,7 @@ class AppendedRows(Generic[R]):
 
     def _hold(self, rows: list[R]) -> None:
         self._rows = rows
-        self._indexes = {self._key(row): index for index, row in enumerate(rows)}
+        self._indexes = {self.key(row): index for index, row in enumerate(rows)}
 
     def row(self, index: int) -> R | None:
         """Return the row at an index, or None past the last that came."""

@@ -101,17 +101,7 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
 
     ACTION_GROUP = "list"
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("list")
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"virtual-list--{name}"
-        for name in (
-            "header",
-            "cursor",
-            "cursor-blurred",
-            "selected",
-            "placeholder",
-            *get_args(Tone)[1:],
-        )
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"virtual-list--{part}" for part in _PARTS}
 
     sort: reactive[tuple[str, bool] | None] = reactive(None)
     """The column the rows are ordered by, and whether from high to low."""

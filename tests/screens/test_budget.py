@@ -26,7 +26,6 @@ from memtui.contract import (
 )
 from memtui.screens.budget import screen as budget_screen
 from memtui.screens.budget.facts import FactRow
-from memtui.screens.budget.new_fact import WriteFact
 from memtui.screens.budget.screen import BudgetScreen
 from memtui.screens.dialogs import (
     Choose,
@@ -207,21 +206,25 @@ async def test_a_fact_is_added_where_the_person_says_and_a_refused_one_keeps_its
     full = settings.model_copy(update={"fact_max_count": 1})
     async with budget(paths, full, BOTH, 1) as (app, pilot):
         await pilot.press("a")
-        await until(pilot, lambda: isinstance(app.screen, WriteFact))
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
         app.screen.query_one(Input).value = "x" * 201
         await pilot.press("enter")
         await until(pilot, lambda: "at most 200 characters" in screen_text(app))
         app.screen.query_one(Input).value = "Deploys from main"
-        await pilot.press("tab", "enter")
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("down", "enter")
         await until(pilot, lambda: texts(app) == ["Likes tea", "Deploys from main"])
         assert await held(service, caller, MECH) == ["Deploys from main"]
         await pilot.press("u")
         await until(pilot, lambda: texts(app) == ["Likes tea"])
         assert not any("Remembered: " in said for said in toasts(app))
         await pilot.press("a")
-        await until(pilot, lambda: isinstance(app.screen, WriteFact))
-        await pilot.press(*"lua", "enter")
-        await until(pilot, lambda: "and may hold 1" in screen_text(app))
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
+        await pilot.press(*"lua", "enter", "enter")
+        await until(pilot, lambda: any("and may hold 1" in said for said in toasts(app)))
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, Prompt))
         assert app.screen.query_one(Input).value == "lua"
 
 

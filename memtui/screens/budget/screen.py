@@ -31,9 +31,6 @@ from memtui.contract import (
     Record,
     RecordHandle,
     Scope,
-    SourceKind,
-    SourceRef,
-    WriteRequest,
     own_filter,
     owned,
     owner_of,
@@ -51,7 +48,6 @@ from memtui.screens.budget.facts import (
     places_of,
     rows_of,
 )
-from memtui.screens.budget.new_fact import WriteFact
 from memtui.screens.budget.view import (
     BudgetView,
     bars_content,
@@ -65,7 +61,7 @@ from memtui.screens.budget.view import (
     read_timeline,
     share_content,
 )
-from memtui.screens.dialogs import Choice, Choose, Prompt, Sheet, TypedConfirm
+from memtui.screens.dialogs import Choice, Choose, NewRecord, Prompt, Sheet, TypedConfirm
 from memtui.screens.editing import EditingScreen, said
 from memtui.screens.scope_choices import ScopeStep
 from memtui.screens.state import AppState, GoTo, ScopeChosen
@@ -125,7 +121,6 @@ class BudgetScreen(EditingScreen[FactRow]):
         super().__init__(state)
         self._rows: AppendedRows[FactRow] = AppendedRows(lambda row: row.key)
         self._held_by: dict[RecordHandle, str] = {}
-        self._unwritten = ""
         self._again = False
         """Whether others changed something while the context was being assembled."""
         self._compared: object = None
@@ -482,10 +477,9 @@ class BudgetScreen(EditingScreen[FactRow]):
     # What is shown, as records.
 
     @property
-    def _place(self) -> int:
-        """Which place the cursor is in; the first without a fact."""
-        place = self.view.place_of(self.rows_list.current)
-        return self.view.places.index(place) if place in self.view.places else 0
+    def _place(self) -> Place:
+        """The place that the cursor is in; the first without a fact."""
+        return self.view.place_of(self.rows_list.current) or self.view.places[0]
 
     @property
     def row(self) -> FactRow:
@@ -566,36 +560,36 @@ class BudgetScreen(EditingScreen[FactRow]):
     @conversation
     async def action_add(self) -> None:
         """Write a new fact; a text that could not be written is taken up again."""
-        places, at = self.view.places, self._place
-        session, note = self.session, ""
-        while True:
-            asked = WriteFact(places, at, self.state.settings.fact_max_chars, self._unwritten, note)
-            new = await self.ask(asked)
-            self._unwritten, place = new or ("", None)
-            if place is None:
-                return
-            request = WriteRequest(
-                scope=place.scope,
-                source=SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=place.scope.company_id),
-                content=self._unwritten,
-                kind="fact",
-                binding_key=place.binding_key or None,
-            )
-            try:
-                answer = await self.change(partial(session.service.write, session.caller, request))
-            except MemtuiError as error:
-                at, note = places.index(place), str(error)
-            else:
-                break
-        self._unwritten = ""
-        self.own(answer)
-        self.load()
-        self.toast(said("Remembered. u takes it back.", answer))
+        begin = self._unwritten.text if self._unwritten else ""
+        prompt = Prompt(
+            "Remember", value=begin, placeholder="one short fact", check=self._check_fact
+        )
+        text = await self.ask(prompt)
+        self._unwritten = None
+        if text is None or (place := await self._ask_place()) is None:
+            return
+        await self.add(NewRecord(text.strip(), place.scope, "fact", None, ()), place.binding_key)
+
+    def _check_fact(self, text: str) -> None:
+        length, most = len(text.strip()), self.state.settings.fact_max_chars
+        if not length:
+            raise Invalid("A fact needs a text.")
+        if 0 < most < length:
+            raise Invalid(f"A fact has at most {most:,} characters; this one has {length:,}.")
+
+    async def _ask_place(self) -> Place | None:
+        """Return whom a fact is about, the place that the cursor is in before others."""
+        here, others = self._place, list(self.view.places)
+        others.remove(here)
+        if not others:
+            return here
+        choices = [Choice(place, place.label) for place in (here, *others)]
+        return await self.ask(Choose("About whom is it?", choices))
 
     @conversation
     async def action_clear(self) -> None:
         """Forget all facts of the place that the cursor is in, once its name has been typed."""
-        place = self.view.places[self._place]
+        place = self._place
         records = await self.wait("reading the facts", lambda: self._held(place, "fact"))
         if not records:
             raise Invalid(f"There are no facts of {place.label}.")

@@ -32,10 +32,11 @@ _KEPT = 1_000
 
 
 class _Opened(NamedTuple):
-    """A view, and the page that is seen first."""
+    """A view in some order, and the page that is seen first."""
 
     view: LogView
-    number: int
+    order: tuple[str, bool]
+    page: int
     rows: Sequence[Operation]
 
 
@@ -49,88 +50,108 @@ class LogFeed:
 
     def __init__(self, screen: ListScreen[Operation]) -> None:
         self._screen = screen
-        self.rows: WindowRows[Operation] = WindowRows(
-            operation_key, newest_first=True, max_pages=_PAGES
-        )
+        self.rows: WindowRows[Operation] = WindowRows(operation_key)
         self.following = True
         self.order = NEWEST_FIRST
-        """The column that the operations are ordered by, and whether from high to low."""
+        """The column that operations are to be ordered by, and whether from high to low."""
         self.chosen = Filter()
         """What is let through."""
+        self._shown_order = NEWEST_FIRST
+        """The order of the rows that are shown, until those in `order` have come."""
         self._view: LogView | None = None
-        self._ordered: LogView | None = None
+        """None before the first one was opened, and while only the newest that match are shown."""
         self._arrived: list[Operation] = []
+        """What came since, where it is shown: in the natural order."""
+        self._came_since = 0
         self._last_seq = 0
         self._seen = 0
         self._problem = ""
-        self._ordering = ""
-        self._looking = False
         self.head = Background(screen, "log-head")
         """Opens the log."""
-        self._orders = Background(screen, "log-order")
         self._windows = Background(screen, "log-pages")
         self._tail = Background(screen, "log-tail")
-        self._places = Background(screen, "log-place")
-        self._closing = Background(screen, "log-closing")
 
     @property
-    def _in_time_order(self) -> bool:
-        return self._screen.rows_list.rows is self.rows
+    def count(self) -> int:
+        """How many operations match by now."""
+        return self._view.count + self._came_since if self._view else self.rows.count
+
+    @property
+    def _natural(self) -> bool:
+        return self._shown_order == NEWEST_FIRST
 
     # Opening.
 
     def load(self, chosen: Filter) -> None:
-        """Open the log with a filter; an opening under way is stopped."""
-        self._ordering = ""
-        for work in (self._tail, self._windows, self._orders, self._places):
+        """Open the log with a filter, in `order`; an opening under way is stopped."""
+        for work in (self._tail, self._windows):
             work.forget()
         if not self.rows.count:
             self._screen.rows_list.notice = ("Reading the log …",)
         again = chosen == self.chosen
-        self.chosen = chosen
-        self._looking = False
-        early = self._show_early if self.order == NEWEST_FIRST and not again else None
+        self.chosen, order = chosen, self.order
+        self._screen.rows_list.sort = order
+        early = self._show_early if order == NEWEST_FIRST and not again else None
         self.head.latest(
-            lambda: self._open(chosen, early),
+            lambda: self._open(chosen, order, early),
             lambda opened: self._show(opened, again=again),
-            self._broken,
+            lambda error: self._broken(error, again=again),
         )
+        if order != self._shown_order:
+            self.look()
 
     async def _open(
-        self, chosen: Filter, early: Callable[[Sequence[Operation]], None] | None = None
+        self,
+        chosen: Filter,
+        order: tuple[str, bool],
+        early: Callable[[Sequence[Operation]], None] | None = None,
     ) -> _Opened:
-        # The natural view runs from the oldest on: there no operation ever changes its place.
         session = self._screen.session
-        view = await session.service.analysis.open_log(session.caller, chosen, "seq", early=early)
-        number = max(0, view.count - 1) // PAGE_ROWS
-        return _Opened(view, number, await view.window(number * PAGE_ROWS, PAGE_ROWS))
+        if order == NEWEST_FIRST:
+            # This view runs from the oldest on: there no operation ever changes its place.
+            view = await session.service.analysis.open_log(
+                session.caller, chosen, "seq", early=early
+            )
+            page = max(0, view.count - 1) // PAGE_ROWS
+            return _Opened(view, order, page, await view.window(page * PAGE_ROWS, PAGE_ROWS))
+        sort = f"{'-' if order[1] else ''}{SORTS[order[0]]}"
+        view = await session.service.analysis.open_log(session.caller, chosen, sort)
+        return _Opened(view, order, 0, await view.window(0, ORDERED_ROWS))
 
     def _replace(self, view: LogView | None) -> Operation | None:
-        """Put another view in place of those there are; return what the cursor stood on."""
-        self._close(self._view, self._ordered)
-        self._view, self._ordered = view, None
-        self._looking = False
+        """Put another view in place of the one there is; return what the cursor stood on."""
+        if self._view is not None:
+            self._screen.acts.every(self._view.close, lambda _: None, self._screen.fail)
+        self._view, self._arrived, self._came_since = view, [], 0
         shown = self._screen.rows_list
         return shown.current if shown.cursor else None
+
+    def _fill(
+        self, order: tuple[str, bool], count: int, page: int, rows: Sequence[Operation]
+    ) -> None:
+        natural = order == NEWEST_FIRST
+        self._shown_order = order
+        self.rows = WindowRows(
+            operation_key,
+            newest_first=natural,
+            page_rows=PAGE_ROWS if natural else ORDERED_ROWS,
+            max_pages=_PAGES,
+        )
+        self.rows.reset(count)
+        self.rows.put(page, rows)
+        self._screen.rows_list.show(self.rows)
 
     def _show_early(self, found: Sequence[Operation]) -> None:
         """Show the newest that match while older ones are looked for."""
         was = self._replace(None)
-        self._looking = True
-        self.rows.reset(len(found))
-        self.rows.put(0, found[::-1])
-        self._screen.rows_list.show(self.rows)
+        self._fill(NEWEST_FIRST, len(found), 0, found[::-1])
         self._find(was)
         self.look()
 
     def _show(self, opened: _Opened, *, again: bool) -> None:
-        was = self._replace(opened.view)
-        self._arrived = []
+        was, before = self._replace(opened.view), self._shown_order
         self._problem = ""
         self._last_seq = opened.view.last
-        self.rows.reset(opened.view.count)
-        self.rows.put(opened.number, opened.rows)
-        self._seen = self.rows.count
         shown = self._screen.rows_list
         shown.notice = (
             "No operation matches.",
@@ -141,13 +162,12 @@ class LogFeed:
                 "No operations yet.",
                 "What reads or changes a memory is logged here; press 3 and ask something.",
             )
-        if self.order == NEWEST_FIRST or self._in_time_order:
-            shown.show(self.rows)
-            if not again:
-                self._find(was)
-        shown.sort = self.order
-        if self.order != NEWEST_FIRST:
-            self._open_order()
+        self._fill(opened.order, opened.view.count, opened.page, opened.rows)
+        self._seen = self.count
+        if not self._natural or before != opened.order:
+            shown.go_to(0)
+        elif not again:
+            self._find(was)
         self.look()
 
     def _find(self, operation: Operation | None) -> None:
@@ -159,25 +179,21 @@ class LogFeed:
         elif operation is None or self.rows.index_of(operation_key(operation)) is None:
             shown.go_to(0)
 
-    def _broken(self, error: MemtuiError) -> None:
+    def _broken(self, error: MemtuiError, *, again: bool) -> None:
+        if again and self._view is not None and self.order != self._shown_order:
+            self.order = self._screen.rows_list.sort = self._shown_order
+            self._screen.fail(error)
+            self.look()
+            return
         self._replace(None)
-        self.rows.reset(0)
-        self._screen.rows_list.show(self.rows)
+        self._fill(self._shown_order, 0, 0, ())
         self._screen.show_error(error, "r reads the log again.")
-
-    def _close(self, *views: LogView | None) -> None:
-        for view in views:
-            if view is not None:
-                self._closing.every(view.close, lambda _: None, self._screen.fail)
 
     def fetch(self, wanted: tuple[int, ...]) -> None:
         """Read pages that came into view; a newer wish cancels an older one."""
-        shown = self._screen.rows_list
-        rows, natural = shown.rows, self._in_time_order
-        view = self._view if natural else self._ordered
-        if view is None or not isinstance(rows, WindowRows):
+        view, rows, arrived = self._view, self.rows, self._arrived
+        if view is None:
             return
-        arrived = self._arrived if natural else []
 
         async def pages() -> dict[int, Sequence[Operation]]:
             """Read pages of the view, and of what came since it was opened."""
@@ -192,8 +208,8 @@ class LogFeed:
         def hold(found: dict[int, Sequence[Operation]]) -> None:
             for number, page in found.items():
                 rows.put(number, page)
-            if shown.rows is rows:
-                shown.rows_changed()
+            if self.rows is rows:
+                self._screen.rows_list.rows_changed()
 
         self._windows.latest(pages, hold, self._screen.fail)
 
@@ -213,131 +229,84 @@ class LogFeed:
         self._problem = ""
         if rows:
             self._last_seq = rows[-1].seq
-            self._arrived.extend(rows)
-            self._grow(rows, self.rows.count + len(rows))
+            self._came_since += len(rows)
+            if self._natural:
+                self._arrived.extend(rows)
+                self._grow(rows)
         self.look()
         if len(self._arrived) > _KEPT:
-            self.head.latest(lambda: self._open(self.chosen), self._renew, self._missed)
+            self.head.latest(
+                lambda: self._open(self.chosen, NEWEST_FIRST), self._renew, self._missed
+            )
 
     def _renew(self, opened: _Opened) -> None:
         """Go on with a view that holds what came since the one before was opened."""
-        self._close(self._view)
-        self._view = opened.view
+        self._replace(opened.view)
         self._last_seq = opened.view.last
-        self._arrived = []
-        self._grow((), opened.view.count)
+        self._grow(())
         self.look()
         self.poll()
 
-    def _grow(self, rows: Sequence[Operation], count: int) -> None:
-        added = count - self.rows.count
-        self.rows.extend(rows, count)
-        if self._in_time_order:
-            # Details that a person reads stay: reading their records is logged too.
-            follow = self.following and not self._screen.opened
-            self._screen.rows_list.rows_changed(added_above=added, follow=follow)
+    def _grow(self, rows: Sequence[Operation]) -> None:
+        added = self.count - self.rows.count
+        self.rows.extend(rows, self.count)
+        # Details that a person reads stay: reading their records is logged too.
+        follow = self.following and not self._screen.opened
+        self._screen.rows_list.rows_changed(added_above=added, follow=follow)
 
     def turn(self) -> None:
         """Turn following on, and go to the newest, or turn it off."""
         self.following = not self.following
-        if self.following:
-            self.in_time_order()
+        if self.following and not self._natural:
+            self.order = NEWEST_FIRST
+            self.load(self.chosen)
+        elif self.following:
             self._screen.rows_list.go_to(0)
             self.poll()
         self.look()
 
-    # Order.
-
-    def in_time_order(self) -> None:
-        """Go back from another order to the newest first."""
-        self._orders.forget()
-        self._ordering = ""
-        self.order = self._screen.rows_list.sort = NEWEST_FIRST
-        if not self._in_time_order:
-            self._windows.forget()
-            self._close(self._ordered)
-            self._ordered = None
-            self._screen.rows_list.show(self.rows)
-
     def sort(self, column: str) -> None:
         """Order by a column, or turn its order around."""
-        self.order = self._screen.rows_list.sort = (column, self.order != (column, True))
-        if self.order == NEWEST_FIRST:
-            self.in_time_order()
-            self._screen.rows_list.go_to(0)
-            self.look()
-        elif self._view is not None:
-            self._open_order()
+        self.order = (column, self.order != (column, True))
+        self.load(self.chosen)
 
-    def _open_order(self) -> None:
-        session, chosen, order = self._screen.session, self.chosen, self.order
-        sort = f"{'-' if order[1] else ''}{SORTS[order[0]]}"
-
-        async def open_view() -> _Opened:
-            view = await session.service.analysis.open_log(session.caller, chosen, sort)
-            return _Opened(view, 0, await view.window(0, ORDERED_ROWS))
-
-        def show(opened: _Opened) -> None:
-            self._windows.forget()
-            self._close(self._ordered)
-            self._ordered = opened.view
-            rows: WindowRows[Operation] = WindowRows(
-                operation_key, page_rows=ORDERED_ROWS, max_pages=_PAGES
-            )
-            rows.reset(opened.view.count)
-            rows.put(0, opened.rows)
-            self._ordering = ""
-            self._screen.rows_list.sort = order
-            self._screen.rows_list.show(rows)
-            self._screen.rows_list.go_to(0)
-            self.look()
-
-        def stay(error: MemtuiError) -> None:
-            self.in_time_order()
-            self._screen.fail(error)
-            self.look()
-
-        self._orders.latest(open_view, show, stay)
-        self._ordering = order[0]
-        self.look()
-
-    def jump(self, moment: datetime) -> None:
+    async def jump(self, moment: datetime) -> None:
         """Go to the last operation that had begun by a moment, in the order of time."""
-        view = self._view
-        if view is None:
-            return
-
-        def go(position: int) -> None:
-            self.in_time_order()
-            self._screen.rows_list.go_to(self.rows.count - 1 - position, in_the_middle=True)
+        screen = self._screen
+        if not self._natural:
+            self.head.forget()
+            self.order = screen.rows_list.sort = NEWEST_FIRST
+            opened = await screen.change(lambda: self._open(self.chosen, NEWEST_FIRST))
+            self._show(opened, again=True)
+        if (view := self._view) is not None:
+            position = await screen.change(lambda: view.position(moment))
+            screen.rows_list.go_to(self.rows.count - 1 - position, in_the_middle=True)
             self.look()
-
-        self._places.latest(lambda: view.position(moment), go, self._screen.fail)
 
     def place_of(self, operation: Operation) -> int | None:
         """Return the line of an operation that may not be held; None where it is not known."""
-        if self.chosen != Filter() or not self._in_time_order:
+        if self.chosen != Filter() or not self._natural:
             return None
         index = self.rows.count - operation.seq
         return index if index >= 0 else None
 
     def look(self) -> None:
         """Note what has been seen, and say how much there is."""
-        count, logged, shown = self.rows.count, self._last_seq, self._screen.rows_list
-        if self._looking:
+        count, logged, shown = self.count, self._last_seq, self._screen.rows_list
+        if self._view is None and count:
             self._screen.show_count(f"{fmt.count(count)} so far  looking further …")
             return
-        if self._in_time_order and shown.scroll_offset.y == 0:
+        if self._natural and shown.scroll_offset.y == 0:
             self._seen = count
         words = [fmt.count(count) if count == logged else fmt.of_total(count, logged)]
         if marked := len(shown.selection.marks):
             words.append(f"{fmt.count(marked)} marked")
-        if self._ordering:
-            words.append(f"ordering by {self._ordering} …")
+        if self.order != self._shown_order:
+            words.append(f"ordering by {self.order[0]} …")
         elif self._problem:
             words.append(f"not live: {self._problem}")
         else:
-            words.append("● live" if self.following and self._in_time_order else "○ paused")
+            words.append("● live" if self.following and self._natural else "○ paused")
         if (unseen := count - self._seen) > 0:
             words.append(f"+{fmt.count(unseen)} new")
         self._screen.show_count("  ".join(words))

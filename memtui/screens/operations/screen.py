@@ -189,7 +189,7 @@ class OperationsScreen(ListScreen[Operation]):
 
         prompt = Prompt("Go to a time", placeholder="2026-03-01, 14:30, 3d ago", check=moment)
         if (text := await self.ask(prompt)) is not None:
-            self._feed.jump(moment(text))
+            await self._feed.jump(moment(text))
 
     # Details.
 
@@ -370,7 +370,7 @@ class OperationsScreen(ListScreen[Operation]):
             )
             return f"Wrote {fmt.counted(count, 'operation')} to {path}."
 
-        count = fmt.counted(self._feed.rows.count, "operation")
+        count = fmt.counted(self._feed.count, "operation")
         self.talk(export(self, f"Export {count} to", "operations.csv", _EXPORTED, write))
 
     # Saved views.

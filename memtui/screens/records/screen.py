@@ -19,7 +19,7 @@ from memtui.contract import (
 )
 from memtui.filters import Taker
 from memtui.screens.base import conversation
-from memtui.screens.dialogs import Choice, Choose, NewRecord, WriteRecord
+from memtui.screens.dialogs import Choice, Choose, WriteRecord
 from memtui.screens.editing import EditingScreen, record_key
 from memtui.screens.open_source import open_file, open_source, source_filter
 from memtui.screens.records.view import (
@@ -73,7 +73,6 @@ class RecordsScreen(EditingScreen[Record]):
         self._at_least = False
         self._problems: tuple[Problem, ...] = ()
         self._pointed_at: str | None = None
-        self._unwritten: NewRecord | None = None
         self._story: Provenance | None = None
         self._history: HistoryAnswer | None = None
         self._no_story = ""
@@ -370,16 +369,9 @@ class RecordsScreen(EditingScreen[Record]):
         """Write a new record."""
         where, scope = self.where([None]), self.state.record_scope
         new = await self.ask(WriteRecord(where, scope, self._unwritten))
-        self._unwritten = new
-        if new is None:
-            return
-        try:
-            await self.write(new)
-        except MemtuiError as error:
-            kept = "Your text is kept; n takes it up again."
-            self.toast(f"{error} {kept}", severity="error")
-        else:
-            self._unwritten = None
+        self._unwritten = None
+        if new is not None:
+            await self.add(new)
 
     def action_queries(self) -> None:
         """Offer the queries that returned the record, and go to the one that is chosen."""
