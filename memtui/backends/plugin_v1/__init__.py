@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
 from time import perf_counter
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, Self
 
 from pydantic import ValidationError
 
@@ -52,11 +52,8 @@ from . import changing, reading
 from .config import NamespaceMap, PluginConfig, Templates, is_namespace, kind_of
 from .id_cache import IdCache
 from .listing import Lister
-from .memories import PROVIDER, places
+from .memories import KEY, places
 from .plugin import Plugin, together
-
-T = TypeVar("T")
-ReplyT = TypeVar("ReplyT", WriteReply, ForgetReply, CorrectReply, BrowsePage)
 
 _CACHE = "plugin.sqlite3"
 _PLUGINS_OWN = (
@@ -77,7 +74,7 @@ class PluginAdapter(Adapter):
     A plugin says nothing of cost: usage is unpriced unless the binding's config says `free`.
     """
 
-    key: ClassVar[str] = PROVIDER
+    key: ClassVar[str] = KEY
     config_model = PluginConfig
     capabilities = Capabilities()
 
@@ -119,28 +116,26 @@ class PluginAdapter(Adapter):
         """Close the connections."""
         await self._plugin.close()
 
-    async def _call(self, work: Callable[[], Awaitable[T]], *, changes: bool = False) -> T:
-        """Refresh what is known of the plugin, call it, and show what is known then."""
+    @asynccontextmanager
+    async def _call(self, *, changes: bool = False) -> AsyncIterator[Callable[[], Json]]:
+        """Refresh what is known of the plugin before a call, and show what is known after it.
+
+        Gives what the call's reply says of its usage; a plugin that is not free is unpriced.
+        """
         if changes and self._context.read_only:
             raise Unsupported("This plugin is open read-only; open it writable to change it.")
+        started = perf_counter()
+
+        def usage() -> Json:
+            latency_ms = (perf_counter() - started) * 1000
+            cost_usd = Decimal(0) if self._plugin.config.cost == "free" else None
+            return {"usage": (Usage(provider=KEY, cost_usd=cost_usd, latency_ms=latency_ms),)}
+
         await changing.unsent(self._plugin.ready())
         try:
-            return await work()
+            yield usage
         finally:
             self._show_abilities()
-
-    async def _priced(
-        self, work: Callable[[], Awaitable[ReplyT]], *, changes: bool = False
-    ) -> ReplyT:
-        started = perf_counter()
-        reply = await self._call(work, changes=changes)
-        return reply.model_copy(update={"usage": self._usage(started)})
-
-    def _usage(self, started: float) -> tuple[Usage, ...]:
-        """Return what a call took; a plugin that is not free is unpriced."""
-        latency_ms = (perf_counter() - started) * 1000
-        cost_usd = Decimal(0) if self._plugin.config.cost == "free" else None
-        return (Usage(provider=PROVIDER, cost_usd=cost_usd, latency_ms=latency_ms),)
 
     def _show_abilities(self) -> None:
         abilities = self._plugin.abilities
@@ -148,7 +143,8 @@ class PluginAdapter(Adapter):
 
     async def write(self, request: WriteRequest) -> WriteReply:
         """Store a record; one with a `record_id` replaces the record of that id."""
-        return await self._priced(partial(changing.write, self._plugin, request), changes=True)
+        async with self._call(changes=True) as usage:
+            return (await changing.write(self._plugin, request)).model_copy(update=usage())
 
     async def query(self, request: QueryRequest) -> ContextBundle:
         """Search the scope's namespaces in one call; `as_of` is not honoured by the wire."""
@@ -160,9 +156,9 @@ class PluginAdapter(Adapter):
         return Explanation(stages=stages, usage=bundle.usage)
 
     async def _query(self, request: QueryRequest) -> tuple[ContextBundle, tuple[ExplainStage, ...]]:
-        started = perf_counter()
-        bundle, stages = await self._call(partial(reading.query, self._plugin, request))
-        return bundle.model_copy(update={"usage": self._usage(started)}), stages
+        async with self._call() as usage:
+            bundle, stages = await reading.query(self._plugin, request)
+            return bundle.model_copy(update=usage()), stages
 
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
         """Find a record by searching its namespace.
@@ -170,49 +166,45 @@ class PluginAdapter(Adapter):
         Raises:
             NotFound: it is not within reach, so nobody can say whether it exists.
         """
-        return await self._call(partial(self._get, handle.provider_record_id, scope))
-
-    async def _get(self, record_id: str, scope: Scope) -> Record | None:
-        readable = await self._plugin.readable(scope)
-        found = await self._plugin.find(places(record_id, readable))
-        if found.memory is not None:
-            return self._plugin.reader.record(found.memory)
-        if not found.certain:
-            raise changing.out_of_reach(record_id, found)
-        return None
+        async with self._call():
+            record_id, readable = handle.provider_record_id, await self._plugin.readable(scope)
+            found = await self._plugin.find(places(record_id, readable))
+            if found.memory is None and not found.certain:
+                raise changing.out_of_reach(record_id, found)
+            return self._plugin.record(found.memory) if found.memory else None
 
     async def forget(self, request: ForgetRequest) -> ForgetReply:
         """Remove records, each in the name of its own namespace."""
-        return await self._priced(partial(changing.forget, self._plugin, request), changes=True)
+        async with self._call(changes=True) as usage:
+            return (await changing.forget(self._plugin, request)).model_copy(update=usage())
 
     async def correct(self, request: CorrectRequest) -> CorrectReply:
         """Write a record again under its id, or anew where the plugin keeps no ids."""
-        return await self._priced(partial(changing.correct, self._plugin, request), changes=True)
+        async with self._call(changes=True) as usage:
+            return (await changing.correct(self._plugin, request)).model_copy(update=usage())
 
     async def browse(self, request: BrowseRequest) -> BrowsePage:
         """List what can be reached; pages after the first are of the first one's list."""
-        return await self._priced(partial(reading.browse, self._plugin, self._lister, request))
+        async with self._call() as usage:
+            found = await reading.browse(self._plugin, self._lister, request)
+            return found.model_copy(update=usage())
 
     async def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
         """Return each record's memory as it came."""
-        return await self._call(
-            self._if_exact(partial(changing.snapshot, self._plugin, handles, scope))
-        )
+        async with self._call():
+            self._require_exact()
+            return await changing.snapshot(self._plugin, handles, scope)
 
     async def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
         """Write memories again as they were."""
-        work = self._if_exact(partial(changing.restore, self._plugin, snapshots, scope))
-        return await self._priced(work, changes=True)
+        async with self._call(changes=True) as usage:
+            self._require_exact()
+            reply = await changing.restore(self._plugin, snapshots, scope)
+            return reply.model_copy(update=usage())
 
-    def _if_exact(self, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-        async def checked() -> T:
-            if not self._plugin.abilities.is_exact:
-                raise Unsupported(
-                    "This plugin keeps no ids or no propagation, so nothing is restored."
-                )
-            return await work()
-
-        return checked
+    def _require_exact(self) -> None:
+        if not self._plugin.abilities.is_exact:
+            raise Unsupported("This plugin keeps no ids or no propagation, so nothing is restored.")
 
     @blocking
     def erase(self, request: EraseRequest) -> EraseReply:
@@ -233,9 +225,8 @@ class PluginAdapter(Adapter):
         except MemtuiError as error:
             return Health(status="down", message=str(error))
         self._show_abilities()
-        listed = reply.capabilities
-        said = "nothing" if not listed else ", ".join(sorted(listed))
-        message = reply.message or f"The plugin lists {said}."
+        listed = ", ".join(sorted(reply.capabilities or ())) or "nothing"
+        message = reply.message or f"The plugin lists {listed}."
         return Health(status=reply.status, message=message, version=reply.version)
 
     async def namespaces(self) -> Sequence[Namespace]:
@@ -244,11 +235,7 @@ class PluginAdapter(Adapter):
         Of one that holds as many records as a search shows, or more, `records` is None, and
         `metadata["at_least"]` says how many that are.
         """
-        return await self._call(self._namespaces)
-
-    async def _namespaces(self) -> list[Namespace]:
         plugin = self._plugin
-        met = await asyncio.to_thread(plugin.cache.namespaces)
 
         async def one(name: str) -> Namespace:
             hits = await plugin.search([name])
@@ -261,8 +248,10 @@ class PluginAdapter(Adapter):
                 metadata=metadata | ({"at_least": hits.returned} if hits.capped else {}),
             )
 
-        readable = await plugin.readable(Scope(company_id=self._context.company_id))
-        return await together(partial(one, name) for name in readable)
+        async with self._call():
+            met = await asyncio.to_thread(plugin.cache.namespaces)
+            readable = await plugin.readable(Scope(company_id=self._context.company_id))
+            return await together(partial(one, name) for name in readable)
 
     async def create_namespace(
         self, name: str, *, expires_at: datetime | None = None, metadata: Json | None = None
@@ -272,8 +261,7 @@ class PluginAdapter(Adapter):
         Raises:
             Invalid: the name is none of a namespace.
         """
-
-        async def work() -> Namespace:
+        async with self._call(changes=True):
             if not is_namespace(name):
                 raise Invalid(
                     f"{name!r} is no namespace; name it like workspace:web, small letters before "
@@ -282,20 +270,15 @@ class PluginAdapter(Adapter):
             put = self._plugin.client.put_namespace
             return await self._met(await put(name, kind_of(name), expires_at, metadata))
 
-        return await self._call(work, changes=True)
-
     async def patch_namespace(
         self, name: str, *, expires_at: datetime | None = None, metadata: Json | None = None
     ) -> Namespace:
         """Set a namespace's expiry, or its metadata whole; raises `NotFound`, `Unsupported`."""
-
-        async def work() -> Namespace:
+        async with self._call(changes=True):
             if expires_at is None and metadata is None:
                 raise Invalid("Give an expiry or metadata to set.")
             patch = self._plugin.client.patch_namespace
             return await self._met(await patch(name, expires_at, metadata))
-
-        return await self._call(work, changes=True)
 
     async def _met(self, found: Namespace) -> Namespace:
         await asyncio.to_thread(self._plugin.cache.meet, found)
@@ -303,10 +286,7 @@ class PluginAdapter(Adapter):
 
     async def delete_namespace(self, name: str) -> None:
         """Remove a namespace and every record in it, beyond recall; raises `NotFound`."""
-
-        async def work() -> None:
+        async with self._call(changes=True):
             self._plugin.generation += 1
             await self._plugin.client.delete_namespace(name)
             await asyncio.to_thread(self._plugin.cache.leave, name)
-
-        await self._call(work, changes=True)

@@ -38,8 +38,7 @@ from memtui.contract import (
 from .client import encoded
 from .config import kind_of
 from .memories import (
-    KEY,
-    Place,
+    OWN,
     details_for,
     details_of,
     foreign,
@@ -52,7 +51,7 @@ from .memories import (
     wire_id,
 )
 from .plugin import Lookup, Plugin, together
-from .wire import KINDS, SOURCES, Memory, moment, read_memories
+from .wire import KINDS, SOURCES, Memory, Place, moment, read_hits
 
 T = TypeVar("T")
 
@@ -142,7 +141,7 @@ async def _refuse_taken(plugin: Plugin, request: WriteRequest, place: Place, fou
         raise Conflict(
             f"There is already another record {request.record_id} in {taken.namespace}; "
             "write it with mode upsert in its own scope, or give another id.",
-            current=plugin.reader.record(taken),
+            current=plugin.record(taken),
             proposed=request.content,
         )
 
@@ -259,7 +258,7 @@ async def correct(plugin: Plugin, request: CorrectRequest) -> CorrectReply:
         if request.revision not in {None, old.revision}:
             raise Conflict(
                 "The record changed since you read it; look at both versions.",
-                current=plugin.reader.record(old),
+                current=plugin.record(old),
                 proposed=request.text,
             )
         body = _corrected(plugin, old, request)
@@ -291,7 +290,7 @@ def _corrected(plugin: Plugin, old: Memory, request: CorrectRequest) -> Json:
     if details is None:
         if labels:
             raise Invalid(
-                f"memtui cannot read the record's own {KEY!r} part, so its topic and tags cannot "
+                f"memtui cannot read the record's own {OWN!r} part, so its topic and tags cannot "
                 "be corrected; correct the text alone."
             )
         return body
@@ -388,7 +387,7 @@ async def forget(plugin: Plugin, request: ForgetRequest) -> ForgetReply:
         if asked not in {None, found.memory.revision}:
             raise Conflict(
                 "The record changed since you read it, so nothing was forgotten.",
-                current=plugin.reader.record(found.memory),
+                current=plugin.record(found.memory),
             )
         wanted[number] = [(found.memory.namespace, found.memory.id)]
     removed = await _remove(plugin, wanted)
@@ -432,7 +431,7 @@ async def snapshot(plugin: Plugin, handles: Sequence[RecordHandle], scope: Scope
 def _snapshot_of(plugin: Plugin, asked: RecordHandle, found: Lookup) -> Snapshot:
     if found.memory is None:
         return Snapshot(handle=asked, record=None, state={} if found.certain else {"unknown": True})
-    record = plugin.reader.record(found.memory)
+    record = plugin.record(found.memory)
     return Snapshot(handle=asked, record=record, state={"row": json.dumps(found.memory.raw)})
 
 
@@ -479,10 +478,10 @@ def _kept(taken: Snapshot) -> Memory | None:
     if taken.record is None:
         return None
     try:
-        found, _ = read_memories({"memories": [json.loads(taken.state["row"])]})
+        [found] = read_hits({"memories": [json.loads(taken.state["row"])]}).memories
     except (KeyError, TypeError, ValueError, Unavailable) as error:
         raise Invalid("The snapshot is not of a memory plugin; it cannot be restored.") from error
-    return found[0]
+    return found
 
 
 def _whole(memory: Memory) -> Json:

@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from urllib.parse import quote
@@ -21,11 +21,10 @@ from .wire import (
     EXTENSIONS,
     IDS,
     HealthReply,
-    Memory,
+    Hits,
     as_object,
-    read_cursor,
     read_health,
-    read_memories,
+    read_hits,
     read_namespace,
     read_written,
 )
@@ -51,17 +50,6 @@ _NO_REPLY = {
     "long": "answered with more than {0.max_reply_mb:g} MB; raise the binding's max_reply_mb to "
     "read it",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a search answered."""
-
-    memories: list[Memory]
-    unreadable: int
-    """How many came and cannot be read."""
-    cursor: str | None
-    """Where the list goes on; extension `memtui.cursor`."""
 
 
 class PluginClient:
@@ -133,14 +121,13 @@ class PluginClient:
         except Unavailable as error:
             raise Unavailable(str(error), sent=True) from error
 
-    async def search(self, namespaces: Sequence[str], **asked: Any) -> Answer:
+    async def search(self, namespaces: Sequence[str], **asked: Any) -> Hits:
         """Return what several namespaces hold: by query, kinds and embedding, or by ids or cursor.
 
         The extension `memtui.ids` takes 100 ids at most; of `memtui.cursor` the first is empty.
         """
         body = {"namespaces": list(namespaces), **asked}
-        answer = await self._ask("POST", "/v1/search", body, changes=False)
-        return Answer(*read_memories(answer), read_cursor(answer))
+        return read_hits(await self._ask("POST", "/v1/search", body, changes=False))
 
     async def forget(self, identity: str, namespace: str) -> bool:
         """Remove a memory; False where the namespace holds none of this id.

@@ -109,7 +109,7 @@ class NamespaceMap:
     """Names the namespaces of one company's scopes."""
 
     def __init__(self, templates: Templates, company_id: str) -> None:
-        company = encode(company_id)
+        self.company_id, company = company_id, encode(company_id)
         self._templates = {
             part: template.replace("{company_id}", company)
             for part in (*_PARTS, "company")

@@ -17,8 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from memtui.backends.plugin_v1.memories import Place
-from memtui.backends.plugin_v1.wire import moment
+from memtui.backends.plugin_v1.wire import Place, moment
 from memtui.contract import Namespace, Unavailable
 from memtui.provider_kit import is_damaged, is_unusable
 

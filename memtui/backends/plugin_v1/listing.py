@@ -21,9 +21,8 @@ from itertools import islice
 from time import monotonic
 
 from .id_cache import phrases, plain_words
-from .memories import Place
-from .plugin import Hits, Plugin, holds_strange_kinds, together
-from .wire import CURSOR, KINDS, Memory
+from .plugin import Plugin, holds_strange_kinds, together
+from .wire import CURSOR, KINDS, Hits, Memory, Place
 
 _BATCH = 8
 _FRUITLESS = 128
@@ -122,7 +121,8 @@ class _Walk:
         while self._cursor is not None and left > 0 and monotonic() < until:
             left -= 1
             before = len(listing.memories)
-            hits, self._cursor = await self._plugin.page(self._names, self._cursor)
+            hits = await self._plugin.page(self._names, self._cursor)
+            self._cursor = hits.cursor
             listing.memories |= hits.by_place()
             listing.unreadable += hits.unreadable
             fruitless = 0 if len(listing.memories) > before else fruitless + 1

@@ -19,26 +19,24 @@ from typing import Any
 from pydantic import ConfigDict, ValidationError
 
 from memtui.backends.plugin_v1.config import NamespaceMap, is_namespace
-from memtui.backends.plugin_v1.wire import Memory
+from memtui.backends.plugin_v1.wire import Memory, Place
 from memtui.contract import (
     Json,
     Model,
     Record,
     RecordHandle,
     Scope,
-    Snippet,
     SourceRef,
     UtcDatetime,
     WriteRequest,
 )
 
-PROVIDER = "plugin-v1"
-Place = tuple[str, str]
-"""A namespace and the plugin's id of a memory in it."""
+KEY = "plugin-v1"
 _SEED = uuid.UUID("6a0f3f6e-5f0b-5c55-9a53-0d3c7a9b8e11")
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _NOT_ADDRESSABLE = {".", ".."}
-KEY = "memtui"
+OWN = "memtui"
+"""The key of `propagation` that is memtui's."""
 FOREIGN = "propagation"
 _SCOPE_IDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 _AS_GIVEN = (
@@ -92,48 +90,36 @@ def handle_of(memory: Memory) -> RecordHandle:
 
 def handle(record_id: str) -> RecordHandle:
     """Return the handle of an id."""
-    return RecordHandle(provider_key=PROVIDER, provider_record_id=record_id)
+    return RecordHandle(provider_key=KEY, provider_record_id=record_id)
 
 
-class Reader:
-    """Makes records of one company's memories."""
-
-    def __init__(self, company_id: str, namespaces: NamespaceMap) -> None:
-        self._company_id = company_id
-        self._namespaces = namespaces
-
-    def record(self, memory: Memory) -> Record:
-        """Return the record; `created_by` is the principal, else the wire's source."""
-        details = details_of(memory) or Details()
-        metadata = whole(details.metadata)
-        if others := foreign(memory):
-            metadata = {**metadata, FOREIGN: whole(others)}
-        created_at = details.created_at or memory.created_at
-        own = {"company_id": self._company_id}
-        said = {name: details.scope[name] for name in _SCOPE_IDS if name in details.scope}
-        scope = said | self._namespaces.ids_of(memory.namespace) | own
-        return Record(
-            handle=handle_of(memory),
-            text=whole(memory.content),
-            scope=Scope(**scope),
-            source=details.source and details.source.model_copy(update=own),
-            title=details.title,
-            kind=details.kind or whole(memory.kind),
-            topic=details.topic,
-            tags=details.tags,
-            created_at=created_at,
-            updated_at=details.updated_at or created_at,
-            created_by=details.created_by or whole(memory.source),
-            expires_at=memory.expires_at or details.expires_at,
-            pinned=memory.pin or details.pinned,
-            valid_from=details.valid_from,
-            revision=memory.revision,
-            metadata=metadata,
-        )
-
-    def snippet(self, memory: Memory, score: float | None) -> Snippet:
-        """Return it as a query returned it."""
-        return Snippet(**dict(self.record(memory)), score=score)
+def record_of(memory: Memory, namespaces: NamespaceMap) -> Record:
+    """Return a memory as a record; `created_by` is the principal, else the wire's source."""
+    details = details_of(memory) or Details()
+    metadata = whole(details.metadata)
+    if others := foreign(memory):
+        metadata = {**metadata, FOREIGN: whole(others)}
+    created_at = details.created_at or memory.created_at
+    own = {"company_id": namespaces.company_id}
+    said = {name: details.scope[name] for name in _SCOPE_IDS if name in details.scope}
+    return Record(
+        handle=handle_of(memory),
+        text=whole(memory.content),
+        scope=Scope(**said | namespaces.ids_of(memory.namespace) | own),
+        source=details.source and details.source.model_copy(update=own),
+        title=details.title,
+        kind=details.kind or whole(memory.kind),
+        topic=details.topic,
+        tags=details.tags,
+        created_at=created_at,
+        updated_at=details.updated_at or created_at,
+        created_by=details.created_by or whole(memory.source),
+        expires_at=memory.expires_at or details.expires_at,
+        pinned=memory.pin or details.pinned,
+        valid_from=details.valid_from,
+        revision=memory.revision,
+        metadata=metadata,
+    )
 
 
 class Details(Model):
@@ -168,7 +154,7 @@ def details_of(memory: Memory) -> Details | None:
     if not isinstance(held, dict):
         return None
     try:
-        return Details.model_validate(held.get(KEY, {}))
+        return Details.model_validate(held.get(OWN, {}))
     except (ValidationError, RecursionError):
         return None
 
@@ -176,7 +162,7 @@ def details_of(memory: Memory) -> Details | None:
 def is_ours(memory: Memory) -> bool:
     """Whether the memory carries a part of memtui's."""
     held = memory.raw.get("propagation")
-    return isinstance(held, dict) and KEY in held
+    return isinstance(held, dict) and OWN in held
 
 
 def foreign(memory: Memory | None) -> Json:
@@ -184,12 +170,12 @@ def foreign(memory: Memory | None) -> Json:
     held = memory.raw.get("propagation") if memory else None
     if not isinstance(held, dict):
         return {}
-    return {name: value for name, value in held.items() if name != KEY}
+    return {name: value for name, value in held.items() if name != OWN}
 
 
 def propagation(details: Details, others: Json) -> Json:
     """Return the whole propagation of a memory."""
-    return {**others, KEY: details.model_dump(mode="json", exclude_defaults=True)}
+    return {**others, OWN: details.model_dump(mode="json", exclude_defaults=True)}
 
 
 def details_for(
@@ -199,7 +185,7 @@ def details_for(
     metadata = dict(request.metadata)
     others: Json = {}
     if isinstance(metadata.get(FOREIGN), dict):
-        others = {name: value for name, value in metadata.pop(FOREIGN).items() if name != KEY}
+        others = {name: value for name, value in metadata.pop(FOREIGN).items() if name != OWN}
     details = Details(
         **{name: getattr(request, name) for name in _AS_GIVEN},
         id=given_id,

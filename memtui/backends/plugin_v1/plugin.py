@@ -16,13 +16,21 @@ from functools import partial
 from time import monotonic
 from typing import TypeVar
 
-from memtui.contract import BindingContext, Capabilities, Json, NotFound, Scope, Unavailable
+from memtui.contract import (
+    BindingContext,
+    Capabilities,
+    Json,
+    NotFound,
+    Record,
+    Scope,
+    Unavailable,
+)
 
-from .client import Answer, PluginClient
+from .client import PluginClient
 from .config import NamespaceMap, PluginConfig
 from .id_cache import IdCache, telling_words
-from .memories import Place, Reader, is_expired, is_uuid
-from .wire import IDS, KINDS, MOST_ROWS, HealthReply, Memory
+from .memories import is_expired, is_uuid, record_of
+from .wire import IDS, KINDS, MOST_ROWS, HealthReply, Hits, Memory, Place
 
 T = TypeVar("T")
 
@@ -88,44 +96,6 @@ class Abilities:
 
 
 @dataclass(frozen=True, slots=True)
-class Hits:
-    """What a search returned, without what must not be shown.
-
-    `capped`: as many memories came as were asked for, or as the plugin was seen to give at most, so
-    there may be more. One that returns more than it was asked for ignores the limit.
-    """
-
-    memories: tuple[Memory, ...] = ()
-    returned: int = 0
-    """How many came, with those left out here."""
-    capped: bool = False
-    expired: int = 0
-    strangers: int = 0
-    """Memories of namespaces or kinds that were not asked for."""
-    unreadable: int = 0
-
-    @property
-    def whole(self) -> bool:
-        """Whether these are all the memories there are."""
-        return not (self.capped or self.unreadable)
-
-    def by_place(self) -> dict[Place, Memory]:
-        """Return the memories by their place."""
-        return {(one.namespace, one.id): one for one in self.memories}
-
-    def joined(self, other: Hits) -> Hits:
-        """Return both."""
-        return Hits(
-            (*self.memories, *other.memories),
-            self.returned + other.returned,
-            self.capped or other.capped,
-            self.expired + other.expired,
-            self.strangers + other.strangers,
-            self.unreadable + other.unreadable,
-        )
-
-
-@dataclass(frozen=True, slots=True)
 class Lookup:
     """`memory` None and `certain`: it does not exist. Not certain: it was not within reach."""
 
@@ -141,7 +111,6 @@ class Plugin:
         self.client = PluginClient(config)
         self.cache = cache
         self.namespaces = NamespaceMap(config.templates, context.company_id)
-        self.reader = Reader(context.company_id, self.namespaces)
         self.now = context.now
         self.abilities = Abilities()
         self.changing = asyncio.Lock()
@@ -155,6 +124,10 @@ class Plugin:
         self._most_rows: int | None = None
         """How many rows the plugin gives at most where that is less than it is asked for."""
         self._asked_at: float | None = None
+
+    def record(self, memory: Memory) -> Record:
+        """Return a memory as the contract's record."""
+        return record_of(memory, self.namespaces)
 
     async def close(self) -> None:
         """Close the connections and the cache."""
@@ -262,7 +235,7 @@ class Plugin:
         optional = {"query": query, "kinds": [kind] if kind else None, "embedding": embedding}
         asked = {name: value for name, value in optional.items() if value}
         try:
-            answer = await self.client.search(namespaces, limit=limit, **asked)
+            hits = await self.client.search(namespaces, limit=limit, **asked)
         except NotFound:
             # The plugin does not know one of them.
             found = Hits()
@@ -272,39 +245,38 @@ class Plugin:
                 )
                 found = found.joined(more)
             return found
-        hits = await self._cleaned(answer, namespaces, kind)
-        returned = len(answer.memories) + answer.unreadable
         most = min(limit, self._most_rows or limit)
-        return replace(hits, returned=returned, capped=most <= returned <= limit)
+        capped = most <= hits.returned <= limit
+        return replace(await self._cleaned(hits, namespaces, kind), capped=capped)
 
     async def by_ids(self, namespaces: Sequence[str], ids: Sequence[str]) -> Hits:
         """Return the memories of these ids; extension `memtui.ids`."""
         found = Hits()
         for start in range(0, len(ids), MOST_ROWS):
             part = ids[start : start + MOST_ROWS]
-            answer = await self.client.search(namespaces, ids=part, limit=MOST_ROWS)
-            found = found.joined(await self._cleaned(answer, namespaces))
+            hits = await self.client.search(namespaces, ids=part, limit=MOST_ROWS)
+            found = found.joined(await self._cleaned(hits, namespaces))
         return found
 
-    async def page(self, namespaces: Sequence[str], cursor: str) -> tuple[Hits, str | None]:
-        """Return a page and where the list goes on; extension `memtui.cursor`."""
-        answer = await self.client.search(namespaces, cursor=cursor, limit=MOST_ROWS)
-        return await self._cleaned(answer, namespaces), answer.cursor
+    async def page(self, namespaces: Sequence[str], cursor: str) -> Hits:
+        """Return a page; extension `memtui.cursor`."""
+        hits = await self.client.search(namespaces, cursor=cursor, limit=MOST_ROWS)
+        return await self._cleaned(hits, namespaces)
 
     async def _cleaned(
-        self, answer: Answer, namespaces: Sequence[str], kind: str | None = None
+        self, hits: Hits, namespaces: Sequence[str], kind: str | None = None
     ) -> Hits:
         asked, now = set(namespaces), self.now()
         wanted = [
-            one for one in answer.memories if one.namespace in asked and kind in {None, one.kind}
+            one for one in hits.memories if one.namespace in asked and kind in {None, one.kind}
         ]
         kept = tuple(one for one in wanted if not is_expired(one, now))
         await self._remember(kept)
-        return Hits(
+        return replace(
+            hits,
             memories=kept,
             expired=len(wanted) - len(kept),
-            strangers=len(answer.memories) - len(wanted),
-            unreadable=answer.unreadable,
+            strangers=len(hits.memories) - len(wanted),
         )
 
     async def _remember(self, memories: Iterable[Memory]) -> None:

@@ -20,7 +20,8 @@ from memtui.provider_kit import TextIndex, matcher, page
 
 from .listing import Lister, Listing
 from .memories import handle_of
-from .plugin import SCOPE_IDS, Hits, Plugin
+from .plugin import SCOPE_IDS, Plugin
+from .wire import Hits
 
 _QUERY_CHARACTERS = 2000
 """What is sent of a query."""
@@ -52,7 +53,7 @@ async def query(
             hits.memories, key=lambda one: (one.pin, last if one.score is None else one.score),
             reverse=True,
         )  # fmt: skip
-        found = [plugin.reader.snippet(one, one.score) for one in ranked]
+        found = [Snippet(**dict(plugin.record(one)), score=one.score) for one in ranked]
         found = [snippet for snippet in found if _fits(snippet, request)]
     capped = hits.capped
     if asked and not found and (plugin.config.local_fallback or not trusted):
@@ -73,7 +74,7 @@ async def query(
 
 
 def _looked_through(plugin: Plugin, request: QueryRequest, asked: str, held: Hits) -> list[Snippet]:
-    records = [plugin.reader.record(memory) for memory in held.by_place().values()]
+    records = [plugin.record(memory) for memory in held.by_place().values()]
     index = TextIndex([record for record in records if _fits(record, request)])
     found = [Snippet(**dict(record), score=score) for record, score in index.search(asked)]
     index.close()
@@ -147,7 +148,7 @@ async def _names(plugin: Plugin, scope: Scope, chosen: Filter) -> tuple[str, ...
 
 
 def _page(plugin: Plugin, listing: Listing, request: BrowseRequest) -> BrowsePage:
-    records = map(plugin.reader.record, listing.memories.values())
+    records = map(plugin.record, listing.memories.values())
     found = page(list(filter(matcher(request.filter), records)), request)
     told = request.namespace is not None or bool(plugin.config.namespaces)
     unlisted = plugin.is_company_wide(request.scope) and not told

@@ -15,6 +15,8 @@ from typing import Any
 
 from memtui.contract import Json, Namespace, Unavailable
 
+Place = tuple[str, str]
+"""A namespace and the plugin's id of a memory in it."""
 KINDS = ("fact", "summary", "checkpoint")
 SOURCES = ("agent", "runtime", "user")
 MOST_ROWS = 100
@@ -63,6 +65,44 @@ class Memory:
                 self.raw.get("propagation") or None, created, expires]  # fmt: skip
         text = json.dumps(held, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Hits:
+    """What a search returned; past `Plugin`, without what must not be shown."""
+
+    memories: tuple[Memory, ...] = ()
+    returned: int = 0
+    """How many came, with those left out here."""
+    capped: bool = False
+    """As many came as were asked for, or as the plugin was seen to give at most, so there may be
+    more. One that returns more than it was asked for ignores the limit."""
+    expired: int = 0
+    strangers: int = 0
+    """Memories of namespaces or kinds that were not asked for."""
+    unreadable: int = 0
+    cursor: str | None = None
+    """Where the list goes on; extension `memtui.cursor`."""
+
+    @property
+    def whole(self) -> bool:
+        """Whether these are all the memories there are."""
+        return not (self.capped or self.unreadable)
+
+    def by_place(self) -> dict[Place, Memory]:
+        """Return the memories by their place."""
+        return {(one.namespace, one.id): one for one in self.memories}
+
+    def joined(self, other: Hits) -> Hits:
+        """Return both."""
+        return Hits(
+            (*self.memories, *other.memories),
+            self.returned + other.returned,
+            self.capped or other.capped,
+            self.expired + other.expired,
+            self.strangers + other.strangers,
+            self.unreadable + other.unreadable,
+        )
 
 
 def moment(value: object) -> datetime | None:
@@ -127,23 +167,20 @@ def read_written(answer: object) -> str:
     return found
 
 
-def read_memories(answer: object) -> tuple[list[Memory], int]:
-    """Return what a search found, and how many could not be read. Raises `Unavailable`."""
-    listed = as_object(answer, "a search").get("memories")
-    if listed is None:
-        return [], 0
-    if not isinstance(listed, list):
+def read_hits(answer: object) -> Hits:
+    """Return what a search found, as it came. Raises `Unavailable`."""
+    fields = as_object(answer, "a search")
+    listed, cursor = fields.get("memories"), fields.get("next_cursor")
+    if not isinstance(listed, list | None):
         raise Unavailable(f"The plugin answered a search with {_shape(listed)} as its memories.")
-    found = [one for one in map(_memory, listed) if one is not None]
+    found = tuple(one for one in map(_memory, listed or ()) if one is not None)
     if listed and not found:
         raise Unavailable("The plugin answered a search with memories that cannot be read.")
-    return found, len(listed) - len(found)
-
-
-def read_cursor(answer: object) -> str | None:
-    """Return where a list goes on, None at its end. Raises `Unavailable`."""
-    found = as_object(answer, "a search").get("next_cursor")
-    return found if isinstance(found, str) and found else None
+    returned = len(listed or ())
+    return Hits(
+        found, returned, unreadable=returned - len(found),
+        cursor=cursor if isinstance(cursor, str) and cursor else None,
+    )  # fmt: skip
 
 
 def _memory(found: object) -> Memory | None:

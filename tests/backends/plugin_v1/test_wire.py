@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from memtui.backends.plugin_v1.config import NamespaceMap, Templates
 from memtui.backends.plugin_v1.memories import (
-    Reader,
     details_of,
     handle_of,
     is_expired,
     places,
+    record_of,
     split,
     wire_id,
 )
@@ -24,18 +24,18 @@ from memtui.backends.plugin_v1.wire import (
     Memory,
     moment,
     read_health,
-    read_memories,
+    read_hits,
     read_namespace,
     read_written,
 )
-from memtui.contract import MemtuiError
+from memtui.contract import MemtuiError, Snippet
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 ROW: dict[str, Any] = {
     "id": "1", "namespace": "workspace:web", "content": "x", "kind": "fact", "source": "user",
     "created_at": "2026-03-01T12:00:00Z",
 }  # fmt: skip
-READER = Reader("acme", NamespaceMap(Templates(), "acme"))
+NAMES = NamespaceMap(Templates(), "acme")
 
 scalars = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
@@ -68,7 +68,7 @@ row_like = st.fixed_dictionaries(
 
 
 def one(**fields: Any) -> Memory:
-    return read_memories({"memories": [ROW | fields]})[0][0]
+    return read_hits({"memories": [ROW | fields]}).memories[0]
 
 
 @given(anything | st.fixed_dictionaries({"memories": st.lists(row_like, max_size=5)}))
@@ -76,17 +76,18 @@ def test_any_json_is_read_or_is_an_error_of_the_contract(answer: Any) -> None:
     for read in (read_health, read_written, partial(read_namespace, name="org:x")):
         with suppress(MemtuiError):
             read(answer)
-    rows: list[Memory] = []
+    rows: tuple[Memory, ...] = ()
     with suppress(MemtuiError):
-        rows, unreadable = read_memories(answer)
-        assert len(rows) + unreadable == len(answer.get("memories") or [])
+        hits = read_hits(answer)
+        rows = hits.memories
+        assert len(rows) + hits.unreadable == hits.returned == len(answer.get("memories") or [])
     for row in rows:
         is_expired(row, NOON)
-        record = READER.record(row)
+        record = record_of(row, NAMES)
         json.loads(record.model_dump_json())
         assert record.scope.company_id == "acme"
-        assert record.revision == READER.record(row).revision
-        assert READER.snippet(row, row.score).text == record.text
+        assert record.revision == record_of(row, NAMES).revision
+        assert Snippet(**dict(record), score=row.score).text == record.text
 
 
 @pytest.mark.parametrize(
@@ -142,7 +143,7 @@ def test_a_row_does_not_choose_its_company_or_project() -> None:
         "scope": {"project_id": "other", "agent_id": "coder", "company_id": "evil"},
         "source": {"kind": "run", "company_id": "evil", "run_id": "r-1"},
     }})  # fmt: skip
-    record = READER.record(row)
+    record = record_of(row, NAMES)
     assert (record.scope.company_id, record.scope.project_id) == ("acme", "web")
     assert record.source is not None
     assert record.source.company_id == "acme"
@@ -150,7 +151,7 @@ def test_a_row_does_not_choose_its_company_or_project() -> None:
 
 def test_what_others_keep_is_shown_and_what_cannot_be_read_is_no_part_of_ours() -> None:
     row = one(propagation={"trace": [1], "memtui": {"metadata": {"a": 1}}})
-    assert READER.record(row).metadata == {"a": 1, "propagation": {"trace": [1]}}
+    assert record_of(row, NAMES).metadata == {"a": 1, "propagation": {"trace": [1]}}
     assert details_of(one(propagation={"memtui": {"tags": 7}})) is None
     assert details_of(one(propagation=[1])) is None
 
