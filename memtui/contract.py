@@ -45,7 +45,15 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 """A JSON object."""
 
-UtcDatetime = Annotated[AwareDatetime, AfterValidator(lambda value: value.astimezone(UTC))]
+
+def _in_utc(value: datetime) -> datetime:
+    try:
+        return value.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError("the moment is outside of the years 1 to 9999") from error
+
+
+UtcDatetime = Annotated[AwareDatetime, AfterValidator(_in_utc)]
 """A timezone-aware moment, kept in UTC."""
 
 _MOST_USD = 9_000_000

@@ -15,7 +15,7 @@ import sqlite3
 import unicodedata
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, date, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
@@ -27,6 +27,7 @@ from memtui.contract import (
     BrowsePage,
     BrowseRequest,
     Capabilities,
+    Conflict,
     Filter,
     Invalid,
     Record,
@@ -75,6 +76,16 @@ def blocking(
     return call
 
 
+def need_secret(context: BindingContext, name: str, what: str) -> str:
+    """Return a secret. Raises `Invalid` where there is none of this name; `what` it should hold."""
+    if secret := context.secret(name):
+        return secret
+    raise Invalid(
+        f"There is no secret {name}; put {what} into the keyring or the environment under that "
+        "name."
+    )
+
+
 def abilities_in(context: BindingContext, abilities: Capabilities) -> Capabilities:
     """Return what is left of a provider's abilities in a binding, which may be read-only."""
     if not context.read_only:
@@ -86,6 +97,32 @@ def require_writable(context: BindingContext, what: str) -> None:
     """Raise `Unsupported` in a read-only binding; `what` begins the sentence."""
     if context.read_only:
         raise Unsupported(f"{what} open read-only; open the binding writable first.")
+
+
+def check_revision(record: Record, revision: str | None, proposed: str | None = None) -> None:
+    """Raise `Conflict` if a change is based on another revision than the record's; None is any."""
+    if revision is not None and revision != record.revision:
+        raise Conflict(
+            f"The record {_id(record)} changed since you read it; look at both versions.",
+            current=record,
+            proposed=proposed,
+        )
+
+
+def read_moment(value: object) -> datetime | None:
+    """Return the moment that ISO 8601 text, a datetime or a date says, None if it says none.
+
+    Where it names no zone it is in UTC.
+    """
+    try:
+        found = datetime.fromisoformat(value.strip()) if isinstance(value, str) else value
+        if isinstance(found, datetime):
+            return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        if isinstance(found, date):
+            return datetime(found.year, found.month, found.day, tzinfo=UTC)
+    except (ValueError, OverflowError):  # it is no date, or outside of the years 1 to 9999 in UTC
+        return None
+    return None
 
 
 # Filters

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from memtui.provider_kit import (
     page,
     read_config,
     read_cursor,
+    read_moment,
     sees,
     translated,
     write_cursor,
@@ -131,3 +132,21 @@ def test_a_config_that_does_not_fit_names_the_setting(tmp_path: Path) -> None:
     context = BindingContext(company_id="c", binding_key="mine", data_dir=tmp_path)
     with pytest.raises(Invalid, match="setting url of the binding mine does not fit"):
         read_config(Config, context)
+
+
+@pytest.mark.parametrize(
+    ("said", "moment"),
+    [
+        ("2026-03-01T12:00:00+02:00", datetime(2026, 3, 1, 10, tzinfo=UTC)),
+        (" 2026-03-01 ", datetime(2026, 3, 1, tzinfo=UTC)),
+        (datetime(2026, 3, 1, 12), datetime(2026, 3, 1, 12, tzinfo=UTC)),  # noqa: DTZ001
+        (date(2026, 3, 1), datetime(2026, 3, 1, tzinfo=UTC)),
+        ("0001-01-01T00:00:00+14:00", None),
+        ("9999-12-31T23:00:00-10:00", None),
+        ("tomorrow", None),
+        (17, None),
+        (None, None),
+    ],
+)
+def test_a_moment_is_read_or_is_none(said: object, moment: datetime | None) -> None:
+    assert read_moment(said) == moment

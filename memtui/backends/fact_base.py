@@ -6,14 +6,12 @@ import asyncio
 import unicodedata
 from abc import abstractmethod
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import ClassVar
 
 from memtui.contract import (
     Adapter,
     BindingContext,
     Capabilities,
-    Conflict,
     ContextBundle,
     Invalid,
     Json,
@@ -118,16 +116,6 @@ def missing(handle: RecordHandle) -> NotFound:
     )
 
 
-def check_revision(record: Record, revision: str | None, proposed: str | None = None) -> None:
-    """Raise `Conflict` if a change is based on another revision than the record's."""
-    if revision is not None and revision != record.revision:
-        raise Conflict(
-            "The fact changed since you read it; look at both and decide.",
-            current=record,
-            proposed=proposed,
-        )
-
-
 def check_line(text: str) -> None:
     """Raise `Invalid` unless the text is one line that any database can hold.
 
@@ -143,14 +131,3 @@ def check_line(text: str) -> None:
                 f"A fact holds no control characters, and this one has U+{ord(char):04X}; "
                 "take it out."
             )
-
-
-def parsed(text: str | None) -> datetime | None:
-    """Return the moment that a store wrote, UTC where it names no zone; None if it is none."""
-    if text is None:
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        return None

@@ -26,7 +26,6 @@ from memtui.contract import (
     BrowsePage,
     BrowseRequest,
     Capabilities,
-    Conflict,
     ContextBundle,
     CorrectReply,
     CorrectRequest,
@@ -50,7 +49,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.paths import replacing
-from memtui.provider_kit import TextIndex, matcher, page
+from memtui.provider_kit import TextIndex, check_revision, matcher, page
 
 T = TypeVar("T")
 
@@ -345,7 +344,7 @@ class HostedAdapter(Adapter):
         going = [handle for handle in request.handles if handle in present]
         for handle in going:
             seen = request.revisions.get(handle.provider_record_id)
-            _require_revision(present[handle], seen, proposed=None)
+            check_revision(present[handle], seen)
         held = tuple(
             Held(record=one.record, gone_at=lag and lag.end) if one.record.handle in going else one
             for one in contents.held
@@ -360,7 +359,7 @@ class HostedAdapter(Adapter):
         if not mine or mine[0].gone_at is not None or not sees(request.scope, mine[0].record):
             raise NotFound(f"There is no record {request.handle.provider_record_id} here.")
         record = mine[0].record
-        _require_revision(record, request.revision, proposed=request.text)
+        check_revision(record, request.revision, request.text)
         number = contents.stored + 1
         given = {
             name: value
@@ -387,16 +386,6 @@ def sees(scope: Scope, record: Record) -> bool:
 def _is_returned(held: Held, now: datetime) -> bool:
     expires = held.record.expires_at
     return (held.gone_at is None or now < held.gone_at) and (expires is None or now < expires)
-
-
-def _require_revision(record: Record, seen: str | None, *, proposed: str | None) -> None:
-    if seen is not None and seen != record.revision:
-        raise Conflict(
-            f"The record {record.handle.provider_record_id} changed since it was read; "
-            "look at both versions and try again.",
-            current=record,
-            proposed=proposed,
-        )
 
 
 def _new_id(number: int, text: str) -> str:

@@ -37,7 +37,7 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.provider_kit import matcher, page, read_config
+from memtui.provider_kit import check_revision, matcher, page, read_config
 
 _CHANGES = ("text", "pinned", "topic", "tags")
 
@@ -142,13 +142,11 @@ class InMemoryAdapter(Adapter):
         missing, gone = [], []
         for handle in request.handles:
             record = self._visible(handle.provider_record_id, request.scope)
-            wanted = request.revisions.get(handle.provider_record_id)
             if record is None:
                 missing.append(handle)
-            elif wanted is not None and wanted != record.revision:
-                raise Conflict("The record changed since you read it.", current=record)
-            else:
-                gone.append(handle.provider_record_id)
+                continue
+            check_revision(record, request.revisions.get(handle.provider_record_id))
+            gone.append(handle.provider_record_id)
         for record_id in gone:
             self._records.pop(record_id, None)
         return ForgetReply(missing=tuple(missing))
@@ -167,10 +165,7 @@ class InMemoryAdapter(Adapter):
         record = self._visible(request.handle.provider_record_id, request.scope)
         if record is None:
             raise NotFound("There is no such record in this scope.")
-        if request.revision not in {None, record.revision}:
-            raise Conflict(
-                "The record changed since you read it.", current=record, proposed=request.text
-            )
+        check_revision(record, request.revision, request.text)
         values = {name: getattr(request, name) for name in _CHANGES}
         changes = {name: value for name, value in values.items() if value is not None}
         if request.sets_expiry:

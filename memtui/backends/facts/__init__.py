@@ -15,7 +15,6 @@ from memtui.backends.fact_base import (
     OWNER_IDS,
     FactProvider,
     check_line,
-    check_revision,
     fact_owner,
     missing,
 )
@@ -52,7 +51,7 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.provider_kit import blocking, read_config
+from memtui.provider_kit import blocking, check_revision, need_secret, read_config
 
 USAGE = Usage(provider=KEY, cost_usd=Decimal(0))
 """What a call consumes: a local table costs nothing."""
@@ -104,13 +103,7 @@ class FactsConfig(Model):
         """Return the database's URL, None for SQLite. Raises `Invalid` for an unset secret."""
         if not self.url_secret:
             return self.url
-        url = context.secret(self.url_secret)
-        if not url:
-            raise Invalid(
-                f"There is no secret {self.url_secret}; put the database's URL into the keyring "
-                "or the environment under that name."
-            )
-        return url
+        return need_secret(context, self.url_secret, "the database's URL")
 
 
 class FactsAdapter(FactProvider):

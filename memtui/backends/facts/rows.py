@@ -31,7 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from memtui.backends.fact_base import DRIVE_PREFIX, parsed
+from memtui.backends.fact_base import DRIVE_PREFIX
 from memtui.backends.facts.database import is_missing_parent
 from memtui.backends.facts.tables import (
     DETAILS,
@@ -58,7 +58,7 @@ from memtui.contract import (
     owner_of,
 )
 from memtui.fuzzy import pattern
-from memtui.provider_kit import Test, read_cursor, translated, write_cursor
+from memtui.provider_kit import Test, read_cursor, read_moment, translated, write_cursor
 
 _CHUNK = 500
 _u, _d = USERS.c, DRIVES.c
@@ -226,7 +226,7 @@ class FactRows:
     def _behind(self, cursor: str, sort: str, place: ColumnElement[Any]) -> Condition:
         value, record_id = read_cursor(cursor, sort, int if sort.endswith("size") else str, str)
         is_moment = sort.endswith("_at")
-        if is_moment and parsed(value) is None:
+        if is_moment and read_moment(value) is None:
             raise Invalid("The cursor belongs to another sort; start from the first page.")
         there = self._moment(str(value)) if is_moment else literal(value)
         if sort.startswith("-"):

@@ -31,7 +31,7 @@ from sqlalchemy import (
     null,
 )
 
-from memtui.backends.fact_base import MAKER, OWNER_IDS, parsed
+from memtui.backends.fact_base import MAKER, OWNER_IDS
 from memtui.contract import (
     CorrectRequest,
     Json,
@@ -42,6 +42,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
+from memtui.provider_kit import read_moment
 
 KEY = "facts"
 METADATA = MetaData()
@@ -174,8 +175,8 @@ class Details(Model):
             "topic": self.topic,
             "tags": tuple(json.loads(line) for line in self.tags.split("\n") if line),
             "created_by": extra.get("created_by"),
-            "updated_at": parsed(self.updated_at),
-            "expires_at": parsed(self.expires_at),
+            "updated_at": read_moment(self.updated_at),
+            "expires_at": read_moment(self.expires_at),
             "pinned": self.pinned,
             "metadata": metadata if isinstance(metadata, dict) else {},
         }
@@ -225,7 +226,7 @@ class Fact(Model):
         """Return the fact as the contract's record."""
         details = self.details or Details()
         told = details.fields()
-        created_at, own = parsed(self.created_at), {OWNER_IDS[self.scope]: self.owner}
+        created_at, own = read_moment(self.created_at), {OWNER_IDS[self.scope]: self.owner}
         told |= {
             "updated_at": told["updated_at"] or created_at,
             "created_by": told["created_by"] or self.created_by,

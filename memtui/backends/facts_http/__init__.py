@@ -17,10 +17,8 @@ from memtui.backends.fact_base import (
     OWNER_IDS,
     FactProvider,
     check_line,
-    check_revision,
     fact_owner,
     missing,
-    parsed,
 )
 from memtui.backends.facts_http.client import FactsClient, WireFact
 from memtui.backends.files.reading import digest
@@ -53,7 +51,14 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
-from memtui.provider_kit import matcher, page, read_config
+from memtui.provider_kit import (
+    check_revision,
+    matcher,
+    need_secret,
+    page,
+    read_config,
+    read_moment,
+)
 
 KEY = "facts-http"
 USAGE = Usage(provider=KEY)
@@ -92,12 +97,7 @@ class FactsHttpConfig(Model):
 
     def find_token(self, context: BindingContext) -> str:
         """Return the bearer token. Raises `Invalid` where there is none, or it cannot be sent."""
-        token = context.secret(self.token_secret)
-        if not token:
-            raise Invalid(
-                f"There is no secret {self.token_secret}; put the server's token into the keyring "
-                "or the environment under that name."
-            )
+        token = need_secret(context, self.token_secret, "the server's token")
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise Invalid(f"The secret {self.token_secret} is no token; it has odd characters.")
         return token
@@ -322,7 +322,7 @@ def _list_of(record: Record) -> tuple[str, str]:
 
 
 def _record(fact: WireFact, kind: str, owner: str, company_id: str) -> Record:
-    moment = parsed(fact.created_at)
+    moment = read_moment(fact.created_at)
     told = (fact.id, fact.fact, fact.created_at, fact.source, fact.created_by)
     return Record(
         handle=_handle(kind, fact.id),

@@ -34,6 +34,7 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
+from memtui.provider_kit import check_revision
 
 from .client import encoded
 from .config import kind_of
@@ -255,12 +256,7 @@ async def correct(plugin: Plugin, request: CorrectRequest) -> CorrectReply:
         if found.memory is None:
             raise out_of_reach(record_id, found)
         old = found.memory
-        if request.revision not in {None, old.revision}:
-            raise Conflict(
-                "The record changed since you read it; look at both versions.",
-                current=plugin.record(old),
-                proposed=request.text,
-            )
+        check_revision(plugin.record(old), request.revision, request.text)
         body = _corrected(plugin, old, request)
         stored = await _post(plugin, old.namespace, body)
         changed = await _read_back(plugin, (old.namespace, stored), body)
@@ -384,11 +380,7 @@ async def forget(plugin: Plugin, request: ForgetRequest) -> ForgetReply:
                 raise out_of_reach(ids[number], found)
             wanted[number] = [] if found.certain else wanted[number]
             continue
-        if asked not in {None, found.memory.revision}:
-            raise Conflict(
-                "The record changed since you read it, so nothing was forgotten.",
-                current=plugin.record(found.memory),
-            )
+        check_revision(plugin.record(found.memory), asked)
         wanted[number] = [(found.memory.namespace, found.memory.id)]
     removed = await _remove(plugin, wanted)
     missing = [one for one, done in zip(request.handles, removed, strict=True) if not done]

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from memtui.contract import Json, Namespace, Unavailable
+from memtui.provider_kit import read_moment
 
 Place = tuple[str, str]
 """A namespace and the plugin's id of a memory in it."""
@@ -107,17 +108,12 @@ class Hits:
 
 def moment(value: object) -> datetime | None:
     """Read a time in whatever form; naive is UTC, what is none of them is None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return read_moment(value)
     try:
-        if isinstance(value, bool):
-            return None
-        if isinstance(value, int | float):
-            return datetime.fromtimestamp(value / 1000 if value >= _EPOCH_MS else value, UTC)
-        if isinstance(value, str):
-            found = datetime.fromisoformat(value.strip())
-            return (found if found.tzinfo else found.replace(tzinfo=UTC)).astimezone(UTC)
+        return datetime.fromtimestamp(value / 1000 if value >= _EPOCH_MS else value, UTC)
     except (ValueError, OverflowError, OSError):
         return None
-    return None
 
 
 def as_object(answer: object, what: str) -> Json:

@@ -58,7 +58,13 @@ from memtui.contract import (
     WriteRequest,
     place_of_path,
 )
-from memtui.provider_kit import abilities_in, blocking, read_config, require_writable
+from memtui.provider_kit import (
+    abilities_in,
+    blocking,
+    check_revision,
+    read_config,
+    require_writable,
+)
 
 from . import changes, notes, search
 from .changes import NEW_FILE, FactState
@@ -359,12 +365,7 @@ class VaultAdapter(Adapter):
                 if request.revision is None:
                     raise NotFound(f"There is no record {path[:200]!r} in this scope.")
                 raise Conflict("The record was removed since you read it.", proposed=request.text)
-            if request.revision is not None and request.revision != record.revision:
-                raise Conflict(
-                    "The record was changed since you read it; compare both versions.",
-                    current=record,
-                    proposed=request.text,
-                )
+            check_revision(record, request.revision, request.text)
             if name is not None:
                 changes.correct(self._folder, request, path, name)
             else:
@@ -383,15 +384,11 @@ class VaultAdapter(Adapter):
         with self._folder.locked():
             for handle in dict.fromkeys(request.handles):
                 record = self._find(handle, request.scope, loaded, expired=True)
-                record_id = handle.provider_record_id
-                wanted = request.revisions.get(record_id)
                 if record is None:
                     missing.append(handle)
                     continue
-                if wanted is not None and wanted != record.revision:
-                    message = f"{record_id} was changed since you read it; nothing was removed."
-                    raise Conflict(message, current=record)
-                path, name = split_id(record_id)
+                check_revision(record, request.revisions.get(handle.provider_record_id))
+                path, name = split_id(handle.provider_record_id)
                 named[path].append(name) if name else paths.append(path)
             for path, names in named.items():
                 changes.forget(self._folder, path, names)

@@ -10,7 +10,7 @@ import secrets
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -27,6 +27,7 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
+from memtui.provider_kit import read_moment
 
 from . import frontmatter
 from .files import File, Folder, decoded, encoded, readable
@@ -94,10 +95,10 @@ def _record(
         kind=_text(fields.get("kind")) or place.kind,
         topic=_text(fields.get("topic")),
         tags=_tags(fields.get("tags")),
-        created_at=_moment(fields.get("created")),
+        created_at=read_moment(fields.get("created")),
         updated_at=file.modified,
         created_by=_text(fields.get("created_by")),
-        expires_at=_moment(fields.get("expires")),
+        expires_at=read_moment(fields.get("expires")),
         pinned=fields.get("pinned") is True,
         revision=digest(file.content),
         location=folder.location(path, document.first_text_line),
@@ -121,19 +122,6 @@ def _tags(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
         return tuple(word for word in re.split(r"[,\s]+", value) if word)
     return tuple(str(tag) for tag in value if tag is not None) if isinstance(value, list) else ()
-
-
-def _moment(value: Any) -> datetime | None:
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            return None
-    if isinstance(value, datetime):
-        return value.astimezone(UTC) if value.tzinfo else value.replace(tzinfo=UTC)
-    if isinstance(value, date):
-        return datetime(value.year, value.month, value.day, tzinfo=UTC)
-    return None
 
 
 def _source(fields: Json) -> Json | None:

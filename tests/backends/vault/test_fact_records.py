@@ -373,3 +373,14 @@ async def test_a_crash_while_a_fact_is_added_leaves_no_fact_of_unknown_origin(
     [stored] = [one for one in await everything(opened) if one.text == "uses: SQLite"]
     assert stored.scope.agent_id == "coding"
     assert len(await everything(opened)) == len(held) + 1
+
+
+async def test_a_history_line_with_a_moment_outside_of_all_calendars_is_a_problem(
+    open_vault: Open, root: Path
+) -> None:
+    put(root, "projects/web/facts.md", "- a: 1\n")
+    line = '{"fact": "/a", "text": "a: 1", "created_at": "0001-01-01T00:00:00+14:00"}\n'
+    put(root, "projects/web/facts.history.jsonl", line)
+    adapter = await open_vault()
+    assert (await adapter.health()).problems[0].message.endswith("outside of the years 1 to 9999.")
+    assert await adapter.get(handle("/a"), SCOPE) is not None

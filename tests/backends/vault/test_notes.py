@@ -434,3 +434,13 @@ async def test_a_note_whose_folder_is_gone_can_be_undone(open_vault: Open, root:
     reply = await adapter.restore([Snapshot(handle=written, record=None)], SCOPE)
     assert reply.records == ()
     assert contents(root) == {}
+
+
+@pytest.mark.parametrize("odd", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:00:00-10:00"])
+async def test_a_moment_outside_of_all_calendars_is_none(
+    open_vault: Open, root: Path, odd: str
+) -> None:
+    put(root, "projects/web/memory/a.md", f"---\ncreated: {odd}\nexpires: '{odd}'\n---\n\nOdd.\n")
+    record = await (await open_vault()).get(handle("projects/web/memory/a.md"), SCOPE)
+    assert record is not None
+    assert (record.text, record.created_at, record.expires_at) == ("Odd.", None, None)
