@@ -27,10 +27,10 @@ _TABLES = ("memory_operations", "memory_usage", "memory_operation_handles")
 def measure(home: Path, *, one_by_one: int = 1000, batched: int = 20_000) -> list[Line]:
     """Append so many operations in each way; an operation here has one usage and five records."""
     lines = []
-    for what, count, size, durable in (
-        ("durable, one a transaction", one_by_one, 1, True),
-        ("not synced, one a transaction", one_by_one * 2, 1, False),
-        (f"durable, {_BATCH:,} a transaction", batched, _BATCH, True),
+    for what, count, size, durable, goal in (
+        ("durable, one a transaction", one_by_one, 1, True, 0.59),
+        ("not synced, one a transaction", one_by_one * 2, 1, False, 0.59),
+        (f"durable, {_BATCH:,} a transaction", batched, _BATCH, True, 0.54),
     ):
         drafts = [_draft(number) for number in range(count)]
         ours, plain = 0.0, 0.0  # the best of the turns: what else runs makes both slower
@@ -39,7 +39,7 @@ def measure(home: Path, *, one_by_one: int = 1000, batched: int = 20_000) -> lis
             ours = max(ours, count / _raw(folder / "raw.db", drafts, size, durable=durable))
             plain = max(plain, count / _plain(folder, size, durable=durable))
         details = f"   {ours:,.0f} a second, sqlite3 {plain:,.0f}"
-        lines.append(reached(f"raw, {what}", ours / plain, 0.5, details))
+        lines.append(reached(f"raw, {what}", ours / plain, goal, details))
     lines.extend(asyncio.run(_through_the_service(home / "service")))
     return lines
 

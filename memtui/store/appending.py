@@ -37,16 +37,13 @@ def append(connection: Connection, draft: OperationDraft) -> int:
 
     Returns its `seq`.
     """
-    return _append(connection, [draft])
+    return append_all(connection, [draft])
 
 
-def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> None:
-    """Append operations of one company, in order, in the caller's write transaction."""
-    if drafts:
-        _append(connection, drafts)
-
-
-def _append(connection: Connection, drafts: Sequence[OperationDraft]) -> int:
+def append_all(connection: Connection, drafts: Sequence[OperationDraft]) -> int:
+    """Append operations of one company, in order; returns the last one's `seq`, 0 for none."""
+    if not drafts:
+        return 0
     company_id = drafts[0].scope.company_id
     first, previous, company = _take_head(connection, company_id)
     operations: list[Stored] = []

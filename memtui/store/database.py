@@ -16,6 +16,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pydantic_core import PydanticSerializationError, to_json
+
 from memtui.contract import Denied, Invalid, NotFound, Unavailable
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -25,7 +27,6 @@ MARK = "\ue000"
 """Begins the escape of a character that no database holds: four hexadecimal digits follow it."""
 _UNSTORABLE = re.compile(f"[\x00\ud800-\udfff{MARK}]")
 _MARKED = re.compile(f"{MARK}([0-9a-f]{{4}})")
-_JSON = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _ASCII_JSON = json.JSONEncoder(separators=(",", ":"))
 
 
@@ -68,12 +69,10 @@ def loaded_text(value: Any) -> str | None:
 
 def stored_json(value: object) -> str:
     """Return the text of a JSON column."""
-    text = _JSON.encode(value)
     try:
-        text.encode()
-    except UnicodeEncodeError:
+        return to_json(value, inf_nan_mode="constants").decode()
+    except PydanticSerializationError:  # half of a surrogate pair, which UTF-8 has no bytes for
         return _ASCII_JSON.encode(value)
-    return text
 
 
 def stored_optional_json(value: object) -> str | None:
@@ -305,7 +304,7 @@ class Prepared:
         """Return a row for `insert`: what is stored of values in the order of the columns."""
         return tuple(
             [
-                value if convert is None else convert(value)
+                value if value is None or convert is None else convert(value)
                 for convert, value in zip(self._stores, row, strict=True)
             ]
         )
@@ -317,7 +316,9 @@ class Prepared:
     def insert(self, connection: Connection, rows: Sequence[tuple[Any, ...]]) -> None:
         """Insert rows of stored values, in the order of the table's columns."""
         compiled = self._in(connection)
-        _execute(connection, compiled.sql, [compiled.named(row) for row in rows])
+        if not compiled.positional:
+            rows = [compiled.named(row) for row in rows]
+        _execute(connection, compiled.sql, rows)
 
     def _in(self, connection: Connection) -> Compiled:
         known = self._compiled.get(connection.dialect)
@@ -345,14 +346,10 @@ class Prepared:
 
 
 def _execute(connection: Connection, sql: str, parameters: Sequence[Any]) -> None:
-    if not parameters:
-        return
-    cursor = connection.driver.cursor()
-    if len(parameters) == 1:
-        cursor.execute(sql, parameters[0])
-    else:
+    if parameters:
+        cursor = connection.driver.cursor()
         cursor.executemany(sql, parameters)
-    cursor.close()
+        cursor.close()
 
 
 class Database:

@@ -17,7 +17,6 @@ from os import urandom
 from pydantic_core import to_jsonable_python
 
 from memtui.contract import Json, OperationType, Scope, SourceRef, Usage
-from memtui.store.database import unsigned_zero
 from memtui.store.operation import (
     OWN_FIELDS,
     Absent,
@@ -74,6 +73,7 @@ _WORDS: Mapping[str, frozenset[str]] = {
     "type": frozenset({"write", "forget", "correct", "sync", "undo", "configure"}),
     "for": frozenset({"context", "prune", "delete_namespace"}),
 }
+_TRUTH = ("false", "true")
 _PLAIN = (int, float, bool, type(None))
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=True)
@@ -202,7 +202,7 @@ def _commitments(
         for path, value in there:
             name, text = path.encode(), value.encode()
             own = sha256(company + text if path == SUBJECT else salt + name).digest()[:SALT_BYTES]
-            found[path] = sha256(b"%b\0%b%b" % (name, own, text)).hexdigest()
+            found[path] = sha256(name + b"\0" + own + text).hexdigest()
         return found
     found = {
         path: commitment(path, salt_of(one, path, value, salt, company), value)
@@ -232,7 +232,7 @@ def document_of(
     usage = ",".join([_usage(usage) for usage in one.usage])
     withheld = [path for path in sorted(one.absent) if one.absent[path].withheld]
     return (
-        f'{{"binding_key":{_text(one.binding_key)},"capped":{_truth(one.capped)},'
+        f'{{"binding_key":{_text(one.binding_key)},"capped":{_TRUTH[one.capped]},'
         f'"committed":{{{listed}}},"door":{_quoted(one.door)},'
         f'"error_kind":{_text(one.error_kind)},"handles":[{handles}],'
         f'"latency_ms":{_number(one.latency_ms)},"operation_id":{_quoted(one.operation_id)},'
@@ -298,7 +298,7 @@ def blank(path: str, committed: str) -> tuple[str, ...]:
 
 def _handle(handle: OperationHandle) -> str:
     return (
-        f'{{"binding_key":{_text(handle.binding_key)},"ghost":{_truth(handle.ghost)},'
+        f'{{"binding_key":{_text(handle.binding_key)},"ghost":{_TRUTH[handle.ghost]},'
         f'"provider_key":{_quoted(handle.provider_key)},'
         f'"rank":{handle.rank},"score":{_number(handle.score)}}}'
     )
@@ -333,14 +333,10 @@ def _text(value: str | None) -> str:
     return "null" if value is None else _quoted(value)
 
 
-def _truth(value: bool) -> str:  # noqa: FBT001
-    return "true" if value else "false"
-
-
 def _number(value: float | None) -> str:
-    stored = unsigned_zero(value)
-    if stored is None:
+    if value is None:
         return "null"
+    stored = value + 0.0  # as `unsigned_zero`
     return repr(stored) if isfinite(stored) else canonical(stored)
 
 
