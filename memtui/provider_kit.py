@@ -183,10 +183,8 @@ def matcher(wanted: Filter) -> Callable[[Record], bool]:
 
 def _passes(record: Record, field: str, test: Test, value: Any) -> bool:
     match test:
-        case "is":
-            return value in _held(record, field)
-        case "has":
-            return value in record.tags
+        case "is" | "has":
+            return value in held(record, field)
         case "from":
             return record.created_at is not None and record.created_at >= value
         case "before":
@@ -195,7 +193,10 @@ def _passes(record: Record, field: str, test: Test, value: Any) -> bool:
     return finds(value, text) if test == "finds" else value in text.casefold()
 
 
-def _held(record: Record, field: str) -> tuple[object, ...]:
+def held(record: Record, field: str) -> tuple[object, ...]:
+    """Return what a record has in a field of `conditions`, None where it has nothing there."""
+    if field == "tags":
+        return record.tags
     if field in {"topic", "kind"}:
         return (getattr(record, field),)
     if field == "source_kind":

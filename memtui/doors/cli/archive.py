@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.contract import Invalid
+from memtui.doors.cli.options import Force
 from memtui.doors.cli.output import Line, columns, facts, jsonable, table
 from memtui.doors.cli.session import Session
 from memtui.widgets import format as shown
@@ -160,9 +161,7 @@ async def audit_export(
     session: Session,
     *,
     to: Annotated[Path, typer.Option(help="The file to write, JSON Lines.")],
-    force: Annotated[
-        bool, typer.Option("--force", help="Put it in place of a file that is there.")
-    ] = False,
+    force: Force = False,
 ) -> None:
     """Write every operation with its digest to a file that anybody can verify.
 

@@ -9,7 +9,7 @@ import shutil
 import sqlite3
 import stat
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,9 +19,10 @@ import typer
 
 from memtui import __version__
 from memtui.contract import Denied, Filter, Invalid, MemtuiError, OperationStatus, OperationType
+from memtui.doors.cli.bindings import find
 from memtui.doors.cli.input import confirm
 from memtui.doors.cli.options import Yes
-from memtui.doors.cli.output import Line
+from memtui.doors.cli.output import Line, jsonable
 from memtui.doors.cli.session import Invocation
 from memtui.widgets.format import counted
 
@@ -29,10 +30,12 @@ if TYPE_CHECKING:
     from memtui.config import Paths, Settings
     from memtui.doors.cli.session import Invocation
     from memtui.service import BindingHealth, Caller, MemoryService, StoredSecret
+    from memtui.service.backup import Backup
     from memtui.service.home import Remains
     from memtui.service.repair import Repair
 
 
+Status = Literal["ok", "warning", "broken"]
 _LOW_DISK_BYTES = 200_000_000
 _SHOWN_PROBLEMS = 5
 
@@ -42,14 +45,19 @@ class Check:
     """One thing that was looked at. `broken` makes doctor fail, `warning` does not."""
 
     name: str
-    status: Literal["ok", "warning", "broken"]
+    status: Status
     message: str
     advice: str = ""
 
 
 async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
     """Yield every check as it is done; a broken one does not stop the rest that can be done."""
-    yield _versions()
+    yield Check(
+        "versions",
+        "ok",
+        f"memtui {__version__}, Python {platform.python_version()}, "
+        f"SQLite {sqlite3.sqlite_version}, {platform.system()}",
+    )
     paths = invocation.paths()
     for check in _home(paths, read_only=invocation.read_only):
         yield check
@@ -59,23 +67,29 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
         yield Check("settings", "broken", str(error), f"Mend {paths.config_file} or the variable.")
         return
     yield Check("settings", "ok", f"{paths.config_file} and the environment fit")
-    yield _editor(settings)
-    yield _keymap(settings)
+    yield _tried(
+        "editor", lambda: _editor(settings), "warning", "Set $EDITOR to the editor you use."
+    )
+    yield _tried("keymap", lambda: _keymap(settings), advice="Mend the keymap in the settings.")
     yield _terminal()
     async for check in _providers(settings):
         yield check
     async for check in _control_plane(paths, settings):
         yield check
-    yield await _discovery()
-
-
-def _versions() -> Check:
-    return Check(
-        "versions",
+    found = counted(len(await asyncio.to_thread(find)), "memory", "memories")
+    yield Check(
+        "discovery",
         "ok",
-        f"memtui {__version__}, Python {platform.python_version()}, "
-        f"SQLite {sqlite3.sqlite_version}, {platform.system()}",
+        f"{found} found on this machine outside memtui",
+        "memtui bindings discover lists what is found.",
     )
+
+
+def _tried(name: str, look: Callable[[], str], worst: Status = "broken", advice: str = "") -> Check:
+    try:
+        return Check(name, "ok", look())
+    except MemtuiError as error:
+        return Check(name, worst, str(error), advice)
 
 
 def _home(paths: Paths, *, read_only: bool) -> Iterator[Check]:
@@ -112,24 +126,17 @@ def _private(path: Path, mode: int) -> Check:
     return Check("home", "ok", f"{path} is private")
 
 
-def _editor(settings: Settings) -> Check:
+def _editor(settings: Settings) -> str:
     from memtui.screens.external_editor import editor_words
 
-    try:
-        words = editor_words(settings.editor)
-    except Invalid as error:
-        return Check("editor", "warning", str(error), "Set $EDITOR to the editor you use.")
-    return Check("editor", "ok", " ".join(words))
+    return " ".join(editor_words(settings.editor))
 
 
-def _keymap(settings: Settings) -> Check:
+def _keymap(settings: Settings) -> str:
     from memtui.screens.keymap import load_keymap
 
-    try:
-        load_keymap(settings.keymap)
-    except Invalid as error:
-        return Check("keymap", "broken", str(error), "Mend the keymap in the settings.")
-    return Check("keymap", "ok", f"it fits, with {len(settings.keymap)} remapped")
+    load_keymap(settings.keymap)
+    return f"it fits, with {len(settings.keymap)} remapped"
 
 
 def _terminal() -> Check:
@@ -354,20 +361,6 @@ async def _limits(
             yield Check(name, "warning", sentence(one, datetime.now(UTC), zone), advice)
 
 
-async def _discovery() -> Check:
-    from memtui.doors.cli.bindings import find
-
-    findings = await asyncio.to_thread(find)
-    if not findings:
-        return Check("discovery", "ok", "no other memories were found on this machine")
-    return Check(
-        "discovery",
-        "ok",
-        f"{counted(len(findings), 'memory', 'memories')} found on this machine",
-        "memtui bindings discover lists them.",
-    )
-
-
 _MARKS = {"ok": "✓", "warning": "!", "broken": "✗"}
 
 
@@ -407,16 +400,11 @@ async def _look_for_secrets(invocation: Invocation) -> int:
     async with invocation.session() as session:
         folders = (session.paths.data, session.paths.config)
         found = [one async for one in session.service.secrets.stored(session.caller, folders)]
-    invocation.out.answer(
-        {"ok": not found, "secrets": [one.model_dump(mode="json") for one in found]},
-        _secret_lines(found),
-    )
+    invocation.out.answer({"ok": not found, "secrets": found}, _secret_lines(found))
     return 1 if found else 0
 
 
 async def _repair(invocation: Invocation, *, yes: bool) -> int:
-    from datetime import UTC, datetime
-
     from memtui.service import repair as repairing
 
     paths, settings, now = invocation.paths(), invocation.settings(), datetime.now(UTC)
@@ -431,9 +419,7 @@ async def _repair(invocation: Invocation, *, yes: bool) -> int:
         repairing.repair, paths, settings, wanted, principal=settings.principal, now=now
     )
     first = wanted.companies[0].company_id
-    invocation.out.answer(
-        wanted.model_dump(mode="json"), [f"Repaired; a new database is in {paths.data}."]
-    )
+    invocation.out.answer(wanted, [f"Repaired; a new database is in {paths.data}."])
     invocation.out.say(
         "Its companies are read-only until each has an owner: "
         f"memtui --company {first} members add {settings.principal} --role owner"
@@ -494,8 +480,6 @@ def backup(
     The database, the archive, the bindings' own folders and the settings, also while memtui runs.
     Nothing out of the system's keyring. What is left out is named.
     """
-    from datetime import UTC, datetime
-
     from memtui.service.backup import backup as write
 
     done = write(
@@ -505,16 +489,19 @@ def backup(
         vaults=vaults,
         now=datetime.now(UTC),
     )
-    document = done.model_dump(mode="json") | {"file": str(file), "files": sorted(done.files)}
-    invocation.out.answer(document, [str(file)])
     for sentence in done.left_out:
         invocation.out.say(f"Left out: {sentence}")
-    if not invocation.as_json:
-        operations = sum(end.seq for end in done.logs.values())
-        invocation.out.say(
-            f"Wrote {counted(len(done.files), 'file')} with {counted(operations, 'operation')} of "
-            f"{counted(len(done.logs), 'company', 'companies')}; it holds every text, keep it safe."
-        )
+    invocation.out.answer(
+        jsonable(done) | {"file": str(file), "files": sorted(done.files)},
+        [str(file)],
+        f"Wrote {_contents(done)} of {counted(len(done.logs), 'company', 'companies')}; "
+        "it holds every text, keep it safe.",
+    )
+
+
+def _contents(of: Backup) -> str:
+    operations = sum(end.seq for end in of.logs.values())
+    return f"{counted(len(of.files), 'file')} with {counted(operations, 'operation')}"
 
 
 def restore(
@@ -536,11 +523,6 @@ def restore(
         raise Denied("memtui runs read-only; start it without --read-only to restore a home.")
     paths = find_paths(to) if to else invocation.paths()
     done = read(file.expanduser(), paths)
-    document = done.model_dump(mode="json") | {
-        "home": str(paths.data),
-        "files": sorted(done.files),
-    }
-    invocation.out.answer(document, [str(paths.data)])
     for place, was in done.outside.items():
         key = place.removeprefix("outside/")
         invocation.out.say(
@@ -549,9 +531,8 @@ def restore(
         )
     for sentence in done.left_out:
         invocation.out.say(f"Not in it: {sentence}")
-    if not invocation.as_json:
-        operations = sum(end.seq for end in done.logs.values())
-        invocation.out.say(
-            f"Restored {counted(len(done.files), 'file')} with "
-            f"{counted(operations, 'operation')}, each proved."
-        )
+    invocation.out.answer(
+        jsonable(done) | {"home": str(paths.data), "files": sorted(done.files)},
+        [str(paths.data)],
+        f"Restored {_contents(done)}, each proved.",
+    )

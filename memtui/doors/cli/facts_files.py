@@ -28,6 +28,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.doors.cli.facts import FACT, FactScope
+from memtui.doors.cli.options import Force
 from memtui.doors.cli.output import Line as Shown
 from memtui.doors.cli.output import jsonable, write_exactly
 from memtui.doors.cli.session import Session
@@ -176,12 +177,15 @@ async def facts_export(
     form: Annotated[
         FormatName | None, typer.Option("--format", help="On stdout; a file's name tells its own.")
     ] = None,
+    force: Force = False,
 ) -> None:
     """Write facts to a new file or to stdout.
 
     JSON Lines keeps everything; markdown keeps the text and the topic. A terminal gets control
     characters as marks.
     """
+    from memtui.analytics.export import replacing
+
     chosen = form or (format_of(to.name) if to else JSONL)
     records, problems = await scope.facts(session)
     if to is None and session.out.as_json:
@@ -195,7 +199,8 @@ async def facts_export(
         write_exactly(_encoded(content))
         session.out.tell(problems)
         return
-    _write_new(to, _encoded(content))
+    with replacing(to, force=force) as file:
+        file.write_bytes(_encoded(content))
     document = {"path": str(to), "count": len(records), "problems": problems}
     session.out.answer(document, [str(to)])
 
@@ -334,21 +339,3 @@ def _encoded(content: str) -> bytes:
         return content.encode("utf-8")
     except UnicodeEncodeError as error:
         raise Invalid("UTF-8 cannot carry one of the facts; export as JSON Lines.") from error
-
-
-def _write_new(path: Path, content: bytes) -> None:
-    """Write a private file that was not there; half a one does not stay."""
-    import os
-
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise Invalid(f"{path} is there already; name a new file.") from error
-    except OSError as error:
-        raise Invalid(f"{path} cannot be written ({error.strerror}).") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise Invalid(f"{path} cannot be written ({error.strerror}).") from error

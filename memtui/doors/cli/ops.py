@@ -15,6 +15,7 @@ from memtui.contract import Filter, Invalid
 from memtui.doors.cli.options import (
     Exact,
     FilterLine,
+    Force,
     Limit,
     OperationOptions,
     ScopeOptions,
@@ -224,9 +225,7 @@ async def ops_export(
         Literal["jsonl", "csv", "parquet"] | None,
         typer.Option("--format", help="How to write it, if the file's name does not say."),
     ] = None,
-    force: Annotated[
-        bool, typer.Option("--force", help="Put it in place of a file that is there.")
-    ] = False,
+    force: Force = False,
     exact: Exact = False,
 ) -> None:
     """Write operations, sealed ones too, to a file, in the order of their numbers.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -218,71 +218,53 @@ _NEAR = 60
 _MOST_NEAR = 3
 _NAMES = ("agent", "project", "issue", "run", "subject", "binding", "door", "by", "topic", "tag")
 
-_Has = Callable[["Filter"], Awaitable[bool]]
-
 
 async def say_unknown_of_operations(session: Session, chosen: Filter) -> None:
     """Name each value of a filter that no operation has; for where it found none."""
     from memtui.widgets.filter_words import known_values
 
-    async def has(only: Filter) -> bool:
-        return bool((await session.service.log.page(session.caller, only, limit=1)).total)
-
-    if names := _given(chosen):
-        page = await session.service.log.page(session.caller, limit=_LOOKED_AT)
-        await _say(session, names, known_values(page.operations), has)
+    given, log = _given(chosen), session.service.log
+    known = (
+        known_values((await log.page(session.caller, limit=_LOOKED_AT)).operations) if given else {}
+    )
+    for name, only in given.items():
+        if not (await log.page(session.caller, only, limit=1)).total:
+            _say_unknown(session, name, only, known.get(name, ()))
 
 
 async def say_unknown_of_records(
     session: Session, chosen: Filter, scope: Scope, binding: str | None
 ) -> None:
     """Name each value of a filter that no record has; for where it found none."""
+    from memtui.provider_kit import conditions, held
 
     async def browsed(only: Filter, limit: int) -> tuple[Record, ...]:
         request = BrowseRequest(scope=scope, binding_key=binding, filter=only, limit=limit)
         return (await session.service.browse(session.caller, request)).records
 
-    async def has(only: Filter) -> bool:
-        return bool(await browsed(only, 1))
+    given = _given(chosen.model_copy(update={"binding_key": None}))
+    looked_at = await browsed(Filter(), _LOOKED_AT) if given else ()
+    for name, only in given.items():
+        if not await browsed(only, 1):
+            [(field, _, _)] = conditions(only)
+            known = {str(value) for one in looked_at for value in held(one, field) if value}
+            _say_unknown(session, name, only, known)
 
-    names = {name: value for name, value in _given(chosen).items() if name != "binding"}
-    if names:
-        await _say(session, names, _values_of(await browsed(Filter(), _LOOKED_AT)), has)
 
-
-def _given(chosen: Filter) -> dict[str, str]:
+def _given(chosen: Filter) -> dict[str, Filter]:
+    """Return each value of a filter by its word, as a filter of its own."""
     given = {name: getattr(chosen, FIELDS[name]) for name in _NAMES}
-    return {name: value for name, value in given.items() if value is not None}
+    return {
+        name: Filter.model_validate({FIELDS[name]: value})
+        for name, value in given.items()
+        if value is not None
+    }
 
 
-async def _say(
-    session: Session, given: Mapping[str, str], known: Mapping[str, Iterable[str]], has: _Has
-) -> None:
+def _say_unknown(session: Session, name: str, only: Filter, known: Iterable[str]) -> None:
     from rapidfuzz import process
 
-    for name, value in given.items():
-        if await has(Filter.model_validate({FIELDS[name]: value})):
-            continue
-        found = process.extract(
-            value, list(known.get(name, ())), limit=_MOST_NEAR, score_cutoff=_NEAR
-        )
-        near = " and ".join(f"{name}:{other}" for other, _, _ in found)
-        session.out.say(f"Nothing has {name}:{value}" + (f"; near is {near}." if near else "."))
-
-
-def _values_of(records: Iterable[Record]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {name: set() for name in _NAMES}
-    for record in records:
-        source = record.source
-        values = {
-            "agent": record.scope.agent_id,
-            "project": record.scope.project_id,
-            "subject": record.scope.subject_id,
-            "issue": source.issue_id if source else None,
-            "run": source.run_id if source else None,
-            "topic": record.topic,
-        }
-        for name, value in values.items():
-            found[name].update({value} if value else ())
-        found["tag"].update(record.tags)
-    return found
+    value = getattr(only, FIELDS[name])
+    found = process.extract(value, list(known), limit=_MOST_NEAR, score_cutoff=_NEAR)
+    near = " and ".join(f"{name}:{other}" for other, _, _ in found)
+    session.out.say(f"Nothing has {name}:{value}" + (f"; near is {near}." if near else "."))

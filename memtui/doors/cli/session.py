@@ -370,27 +370,12 @@ def global_options(arguments: Sequence[str]) -> Invocation | None:
         if name not in {"--home", "--company", "--principal", "--acts-for"}:
             return None
         value = value if equals else next(words, "")
-        if not value or value.startswith("-") or not _is_utf8(value):
+        if not value.isprintable() or not value or value.startswith("-"):
             return None
         if name != "--home":
             setattr(found, name.removeprefix("--").replace("-", "_"), value)
-        elif not _can_be_home(Path(value)):
-            return None
+        elif os.access(value, os.F_OK) and not os.access(f"{value}/", os.R_OK):
+            return None  # a file, or closed to us
         else:
             found.home = Path(value)
     return found
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _can_be_home(folder: Path) -> bool:
-    try:
-        return not folder.exists() or (folder.is_dir() and os.access(folder, os.R_OK))
-    except OSError:
-        return False
