@@ -39,7 +39,7 @@ class Need(StrEnum):
     TABLE = "This list has no columns."
     BINDING = "No binding is selected."
     NAMESPACES = "This provider has no namespaces."
-    PLUGIN = "Only a memory plugin (plugin-v1) has a contract to check."
+    PLUGIN = "Only a memory plugin has a contract to check."
     DESTINATION = "There is no other binding to move to; a adds one."
     SCOPE = "Nobody is chosen; s chooses a user, project or agent."
     CHARTS = "This is for the charts; t shows them."

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 from weakref import WeakKeyDictionary
 
 from textual.actions import ActionParseResult
@@ -28,7 +28,7 @@ from textual.dom import DOMNode
 from textual.events import Event, Key, Paste
 from textual.screen import ModalScreen, Screen
 
-from memtui.actions import ACTIONS, SCREENS, actions_of
+from memtui.actions import ACTIONS, SCREENS, actions_of, groups_on
 from memtui.paths import Paths
 from memtui.screens.opening import Opening, first_look
 from memtui.screens.themes import known, own_themes
@@ -40,19 +40,20 @@ if TYPE_CHECKING:
     from memtui.config import Settings
     from memtui.contract import MemtuiError
     from memtui.screens.base import MemtuiScreen
+    from memtui.screens.dialogs import Choose
     from memtui.screens.keymap import Keymap
     from memtui.screens.scope_choices import ScopeStep
     from memtui.screens.state import (
         AppState,
-        BindingChosen,
         ConfigurationChanged,
-        FilterChosen,
         GoTo,
         ScopeChosen,
         StateController,
         ViewChosen,
         ViewsChanged,
     )
+
+T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 _HEALTH_SECONDS = 30
@@ -291,14 +292,6 @@ class MemtuiApp(App[None]):
         self._remember()
         self.controller.choose_scope(message.scope)
 
-    def on_filter_chosen(self, message: FilterChosen) -> None:
-        """Use a filter line everywhere."""
-        self.controller.choose(filter_line=message.line)
-
-    def on_binding_chosen(self, message: BindingChosen) -> None:
-        """Look at another binding."""
-        self.controller.choose(binding_key=message.key or "")
-
     def on_views_changed(self, message: ViewsChanged) -> None:
         """Offer the saved views of the operation log as they are now."""
         self.controller.use_views(message.views)
@@ -317,8 +310,9 @@ class MemtuiApp(App[None]):
         self.controller.resolve_again()
 
     async def on_go_to(self, message: GoTo) -> None:
-        """Show another screen with what it was pointed at."""
-        await self._show(message.mode)
+        """Show another screen with what it was pointed at, filter line and binding."""
+        if message.mode:
+            await self._show(message.mode)
         if message.select is not None and self.frame is not None:
             self.frame.point_at(message.select)
         self.controller.choose(filter_line=message.filter_line, binding_key=message.binding_key)
@@ -420,12 +414,13 @@ class MemtuiApp(App[None]):
 
     def action_help(self) -> None:
         """Show every key of this screen."""
-        from memtui.screens.help import Help, help_content
+        from memtui.screens.dialogs import Sheet
+        from memtui.screens.help import group_help
 
-        frame = self.frame
-        if frame is not None and not isinstance(self.screen, Help):
-            mode, keymap, why = frame.MODE, frame.state.keymap, frame.why_disabled
-            self.push_screen(Help("Keys", lambda width: help_content(mode, keymap, why, width)))
+        if self.frame is not None:
+            groups, why = groups_on(self.frame.MODE), self.frame.why_disabled
+            content = partial(group_help, groups, self.state.keymap, why)
+            self.push_screen(Sheet("Keys", content))
 
     def action_palette(self) -> None:
         """Show the command palette."""
@@ -458,11 +453,7 @@ class MemtuiApp(App[None]):
         from memtui.screens.dialogs import Choice, Choose
 
         choices = [Choice(name, name) for name in sorted(self.available_themes)]
-        self.push_screen(Choose("Theme", choices), self._use_theme)
-
-    def _use_theme(self, name: str | None) -> None:
-        if name is not None:
-            self.theme = name
+        self._choose(Choose("Theme", choices), partial(setattr, self, "theme"))
 
     def action_binding(self) -> None:
         """Choose the binding to look at."""
@@ -470,11 +461,11 @@ class MemtuiApp(App[None]):
 
         choices = [Choice("", "the one that serves this scope", "auto")]
         choices += [Choice(one.key, one.key, one.provider_key) for one in self.state.bindings]
-        self.push_screen(Choose("Binding to look at", choices), self._use_binding)
+        use = self.controller.choose
+        self._choose(Choose("Binding to look at", choices), lambda key: use(binding_key=key))
 
-    def _use_binding(self, key: str | None) -> None:
-        if key is not None:
-            self.controller.choose(binding_key=key)
+    def _choose(self, chooser: Choose[T], use: Callable[[T], None]) -> None:
+        self.push_screen(chooser, lambda chosen: None if chosen is None else use(chosen))
 
     def action_limits(self) -> None:
         """Show every spending limit, added up now."""
@@ -493,12 +484,12 @@ class MemtuiApp(App[None]):
             placeholder="type a name, or run:4412",
             offer=offered,
         )
-        self.push_screen(chooser, self._use_scope)
 
-    def _use_scope(self, step: ScopeStep | None) -> None:
-        if step is not None:
+        def use(step: ScopeStep) -> None:
             self._remember()
             self.controller.choose_scope(step.applied_to(self.state.scope))
+
+        self._choose(chooser, use)
 
     def open_url(self, url: str, *, new_tab: bool = True) -> None:
         """Open a page in the desktop's browser, or copy its address where there is none."""

@@ -814,6 +814,8 @@ class Adapter(ABC):
     capabilities: Capabilities = Capabilities()
     only_facts: ClassVar[bool] = False
     """It keeps facts alone, lines without kind and title."""
+    speaks_plugin_contract: ClassVar[bool] = False
+    """Behind it is a memory plugin, which `memtui conformance` can check."""
 
     @classmethod
     @abstractmethod

@@ -16,8 +16,7 @@ import memtui.service
 from memtui.app import MemtuiApp, TerminalOutput, run_app, styles_path
 from memtui.config import Paths, Settings, load_settings
 from memtui.contract import Invalid, Scope, SourceKind, SourceRef, Unavailable, WriteRequest
-from memtui.screens.dialogs import Choose, Confirm
-from memtui.screens.help import Help
+from memtui.screens.dialogs import Choose, Confirm, Sheet
 from memtui.screens.kept import load_session
 from memtui.screens.state import Phase
 from memtui.service import Caller, Membership, MemoryService, Role, open_service
@@ -194,10 +193,10 @@ async def test_help_names_the_reason_and_a_disabled_key_says_it(
         assert "read-only" in screen_text(app).splitlines()[0]
         await pilot.press("question_mark")
         await pilot.pause()
-        assert isinstance(app.screen, Help)
+        assert isinstance(app.screen, Sheet)
         assert "(This is read-only.)" in screen_text(app)
         await pilot.press("q")
-        assert not isinstance(app.screen, Help)
+        assert not isinstance(app.screen, Sheet)
 
 
 async def test_a_removal_needs_another_key_than_the_one_that_asked(
@@ -286,10 +285,10 @@ async def test_a_moved_key_works_and_its_old_one_does_not(paths: Paths) -> None:
     async with running(paths, settings) as (app, pilot):
         await pilot.press("question_mark")
         await pilot.pause()
-        assert not isinstance(app.screen, Help)
+        assert not isinstance(app.screen, Sheet)
         await pilot.press("f9")
         await pilot.pause()
-        assert isinstance(app.screen, Help)
+        assert isinstance(app.screen, Sheet)
 
 
 async def test_the_palette_lists_a_hostile_company(paths: Paths, settings: Settings) -> None:

@@ -23,8 +23,7 @@ What is there to use:
 - `self.labels = {"records.forget": "forget 3…"}`: footer words for the moment;
 - `self.show_count("41 of 12,204")`: the text at the right end of the filter line;
 - `self.toast(message, severity=…)`; `self.fail(error)`: a toast for one of the contract's errors;
-- up to the app: `self.post_message(GoTo(…))`, `ScopeChosen`, `FilterChosen`, `BindingChosen`,
-  `ConfigurationChanged`;
+- up to the app: `self.post_message(GoTo(…))`, `ScopeChosen`, `ConfigurationChanged`;
 - questions: an action that is a coroutine marked with `@conversation`; the dialogs are in
   `memtui.screens.dialogs`. What a question is made of is read inside it (`Choose` and `Sheet` take
   the work), or in `wait`: it is there when the key is pressed, so that no later key falls through;
@@ -55,7 +54,7 @@ from memtui.contract import MemtuiError, NotFound
 from memtui.filters import Taker, not_held
 from memtui.screens.dialogs import Waiting
 from memtui.screens.keymap import footer_entries
-from memtui.screens.state import AppState, FilterChosen, Phase, ServiceSession
+from memtui.screens.state import AppState, GoTo, Phase, ServiceSession
 from memtui.widgets import spending
 from memtui.widgets.background import Background, Work
 from memtui.widgets.display import toast
@@ -313,7 +312,7 @@ class MemtuiScreen(ServiceScreen):
     def on_filter_line_applied(self, message: FilterLine.Applied) -> None:
         """Pass a filter line up."""
         message.stop()
-        self.post_message(FilterChosen(message.line))
+        self.post_message(GoTo(filter_line=message.line))
 
     def on_filter_line_entered(self, message: FilterLine.Entered) -> None:
         """Read which agents, projects and other names the newest operations have."""

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable
 
 from textual.content import Content
 
-from memtui.actions import ACTIONS, Need, actions_of, groups_on, screen_tab
-from memtui.screens.dialogs import Sheet
+from memtui.actions import ACTIONS, Need, actions_of, screen_tab
 from memtui.screens.keymap import Keymap
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, lines
 
@@ -29,13 +28,6 @@ def group_title(group: str) -> str:
     return _TITLES.get(group) or screen_tab(group).title
 
 
-def help_content(
-    mode: str, keymap: Keymap, why_disabled: Callable[[str], str], width: int = 0
-) -> Content:
-    """Return all keys of a screen, group by group, each with its sentence."""
-    return group_help(groups_on(mode), keymap, why_disabled, width)
-
-
 def group_help(
     groups: Iterable[str], keymap: Keymap, why_disabled: Callable[[str], str], width: int = 0
 ) -> Content:
@@ -54,7 +46,3 @@ def group_help(
             blocks.append(hanging(keys, said + note, width))
         blocks.append(Content(""))
     return lines(blocks[:-1])
-
-
-class Help(Sheet):
-    """The help of one screen."""

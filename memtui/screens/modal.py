@@ -14,6 +14,7 @@ from something that runs for a while: start it with `run`, and call `ended()` on
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 from textual import on
@@ -121,13 +122,9 @@ class ModalListScreen(ServiceScreen, ModalScreen[None]):
 
     def action_help(self) -> None:
         """Show every key."""
-        group, keymap = self.ACTION_GROUP, self.state.keymap
-        title = group_title(group)
-
-        def content(width: int) -> Content:
-            return group_help((group, "list"), keymap, self.why_disabled, width)
-
-        self.app.push_screen(Sheet(title, content))
+        group = self.ACTION_GROUP
+        content = partial(group_help, (group, "list"), self.state.keymap, self.why_disabled)
+        self.app.push_screen(Sheet(group_title(group), content))
 
     def action_leave(self) -> None:
         """Go back, from the details to the list first."""

@@ -13,7 +13,7 @@ from memtui.actions import ACTIONS
 from memtui.contract import Scope
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.help import group_title
-from memtui.screens.state import BindingChosen, ScopeChosen, ViewChosen
+from memtui.screens.state import GoTo, ScopeChosen, ViewChosen
 from memtui.widgets.display import DIM, display
 
 
@@ -77,7 +77,7 @@ def _places(screen: MemtuiScreen) -> Iterable[DiscoveryHit]:
         yield _command(
             display(f"Binding: {binding.provider_key}·{binding.key}", limit=100),
             "Look at this binding.",
-            partial(screen.post_message, BindingChosen(binding.key)),
+            partial(screen.post_message, GoTo(binding_key=binding.key)),
         )
     for view in screen.state.views:
         yield _command(

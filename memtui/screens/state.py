@@ -132,20 +132,6 @@ class ScopeChosen(Message):
 
 
 @dataclass
-class BindingChosen(Message):
-    """A person chose the binding to look at; None goes back to the resolved one."""
-
-    key: str | None
-
-
-@dataclass
-class FilterChosen(Message):
-    """A person applied a filter line that parses."""
-
-    line: str
-
-
-@dataclass
 class ViewChosen(Message):
     """A person wants to see the operation log as in a saved view."""
 
@@ -161,10 +147,11 @@ class ViewsChanged(Message):
 
 @dataclass
 class GoTo(Message):
-    """Show another screen, with another filter line and binding where they are given."""
+    """Use another filter line and binding everywhere and show another screen, where given."""
 
-    mode: str
+    mode: str = ""
     filter_line: str | None = None
+    """One that parses."""
     binding_key: str | None = None
     select: str | None = None
     """What it should put its cursor on, in its own words: a record's or an operation's id."""
@@ -236,7 +223,11 @@ class StateController:
     def open(self) -> None:
         """Open the service in the background."""
         self._set(replace(self.state, phase=Phase.OPENING, problem=""))
-        self._opening.latest(self._open_service, self._opened, self._not_opened)
+
+        def failed(error: MemtuiError) -> None:
+            self._set(replace(self.state, phase=Phase.FAILED, problem=str(error)))
+
+        self._opening.latest(self._open_service, self._opened, failed)
 
     async def _open_service(self) -> tuple[ServiceSession, tuple[CompanyView, ...]]:
         await asyncio.to_thread(importlib.import_module, "memtui.service")
@@ -285,9 +276,6 @@ class StateController:
         if self._settings.purge_after_days:
             due = session.service.purging.due
             self._purging.every(lambda: due(session.caller), lambda _done: None, self._tell_once)
-
-    def _not_opened(self, error: MemtuiError) -> None:
-        self._set(replace(self.state, phase=Phase.FAILED, problem=str(error)))
 
     def _enter(self, state: AppState, session: ServiceSession) -> None:
         """Show a company as it was left."""
@@ -369,39 +357,35 @@ class StateController:
         if session is None or resolution is None:
             return
         key = resolution.binding_key
+
+        def show(health: BindingHealth) -> None:
+            if self.state.resolution and self.state.resolution.binding_key == health.key:
+                self._set(replace(self.state, health=health))
+
+        def failed(error: MemtuiError) -> None:
+            from memtui.service.answers import BindingHealth
+
+            down = Health(status="down", message=str(error))
+            show(BindingHealth(key=key, health=down, checked_at=self.state.clock()))
+            self._tell_once(error)
+
         self._checking.latest(
-            lambda: session.service.bindings.health(session.caller, key),
-            self._checked,
-            partial(self._not_checked, key),
+            lambda: session.service.bindings.health(session.caller, key), show, failed
         )
-
-    def _checked(self, health: BindingHealth) -> None:
-        if self.state.resolution and self.state.resolution.binding_key == health.key:
-            self._set(replace(self.state, health=health))
-
-    def _not_checked(self, key: str, error: MemtuiError) -> None:
-        from memtui.service.answers import BindingHealth
-
-        down = Health(status="down", message=str(error))
-        health = BindingHealth(key=key, health=down, checked_at=self.state.clock())
-        self._set(replace(self.state, health=health))
-        self._tell_once(error)
 
     def check_spending(self) -> None:
         """Hold what was spent against the company's limits in the background."""
         session, zone = self.state.session, self.state.zone
         if session is None or self._adding_up.busy:
             return
-        self._adding_up.latest(
-            lambda: session.service.limits.check(session.caller, zone=zone),
-            self._added_up,
-            self._tell_once,
-        )
 
-    def _added_up(self, spending: list[SpendingStatus]) -> None:
-        self._told = ""
-        if self.state.spending != (found := tuple(spending)):
-            self._set(replace(self.state, spending=found))
+        def show(found: list[SpendingStatus]) -> None:
+            self._told = ""
+            if self.state.spending != tuple(found):
+                self._set(replace(self.state, spending=tuple(found)))
+
+        check = partial(session.service.limits.check, session.caller, zone=zone)
+        self._adding_up.latest(check, show, self._tell_once)
 
     def _tell_once(self, error: MemtuiError) -> None:
         """Tell of a problem once, however often it is met again."""
@@ -475,27 +459,17 @@ async def _resolve(session: ServiceSession, wanted: AppState) -> AppState:
     try:
         resolution = await session.service.resolve(session.caller, wanted.record_scope, key)
     except MemtuiError as error:
-        return replace(
-            wanted,
-            bindings=bindings,
-            resolution=None,
-            resolution_problem=str(error),
-            binding=None,
-            health=None,
-        )
-    return _resolved(wanted, bindings, resolution)
-
-
-def _resolved(
-    wanted: AppState, bindings: tuple[BindingView, ...], resolution: Resolution
-) -> AppState:
-    same = wanted.resolution is not None and wanted.resolution.binding_key == resolution.binding_key
+        resolution, problem = None, str(error)
+    else:
+        problem = ""
+    resolved = resolution.binding_key if resolution else None
+    same = wanted.resolution is not None and wanted.resolution.binding_key == resolved
     return replace(
         wanted,
         bindings=bindings,
         resolution=resolution,
-        resolution_problem="",
-        binding=next((one for one in bindings if one.key == resolution.binding_key), None),
+        resolution_problem=problem,
+        binding=next((one for one in bindings if one.key == resolved), None),
         health=wanted.health if same else None,
     )
 

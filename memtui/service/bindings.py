@@ -52,6 +52,13 @@ class Bindings(Group):
         """Return the class of a provider. Blocking; raises `Invalid` if there is none."""
         return self._core.providers.load(name)
 
+    def is_plugin(self, name: str) -> bool:
+        """Whether behind a provider is a memory plugin. Blocking; unknown of a stranger's is no."""
+        providers = self._core.providers
+        load = providers.loaded if providers.is_foreign(name) else providers.load
+        found = load(name)
+        return found is not None and found.speaks_plugin_contract
+
     async def provider_problems(self) -> list[str]:
         """Say which installed providers of other packages are not used, and why."""
         return await self._core.connections.provider_problems()

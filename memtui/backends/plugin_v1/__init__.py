@@ -77,6 +77,7 @@ class PluginAdapter(Adapter):
     key: ClassVar[str] = KEY
     config_model = PluginConfig
     capabilities = Capabilities()
+    speaks_plugin_contract = True
 
     def __init__(self, context: BindingContext, plugin: Plugin) -> None:
         self._context = context

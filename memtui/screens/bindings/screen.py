@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shlex
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -79,22 +79,32 @@ class BindingsScreen(MemtuiScreen):
     def load(self) -> None:
         """Read the bindings, then ask each for its health; look for memories once."""
         session = self.session
-        self._reading.latest(
-            lambda: session.service.bindings.all(session.caller), self._show_bindings, self.fail
-        )
+
+        async def read() -> tuple[tuple[BindingView, ...], frozenset[str]]:
+            found = await session.service.bindings.all(session.caller)
+            names = {one.provider_key for one in found}
+            is_plugin = session.service.bindings.is_plugin
+            return tuple(found), await asyncio.to_thread(
+                lambda: frozenset(filter(is_plugin, names))
+            )
+
+        def show(found: tuple[tuple[BindingView, ...], frozenset[str]]) -> None:
+            self.view = replace(self.view, bindings=found[0], plugins=found[1])
+            self._ask_all()
+
+        def show_unusable(problems: list[str]) -> None:
+            unusable = tuple(Problem(message=one) for one in problems)
+            self.view = replace(self.view, unusable=unusable)
+
+        self._reading.latest(read, show, self.fail)
         if self.view.findings is None:
             self._discover()
             self._loading.latest(
-                session.service.bindings.provider_problems, self._show_unusable, self.fail
+                session.service.bindings.provider_problems, show_unusable, self.fail
             )
 
-    def _show_unusable(self, problems: list[str]) -> None:
-        unusable = tuple(Problem(message=one) for one in problems)
-        self.view = replace(self.view, unusable=unusable)
-
-    def _show_bindings(self, bindings: list[BindingView]) -> None:
-        self.view = replace(self.view, bindings=tuple(bindings))
-        for binding in bindings:
+    def _ask_all(self) -> None:
+        for binding in self.view.bindings:
             if binding.enabled:
                 self._ask_health(binding.key)
 
@@ -149,7 +159,7 @@ class BindingsScreen(MemtuiScreen):
         if row.binding is None:
             missing[Need.BINDING] = ""
         else:
-            missing |= _unfit(row.binding, view.bindings)
+            missing |= _unfit(row.binding, view)
         self.missing = missing
         self.labels = {"bindings.add": "add this" if row.finding else "add"}
         more = (ACTIONS[f"bindings.{verb}"] for verb in ("namespaces", "conformance", "migrate"))
@@ -191,7 +201,7 @@ class BindingsScreen(MemtuiScreen):
     def action_check(self) -> None:
         """Ask every binding for its health again."""
         self.view = replace(self.view, healths={})
-        self._show_bindings(list(self.view.bindings))
+        self._ask_all()
 
     def action_discover(self) -> None:
         """Look again for memories on this machine."""
@@ -401,12 +411,12 @@ class BindingsScreen(MemtuiScreen):
             )
 
 
-def _unfit(binding: BindingView, bindings: Iterable[BindingView]) -> dict[Need, str]:
+def _unfit(binding: BindingView, view: BindingsView) -> dict[Need, str]:
     """Return the needs that a binding, or the lack of another, leaves open."""
     lacks = {
         Need.NAMESPACES: not binding.capabilities.namespaces,
-        Need.PLUGIN: binding.provider_key != "plugin-v1",
-        Need.DESTINATION: all(one.key == binding.key for one in bindings),
+        Need.PLUGIN: binding.provider_key not in view.plugins,
+        Need.DESTINATION: all(one.key == binding.key for one in view.bindings),
     }
     return {need: "" for need, lacking in lacks.items() if lacking}
 

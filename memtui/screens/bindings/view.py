@@ -34,6 +34,8 @@ class BindingsView:
     """Installed providers that are not used, and why."""
     findings: tuple[Finding, ...] | None = None
     """None while the search is under way."""
+    plugins: frozenset[str] = frozenset()
+    """The providers behind which is a memory plugin."""
 
     def holder(self, finding: Finding) -> BindingView | None:
         """Return the binding through which a finding is read already."""

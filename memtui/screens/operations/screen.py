@@ -45,7 +45,6 @@ from memtui.screens.operations.view import (
 from memtui.screens.state import (
     AppState,
     ConfigurationChanged,
-    FilterChosen,
     GoTo,
     ViewChosen,
     ViewsChanged,
@@ -150,7 +149,7 @@ class OperationsScreen(ListScreen[Operation]):
     @on(Input.Blurred)
     def _keep_typed(self) -> None:
         if self._typed is not None:
-            self.post_message(FilterChosen(self._typed))
+            self.post_message(GoTo(filter_line=self._typed))
 
     @on(FilterLine.Applied)
     def _keep_applied(self, event: FilterLine.Applied) -> None:
@@ -326,7 +325,7 @@ class OperationsScreen(ListScreen[Operation]):
         if value is None:
             raise NotFound(f"This operation belongs to no {word}.")
         narrowed = Filter().model_copy(update={field: value})
-        self.post_message(FilterChosen(format_filter(narrowed)))
+        self.post_message(GoTo(filter_line=format_filter(narrowed)))
 
     def action_copy(self) -> None:
         """Offer what to copy of the marked operations, else of the selected one."""
@@ -451,7 +450,7 @@ class OperationsScreen(ListScreen[Operation]):
         shown.hidden = keys.intersection(view.hidden) if keys.difference(view.hidden) else _HIDDEN
         shown.wider = {key: cells for key, cells in view.wider.items() if key in keys}
         self._feed.order = (view.column, view.descending) if view.column in keys else NEWEST_FIRST
-        self.post_message(FilterChosen(view.filter_line))
+        self.post_message(GoTo(filter_line=view.filter_line))
         if view.filter_line == self.state.filter_line:
             self.reload()
 

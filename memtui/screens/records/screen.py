@@ -28,7 +28,7 @@ from memtui.screens.records.view import (
     record_columns,
     record_content,
 )
-from memtui.screens.state import AppState, FilterChosen, GoTo
+from memtui.screens.state import AppState, GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.keys import bindings_for
@@ -414,4 +414,4 @@ class RecordsScreen(EditingScreen[Record]):
 
     def action_same_source(self) -> None:
         """Narrow every screen to the source of the record."""
-        self.post_message(FilterChosen(source_filter(self.row.source)))
+        self.post_message(GoTo(filter_line=source_filter(self.row.source)))
