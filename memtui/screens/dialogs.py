@@ -16,7 +16,6 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
-from memtui.actions import key_label
 from memtui.contract import Invalid, MemtuiError, Record, Scope
 from memtui.widgets.background import Background, Work
 from memtui.widgets.detail_lines import diff_lines, key_hint
@@ -196,20 +195,21 @@ class Choose(Dialog[T]):
 
 
 class Confirm(Dialog[bool]):
-    """Ask a yes or no; only `key` says yes, which is never the key that asked.
+    """Ask a yes or no; only `y` says yes, which is never the key that asked.
 
     `question` names the object and the count: "Forget 3 records from vault·default?". `verb` is
     the word beside the key: "forget"; `otherwise` the one beside `esc`. `enter` does nothing here.
     """
 
+    BINDINGS = [("y", "yes", "yes")]
+
     def __init__(
-        self, question: str, *, verb: str, detail: str = "", key: str = "y", otherwise: str = "keep"
+        self, question: str, *, verb: str, detail: str = "", otherwise: str = "keep"
     ) -> None:
-        pairs = ((key_label(key), verb), ("esc", otherwise))
+        pairs = (("y", verb), ("esc", otherwise))
         parts = (Content.styled(key, f"bold {ACCENT}") + display(f" {verb}") for key, verb in pairs)
         super().__init__(question, line(*parts, gap="   "))
         self._detail = detail
-        self._bindings.bind(key, "yes", verb, show=False)
 
     def body(self) -> ComposeResult:
         """Yield the detail."""

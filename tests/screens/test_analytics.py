@@ -28,7 +28,6 @@ from memtui.screens.analytics.board import Board, Period, after, begin_in, span_
 from memtui.screens.analytics.chart_grid import ChartGrid
 from memtui.screens.analytics.files import Table, figures_table, write_table
 from memtui.screens.analytics.groups import filter_of_group, statement_of_group
-from memtui.screens.analytics.results import ResultRow, result_columns
 from memtui.screens.analytics.screen import AnalyticsScreen
 from memtui.screens.analytics.sql_editor import (
     Completions,
@@ -36,7 +35,7 @@ from memtui.screens.analytics.sql_editor import (
     completions,
     word_before,
 )
-from memtui.screens.analytics.sql_pane import SqlPane, place_of
+from memtui.screens.analytics.sql_pane import ResultRow, SqlPane, place_of, result_columns
 from memtui.service import Caller, MemoryService
 from memtui.store.database import Database
 from memtui.store.operation import OperationDraft, OperationHandle
@@ -483,7 +482,7 @@ def test_any_type_goes_into_a_file(tmp_path: Path) -> None:
 
 def test_no_number_of_a_long_result_is_cut() -> None:
     rows = [ResultRow(place, (place, "x" * (place % 7))) for place in range(12_345)]
-    number, text = result_columns(("n", "t"), ("BIGINT", "VARCHAR"), rows, UTC)
+    number, text = result_columns(Table(("n", "t"), ("BIGINT", "VARCHAR"), ()), rows, UTC)
     assert (number.width, text.width) == (5, 6)
 
 

@@ -57,7 +57,7 @@ async def to_binding(app: MemtuiApp, pilot: Pilot[Any], key: str) -> None:
         return [
             number
             for number, row in enumerate(screen._rows)
-            if row.sort == "binding" and row.binding is not None and row.binding.key == key
+            if row.binding is not None and row.binding.key == key
         ]
 
     await until(pilot, places)

@@ -25,7 +25,7 @@ from memtui.contract import (
 )
 from memtui.screens.base import scope_view
 from memtui.screens.bindings.screen import parse_config
-from memtui.screens.bindings.view import BindingsView, row_content, row_detail, rows_of
+from memtui.screens.bindings.view import BindingsView, row_detail, rows_of
 from memtui.screens.open_source import source_filter
 from memtui.screens.query.screen import (
     QueryView,
@@ -124,7 +124,7 @@ def test_the_tree_lights_the_path_that_serves_the_scope() -> None:
         (binding("a", ("company", "acme")), binding("b", ("project", "p"), ("agent", "x"))),
         findings=(),
     )
-    shown = [row_content(row, view, state()).plain for row in rows_of(view)]
+    shown = [row.content.plain for row in rows_of(view, state())]
     assert shown[0].endswith("this scope is served by b: project target p")
     assert [line for line in shown if "◀" in line] == [
         "└─ b ◀ vault  ○ checking",
@@ -134,13 +134,13 @@ def test_the_tree_lights_the_path_that_serves_the_scope() -> None:
 
 def test_problems_are_counted_listed_and_placed() -> None:
     view = BindingsView((binding("b"),), {"b": health("b", 60)}, ())
-    rows = rows_of(view)
-    shown = [row_content(row, view, state()).plain for row in rows]
+    rows = list(rows_of(view, state()))
+    shown = [row.content.plain for row in rows]
     assert "60 problems" in shown[1]
     assert "!" in shown[2]
     assert ".md:7" in shown[2]
     assert "and 10 more" in shown[-3]
-    problem = next(row for row in rows if row.sort == "problem")
+    problem = next(row for row in rows if row.problem)
     assert "o opens it" in row_detail(problem, view, state(), WIDTH).plain
 
 
@@ -155,7 +155,7 @@ def test_findings_are_offered_and_unusable_ones_say_so() -> None:
     )
     broken = Finding(provider="mcp", key="mcp", title="M", path="/m", why="w", problems=("torn",))
     view = BindingsView(findings=(usable, broken))
-    rows = [row for row in rows_of(view) if row.sort == "finding"]
+    rows = [row for row in rows_of(view, state()) if row.finding]
     assert "a adds it" in row_detail(rows[0], view, state(), WIDTH).plain
     assert "cannot be added" in row_detail(rows[1], view, state(), WIDTH).plain
     assert offer((usable, broken), "1").startswith("Found 1 memory on this machine. 1 shows")
@@ -173,8 +173,8 @@ def test_a_finding_that_was_added_stands_as_its_binding() -> None:
     )
     before = BindingsView((binding("a"),), findings=(found,))
     after = BindingsView((binding("a"), binding("b")), findings=(found,))
-    assert [row.finding for row in rows_of(before) if row.finding] == [found]
-    assert not any(row.finding for row in rows_of(after))
+    assert [row.finding for row in rows_of(before, state()) if row.finding] == [found]
+    assert not any(row.finding for row in rows_of(after, state()))
     assert after.holder(found) == binding("b")
 
 
@@ -290,8 +290,8 @@ def test_hostile_text_is_harmless_in_every_view(text: str) -> None:
     )
     healths = {named.key: health(named.key, 1, text)}
     tree = BindingsView((named,), healths, (Problem(message=text),), (found,))
-    for row in rows_of(tree):
-        assert_content_harmless(row_content(row, tree, state()))
+    for row in rows_of(tree, state()):
+        assert_content_harmless(row.content)
         assert_content_harmless(row_detail(row, tree, state(), WIDTH))
 
     scope = Scope(company_id="acme", project_id=text, run_id=text)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import json
 import re
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, tzinfo
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, NamedTuple
 from zoneinfo import ZoneInfo
 
+from rich.cells import cell_len
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container
@@ -15,16 +19,17 @@ from textual.content import Content
 from textual.widgets import Static
 
 from memtui.contract import MemtuiError, NotFound
-from memtui.screens.analytics.files import json_value
-from memtui.screens.analytics.results import ResultRow, result_columns, row_content, sort_key
+from memtui.screens.analytics.files import Table, json_value
 from memtui.screens.analytics.sql_editor import Completions, SqlEditor
 from memtui.screens.base import frame_of
 from memtui.screens.dialogs import Sheet
 from memtui.screens.list_screen import choose_columns
+from memtui.visible import visible
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
+from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import SEPARATOR
-from memtui.widgets.display import BAD, DIM, WARN, display, line
+from memtui.widgets.display import BAD, DIM, WARN, display, hanging, line, lines
 from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import ColumnsAsked, Opened, SortAsked, VirtualList
 
@@ -35,6 +40,13 @@ if TYPE_CHECKING:
 _LINE = re.compile(r"^LINE (\d+): (.*)\n( *)\^", re.MULTILINE)
 _NEAR = re.compile(r'(?:at or near|at) "(.+)"')
 _TICK_SECONDS = 0.25
+_MEASURED = 200
+"""Rows from all over the result that are measured for the width of a column."""
+_WIDEST = 40
+_LONGEST = 2_000
+_NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT",
+            "UINTEGER", "UBIGINT", "UHUGEINT", "FLOAT", "DOUBLE", "DECIMAL",
+            "INTERVAL")  # fmt: skip
 
 
 def place_of(statement: str, written: str, error: MemtuiError) -> tuple[int, int] | None:
@@ -177,7 +189,7 @@ class SqlPane(Container):
         rows = [ResultRow(place, values) for place, values in enumerate(result.rows)]
         self._rows.replace(rows)
         listed = self._list
-        listed.columns = result_columns(result.columns, result.types, rows, self._zone)
+        listed.columns = result_columns(result, rows, self._zone)
         listed.hidden, listed.wider, listed.sort = frozenset(), {}, None
         listed.notice = ("No row.", "The statement is right; nothing fits it.")
         listed.rows_changed()
@@ -258,3 +270,88 @@ class SqlPane(Container):
             raise NotFound("There is no row to copy.")
         named = dict(zip(result.columns, map(json_value, row.values), strict=True))
         return json.dumps(named, indent=1, ensure_ascii=False)
+
+
+class ResultRow(NamedTuple):
+    """A row and its place, from 0."""
+
+    place: int
+    values: tuple[Any, ...]
+
+
+def cell_text(value: Any, zone: tzinfo) -> str:
+    """Return a value as it reads; a moment in the person's zone."""
+    if isinstance(value, bool) or value is None:
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, datetime):
+        local = value.astimezone(zone) if value.tzinfo else value
+        return local.isoformat(sep=" ", timespec="milliseconds" if value.microsecond else "seconds")
+    if isinstance(value, float):
+        return f"{value:.6g}" if value % 1 else f"{value:.0f}" if abs(value) < 1e15 else str(value)
+    if isinstance(value, Decimal):
+        return f"{value.normalize():f}"
+    shown = json_value(value)
+    return str(shown) if isinstance(shown, str | int) else json.dumps(shown, ensure_ascii=False)
+
+
+def result_columns(
+    result: Table | SqlAnswer, rows: Sequence[ResultRow], zone: tzinfo
+) -> tuple[Column[ResultRow], ...]:
+    """Return the columns of a result, each as wide as what it shows; a number is never cut."""
+
+    def column(place: int, title: str, kind: str) -> Column[ResultRow]:
+        number = kind.startswith(_NUMBERS) and not kind.endswith("]")
+        values = [row.values[place] for row in rows[:: len(rows) // _MEASURED + 1]]
+        if number and (
+            known := [value for row in rows if (value := row.values[place]) is not None]
+        ):
+            values += [min(known), max(known)]
+        texts = [title, *(cell_text(value, zone) for value in values)]
+        wide = max(cell_len(visible(text, limit=_WIDEST + 1)) for text in texts)
+
+        def cell(row: ResultRow) -> Cell:
+            value = row.values[place]
+            return Cell(cell_text(value, zone), "muted" if value is None else "")
+
+        return Column(
+            str(place),
+            title,
+            cell,
+            max(2, min(_WIDEST, wide)),
+            "right" if number else "left",
+            keep=len(result.columns) - place,
+        )
+
+    titles = zip(result.columns, result.types, strict=True)
+    return tuple(column(place, *title) for place, title in enumerate(titles))
+
+
+def sort_key(place: int) -> Callable[[ResultRow], Any]:
+    """Return what orders rows by a column; what has no value comes last, whatever the way."""
+
+    def key(row: ResultRow) -> Any:
+        value = row.values[place]
+        if isinstance(value, bool | int | float | Decimal):
+            return (0, value, "")
+        if isinstance(value, datetime) and value.tzinfo:
+            return (1, value.timestamp(), "")
+        return (2, 0, cell_text(value, UTC))
+
+    return key
+
+
+def row_content(columns: Sequence[str], row: ResultRow, zone: tzinfo, width: int) -> Content:
+    """Return every value of a row behind its column's name."""
+    named = [
+        (visible(name, limit=_WIDEST), value)
+        for name, value in zip(columns, row.values, strict=True)
+    ]
+    wide = max((cell_len(name) for name, _ in named), default=0)
+    return lines(
+        hanging(
+            display(f"{name}{' ' * (wide - cell_len(name))}  ", style=DIM),
+            display(cell_text(value, zone), limit=_LONGEST, style=DIM if value is None else ""),
+            width,
+        )
+        for name, value in named
+    )

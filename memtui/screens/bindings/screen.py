@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
+from textual.content import Content
 from textual.reactive import reactive
 from textual.widgets import OptionList
 
@@ -20,7 +21,6 @@ from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.bindings.view import (
     BindingsView,
     TreeRow,
-    row_content,
     row_detail,
     rows_of,
     short_path,
@@ -131,13 +131,25 @@ class BindingsScreen(MemtuiScreen):
         if not self.is_mounted:
             return
         stood = self._row
-        self._rows = rows_of(self.view)
+        self._rows = list(rows_of(self.view, self.state))
         self._tree.show(
-            [row_content(row, self.view, self.state) for row in self._rows],
-            _place_of(stood, self._rows, self.view),
+            [row.content for row in self._rows],
+            self._place_of(stood),
             passed={n for n, row in enumerate(self._rows) if not row.selectable},
         )
         self._draw_detail()
+
+    def _place_of(self, stood: TreeRow | None) -> int | None:
+        """Return where what the cursor stood on is now, else the first binding.
+
+        A finding that was added stands as its binding.
+        """
+        added = self.view.holder(stood.finding) if stood and stood.finding else None
+        if added is not None:
+            stood = TreeRow(Content(""), added)
+        same = (n for n, row in enumerate(self._rows) if stood and row.key == stood.key)
+        bindings = (n for n, row in enumerate(self._rows) if row.binding)
+        return next(same, next(bindings, None))
 
     def watch_state(self, before: AppState, now: AppState) -> None:
         """Light another path."""
@@ -151,7 +163,7 @@ class BindingsScreen(MemtuiScreen):
         return self._rows[index] if index is not None and index < len(self._rows) else None
 
     def _draw_detail(self) -> None:
-        row = self._row or TreeRow("company")
+        row = self._row or TreeRow(Content(""))
         view, state = self.view, self.state
         detail = self.query_one("#binding-detail", Fitted)
         detail.fit(lambda width: row_detail(row, view, state, width))
@@ -185,10 +197,11 @@ class BindingsScreen(MemtuiScreen):
 
     def action_open(self) -> None:
         """Open the file of a problem or finding; a binding shows its records."""
-        row = self._row
-        if row is None:
+        if (row := self._row) is None:
             return
-        place = _place(row.problem, row.finding)
+        place = row.problem.location if row.problem else None
+        if row.finding is not None:
+            place = Location(path=row.finding.path)
         if place is not None:
             open_file(self, self._opening, place)
         elif row.binding is not None:
@@ -211,7 +224,7 @@ class BindingsScreen(MemtuiScreen):
     def action_copy(self) -> None:
         """Copy the selected row."""
         if (row := self._row) is not None:
-            self.copy(row_content(row, self.view, self.state).plain, "Copied the row.")
+            self.copy(row.content.plain, "Copied the row.")
 
     @property
     def _binding(self) -> BindingView:
@@ -419,35 +432,6 @@ def _unfit(binding: BindingView, view: BindingsView) -> dict[Need, str]:
         Need.DESTINATION: all(one.key == binding.key for one in view.bindings),
     }
     return {need: "" for need, lacking in lacks.items() if lacking}
-
-
-def _place(problem: Problem | None, finding: Finding | None) -> Location | None:
-    if problem is not None:
-        return problem.location
-    return Location(path=finding.path) if finding is not None else None
-
-
-def _place_of(stood: TreeRow | None, rows: list[TreeRow], view: BindingsView) -> int | None:
-    """Return where the cursor goes: to the row that stands for the same, else the first binding.
-
-    A finding that was added stands as its binding.
-    """
-    first = next((n for n, row in enumerate(rows) if row.sort == "binding"), None)
-    if stood is None:
-        return first
-
-    def identity(row: TreeRow) -> tuple[object, ...]:
-        return (
-            row.sort,
-            row.binding.key if row.binding else None,
-            row.target,
-            row.problem,
-            row.finding.path if row.finding else None,
-        )
-
-    added = view.holder(stood.finding) if stood.finding else None
-    wanted = identity(TreeRow("binding", added) if added else stood)
-    return next((n for n, row in enumerate(rows) if identity(row) == wanted), first)
 
 
 def parse_config(text: str) -> Json:

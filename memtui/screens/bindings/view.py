@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from textual.content import Content
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from memtui.service.answers import BindingHealth, BindingView, TargetView
 
 _PROBLEMS_SHOWN = 50
+_STEM = Content.styled("│  ", DIM)
+"""What stands before a row that belongs to a binding."""
 _MARKS = {"ok": ("●", OK), "degraded": ("▲", WARN), "down": ("✗", BAD)}
 
 
@@ -52,57 +54,55 @@ class BindingsView:
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """One row of the tree, with what it stands for."""
+    """One row of the tree: how it reads, and what it stands for."""
 
-    sort: Literal["company", "binding", "target", "problem", "more", "space", "title", "finding"]
+    content: Content
     binding: BindingView | None = None
     target: TargetView | None = None
     problem: Problem | None = None
     finding: Finding | None = None
-    last: bool = False
-    """Whether it is the last on its level."""
     more: int = 0
+    """How many problems are not listed."""
+    selectable: bool = True
+    """Whether the cursor may stand on it."""
 
     @property
-    def selectable(self) -> bool:
-        """Whether the cursor may stand on it."""
-        return self.sort not in {"space", "title"}
+    def key(self) -> tuple[object, ...]:
+        """What it stands for, whatever else changed of it."""
+        path = self.finding.path if self.finding else None
+        key = self.binding.key if self.binding else None
+        return self.selectable, key, self.target, self.problem, path, bool(self.more)
 
 
-def rows_of(view: BindingsView) -> list[TreeRow]:
-    """Return the tree: the company, its bindings, their targets and problems, then findings."""
-    rows = [TreeRow("company"), *(TreeRow("problem", problem=one) for one in view.unusable)]
+def rows_of(view: BindingsView, state: AppState) -> Iterator[TreeRow]:
+    """Yield the tree: the company, its bindings, their targets and problems, then findings."""
+    name = state.session.company.name if state.session else state.scope.company_id
+    yield TreeRow(display(name, limit=100, style=STRONG) + _path_note(state))
+    for problem in view.unusable:
+        yield TreeRow(_STEM + _problem_line(problem), problem=problem)
     for number, binding in enumerate(view.bindings, 1):
-        rows.extend(_binding_rows(view, binding, last=number == len(view.bindings)))
-    rows += [TreeRow("space"), TreeRow("title")]
-    rows.extend(TreeRow("finding", finding=one) for one in view.unbound)
-    return rows
+        yield from _binding_rows(view, binding, state, last=number == len(view.bindings))
+    yield TreeRow(Content(""), selectable=False)
+    yield TreeRow(_found_title(view), selectable=False)
+    for finding in view.unbound:
+        yield TreeRow(_finding_line(finding), finding=finding)
 
 
-def _binding_rows(view: BindingsView, binding: BindingView, *, last: bool) -> Iterator[TreeRow]:
-    yield TreeRow("binding", binding, last=last)
+def _binding_rows(
+    view: BindingsView, binding: BindingView, state: AppState, *, last: bool
+) -> Iterator[TreeRow]:
+    stem = Content(" " * len(_STEM)) if last else _STEM
     health = view.healths.get(binding.key)
     problems = health.health.problems if health else ()
+    branch = "└─ " if last else "├─ "
+    yield TreeRow(_binding_line(branch, binding, health, state), binding)
     for target in binding.targets:
-        yield TreeRow("target", binding, target=target, last=last)
+        yield TreeRow(stem + _target_line(binding, target, state), binding, target)
     for problem in problems[:_PROBLEMS_SHOWN]:
-        yield TreeRow("problem", binding, problem=problem, last=last)
-    if len(problems) > _PROBLEMS_SHOWN:
-        yield TreeRow("more", binding, last=last, more=len(problems) - _PROBLEMS_SHOWN)
-
-
-def row_content(row: TreeRow, view: BindingsView, state: AppState) -> Content:
-    """Return how a row reads."""
-    if row.sort == "company":
-        name = state.session.company.name if state.session else state.scope.company_id
-        return display(name, limit=100, style=STRONG) + _path_note(state)
-    if row.sort == "binding" and row.binding is not None:
-        return _binding_line(row, row.binding, view.healths.get(row.binding.key), state)
-    if row.sort == "finding" and row.finding is not None:
-        return _finding_line(row.finding)
-    if row.sort == "title":
-        return _found_title(view)
-    return _below(row, state)
+        yield TreeRow(stem + _problem_line(problem), binding, problem=problem)
+    if more := len(problems[_PROBLEMS_SHOWN:]):
+        words = display(f"… and {count(more)} more", style=DIM)
+        yield TreeRow(stem + words, binding, more=more)
 
 
 def _path_note(state: AppState) -> Content:
@@ -113,9 +113,8 @@ def _path_note(state: AppState) -> Content:
 
 
 def _binding_line(
-    row: TreeRow, binding: BindingView, health: BindingHealth | None, state: AppState
+    branch: str, binding: BindingView, health: BindingHealth | None, state: AppState
 ) -> Content:
-    branch = "└─ " if row.last else "├─ "
     active = serves(binding, state)
     mark, word, style = health_words(binding, health)
     notes: list[Content | None] = [
@@ -138,24 +137,18 @@ def _binding_line(
     return line(line(lead, arrow, provider, gap=""), *notes, gap="  ")
 
 
-def _below(row: TreeRow, state: AppState) -> Content:
-    stem = Content.styled("   " if row.last else "│  ", DIM)
-    if row.target is not None and row.binding is not None:
-        lit = serves(row.binding, state) and target_serves(row.target, state)
-        said = target_words(row.target)
-        mark = Content.styled("→ ", f"bold {ACCENT}" if lit else DIM)
-        note = Content.styled("  ◀", f"bold {ACCENT}") if lit else Content("")
-        return stem + mark + display(said, limit=100, style=f"bold {ACCENT}" if lit else "") + note
-    if row.problem is not None:
-        place = place_line(row.problem.location) if row.problem.location else ""
-        return (
-            stem
-            + Content.styled("! ", WARN)
-            + line(display(place, limit=80, style=STRONG), display(row.problem.message, limit=300))
-        )
-    if row.more:
-        return stem + display(f"… and {count(row.more)} more", style=DIM)
-    return Content("")
+def _target_line(binding: BindingView, target: TargetView, state: AppState) -> Content:
+    lit = serves(binding, state) and target_serves(target, state)
+    style = f"bold {ACCENT}"
+    words = display(target_words(target), limit=100, style=style if lit else "")
+    note = Content.styled("  ◀" if lit else "", style)
+    return Content.styled("→ ", style if lit else DIM) + words + note
+
+
+def _problem_line(problem: Problem) -> Content:
+    place = place_line(problem.location) if problem.location else ""
+    parts = display(place, limit=80, style=STRONG), display(problem.message, limit=300)
+    return Content.styled("! ", WARN) + line(*parts)
 
 
 def _found_title(view: BindingsView) -> Content:
