@@ -28,11 +28,12 @@ from memtui.contract import (
     Unsupported,
     WriteRequest,
 )
+from memtui.external_editor import edited
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Confirm, ConflictScreen, EditText, NewRecord, Prompt, Resolve
 from memtui.screens.expiry import moment_or_never, written_expiry
-from memtui.screens.external_editor import edit_text
 from memtui.screens.list_screen import ListScreen
+from memtui.screens.open_source import run_in_terminal
 from memtui.screens.state import AppState, ConfigurationChanged
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
@@ -178,11 +179,11 @@ class EditingScreen(ListScreen[R]):
         """Edit the text in the person's own editor."""
         [record] = await self.records_of([self.row])
         text = self._drafts.get(record_key(record), record.text)
-        edited = edit_text(self.app, text, self.state.settings.editor)
-        if edited is None and text == record.text:
-            self.toast("Unchanged, nothing was written.")
-        else:
-            await self._correct_text(record, text if edited is None else edited)
+        with edited(text, self.state.settings.editor, partial(run_in_terminal, self.app)) as new:
+            if new == record.text:
+                self.toast("Unchanged, nothing was written.")
+            else:
+                await self._correct_text(record, new)
 
     async def _correct_text(self, record: Record, text: str) -> None:
         self._drafts[record_key(record)] = text

@@ -10,14 +10,18 @@ import asyncio
 import os
 import sys
 import webbrowser
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from textual.app import App, SuspendNotSupported
+
 from memtui.contract import Filter, Invalid, Location, MemtuiError, NotFound, SourceRef, Unavailable
+from memtui.external_editor import command_at, editor_words, run_program
 from memtui.filters import format_filter
 from memtui.screens.base import MemtuiScreen
-from memtui.screens.external_editor import show_file
 from memtui.screens.state import GoTo
 from memtui.widgets.background import Background
 from memtui.widgets.format import parse_place, source_line
@@ -112,11 +116,28 @@ def open_file(screen: MemtuiScreen, work: Background, location: Location) -> Non
 
     def show(found: Location) -> None:
         try:
-            show_file(screen.app, found, screen.state.settings.editor)
+            editor = editor_words(screen.state.settings.editor)
+            if code := run_in_terminal(screen.app, command_at(editor, found)):
+                raise Unavailable(f"The editor ended with code {code}.")
         except MemtuiError as error:
             screen.fail(error)
 
     work.every(lambda: _existing(location), show, screen.fail)
+
+
+def run_in_terminal(app: App[Any], command: Sequence[str]) -> int:
+    """Give the terminal to a program until it ends; return its exit code.
+
+    The event loop stands still meanwhile, or the app would paint over the program.
+
+    Raises:
+        Invalid: the program cannot be started, or the terminal cannot be handed over.
+    """
+    try:
+        with app.suspend():
+            return run_program(command)
+    except SuspendNotSupported as error:
+        raise Invalid("This terminal cannot be handed to an editor; use e instead.") from error
 
 
 async def _existing(location: Location) -> Location:

@@ -127,7 +127,7 @@ def _private(path: Path, mode: int) -> Check:
 
 
 def _editor(settings: Settings) -> str:
-    from memtui.screens.external_editor import editor_words
+    from memtui.external_editor import editor_words
 
     return " ".join(editor_words(settings.editor))
 

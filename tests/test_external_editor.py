@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from memtui.contract import Invalid, Location
-from memtui.screens.external_editor import command_at, editor_words
+from memtui.external_editor import command_at, editor_words
 
 PYTHON = sys.executable
 
