@@ -145,6 +145,16 @@ class Model(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     @classmethod
+    def like(cls, other: object, **given: Any) -> Self:
+        """Return the value with the fields that another has under the same names, and `given`."""
+        shared = {
+            name: getattr(other, name)
+            for name in cls.__pydantic_fields__
+            if name not in given and hasattr(other, name)
+        }
+        return cls(**shared, **given)
+
+    @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler, /
     ) -> JsonSchemaValue:
@@ -833,6 +843,15 @@ class Adapter(ABC):
         """
         del context
         return ()
+
+    @classmethod
+    def lives_in(cls, data_dir: Path) -> bool | None:
+        """Whether a binding's `data_dir` holds its records; None: no record is ever kept there.
+
+        A repair tells by it what a binding was. Blocking, and nothing is opened for it.
+        """
+        del data_dir
+        return None
 
     @classmethod
     def home_of(cls, config: Json, scope: Scope) -> str | None:

@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 INTERFACES = {"textual", "rich", "typer", "starlette", "fastapi", "uvicorn"}
-HEAVY = {"duckdb", "alembic", "keyring", "watchfiles", "httpx", "yaml", "tenacity", "filelock"}
+HEAVY = {"duckdb", "alembic", "keyring", "watchfiles", "httpx", "yaml", "filelock"}
 BELOW = ["contract", "visible", "filters", "config", "testing", "store", "backends", "service",
          "actions", "demo", "migration", "importing", "analytics", "conformance", "context",
          "pruning"]  # fmt: skip

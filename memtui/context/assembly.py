@@ -185,8 +185,7 @@ def section_of_records(
     for record in sorted(records, key=_prompt_order):
         reason = _why_not(record, now)
         if reason is None:
-            shared = {name: getattr(record, name) for name in ContextFact.model_fields}
-            facts.append(ContextFact(**shared))
+            facts.append(ContextFact.like(record))
         else:
             title = RULES[kind].title
             left_out.append(

@@ -205,8 +205,6 @@ class Match:
     """Why two texts are the same."""
 
     likeness: Likeness
-    similarity: float
-    """0 to 100."""
     sentence: str
 
 
@@ -216,22 +214,18 @@ def compare(one: Form, other: Form) -> Match | None:
         return None
     if one.words == other.words:
         dressed = "" if one.text == other.text else " but for case, punctuation or spacing"
-        return Match(Likeness.EXACT, 100.0, f"The same text{dressed}.")
+        return Match(Likeness.EXACT, f"The same text{dressed}.")
     if not one.content or not other.content:
         return None
     reason = _near_reason(one, other)
-    if reason is None:
-        return None
-    from rapidfuzz import fuzz
-
-    likeness = fuzz.token_sort_ratio(" ".join(one.words), " ".join(other.words))
-    return Match(Likeness.NEAR, round(likeness, 1), reason)
+    return None if reason is None else Match(Likeness.NEAR, reason)
 
 
 def _near_reason(one: Form, other: Form) -> str | None:
-    mine, theirs = _leftover(one.content, other.content), _leftover(other.content, one.content)
-    shared_one = _without(one.content, mine)
-    shared_other = _without(other.content, theirs)
+    mine, theirs = _without(one.content, other.content), _without(other.content, one.content)
+    # Of a word that one text has more often, the last occurrence is what is left over.
+    shared_one = _without(one.content[::-1], mine)[::-1]
+    shared_other = _without(other.content[::-1], theirs)[::-1]
     reordered = shared_one != shared_other
     if reordered and (
         _sides_swapped(shared_one, shared_other) or _anchors_moved(shared_one, shared_other)
@@ -305,28 +299,16 @@ def _followers(words: Sequence[str], anchors: set[str]) -> Counter[tuple[str, st
     )
 
 
-def _leftover(words: Sequence[str], other: Sequence[str]) -> list[str]:
-    """Return the words that the other text does not have, in order."""
-    spare = Counter(other)
-    left = []
+def _without(words: Iterable[str], dropped: Iterable[str]) -> list[str]:
+    """Return `words` without the words of `dropped`, the first occurrence of each first."""
+    spare = Counter(dropped)
+    kept = []
     for word in words:
         if spare[word]:
             spare[word] -= 1
         else:
-            left.append(word)
-    return left
-
-
-def _without(words: Sequence[str], dropped: Sequence[str]) -> tuple[str, ...]:
-    """Return `words` without the words of `dropped`, the last occurrence of each first."""
-    spare = Counter(dropped)
-    kept = []
-    for word in reversed(words):
-        if spare[word]:
-            spare[word] -= 1
-        else:
             kept.append(word)
-    return tuple(reversed(kept))
+    return kept
 
 
 _TABLES = 12
@@ -500,7 +482,7 @@ def find_clusters(
         texts = [leader.text for leader in group]
         for joined, kept, cosine in join_by_meaning(texts, vectors(texts), threshold):
             sentence = f"It means the same, in other words ({cosine:.0%} alike)."
-            match = Match(Likeness.MEANING, round(100 * cosine, 1), sentence)
+            match = Match(Likeness.MEANING, sentence)
             members[group[kept].id].append(Duplicate(group[joined], match))
     clusters = [
         Cluster(

@@ -24,11 +24,11 @@ from memtui.service.answers import (
     UndoCandidate,
 )
 from memtui.service.memory import MemoryService, open_service
-from memtui.service.visibility import Caller, caller_of
+from memtui.service.visibility import Caller, Membership, Role, caller_of
 from memtui.store.operation import Operation, OperationHandle, OperationPage
 
 if TYPE_CHECKING:
-    from memtui.service.companies import ForeignOperation, ImportCount
+    from memtui.service.companies import ForeignOperation
     from memtui.service.context import ContextAnswer, ContextRequest, PruneAnswer, PruneRequest
     from memtui.service.limits import (
         LimitMeasure,
@@ -38,68 +38,13 @@ if TYPE_CHECKING:
         SpendingLimit,
         SpendingStatus,
     )
-    from memtui.service.members import NewToken, TokenView
     from memtui.service.metrics import FactDay, FactMetrics
-    from memtui.service.namespaces import KeptNamespace, MemoryName, NamespaceDeleted, PluginLedger
+    from memtui.service.namespaces import KeptNamespace, MemoryName, NamespaceDeleted
     from memtui.service.stored_secrets import StoredSecret
     from memtui.service.survey import PurgeAnswer, PurgeRequest
-    from memtui.service.visibility import Membership, Role
-
-__all__ = [
-    "Answer",
-    "BindingHealth",
-    "BindingView",
-    "BrowseAnswer",
-    "Caller",
-    "Change",
-    "CompanyView",
-    "ContextAnswer",
-    "ContextRequest",
-    "Erasure",
-    "ExplainAnswer",
-    "FactDay",
-    "FactMetrics",
-    "ForeignOperation",
-    "GetAnswer",
-    "HistoryAnswer",
-    "ImportCount",
-    "KeptNamespace",
-    "LimitMeasure",
-    "LimitPeriod",
-    "LimitState",
-    "LimitTarget",
-    "Membership",
-    "MemoryName",
-    "MemoryService",
-    "MutationAnswer",
-    "NamespaceDeleted",
-    "NewToken",
-    "Operation",
-    "OperationHandle",
-    "OperationPage",
-    "PluginLedger",
-    "Provenance",
-    "PruneAnswer",
-    "PruneRequest",
-    "PurgeAnswer",
-    "PurgeRequest",
-    "QueryAnswer",
-    "Resolution",
-    "Retrieval",
-    "RetrievalCount",
-    "Role",
-    "SpendingLimit",
-    "SpendingStatus",
-    "StoredSecret",
-    "TargetView",
-    "TokenView",
-    "UndoCandidate",
-    "caller_of",
-    "open_service",
-]
 
 _MODULES = {
-    "companies": ("ForeignOperation", "ImportCount"),
+    "companies": ("ForeignOperation",),
     "context": ("ContextAnswer", "ContextRequest", "PruneAnswer", "PruneRequest"),
     "limits": (
         "LimitMeasure",
@@ -109,12 +54,10 @@ _MODULES = {
         "SpendingLimit",
         "SpendingStatus",
     ),
-    "members": ("NewToken", "TokenView"),
     "metrics": ("FactDay", "FactMetrics"),
-    "namespaces": ("KeptNamespace", "MemoryName", "NamespaceDeleted", "PluginLedger"),
+    "namespaces": ("KeptNamespace", "MemoryName", "NamespaceDeleted"),
     "survey": ("PurgeAnswer", "PurgeRequest"),
     "stored_secrets": ("StoredSecret",),
-    "visibility": ("Membership", "Role"),
 }
 """What few commands need: imported when it is asked for."""
 

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Sequence
 from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, TypeVar
+from typing import IO, TYPE_CHECKING, Any, TypeVar, cast
 
 from memtui.contract import Denied, Filter, Invalid, OperationType, Unavailable
 from memtui.service.core import Group, in_thread
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from memtui.analytics.figures import Bucket, HitSign, Stats
     from memtui.analytics.layout import Folder, Manifest, Segment
     from memtui.analytics.objects import ObjectStore
-    from memtui.analytics.reading import OperationLog, View
+    from memtui.analytics.reading import View
+    from memtui.analytics.rows import LogEngine
     from memtui.analytics.seal import SealReport
-    from memtui.analytics.sql import SqlAnswer, SqlConsole
+    from memtui.analytics.sql import SqlAnswer
     from memtui.analytics.stats import Dashboard, Rollups
     from memtui.service.memory import MemoryService
 
-K = TypeVar("K")
-T = TypeVar("T")
+EngineT = TypeVar("EngineT", bound="LogEngine")
 
 SQL_SECONDS = 60.0
 SQL_ROWS = 10_000
@@ -101,25 +101,22 @@ class Analysis(Group):
         self._threshold = settings.score_threshold
         self._thresholds = settings.score_thresholds
         self._making = threading.Lock()
-        self._logs: dict[tuple[str, Sight | None], OperationLog] = {}
-        self._rollups: dict[tuple[str, Sight | None, str], Rollups] = {}
-        self._consoles: dict[tuple[str, Sight | None, str], SqlConsole] = {}
+        self._engines: dict[tuple[type[LogEngine], str, Sight | None, str], LogEngine] = {}
+        """By kind, company, what may be seen, and time zone."""
 
     @in_thread
     def recover(self) -> None:
         """Finish or take back what a dead process left of a seal, for every company."""
-        if self.database.read_only or not self.archive_folder.is_dir():
-            return
-        from memtui.analytics.layout import Folder, is_settled
+        from memtui.analytics.layout import is_settled
         from memtui.store import bindings
 
         with self.database.read() as database:
-            companies = [row.company_id for row in bindings.companies(database)]
-        for company_id in companies:
-            if not is_settled(self.database, Folder(self.archive_folder, company_id)):
+            companies = bindings.companies(database)
+        for company in companies:
+            if not is_settled(self.database, self._folder(company.company_id)):
                 from memtui.analytics import archive
 
-                archive.recover(self.database, self.archive_folder, company_id)
+                archive.recover(self.database, self.archive_folder, company.company_id)
 
     async def open_log(
         self,
@@ -162,13 +159,7 @@ class Analysis(Group):
                 if self._core.sight(caller) != sight:
                     raise Denied("What you may see has changed; open the operations again.")
 
-            log = self._kept(
-                self._logs,
-                (caller.company_id, sight),
-                lambda: OperationLog(
-                    self.database, self.archive_folder, caller.company_id, sight=sight
-                ),
-            )
+            log = self._engine(OperationLog, caller.company_id, sight)
             told = None if early is None else tell
             return log.open(chosen, sort, stop=stop, early=told), check
 
@@ -228,22 +219,18 @@ class Analysis(Group):
         """Run one statement that reads the company's views (`SqlConsole.run`)."""
         from memtui.analytics.sql import SqlConsole
 
-        company_id, sight = caller.company_id, self._core.sight(caller)
-        console = self._kept(
-            self._consoles,
-            (company_id, sight, zone),
-            lambda: SqlConsole(
-                self.database, self.archive_folder, company_id, zone=zone, sight=sight
-            ),
-        )
+        console = self._engine(SqlConsole, caller.company_id, self._core.sight(caller), zone)
         return console.run(statement, time_limit_s=time_limit_s, max_rows=max_rows)
 
     def cancel_sql(self, caller: Caller) -> None:
         """Stop the caller's statements that run; each of them raises `Invalid`."""
+        from memtui.analytics.sql import SqlConsole
+
         person = person_of(caller)
-        for (company_id, sight, _), console in tuple(self._consoles.items()):
-            if company_id == caller.company_id and (sight is None or sight.person == person):
-                console.cancel()
+        for (_, company_id, sight, _), engine in tuple(self._engines.items()):
+            is_own = company_id == caller.company_id and (sight is None or sight.person == person)
+            if is_own and isinstance(engine, SqlConsole):
+                engine.cancel()
 
     @in_thread
     def segments(self, caller: Caller) -> Manifest:
@@ -321,8 +308,8 @@ class Analysis(Group):
         chosen = Filter(operation_type=OperationType.REPAIR)
         repairs = self._core.log(caller.company_id).page(chosen, limit=_SHOWN_GAPS).operations
         gaps = tuple(
-            audit.Gap(
-                seq=one.seq,
+            audit.Gap.like(
+                one,
                 at=one.started_at,
                 lost_from=one.request.get("lost_from"),
                 lost_through=one.request.get("lost_through"),
@@ -414,31 +401,40 @@ class Analysis(Group):
         """Return who adds up what may be seen of a log. Only the service's own parts call it."""
         from memtui.analytics.stats import Rollups
 
-        return self._kept(
-            self._rollups,
-            (company_id, sight, zone),
-            lambda: Rollups(
-                self.database,
-                self.archive_folder,
-                company_id,
-                zone=zone,
-                score_threshold=self._threshold,
-                thresholds=self._thresholds,
-                sight=sight,
-            ),
+        return self._engine(
+            Rollups,
+            company_id,
+            sight,
+            zone,
+            score_threshold=self._threshold,
+            thresholds=self._thresholds,
         )
 
-    def _kept(self, held: dict[K, T], key: K, make: Callable[[], T]) -> T:
+    def _engine(
+        self,
+        kind: type[EngineT],
+        company_id: str,
+        sight: Sight | None,
+        zone: str = "UTC",
+        **settings: Any,
+    ) -> EngineT:
+        place = kind, company_id, sight, zone
         with self._making:
-            if key not in held:
-                held[key] = make()
-            return held[key]
+            if place not in self._engines:
+                self._engines[place] = kind(
+                    self.database,
+                    self.archive_folder,
+                    company_id,
+                    sight=sight,
+                    zone=zone,
+                    **settings,
+                )
+            return cast("EngineT", self._engines[place])
 
     def forget_copies(self, company_id: str) -> None:
         """Let go of the copies of a company's operations; views that are open keep theirs."""
-        for held in (self._logs, self._rollups, self._consoles):
-            for key in [key for key in held if key[0] == company_id]:
-                del held[key]  # type: ignore[arg-type]  # a key of this one
+        for place in [place for place in self._engines if place[1] == company_id]:
+            del self._engines[place]
 
     def renew_store(self, folder: Folder) -> None:
         """Bring segments that were written anew to the object store, if there is one. Blocking.
@@ -465,9 +461,8 @@ class Analysis(Group):
     @in_thread
     def close(self) -> None:
         """Free what DuckDB holds."""
-        for held in (self._logs, self._rollups, self._consoles):
-            for one in held.values():
-                one.close()
+        for engine in self._engines.values():
+            engine.close()
 
 
 def _let_go(opening: asyncio.Future[tuple[View, Callable[[], None]]]) -> None:

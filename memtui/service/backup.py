@@ -26,7 +26,7 @@ from sqlalchemy import select
 from memtui import __version__
 from memtui.config import Paths, Settings, find_paths, make_private
 from memtui.contract import Invalid, Model, Unavailable, UtcDatetime
-from memtui.service.home import SealedLog, find_remains, open_database
+from memtui.service.home import SealedLog, find_remains, open_database, read_sqlite
 from memtui.store import bindings
 from memtui.store.database import Database
 from memtui.store.tables import LogHeadRow
@@ -159,8 +159,6 @@ class _Writer:
         self._paths = paths
         self._files: dict[str, BackedFile] = {}
         self._left_out: list[str] = []
-        self._held: dict[str, LogEnds] = {}
-        """What the database holds of each company's log."""
 
     def write(self, database: Database, *, vaults: bool, now: datetime) -> Backup:
         with self._zip:
@@ -170,13 +168,14 @@ class _Writer:
                 if (place / name).is_file():
                     self._file(place / name, name)
             self._folder(self._paths.archive, "archive")
-            self._refuse_damage()
+            for company_id, (_, ends) in logs.items():
+                self._refuse_damage(company_id, ends)
             self._folder(self._paths.data / "bindings", "bindings")
             outside = self._outside(database, wanted=vaults)
             done = Backup(
                 made_at=now,
                 database=database.dialect,
-                logs=logs,
+                logs={company_id: end for company_id, (end, _) in logs.items()},
                 outside=outside,
                 left_out=tuple(self._left_out),
                 files=self._files,
@@ -184,46 +183,59 @@ class _Writer:
             self._zip.writestr(_info(_CONTENTS, 0o600), done.model_dump_json(indent=1))
         return done
 
-    def _database(self, database: Database) -> dict[str, LogEnd]:
+    def _database(self, database: Database) -> dict[str, tuple[LogEnd, LogEnds]]:
         if database.dialect != "sqlite":
             self._left_out.append(
                 "The control plane is in PostgreSQL: back that up with pg_dump at the same time, "
                 "while nothing is sealed."
             )
-            self._held = _held(database)
-            return _log_ends(database)
-        with tempfile.TemporaryDirectory(dir=self._work, prefix=".memtui-backup-") as folder:
-            copy = Path(folder) / _DATABASE
-            _copy_sqlite(self._paths.database, copy)
+            return _logs(database)
+        with self._copied(self._paths.database) as copy:
             with closing(Database.open(copy, create=False)) as copied:
                 if problems := copied.problems():
                     raise Unavailable(
                         f"The control plane's database is damaged ({problems[0]}), so no backup "
                         "was made; `memtui doctor` says what can be got back."
                     )
-                ends = _log_ends(copied)
-                self._held = _held(copied)
-            self._file(copy, _DATABASE)
-        return ends
+                logs = _logs(copied)
+            self._add(copy, _DATABASE, copy.stat())
+        return logs
 
-    def _refuse_damage(self) -> None:
+    @contextmanager
+    def _copied(self, path: Path) -> Iterator[Path]:
+        """Give a copy of a SQLite file, one moment of it, while it is needed."""
+        with tempfile.TemporaryDirectory(dir=self._work, prefix=".memtui-backup-") as folder:
+            copy = Path(folder) / _DATABASE
+            copy.touch(mode=0o600)
+            try:
+                with (
+                    closing(read_sqlite(path)) as source,
+                    closing(sqlite3.connect(copy)) as target,
+                ):
+                    source.backup(target)
+            except sqlite3.Error as error:
+                raise Unavailable(
+                    f"{path} cannot be copied ({error}); no backup was made."
+                ) from error
+            yield copy
+
+    def _refuse_damage(self, company_id: str, ends: LogEnds) -> None:
         """A backup of damaged segments would only be found out when it is needed."""
         from memtui.analytics.archive import refuse_gap
         from memtui.analytics.layout import Folder
 
-        for company_id, held in self._held.items():
-            folder = Folder(self._paths.archive, company_id)
-            manifest = folder.read()
-            refuse_gap(manifest, held)
-            for segment in manifest.segments:
-                for table, file in segment.files.items():
-                    name = f"archive/{folder.path.name}/{segment.name}/{table}.parquet"
-                    found = self._files.get(name)
-                    if found is None or found.sha256 != file.sha256:
-                        raise Unavailable(
-                            f"{folder.file(segment, table)} is missing or damaged, so no backup "
-                            "was made; `memtui archive verify` tells more."
-                        )
+        folder = Folder(self._paths.archive, company_id)
+        manifest = folder.read()
+        refuse_gap(manifest, ends)
+        for segment in manifest.segments:
+            for table, file in segment.files.items():
+                name = f"archive/{folder.path.name}/{segment.name}/{table}.parquet"
+                found = self._files.get(name)
+                if found is None or found.sha256 != file.sha256:
+                    raise Unavailable(
+                        f"{folder.file(segment, table)} is missing or damaged, so no backup "
+                        "was made; `memtui archive verify` tells more."
+                    )
 
     def _outside(self, database: Database, *, wanted: bool) -> dict[str, str]:
         places: dict[str, str] = {}
@@ -238,13 +250,14 @@ class _Writer:
             path = Path(given).expanduser() if isinstance(given, str) else None
             if path is None or path.resolve().is_relative_to(self._paths.data.resolve()):
                 continue
-            if row.provider_key != "vault":
+            if not row.capabilities.get("writable", True):
                 self._left_out.append(
                     f"The binding {row.binding_id} reads {path}, which is another program's."
                 )
             elif not wanted:
                 self._left_out.append(
-                    f"The binding {row.binding_id} has its vault in {path}; --vaults takes it in."
+                    f"The binding {row.binding_id} keeps its files in {path}; --vaults takes them "
+                    "in."
                 )
             else:
                 places[f"{_OUTSIDE}/{row.binding_id}"] = str(path)
@@ -269,12 +282,8 @@ class _Writer:
         try:
             with path.open("rb") as file:
                 is_sqlite = file.read(len(_SQLITE)) == _SQLITE
-            if is_sqlite and path.name != _DATABASE:
-                with tempfile.TemporaryDirectory(
-                    dir=self._work, prefix=".memtui-backup-"
-                ) as folder:
-                    copy = Path(folder) / "copy"
-                    _copy_sqlite(path, copy)
+            if is_sqlite:
+                with self._copied(path) as copy:
                     self._add(copy, name, path.stat())
             elif path.is_file():
                 self._add(path, name, path.stat())
@@ -317,29 +326,13 @@ def _is_beside_sqlite(path: Path) -> bool:
     )
 
 
-def _copy_sqlite(path: Path, copy: Path) -> None:
-    copy.touch(mode=0o600)
-    uri = f"{path.absolute().as_uri()}?mode=ro"
-    try:
-        with (
-            closing(sqlite3.connect(uri, uri=True)) as source,
-            closing(sqlite3.connect(copy)) as to,
-        ):
-            source.backup(to)
-    except sqlite3.Error as error:
-        raise Unavailable(f"{path} cannot be copied ({error}); no backup was made.") from error
-
-
-def _log_ends(database: Database) -> dict[str, LogEnd]:
-    with database.read() as connection:
-        rows = connection.execute(select(_HEADS))
-        return {row.company_id: LogEnd(seq=row.seq, digest=row.digest) for row in rows}
-
-
-def _held(database: Database) -> dict[str, LogEnds]:
+def _logs(database: Database) -> dict[str, tuple[LogEnd, LogEnds]]:
+    """Return the end of each company's log, and what the database has of it."""
     from memtui.analytics.layout import log_ends
 
-    return {company_id: log_ends(database, company_id) for company_id in _log_ends(database)}
+    with database.read() as connection:
+        rows = list(connection.execute(select(_HEADS)))
+    return {row.company_id: (LogEnd.like(row), log_ends(database, row.company_id)) for row in rows}
 
 
 def _info(name: str, mode: int) -> zipfile.ZipInfo:
@@ -449,25 +442,18 @@ def _prove(found: Backup, work: Path) -> None:
     from memtui.analytics import archive, audit
 
     inside = find_paths(work)
+    problems: list[str] = []
     if found.database != "sqlite":
-        problems = [
-            problem
-            for company_id in found.logs
-            for problem in archive.verify(inside.archive, company_id).problems
-        ]
-        _refuse(problems)
-        return
-    with closing(Database.open(inside.database, create=False)) as database:
-        problems = database.problems()
-        if _log_ends(database) != found.logs:
-            problems.append("The operation log ends elsewhere than the backup says.")
         for company_id in found.logs:
-            problems += archive.verify(inside.archive, company_id, database).problems
-            checked = audit.verify(database, inside.archive, company_id)
-            problems += [checked.problem] if checked.problem else []
-    _refuse(problems)
-
-
-def _refuse(problems: list[str]) -> None:
+            problems += archive.verify(inside.archive, company_id).problems
+    else:
+        with closing(Database.open(inside.database, create=False)) as database:
+            problems += database.problems()
+            if {one: end for one, (end, _) in _logs(database).items()} != found.logs:
+                problems.append("The operation log ends elsewhere than the backup says.")
+            for company_id in found.logs:
+                problems += archive.verify(inside.archive, company_id, database).problems
+                checked = audit.verify(database, inside.archive, company_id)
+                problems += [checked.problem] if checked.problem else []
     if problems:
         raise Invalid(f"The backup does not prove itself: {problems[0]} Nothing was restored.")

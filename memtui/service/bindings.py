@@ -13,7 +13,6 @@ from typing import Any
 
 from memtui.contract import (
     Adapter,
-    Capabilities,
     Conflict,
     Health,
     Invalid,
@@ -61,7 +60,7 @@ class Bindings(Group):
 
     async def provider_problems(self) -> list[str]:
         """Say which installed providers of other packages are not used, and why."""
-        return await self._core.connections.provider_problems()
+        return await self._core.providers.problems()
 
     async def all(self, caller: Caller) -> list[BindingView]:
         """Return the company's bindings, the oldest first, each with what it serves.
@@ -294,19 +293,10 @@ def _target(caller: Caller, target_type: str, target_id: str) -> tuple[str, str]
 
 
 def _view(row: BindingRow, targets: list[TargetRow], *, shared: bool = False) -> BindingView:
-    return BindingView(
-        binding_id=row.binding_id,
-        key=row.key,
-        provider_key=row.provider_key,
+    own = (target for target in targets if target.binding_id == row.binding_id)
+    return BindingView.like(
+        row,
         config=redact_config(row.config)[0],
-        enabled=row.enabled,
-        read_only=row.read_only,
-        capabilities=Capabilities.model_validate(row.capabilities),
-        targets=tuple(
-            TargetView(target_type=target.target_type, target_id=target.target_id)
-            for target in targets
-            if target.binding_id == row.binding_id
-        ),
+        targets=tuple(map(TargetView.like, own)),
         shared=shared,
-        created_at=row.created_at,
     )

@@ -178,7 +178,7 @@ class Companies(Group):
 
         with self._core.database.read() as database:
             rows = bindings.companies(database)
-        return [_view(row) for row in rows if principal is None or may_enter(row)]
+        return [CompanyView.like(row) for row in rows if principal is None or may_enter(row)]
 
     @in_thread
     def get(self, caller: Caller) -> CompanyView:
@@ -191,7 +191,7 @@ class Companies(Group):
         with self._core.database.read() as database:
             row = find_company(database, caller.company_id)
         self._core.sight(caller)
-        return _view(row)
+        return CompanyView.like(row)
 
     async def add(
         self,
@@ -220,7 +220,7 @@ class Companies(Group):
             lambda database: bindings.add_company(database, row),
             lasting="A company stays once it was added; only what is in it changes.",
         )
-        return _view(row)
+        return CompanyView.like(row)
 
     @to_its_end
     async def set_read_only(self, caller: Caller, *, read_only: bool) -> CompanyView:
@@ -242,7 +242,7 @@ class Companies(Group):
                 entry,
                 lambda database: bindings.set_read_only(database, company_id, read_only=read_only),
             )
-        return _view(await core.ask(find_company, company_id))
+        return CompanyView.like(await core.ask(find_company, company_id))
 
     async def content(self, caller: Caller) -> CompanyContent:
         """Return what removing the caller's company would remove.
@@ -458,15 +458,6 @@ def awaits_owner(core: Core, company_id: str) -> bool:
             return False
     repairs = Filter(operation_type=OperationType.REPAIR)
     return core.log(company_id).page(repairs, limit=1).total > 0
-
-
-def _view(row: CompanyRow) -> CompanyView:
-    return CompanyView(
-        company_id=row.company_id,
-        name=row.name,
-        read_only=row.read_only,
-        link_templates=row.link_templates,
-    )
 
 
 def _remove_rows(database: Database, company_id: str) -> None:

@@ -8,10 +8,11 @@ import os
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from random import uniform
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -106,42 +107,23 @@ async def guarded(
         MemtuiError: whatever the adapter said.
     """
     breaker.check(provider)
-    try:
-        if idempotent:
-            answer = await _retried(call, provider, timeout_ms)
-        else:
+    tries = _ATTEMPTS if idempotent else 1
+    while True:
+        try:
             answer = await _once(call, provider, timeout_ms)
-    except Unavailable:
-        breaker.failed()
-        raise
-    except MemtuiError:
-        breaker.succeeded()
-        raise
-    breaker.succeeded()
-    return answer
-
-
-async def _retried(call: Callable[[], Awaitable[T]], provider: str, timeout_ms: int) -> T:
-    try:
-        return await _once(call, provider, timeout_ms)
-    except Unavailable as error:
-        if error.sent:
+        except Unavailable as error:
+            tries -= 1
+            if error.sent or not tries:
+                breaker.failed()
+                raise
+        except MemtuiError:
+            breaker.succeeded()
             raise
-    from tenacity import (
-        AsyncRetrying,
-        retry_if_exception,
-        stop_after_attempt,
-        wait_random_exponential,
-    )
-
-    retrying = AsyncRetrying(
-        stop=stop_after_attempt(_ATTEMPTS - 1),
-        wait=wait_random_exponential(multiplier=0.1, max=1.0),
-        retry=retry_if_exception(lambda error: isinstance(error, Unavailable) and not error.sent),
-        reraise=True,
-    )
-    await asyncio.sleep(0.05)
-    return await retrying(_once, call, provider, timeout_ms)
+        else:
+            breaker.succeeded()
+            return answer
+        # Whoever failed together does not come back together.
+        await asyncio.sleep(uniform(0.05, 0.3))  # noqa: S311 - no secret
 
 
 async def _once(call: Callable[[], Awaitable[T]], provider: str, timeout_ms: int) -> T:
@@ -203,11 +185,19 @@ class Connection:
 
     async def read(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
         """Make an idempotent call that handles so many records."""
-        return await self._guarded(call, records, idempotent=True)
+        return await self.mutate(call, records=records, idempotent=True)
 
-    async def mutate(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
-        """Make a call that must not be made twice."""
-        return await self._guarded(call, records, idempotent=False)
+    async def mutate(
+        self, call: Callable[[], Awaitable[T]], *, records: int = 1, idempotent: bool = False
+    ) -> T:
+        """Make a call, once unless it is idempotent."""
+        return await guarded(
+            call,
+            provider=self.who,
+            breaker=self.breaker,
+            timeout_ms=self.timeout_ms * (1 + records // _RECORDS_A_TIMEOUT),
+            idempotent=idempotent,
+        )
 
     def handle_of(self, asked: RecordHandle | str) -> RecordHandle:
         """Return the handle of a record that may be named by its id alone."""
@@ -262,17 +252,6 @@ class Connection:
             if page.next_cursor is None:
                 return
             request = request.model_copy(update={"cursor": page.next_cursor})
-
-    async def _guarded(
-        self, call: Callable[[], Awaitable[T]], records: int, *, idempotent: bool
-    ) -> T:
-        return await guarded(
-            call,
-            provider=self.who,
-            breaker=self.breaker,
-            timeout_ms=self.timeout_ms * (1 + records // _RECORDS_A_TIMEOUT),
-            idempotent=idempotent,
-        )
 
     async def close(self) -> None:
         """Close the adapter; one that fails or hangs at it is let go."""
@@ -349,15 +328,8 @@ class Connections:
             Invalid: the provider is not installed, or a key or value does not fit.
             Unavailable: its package does not come to an end with loading.
         """
-        return await self._providers.within(
-            provider_key,
-            self._timeout_ms,
-            partial(self._providers.check_config, provider_key, config),
-        )
-
-    async def provider_problems(self) -> list[str]:
-        """Say which providers of other packages are not used, and why."""
-        return await self._providers.problems(self._timeout_ms)
+        check = partial(self._providers.check_config, provider_key, config)
+        return await self._providers.within(provider_key, check)
 
     async def places(self, binding: BindingRow, *, load: bool) -> frozenset[tuple[str, ...]]:
         """Return where a binding's records lie (`Adapter.places`), its own folder included.
@@ -365,37 +337,31 @@ class Connections:
         One that cannot be opened says no more than its folder, and neither does another package's
         that is not loaded, unless it is to be.
         """
-        key, config = binding.provider_key, binding.config
-        own = self._context(binding, config, lookup_secret, read_only=True)
+        key = binding.provider_key
 
         def find() -> frozenset[tuple[str, ...]]:
             if not load and self._providers.is_foreign(key) and not self._providers.loaded(key):
                 return frozenset()
-            checked = self._providers.check_config(key, config)
-            context = own.model_copy(update={"config": checked})
+            config = self._providers.check_config(key, binding.config)
+            context = self._context(replace(binding, config=config), lookup_secret, read_only=True)
             return frozenset(map(tuple, self._providers.load(key).places(context)))
 
         try:
-            named = await self._providers.within(key, self._timeout_ms, find)
+            named = await self._providers.within(key, find)
         except MemtuiError:
             named = frozenset()
         except Exception:  # noqa: BLE001 - a stranger's code may fail in any way
             _log.exception("The provider of %s does not say where its records lie", binding.key)
             named = frozenset()
-        return named | {place_of_path(own.data_dir)}
+        return named | {place_of_path(self._paths.binding_dir(binding.binding_id))}
 
     def _context(
-        self,
-        binding: BindingRow,
-        config: dict[str, Any],
-        secret: Callable[[str], str | None],
-        *,
-        read_only: bool,
+        self, binding: BindingRow, secret: Callable[[str], str | None], *, read_only: bool
     ) -> BindingContext:
         return BindingContext(
             company_id=binding.company_id,
             binding_key=binding.key,
-            config=config,
+            config=binding.config,
             read_only=read_only,
             data_dir=self._paths.binding_dir(binding.binding_id),
             secret=secret,
@@ -419,7 +385,8 @@ class Connections:
                 if not read_only:
                     raise Unavailable(f"Cannot use {data_dir}: {error.strerror}.") from error
             secret = await asyncio.to_thread(_secrets_of, provider.config_model, config)
-            context = self._context(binding, config, secret, read_only=read_only)
+            checked = replace(binding, config=config)
+            context = self._context(checked, secret, read_only=read_only)
             if is_foreign:
                 return await open_foreign(provider, context, package=self._providers.package(key))
             return await provider.open(context)

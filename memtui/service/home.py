@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -33,17 +34,6 @@ class BindingFolder(NamedTuple):
     company_id: str
     key: str
     path: Path
-
-    @property
-    def vault(self) -> Path | None:
-        """The vault inside it, if there is one."""
-        vault = self.path / "vault"
-        return vault if vault.is_dir() else None
-
-    @property
-    def notes(self) -> int:
-        """How many markdown files its vault holds."""
-        return 0 if self.vault is None else sum(1 for _ in self.vault.rglob("*.md"))
 
 
 class Remains(NamedTuple):
@@ -183,3 +173,8 @@ def used_database(paths: Paths, settings: Settings) -> Database | None:
 def _is_used(database: Database) -> bool:
     with database.read() as connection:
         return bindings.is_used(connection)
+
+
+def read_sqlite(path: Path) -> sqlite3.Connection:
+    """Open a SQLite file as it is, to be read only."""
+    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)

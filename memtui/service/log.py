@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_PAGE = 500
+
 
 class CompanyLog:
     """Reads of a company's log, hot and sealed alike. All are blocking; all raise `Unavailable`.
@@ -84,6 +86,12 @@ class CompanyLog:
             total=total,
             next_before=found[:limit][-1].seq if more else None,
         )
+
+    def each(self, chosen: Filter, *, after: int = 0) -> Iterator[Operation]:
+        """Yield the operations of a filter above a `seq`, oldest first."""
+        while found := self.page(chosen, limit=_PAGE, after=after).operations:
+            yield from reversed(found)
+            after = found[0].seq
 
     def by_id(self, operation_id: str) -> Sequence[Operation]:
         """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
@@ -209,7 +217,6 @@ def _joined(one: ContextDay, other: ContextDay) -> ContextDay:
 
 
 _SHOWN_RETRIEVALS = 20
-_PURGES = 200
 _CONTEXT = "the context of a run"
 _ERASED = "erased"
 
@@ -272,31 +279,19 @@ class Log(Group):
             if not (absent.withheld and path in found.salts)
         }
         result: list[Erasure] = []
-        after = found.seq
-        while gone:
-            chosen = Filter(operation_type=OperationType.PURGE)
-            # Who erased a value is told to whoever may see the operation that it was in.
-            page = self._core.log(caller.company_id).page(chosen, limit=_PURGES, after=after)
-            if not page.operations:
+        # Who erased a value is told to whoever may see the operation that it was in.
+        whole = self._core.log(caller.company_id)
+        purges = Filter(operation_type=OperationType.PURGE)
+        for purge in whole.each(purges, after=found.seq) if gone else ():
+            named = {
+                path for seqs, paths in purged(purge) if found.seq in seqs for path in paths & gone
+            }
+            if named:
+                fields = tuple(sorted(named))
+                result.append(Erasure.like(purge, fields=fields, at=purge.started_at))
+            gone -= named
+            if not gone:
                 break
-            for purge in reversed(page.operations):
-                named = {
-                    path
-                    for seqs, paths in purged(purge)
-                    if found.seq in seqs
-                    for path in paths & gone
-                }
-                gone -= named
-                if named:
-                    result.append(
-                        Erasure(
-                            fields=tuple(sorted(named)),
-                            operation_id=purge.operation_id,
-                            at=purge.started_at,
-                            principal=purge.principal,
-                        )
-                    )
-            after = page.operations[0].seq
         return tuple(result)
 
     @in_thread
@@ -317,14 +312,12 @@ class Log(Group):
             mutations=mutations,
             retrieval_count=count,
             retrievals=tuple(
-                Retrieval(
-                    operation_id=read.operation.operation_id,
-                    seq=read.operation.seq,
+                Retrieval.like(
+                    read.operation,
                     at=read.operation.started_at,
                     rank=read.rank,
                     score=read.score,
                     query=_asked(read.operation.request),
-                    principal=read.operation.principal,
                 )
                 for read in reads
             ),
@@ -342,9 +335,7 @@ class Log(Group):
             return {}
         counts = self._of(caller).retrieval_counts(binding_key, record_ids)
         return {
-            record_id: RetrievalCount(
-                count=reads.times, last_at=reads.last_at, last_rank=reads.last_rank
-            )
+            record_id: RetrievalCount.like(reads, count=reads.times)
             for record_id, reads in counts.items()
         }
 

@@ -152,7 +152,7 @@ class Tokens(Group):
         with self._core.database.read() as database:
             rows = bindings.tokens(database, caller.company_id)
         return [
-            _view(row)
+            TokenView.like(row)
             for row in rows
             if sight is None or sight.manages or sight.person in {row.principal, row.acts_for}
         ]
@@ -184,7 +184,7 @@ class Tokens(Group):
             return row
 
         asked = {"add_token": label, "principal": principal, "acts_for": acts_for}
-        return NewToken(**dict(_view(await self._core.change(caller, asked, change))), token=secret)
+        return NewToken.like(await self._core.change(caller, asked, change), token=secret)
 
     async def remove(self, caller: Caller, label: str) -> None:
         """Revoke a token.
@@ -210,9 +210,7 @@ class Tokens(Group):
             row = bindings.token(database, _digest(secret))
         if row is None:
             raise Denied("The bearer token is not known here; make one with `memtui tokens add`.")
-        return Caller(
-            company_id=row.company_id, principal=row.principal, acts_for=row.acts_for, door=door
-        )
+        return Caller.like(row, door=door)
 
 
 def _members(database: Connection, company_id: str) -> list[Membership]:
@@ -239,15 +237,6 @@ def _without(
 def _owners(known: Sequence[Membership]) -> list[Membership]:
     """The owners of the whole company, without whom nobody could change its settings again."""
     return [m for m in known if m.role is Role.OWNER and not m.project_id]
-
-
-def _view(row: TokenRow) -> TokenView:
-    return TokenView(
-        label=row.label,
-        principal=row.principal,
-        acts_for=row.acts_for,
-        created_at=row.created_at,
-    )
 
 
 def _digest(secret: str) -> str:

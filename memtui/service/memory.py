@@ -78,7 +78,7 @@ async def open_service(
     use_loose_threads()
     database = await asyncio.to_thread(open_database, paths, settings)
     recorder = Recorder(database, paths.data / "sessions", clock=clock, timer=timer, new_id=new_id)
-    registry = Providers(providers)
+    registry = Providers(providers, timeout_ms=settings.provider_timeout_ms)
     core = Core(
         database=database,
         archive=paths.archive,

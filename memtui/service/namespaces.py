@@ -208,8 +208,7 @@ class PluginLedger(Group):
         """Return what is known of memories, by their own ids or their records'."""
         with self._reading(caller, key) as (database, of):
             found = plugins.known_ids(database, of, memory_ids=memory_ids, record_ids=record_ids)
-            named = set(MemoryName.model_fields)
-            return [MemoryName.model_validate(row.model_dump(include=named)) for row in found]
+            return list(map(MemoryName.like, found))
 
     @contextmanager
     def _reading(self, caller: Caller, key: str) -> Iterator[tuple[Database, plugins.Binding]]:
@@ -313,13 +312,7 @@ def _set(database: Database, of: plugins.Binding, values: Json) -> NamespaceRow:
 
 
 def _kept(row: NamespaceRow) -> KeptNamespace:
-    return KeptNamespace(
-        name=row.name,
-        kind=row.kind,
-        expires_at=row.expires_at,
-        metadata=row.attributes,
-        created_at=row.created_at,
-    )
+    return KeptNamespace.like(row, metadata=row.attributes)
 
 
 def _clean(metadata: Json | None) -> Json | None:

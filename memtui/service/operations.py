@@ -145,12 +145,7 @@ class Operations(Group):
             entry.about(snippets)
             note_owner(entry, [snippet.scope for snippet in snippets])
             entry.usage, entry.capped = bundle.usage, bundle.capped
-        return QueryAnswer(
-            **entry.answer(),
-            snippets=for_caller(caller, snippets),
-            profile_summary=bundle.profile_summary,
-            capped=bundle.capped,
-        )
+        return QueryAnswer.like(bundle, **entry.answer(), snippets=for_caller(caller, snippets))
 
     async def explain(self, caller: Caller, request: QueryRequest) -> ExplainAnswer:
         """Trace how a query is answered, by the records alone that the caller may read."""
@@ -237,15 +232,12 @@ class Operations(Group):
             entry.capped = page.at_least
         is_everybodys = not (scope.project_id or scope.subject_id)
         is_whole = len(records) == len(page.records) and not (entry.sight and is_everybodys)
-        return BrowseAnswer(
+        return BrowseAnswer.like(
+            page,
             **entry.answer(),
             records=for_caller(caller, records),
-            next_cursor=page.next_cursor,
             # Of a view of everybody's, the provider counts what the caller may not read too.
             total=page.total if is_whole else None,
-            at_least=page.at_least,
-            unread=page.unread,
-            unfinished=page.unfinished,
         )
 
     async def pages(self, caller: Caller, request: BrowseRequest) -> AsyncIterator[BrowseAnswer]:

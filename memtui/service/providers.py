@@ -67,7 +67,11 @@ _SHOWN_CHARS = 300
 class Providers:
     """The providers installed here. Tests and embedders may add classes of their own."""
 
-    def __init__(self, extra: Mapping[str, type[Adapter]] | None = None) -> None:
+    def __init__(
+        self, extra: Mapping[str, type[Adapter]] | None = None, *, timeout_ms: int = 10_000
+    ) -> None:
+        """Take classes beside the installed ones, and how long another's package may load."""
+        self._timeout_s = timeout_ms / 1000
         self._extra = dict(extra or {})
         self._loaded: dict[str, type[Adapter]] = dict(self._extra)
 
@@ -135,7 +139,7 @@ class Providers:
         self._loaded[name] = loaded
         return loaded  # type: ignore[no-any-return]  # just checked
 
-    async def within(self, name: str, timeout_ms: int, work: Callable[[], T]) -> T:
+    async def within(self, name: str, work: Callable[[], T]) -> T:
         """Run code of a provider's package in a thread, where it can block nobody else.
 
         Raises:
@@ -143,15 +147,15 @@ class Providers:
         """
         use_loose_threads()
         try:
-            async with asyncio.timeout(timeout_ms / 1000 if self.is_foreign(name) else None):
+            async with asyncio.timeout(self._timeout_s if self.is_foreign(name) else None):
                 return await asyncio.to_thread(work)
         except TimeoutError as error:
             raise Unavailable(
-                f"The provider {name} did not load within {timeout_ms / 1000:g} s; "
+                f"The provider {name} did not load within {self._timeout_s:g} s; "
                 f"mend or remove the package {self.package(name)}."
             ) from error
 
-    async def problems(self, timeout_ms: int) -> list[str]:
+    async def problems(self) -> list[str]:
         """Say which providers of other packages are not used and why; loads them all."""
         found = [
             f"The package {_package(entry)} registers a provider {name} too; memtui's own is used."
@@ -162,7 +166,7 @@ class Providers:
         ]
         for name in filter(self.is_foreign, self.names()):
             try:
-                await self.within(name, timeout_ms, partial(self.load, name))
+                await self.within(name, partial(self.load, name))
             except MemtuiError as error:
                 found.append(str(error))
         return found
@@ -173,8 +177,6 @@ class Providers:
         Raises:
             Invalid: the provider does not load, or a key or value does not fit.
         """
-        from pydantic import ValidationError
-
         model = self.load(name).config_model
         try:
             checked = model.model_validate(dict(config))

@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -205,33 +206,31 @@ class Purging(Group):
     def _planned(self, request: PurgeRequest, found: Survey) -> PurgeAnswer:
         """Count what is kept where."""
         core, aim = self._core, found.aim
-        copies: list[Copies] = []
-
-        def count(place: str, count: int, what: str) -> None:
-            if count:
-                copies.append(Copies(place=place, count=count, what=what))
-
         through = core.log(aim.company_id).sealed.through
         doomed = [one.seq <= through for one in operations(core, aim) if erasing.doomed(one, aim)]
-        count("operation log", doomed.count(False), "operations")
-        count("sealed log", doomed.count(True), "operations")
-        if self._service.analysis.archive_url:
-            count("object store", doomed.count(True), "operations")
-        count("undo journal", len(found.steps), "records before and after")
+        copied = doomed.count(True) if self._service.analysis.archive_url else 0
         with core.database.read() as database:
             links, ids = erasing.names(database, aim)
-        count("handle links", links, "ids")
-        count("plugin ids", ids, "ids")
-        for connection, _, reply in found.providers:
-            for place, kept in reply.kept.items():
-                count(f"{connection.binding.key}: {place}", kept, "versions")
-        for path, _ in _files(self._service.paths, aim):
-            count(str(path), 1, "file")
+        counts = [
+            ("operation log", doomed.count(False), "operations"),
+            ("sealed log", doomed.count(True), "operations"),
+            ("object store", copied, "operations"),
+            ("undo journal", len(found.steps), "records before and after"),
+            ("handle links", links, "ids"),
+            ("plugin ids", ids, "ids"),
+            *(
+                (f"{connection.binding.key}: {place}", kept, "versions")
+                for connection, _, reply in found.providers
+                for place, kept in reply.kept.items()
+            ),
+            *((str(path), 1, "file") for path, _ in _files(self._service.paths, aim)),
+        ]
         if core.database.dialect == "postgresql":
             found.beyond.append(_POSTGRESQL)
         if self._service.analysis.archive_url:
             found.beyond.append(_BUCKET)
         found.beyond.append(_DISKS)
+        copies = [Copies(place=place, count=n, what=what) for place, n, what in counts if n]
         return found.answer(request, copies)
 
     # Erasing it
@@ -351,32 +350,24 @@ class Purging(Group):
 
     def _segments_told(self, company_id: str) -> dict[str, Json]:
         """Return what the log says last of each segment, by its span."""
-        newest: dict[str, tuple[int, Json]] = {}
-        for kind in sorted(CONTROL):
-            chosen = Filter(operation_type=kind, status=OperationStatus.OK)
-            before: int | None = None
-            while (
-                found := self._core.log(company_id)
-                .page(chosen, limit=_AT_ONCE, before=before)
-                .operations
-            ):
-                for one in found:
-                    for segment in one.request.get("segments") or ():
-                        span = segment["name"].partition(".")[0]
-                        if one.seq > newest.get(span, (0, {}))[0]:
-                            newest[span] = one.seq, segment
-                before = found[-1].seq
-        return {span: segment for span, (_, segment) in newest.items()}
+        whole, ok = self._core.log(company_id), OperationStatus.OK
+        told = [
+            one for kind in CONTROL for one in whole.each(Filter(operation_type=kind, status=ok))
+        ]
+        return {
+            segment["name"].partition(".")[0]: segment
+            for one in sorted(told, key=attrgetter("seq"))
+            for segment in one.request.get("segments") or ()
+        }
 
     def _next(self, aim: Aim, above: int) -> dict[int, tuple[str, ...]]:
-        found: dict[int, tuple[str, ...]] = {}
         with self._core.database.read() as database:
-            for operation in erasing.operations(database, aim, above=above):
-                if paths := erasing.doomed(operation, aim):
-                    found[operation.seq] = paths
-                    if len(found) == _BATCH:
-                        break
-        return found
+            doomed = (
+                (one.seq, paths)
+                for one in erasing.operations(database, aim, above=above)
+                if (paths := erasing.doomed(one, aim))
+            )
+            return dict(islice(doomed, _BATCH))
 
     # Looking for what is left
 
@@ -404,12 +395,9 @@ class Purging(Group):
             return ()
         with self._core.database.read() as database:
             said = erasing.said_by_others(database, aim, sorted({one.text for one in traces}))
-        memories = tuple(str(path) for path in (self._service.paths.data / "bindings", *folders))
-        logs = (
-            str(self._service.paths.database),
-            str(self._service.paths.archive),
-            *erasing.TABLES,
-        )
+        paths = self._service.paths
+        memories = tuple(map(str, (paths.data / "bindings", *folders)))
+        logs = (str(paths.database), str(paths.archive), *erasing.TABLES)
         return tuple(
             one
             for one in traces

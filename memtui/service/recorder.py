@@ -214,7 +214,9 @@ class RunningOperation:
             self.status = OperationStatus.DENIED
         elif isinstance(error, Conflict):
             self.status = OperationStatus.CONFLICT
-        elif self.begun and (not isinstance(error, MemtuiError) or _may_have_happened(error)):
+        elif self.begun and (
+            error.sent if isinstance(error, Unavailable) else not isinstance(error, MemtuiError)
+        ):
             self.status = OperationStatus.UNKNOWN
         elif isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
             self.status = OperationStatus.CANCELLED
@@ -225,29 +227,18 @@ class RunningOperation:
 
     def draft(self) -> OperationDraft:
         """Return the entry as it stands."""
-        return OperationDraft(
-            operation_id=self.operation_id,
-            operation_type=self.operation_type,
-            status=self.status,
-            scope=self.scope.model_copy(update={"company_id": self.caller.company_id}),
+        company_id = self.caller.company_id
+        return OperationDraft.like(
+            self,
+            scope=self.scope.model_copy(update={"company_id": company_id}),
             binding_key=self.binding.key if self.binding else None,
             provider_key=self.binding.provider_key if self.binding else None,
-            binding_reason=self.binding_reason,
-            source=_own_source(self.source, self.caller.company_id),
+            source=_own_source(self.source, company_id),
             principal=self.caller.principal,
             door=self.caller.door,
             request=redact_json(self.request)[0],
             error_kind=_kind(self.error),
             error_message=redact(str(self.error))[0] if self.error else None,
-            result_count=self.result_count,
-            capped=self.capped,
-            handles=self.handles,
-            usage=self.usage,
-            started_at=self.started_at,
-            latency_ms=self.latency_ms,
-            undoes=self.undoes,
-            absent=self.absent,
-            salts=self.salts,
         )
 
 
@@ -272,10 +263,6 @@ def _own_source(source: SourceRef | None, company_id: str) -> SourceRef | None:
     return SourceRef.model_validate({**clean, "company_id": company_id})
 
 
-def _may_have_happened(error: MemtuiError) -> bool:
-    return isinstance(error, Unavailable) and error.sent
-
-
 def _is_no_answer(error: BaseException) -> bool:
     """Whether a mutation's error says nothing of what was done."""
     if isinstance(error, MemtuiError):
@@ -298,7 +285,7 @@ def _kind(error: BaseException | None) -> str | None:
         return None
     if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
         return "cancelled"
-    return _class_of(error).lower()
+    return (error.kind if isinstance(error, MemtuiError) else type(error).__name__).lower()
 
 
 def _log(connection: DatabaseConnection, entry: RunningOperation) -> None:
@@ -313,10 +300,6 @@ def _log(connection: DatabaseConnection, entry: RunningOperation) -> None:
         journal.record_lasting(connection, operation, seq, why)
     if entry.links:
         journal.link(connection, operation, entry.links)
-
-
-def _class_of(error: BaseException) -> str:
-    return error.kind if isinstance(error, MemtuiError) else type(error).__name__
 
 
 def new_operation_id() -> str:
@@ -398,17 +381,13 @@ class Recorder:
         )
         entry.begun = True
         entry.steps = [(snapshot, None) for snapshot in before]
-        await asyncio.to_thread(self._begin, unseen, before)
 
-    def _begin(self, unseen: OperationDraft, before: Sequence[Snapshot]) -> None:
-        with self._database.write() as connection:
-            appending.begin(
-                connection,
-                unseen,
-                before,
-                host=self._sessions.place,
-                session=self._sessions.own(),
-            )
+        def write() -> None:
+            host, session = self._sessions.place, self._sessions.own()
+            with self._database.write() as connection:
+                appending.begin(connection, unseen, before, host=host, session=session)
+
+        await asyncio.to_thread(write)
 
     async def _finish(self, entry: RunningOperation) -> None:
         """Append it to the log, whether or not its caller still waits."""

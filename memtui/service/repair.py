@@ -13,16 +13,16 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import insert
 
 from memtui.analytics.archive import segments_beyond
 from memtui.analytics.layout import Folder, Manifest, log_ends, sync_folder
-from memtui.analytics.sealed import Archive
-from memtui.backends.facts.database import FILE as FACTS_FILE
+from memtui.analytics.sealed import Archive, Sealed
 from memtui.config import Paths, Settings
 from memtui.contract import (
+    Adapter,
     Filter,
     Invalid,
     Json,
@@ -33,7 +33,7 @@ from memtui.contract import (
     Scope,
     Unavailable,
 )
-from memtui.service.home import BindingFolder, Remains, find_remains, used_database
+from memtui.service.home import Remains, find_remains, read_sqlite, used_database
 from memtui.service.providers import Providers
 from memtui.store import appending, bindings, log
 from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
@@ -105,16 +105,19 @@ def plan(paths: Paths, settings: Settings, now: datetime) -> Repair:
     """
     fault = _fault(paths, settings)
     remains = find_remains(paths)
+    sealed_of: list[str] = []
     for sealed in remains.sealed:
         if sealed.manifest is None:
             raise Unavailable(
                 f"{fault} The archive {sealed.folder} has no manifest that fits it, so a new log "
                 "could not go on behind it; bring its manifest.json back from a backup first."
             )
+        sealed_of.append(sealed.manifest.company_id)
     known = _heads(paths.database) if not settings.database_url else {}
+    bound = (one.company_id for one in remains.bindings)
     companies = tuple(
         _company(paths, remains, company_id, known.get(company_id))
-        for company_id in _company_ids(remains)
+        for company_id in dict.fromkeys((*sealed_of, *bound, *remains.companies))
     )
     if not companies:
         raise Invalid(
@@ -152,17 +155,13 @@ def _fault(paths: Paths, settings: Settings) -> str:
 def _damage(path: Path) -> str | None:
     """Return what is wrong with the pages of a SQLite file; None: nothing, or it is in use."""
     try:
-        with closing(_read(path)) as database:
+        with closing(read_sqlite(path)) as database:
             [(found,)] = database.execute("PRAGMA quick_check(1)")
     except sqlite3.OperationalError:
         return None
     except sqlite3.DatabaseError as error:
         return str(error)
     return None if found == "ok" else str(found)
-
-
-def _read(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
 
 
 def _behind(database: Database, paths: Paths) -> str:
@@ -180,23 +179,9 @@ def _behind(database: Database, paths: Paths) -> str:
 
 def _heads(path: Path) -> dict[str, int]:
     """Return the newest operation of each company that a damaged database still tells of."""
-    with suppress(sqlite3.Error, OSError), closing(_read(path)) as database:
+    with suppress(sqlite3.Error, OSError), closing(read_sqlite(path)) as database:
         return dict(database.execute("SELECT company_id, seq FROM memory_log_heads"))
     return {}
-
-
-def _company_ids(remains: Remains) -> list[str]:
-    found = [one.manifest.company_id for one in remains.sealed if one.manifest is not None]
-    found += [one.company_id for one in remains.bindings]
-    return list(dict.fromkeys((*found, *remains.companies)))
-
-
-class _Known(NamedTuple):
-    """What the log tells of a binding."""
-
-    provider_key: str
-    read_only: bool
-    enabled: bool
 
 
 def _company(
@@ -209,26 +194,31 @@ def _company(
         for path in segments_beyond(folder, manifest)
     ]
     erased: tuple[Json, ...] = ()
-    told: dict[str, _Known] = {}
+    told: dict[str, RestoredBinding] = {}
     targets: dict[tuple[str, str], str] = {}
-    try:
-        for operation in _configurations(paths, company_id):
-            _apply(operation, told, targets)
-        erased = _erased(paths, company_id)
-    except MemtuiError as error:
-        problems.append(f"The sealed operations cannot be read: {error}")
-    folders = {one.key: one for one in remains.bindings if one.company_id == company_id}
+    with closing(Archive(paths.archive)) as archive:
+        try:
+            sealed = archive.of(company_id)
+            for operation in _configurations(sealed, company_id):
+                _apply(operation, told, targets)
+            erased = _erased(sealed, company_id)
+        except MemtuiError as error:
+            problems.append(f"The sealed operations cannot be read: {error}")
+    folders = {one.key: one.path for one in remains.bindings if one.company_id == company_id}
     restored: list[RestoredBinding] = []
     providers = Providers()
     for key in dict.fromkeys((*told, *folders)):
-        found = told.get(key) or _guess(folders[key])
+        found = told.get(key) or _guess(key, folders[key], providers)
         if found is None:
-            problems.append(f"Nobody knows what the binding {key} was; {folders[key].path} stays.")
+            problems.append(f"Nobody knows what the binding {key} was; {folders[key]} stays.")
             continue
         try:
-            restored.append(_binding(key, found, folders.get(key), providers))
+            place = folders.get(key, paths.binding_dir(f"{company_id}/{key}"))
+            known = _needs_no_config(providers.load(found.provider_key), place)
         except MemtuiError as error:
             problems.append(f"The binding {key} is not restored: {error}")
+        else:
+            restored.append(found.model_copy(update={"enabled": found.enabled and known}))
     keys = [one.key for one in restored]
     served = {place: key for place, key in targets.items() if key in keys}
     if keys and ("company", company_id) not in served:
@@ -244,44 +234,43 @@ def _company(
     )
 
 
-def _configurations(paths: Paths, company_id: str) -> Iterator[Operation]:
+def _configurations(sealed: Sealed, company_id: str) -> Iterator[Operation]:
     """Yield the sealed changes of a company's settings, the oldest first."""
-    with closing(Archive(paths.archive)) as archive:
-        sealed, seq = archive.of(company_id), 0
-        chosen = Filter(operation_type=OperationType.CONFIGURE, status=OperationStatus.OK)
-        if not sealed.through:
-            return
-        with sealed.read() as connection:
-            while True:
-                page = log.page(connection, company_id, chosen, limit=_PAGE, after=seq).operations
-                if not page:
-                    return
-                yield from page[::-1]
-                seq = page[0].seq
+    if not sealed.through:
+        return
+    chosen = Filter(operation_type=OperationType.CONFIGURE, status=OperationStatus.OK)
+    seq = 0
+    with sealed.read() as connection:
+        while page := log.page(connection, company_id, chosen, limit=_PAGE, after=seq).operations:
+            yield from page[::-1]
+            seq = page[0].seq
 
 
-def _erased(paths: Paths, company_id: str) -> tuple[Json, ...]:
+def _erased(sealed: Sealed, company_id: str) -> tuple[Json, ...]:
     from memtui.analytics.audit import unexplained
 
-    with closing(Archive(paths.archive)) as archive:
-        lacking = archive.of(company_id).ask(lambda one: log.lacking(one, company_id))
-        found = unexplained(lacking or ())
-    return tuple(purge_request(found)["erased"])
+    lacking = sealed.ask(lambda one: log.lacking(one, company_id))
+    return tuple(purge_request(unexplained(lacking or ()))["erased"])
 
 
 def _apply(
-    operation: Operation, told: dict[str, _Known], targets: dict[tuple[str, str], str]
+    operation: Operation,
+    told: dict[str, RestoredBinding],
+    targets: dict[tuple[str, str], str],
 ) -> None:
     asked: dict[str, Any] = operation.request
     match asked:
         case {"add_binding": str(key), "provider": str(provider)}:
-            told[key] = _Known(provider, bool(asked.get("read_only")), enabled=True)
-        case {"update_binding": str(key)} if key in told:
-            was = told[key]
-            told[key] = was._replace(
-                enabled=bool(asked.get("enabled", was.enabled)),
-                read_only=bool(asked.get("read_only", was.read_only)),
+            told[key] = RestoredBinding(
+                key=key,
+                provider_key=provider,
+                enabled=True,
+                read_only=bool(asked.get("read_only")),
             )
+        case {"update_binding": str(key)} if key in told:
+            names = {"enabled", "read_only"}.intersection(asked)
+            changed = {name: bool(asked[name]) for name in names}
+            told[key] = told[key].model_copy(update=changed)
         case {"remove_binding": str(key)}:
             told.pop(key, None)
         case {"set_target": str(kind), "target_id": str(target), "key": str(key)}:
@@ -291,32 +280,21 @@ def _apply(
             targets.pop((kind, target), None)
 
 
-def _guess(folder: BindingFolder) -> _Known | None:
+def _guess(key: str, folder: Path, providers: Providers) -> RestoredBinding | None:
     """Tell a binding by what lies in its folder."""
-    if folder.vault is not None:
-        return _Known("vault", read_only=False, enabled=True)
-    if (folder.path / FACTS_FILE).is_file():
-        return _Known("facts", read_only=False, enabled=True)
+    for name in providers.names():
+        if not providers.is_foreign(name) and providers.load(name).lives_in(folder):
+            return RestoredBinding(key=key, provider_key=name, enabled=True)
     return None
 
 
-def _binding(
-    key: str, found: _Known, folder: BindingFolder | None, providers: Providers
-) -> RestoredBinding:
-    provider = providers.load(found.provider_key)
+def _needs_no_config(provider: type[Adapter], folder: Path) -> bool:
     try:
         provider.config_model.model_validate({})
-        complete = True
     except ValueError:
-        complete = False
-    if found.provider_key == "vault":  # without a folder of its own it lay elsewhere
-        complete = folder is not None and folder.vault is not None
-    return RestoredBinding(
-        key=key,
-        provider_key=found.provider_key,
-        enabled=found.enabled and complete,
-        read_only=found.read_only,
-    )
+        return False
+    # What is not in the folder that it has without a config was somewhere else.
+    return provider.lives_in(folder) is not False
 
 
 def repair(
@@ -387,53 +365,41 @@ def _keep_unnamed(paths: Paths, company_id: str) -> None:
 def _fill(database: Database, paths: Paths, wanted: Repair, principal: str, now: datetime) -> None:
     with database.write() as connection:
         for company in wanted.companies:
-            _fill_company(connection, paths, company, principal, now)
+            manifest = Folder(paths.archive, company.company_id).read()
+            if manifest.sealed_through != company.sealed_through:
+                raise Unavailable(
+                    f"The archive of {company.company_id} changed meanwhile; look again."
+                )
+            _begin_log(connection, manifest)
+            appending.append(connection, _gap(company, manifest, principal, now))
+            _fill_settings(connection, company, now)
 
 
-def _fill_company(
-    connection: Connection, paths: Paths, company: RestoredCompany, principal: str, now: datetime
-) -> None:
+def _fill_settings(connection: Connection, company: RestoredCompany, now: datetime) -> None:
     company_id = company.company_id
-    manifest = Folder(paths.archive, company_id).read()
-    if manifest.sealed_through != company.sealed_through:
-        raise Unavailable(f"The archive of {company_id} changed meanwhile; look again.")
-    _begin_log(connection, manifest)
-    appending.append(connection, _gap(company, manifest, principal, now))
-    bindings.add_company(
-        connection,
-        CompanyRow(
-            company_id=company_id,
-            name=company_id,
-            read_only=True,
-            link_templates={},
-            created_at=now,
-        ),
+    row = CompanyRow(
+        company_id=company_id, name=company_id, read_only=True, link_templates={}, created_at=now
     )
+    bindings.add_company(connection, row)
     providers = Providers()
     for one in company.bindings:
-        provider = providers.load(one.provider_key)
-        row = BindingRow(
+        binding = BindingRow(
+            **dict(one),
             binding_id=f"{company_id}/{one.key}",
             company_id=company_id,
-            key=one.key,
-            provider_key=one.provider_key,
             config={},
-            capabilities=provider.capabilities.model_dump(),
-            enabled=one.enabled,
-            read_only=one.read_only,
+            capabilities=providers.load(one.provider_key).capabilities.model_dump(),
             created_at=now,
         )
-        bindings.add_binding(connection, row)
+        bindings.add_binding(connection, binding)
     for target_type, target_id, key in company.targets:
-        bindings.set_target(
-            connection,
-            TargetRow(
-                company_id=company_id,
-                target_type=target_type,
-                target_id=target_id,
-                binding_id=f"{company_id}/{key}",
-            ),
+        target = TargetRow(
+            company_id=company_id,
+            target_type=target_type,
+            target_id=target_id,
+            binding_id=f"{company_id}/{key}",
         )
+        bindings.set_target(connection, target)
 
 
 def _begin_log(connection: Connection, manifest: Manifest) -> None:

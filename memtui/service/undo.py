@@ -201,12 +201,7 @@ class Undo(Group):
             if (row := one_change.before or one_change.after) and one_change.setting == "binding":
                 await self._core.connections.drop(row["binding_id"])
         return MutationAnswer(
-            operation_id=entry.operation_id,
-            binding_key="",
-            binding_reason="",
-            latency_ms=entry.latency_ms,
-            undoes=operation.operation_id,
-            settings=tuple(entry.settings),
+            **entry.answer(), undoes=operation.operation_id, settings=tuple(entry.settings)
         )
 
     @to_its_end
@@ -424,22 +419,12 @@ def as_write(record: Record, binding_key: str | None) -> WriteRequest:
     source = record.source or SourceRef(
         kind=SourceKind.MANUAL_NOTE, company_id=record.scope.company_id
     )
-    return WriteRequest(
-        scope=record.scope,
+    return WriteRequest.like(
+        record,
         source=source,
         content=record.text,
         binding_key=binding_key,
-        metadata=record.metadata,
         record_id=record.handle.provider_record_id,
-        kind=record.kind,
-        title=record.title,
-        topic=record.topic,
-        tags=record.tags,
-        pinned=record.pinned,
-        created_at=record.created_at,
-        created_by=record.created_by,
-        expires_at=record.expires_at,
-        valid_from=record.valid_from,
     )
 
 

@@ -146,12 +146,7 @@ def sight_of(held: Sequence[Membership], caller: Caller) -> Sight:
 
 def membership(row: MemberRow) -> Membership:
     """Return a member as a value."""
-    return Membership(
-        principal=row.principal,
-        subject_id=row.subject_id,
-        project_id=row.project_id or None,
-        role=Role(row.role),
-    )
+    return Membership.like(row, project_id=row.project_id or None)
 
 
 def refusal(held: Sequence[Membership], action: Action, scope: Scope) -> str | None:

@@ -145,6 +145,7 @@ def test_what_is_left_is_counted(lived: Lived) -> None:
     [log], [binding] = remains.sealed, remains.bindings
     assert log.manifest is not None
     assert (log.manifest.company_id, log.manifest.sealed_through) == ("local", 5)
-    assert (binding.company_id, binding.key, binding.notes) == ("local", "default", 1)
+    assert (binding.company_id, binding.key) == ("local", "default")
+    assert binding.path == lived.paths.binding_dir("local/default")
     log.folder.joinpath("manifest.json").write_text("[]")
     assert find_remains(lived.paths).sealed[0].manifest is None

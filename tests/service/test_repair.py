@@ -123,6 +123,8 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
     for key in ("web", "gone", "far"):
         config = {"path": str(lived.paths.data.parent / "far")} if key == "far" else {}
         await service.bindings.add(ANA, key, "vault", config, read_only=key == "web")
+    for key in ("lines", "far-lines"):
+        await service.bindings.add(ANA, key, "facts", {})
     await service.write(ANA, NOTE.model_copy(update={"binding_key": "gone"}))
     await service.bindings.set_target(ANA, "project", "site", "web")
     await service.bindings.set_target(ANA, "agent", "coding", "web")
@@ -132,6 +134,7 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
     await service.close()
     (lived.paths.binding_dir("local/web") / "vault").mkdir()
     shutil.rmtree(lived.paths.binding_dir("local/gone"))
+    shutil.rmtree(lived.paths.binding_dir("local/far-lines"))
     (lived.paths.binding_dir("local/strange")).mkdir()
     lived.paths.database.unlink()
     [company] = mend(lived).companies
@@ -139,6 +142,8 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
         ("default", True, False),
         ("web", True, True),
         ("far", False, False),
+        ("lines", True, False),
+        ("far-lines", False, False),
     ]
     assert set(company.targets) == {("company", "local", "default"), ("project", "site", "web")}
     assert "Nobody knows what the binding strange was" in company.problems[0]

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
+from pathlib import Path
 from typing import ClassVar, Self
 
 from pydantic import Field, ValidationError
@@ -18,7 +19,7 @@ from memtui.backends.fact_base import (
     fact_owner,
     missing,
 )
-from memtui.backends.facts.database import FactsDatabase, has_password, place_of
+from memtui.backends.facts.database import FILE, FactsDatabase, has_password, place_of
 from memtui.backends.facts.rows import FactRows
 from memtui.backends.facts.tables import KEY, Details, Fact, written
 from memtui.contract import (
@@ -145,6 +146,11 @@ class FactsAdapter(FactProvider):
         """Name the database, whose two tables know no company."""
         url = FactsConfig.of(context).find_url(context)
         return [place_of(url)] if url else ()
+
+    @classmethod
+    def lives_in(cls, data_dir: Path) -> bool:
+        """Tell by the database in it."""
+        return (data_dir / FILE).is_file()
 
     @classmethod
     @blocking

@@ -100,6 +100,10 @@ _FREE = (Usage(provider=KEY, cost_usd=Decimal(0)),)
 """Files on one's own disk cost nothing, which is known and not unpriced."""
 
 
+_FOLDER = "vault"
+"""The folder of a vault that no config places elsewhere, in the binding's own."""
+
+
 class VaultConfig(Model):
     """A folder of markdown notes and facts."""
 
@@ -161,6 +165,11 @@ class VaultAdapter(Adapter):
         return [place_of_path(path)] if path else ()
 
     @classmethod
+    def lives_in(cls, data_dir: Path) -> bool:
+        """Tell by the vault in it."""
+        return (data_dir / _FOLDER).is_dir()
+
+    @classmethod
     def home_of(cls, config: Json, scope: Scope) -> str | None:  # noqa: ARG003
         """Name the folder of a scope. Raises `Invalid` for an id that no folder can have."""
         return folder_for(scope)
@@ -173,7 +182,7 @@ class VaultAdapter(Adapter):
     @classmethod
     def _open(cls, context: BindingContext) -> Self:
         config = read_config(VaultConfig, context)
-        path = config.path.expanduser() if config.path else context.data_dir / "vault"
+        path = config.path.expanduser() if config.path else context.data_dir / _FOLDER
         root = Path(os.path.realpath(path))
         if root.exists() and not root.is_dir():
             raise Invalid(f"{root} is not a folder; set the vault's path to one.")

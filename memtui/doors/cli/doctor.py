@@ -159,7 +159,7 @@ def _terminal() -> Check:
 async def _providers(settings: Settings) -> AsyncIterator[Check]:
     from memtui.service.providers import Providers
 
-    installed = Providers()
+    installed = Providers(timeout_ms=settings.provider_timeout_ms)
     for name in installed.names():
         if installed.is_foreign(name):
             continue
@@ -169,7 +169,7 @@ async def _providers(settings: Settings) -> AsyncIterator[Check]:
             yield Check("provider", "broken", str(error))
         else:
             yield Check("provider", "ok", f"{name} loads")
-    for problem in await installed.problems(settings.provider_timeout_ms):
+    for problem in await installed.problems():
         yield Check("provider", "broken", problem)
 
 
@@ -226,8 +226,7 @@ def _left(remains: Remains) -> Iterator[Check]:
         operations = counted(log.manifest.sealed_through, "sealed operation")
         yield Check("left", "ok", f"{operations} of {log.manifest.company_id}")
     for one in remains.bindings:
-        files = f"a vault of {counted(one.notes, 'file')}" if one.vault else str(one.path)
-        yield Check("left", "ok", f"of the binding {one.company_id}/{one.key}, {files}")
+        yield Check("left", "ok", f"of the binding {one.company_id}/{one.key}, {one.path}")
 
 
 async def _pages(service: MemoryService) -> Check:
