@@ -25,7 +25,7 @@ from memtui.analytics.layout import (
     sync_folder,
     usable,
 )
-from memtui.analytics.source import load_raw, open_source
+from memtui.analytics.source import load_raw
 from memtui.contract import (
     Conflict,
     Filter,
@@ -253,8 +253,8 @@ def _refuse_difference(database: Database, folder: Folder, segment: Segment) -> 
                 f"The archive's file {path} is missing or damaged; restore it from a backup."
             )
     with opened(memory_mb=_MEMORY_MB) as duck:
-        with open_source(database) as source:
-            load_raw(duck, source, folder.company_id, segment.first_seq, segment.last_seq)
+        with database.read() as connection:
+            load_raw(duck, connection, folder.company_id, segment.first_seq, segment.last_seq)
         sealed = quoted(folder.file(segment, "operations"))
         different = duck.execute(
             f"SELECT 1 FROM raw_operations FULL JOIN read_parquet({sealed}) sealed "

@@ -10,7 +10,7 @@ from typing import Any
 from memtui.analytics.engine import guarded, opened
 from memtui.analytics.layout import TABLES, Folder, Segment, sha256_of
 from memtui.analytics.rows import fetch
-from memtui.analytics.source import SELECTS, Source, head, load_raw, open_source
+from memtui.analytics.source import SELECTS, head, load_raw
 from memtui.contract import (
     Conflict,
     Invalid,
@@ -20,7 +20,7 @@ from memtui.contract import (
     UtcDatetime,
 )
 from memtui.paths import replacing
-from memtui.store.database import Database
+from memtui.store.database import Connection, Database
 from memtui.store.digest import CONTROL, GENESIS, document_of, fields, is_intact, salt_of
 from memtui.store.erasing import purged
 from memtui.store.operation import Operation
@@ -62,12 +62,12 @@ class AuditCheck(Model):
 class _Log:
     """One state of a company's log, read in order."""
 
-    def __init__(self, duck: Any, source: Source, folder: Folder) -> None:
+    def __init__(self, duck: Any, connection: Connection, folder: Folder) -> None:
         self._duck = duck
-        self._source = source
+        self._connection = connection
         self.folder = folder
         # The snapshot comes before the manifest: what is sealed by then is in one of them.
-        self.head = head(source, duck, folder.company_id)
+        self.head = head(connection, folder.company_id)
         manifest = folder.read()
         # What the snapshot has in the database counts there: its sealing is not logged yet.
         self.segments = [one for one in manifest.segments if one.first_seq < self.head.hot_first]
@@ -86,7 +86,7 @@ class _Log:
                 seq = last
         for first in range(seq + 1, self.head.seq + 1, _SPAN):
             last = min(first + _SPAN - 1, self.head.seq)
-            load_raw(self._duck, self._source, self.folder.company_id, first, last)
+            load_raw(self._duck, self._connection, self.folder.company_id, first, last)
             yield from self._span(first, last)
 
     def _span(
@@ -208,8 +208,8 @@ def _line(operation: Operation, company: bytes, *, visible: bool) -> str:
 
 @contextmanager
 def _opened(database: Database, root: Path, company_id: str) -> Iterator[_Log]:
-    with opened(memory_mb=_MEMORY_MB) as duck, open_source(database) as source:
-        yield _Log(duck, source, Folder(root, company_id))
+    with opened(memory_mb=_MEMORY_MB) as duck, database.read() as connection:
+        yield _Log(duck, connection, Folder(root, company_id))
 
 
 class _Proof:

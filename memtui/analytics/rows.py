@@ -14,10 +14,10 @@ from sqlalchemy import JSON, select
 from memtui.analytics.archive import refuse_gap
 from memtui.analytics.engine import MEMORY_MB, Engine, Stop
 from memtui.analytics.layout import TABLES, Folder, LogEnds, Manifest, Segment, log_ends
-from memtui.analytics.source import HOT, SELECTS, Source, create_raw, load_raw, open_source
+from memtui.analytics.source import HOT, SELECTS, create_raw, load_raw
 from memtui.store.columns import ForeignText, Portable
 from memtui.store.conditions import visible_to
-from memtui.store.database import Database
+from memtui.store.database import Connection, Database
 from memtui.store.operation import Operation, to_operation
 from memtui.store.sight import Sight
 
@@ -119,9 +119,9 @@ class LogEngine(Engine):
         with self._copying, self.asking() as cursor:
             self._take_out(cursor, manifest.sealed_through, stop)
             if self.through < through:
-                with open_source(self._database) as source:
+                with self._database.read() as hot:
                     while self.through < through:
-                        self._add(cursor, source, min(self.through + BATCH, through), stop)
+                        self._add(cursor, hot, min(self.through + BATCH, through), stop)
 
     def _take_out(self, cursor: duckdb.DuckDBPyConnection, sealed: int, stop: Stop) -> None:
         other = self.through > sealed and self._digest != self._digest_at(self.through)
@@ -141,11 +141,11 @@ class LogEngine(Engine):
             self._above, self.through = sealed, max(self.through, sealed)
 
     def _add(
-        self, cursor: duckdb.DuckDBPyConnection, source: Source, through: int, stop: Stop
+        self, cursor: duckdb.DuckDBPyConnection, hot: Connection, through: int, stop: Stop
     ) -> None:
         with stop.reaching(cursor):
             company_id = self.folder.company_id
-            load_raw(cursor, source, company_id, self.through + 1, through, only=self.kept)
+            load_raw(cursor, hot, company_id, self.through + 1, through, only=self.kept)
             cursor.begin()
             try:
                 for table in self.tables:

@@ -31,7 +31,7 @@ from memtui.analytics.layout import (
     usable,
 )
 from memtui.analytics.rows import among, fetch
-from memtui.analytics.source import SELECTS, create_raw, load_raw, open_source
+from memtui.analytics.source import SELECTS, create_raw, load_raw
 from memtui.contract import Conflict, Model, OperationType
 from memtui.store import log
 from memtui.store.appending import Stored, handle_rows, operation_row, usage_rows
@@ -111,8 +111,8 @@ def seal(
             work = folder.path / f"{_NEW}{first}-{end}"
             made = Made(at=now or datetime.now(UTC), by=principal)
             with opened(memory_mb=_MEMORY_MB) as duck:
-                with open_source(database) as source:
-                    load_raw(duck, source, company_id, first, end)
+                with database.read() as connection:
+                    load_raw(duck, connection, company_id, first, end)
                 segment = write_files(duck, work, manifest, (first, end), made)
             step("written")
             work.rename(folder.segment(segment))

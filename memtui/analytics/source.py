@@ -11,16 +11,16 @@ the database (`memtui.store.columns.ForeignText`).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
-from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, LargeBinary, Table
+from sqlalchemy import JSON, BigInteger, Boolean, Column, Double, LargeBinary, Table, select
 from sqlalchemy.types import TypeDecorator
 
-from memtui.contract import Invalid, Unavailable
+from memtui.store import compiled
 from memtui.store.columns import ForeignText
-from memtui.store.database import Connection, Database, quoted
+from memtui.store.database import Connection, quoted
 from memtui.store.digest import GENESIS
 from memtui.store.tables import OPERATIONS, HandleRow, LogHeadRow, UsageRow
 
@@ -32,14 +32,12 @@ HOT: dict[str, Table] = {
 _HEADS: Table = LogHeadRow.__table__  # type: ignore[attr-defined]
 
 _BATCH = 4096
-_LAST = 2**62
 _LARGEST = 2**63 - 1
 
 
-def columns_of(table: str | Table) -> dict[str, str]:
+def columns_of(table: str) -> dict[str, str]:
     """Return the DuckDB type of every column of a table."""
-    columns = (HOT[table] if isinstance(table, str) else table).columns
-    return {column.name: _duckdb_type(column) for column in columns}
+    return {column.name: _duckdb_type(column) for column in HOT[table].columns}
 
 
 def stored_text(value: str) -> str:
@@ -57,19 +55,33 @@ def create_raw(duck: Any, only: Mapping[str, Sequence[str]] | None = None) -> No
 
 def load_raw(
     duck: Any,
-    source: Source,
+    connection: Connection,
     company_id: str,
     first: int,
     last: int,
     *,
     only: Mapping[str, Sequence[str]] | None = None,
 ) -> None:
-    """Put the rows of a range of operations, ends included, in place of those that arrived."""
+    """Put the rows of a range of operations, ends included, in place of those that arrived.
+
+    By Python's own SQLite, not by a driver that brings another one: a process in which two of them
+    open one file loses its locks on it (https://sqlite.org/howtocorrupt.html §2.2.1).
+    """
     create_raw(duck, only)
-    where = _company_rows(company_id, first, last)
+    is_sqlite = connection.dialect == "sqlite"
+    where = f"company_id = {quoted(stored_text(company_id))} AND seq BETWEEN {first} AND {last}"
     for name, table in HOT.items():
-        names = (only or {}).get(name) or table.columns.keys()
-        source.copy_into(duck, f"raw_{name}", table, where, names)
+        columns = [table.columns[one] for one in (only or {}).get(name) or table.columns.keys()]
+        asked = ", ".join(
+            f"{one.name}::text" if isinstance(one.type, JSON) and not is_sqlite else one.name
+            for one in columns
+        )
+        # PostgreSQL sends all that a cursor without a name finds at once.
+        rows = connection.driver.cursor(*(() if is_sqlite else ("rows",)))
+        with closing(rows), duck.appender(f"raw_{name}") as appender:
+            rows.execute(f"SELECT {asked} FROM {table.name} WHERE {where} ORDER BY seq")
+            while batch := rows.fetchmany(_BATCH):
+                appender.append_rows(batch)
 
 
 def _sum(column: str) -> str:
@@ -116,115 +128,14 @@ class Head(NamedTuple):
     """The oldest operation in the database; one more than `seq` where none is."""
 
 
-def head(source: Source, duck: Any, company_id: str) -> Head:
+def head(connection: Connection, company_id: str) -> Head:
     """Return where a company's log ends and where its hot table begins, in one view of both."""
-    columns = columns_of(_HEADS)
-    listed = ", ".join(f"{name} {kind}" for name, kind in columns.items())
-    duck.execute(f"CREATE OR REPLACE TABLE raw_heads ({listed})")
-    own = _company_rows(company_id, 0, _LAST)
-    source.copy_into(duck, "raw_heads", _HEADS, own, tuple(columns))
-    duck.execute("CREATE OR REPLACE TABLE raw_first (seq BIGINT)")
-    operations = HOT["operations"]
-    first = f"{own} AND seq = (SELECT min(seq) FROM {operations.name} WHERE {own})"
-    source.copy_into(duck, "raw_first", operations, first, ("seq",))
-    found = duck.execute("SELECT seq, digest, salt FROM raw_heads").fetchall()
-    hot = duck.execute("SELECT seq FROM raw_first").fetchall()
-    [(seq, digest, salt)] = found or [(0, GENESIS, b"")]
-    return Head(seq, digest, bytes(salt), hot[0][0] if hot else seq + 1)
-
-
-@contextmanager
-def open_source(database: Database) -> Iterator[Source]:
-    """A consistent view of the database's tables for as long as the block.
-
-    Raises:
-        Unavailable: the database cannot be reached or read.
-        Invalid: its ADBC driver is not installed.
-    """
-    with database.read() as connection:
-        if database.dialect == "sqlite":
-            yield Source(connection)
-            return
-        url = connection.alchemy.engine.url.set(drivername="postgresql")
-    with _open_postgres(url.render_as_string(hide_password=False)) as source:
-        yield source
-
-
-class Source:
-    """The hot tables at one moment, by Python's own SQLite and DuckDB's appender.
-
-    Not by ADBC's driver: it brings a SQLite of its own, and a process in which two of them open one
-    file loses its locks on it (https://sqlite.org/howtocorrupt.html §2.2.1).
-    """
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    def copy_into(
-        self, duck: Any, target: str, table: Table, where: str, names: Sequence[str]
-    ) -> None:
-        """Append columns of the rows that a condition lets through to a DuckDB table of them."""
-        sql = f"SELECT {', '.join(names)} FROM {table.name} WHERE {where} ORDER BY seq"
-        rows = self._connection.exec_driver_sql(sql)
-        with duck.appender(target) as appender:
-            while batch := rows.fetchmany(_BATCH):
-                appender.append_rows(batch)
-
-
-class _PostgresSource(Source):
-    """ADBC streams the rows as Arrow, with no Python object a row."""
-
-    def __init__(self, connection: Any) -> None:
-        self._adbc = connection
-
-    def copy_into(
-        self, duck: Any, target: str, table: Table, where: str, names: Sequence[str]
-    ) -> None:
-        from adbc_driver_manager import AdbcStatement
-
-        kinds = columns_of(table)
-        asked = ", ".join(
-            f"{name}::text AS {name}" if isinstance(table.columns[name].type, JSON) else name
-            for name in names
-        )
-        casts = ", ".join(f"CAST({name} AS {kinds[name]})" for name in names)
-        with AdbcStatement(self._adbc) as statement:
-            statement.set_sql_query(f"SELECT {asked} FROM {table.name} WHERE {where} ORDER BY seq")
-            stream, _ = statement.execute_query()
-            duck.register("arriving", stream)
-            duck.execute(f"INSERT INTO {target} SELECT {casts} FROM arriving")
-            duck.unregister("arriving")
-
-
-@contextmanager
-def _open_postgres(uri: str) -> Iterator[Source]:
-    try:
-        import adbc_driver_manager as adbc
-        import adbc_driver_postgresql
-    except ModuleNotFoundError as error:
-        raise Invalid(
-            'Reading this database for analysis needs its driver: pip install "memtui[postgres]".'
-        ) from error
-    try:
-        with adbc_driver_postgresql.connect(uri) as raw, adbc.AdbcConnection(raw) as connected:
-            with adbc.AdbcStatement(connected) as statement:
-                statement.set_sql_query(
-                    "SET SESSION CHARACTERISTICS AS TRANSACTION "
-                    "ISOLATION LEVEL REPEATABLE READ, READ ONLY"
-                )
-                statement.execute_update()
-            connected.set_autocommit(False)
-            yield _PostgresSource(connected)
-            connected.rollback()
-    except adbc.Error as error:
-        raise Unavailable(
-            "The control plane's database could not be read for analysis; "
-            "check its disk, permissions or server and try again."
-        ) from error
-
-
-def _company_rows(company_id: str, first: int, last: int) -> str:
-    return f"company_id = {quoted(stored_text(company_id))} AND seq BETWEEN {first} AND {last}"
+    columns = _HEADS.c
+    asked = select(columns.seq, columns.digest, columns.salt)
+    found = connection.execute(asked.where(columns.company_id == company_id)).one_or_none()
+    [(first,)] = compiled.FIRST_HOT.rows(connection, company_id=company_id)
+    seq, digest, salt = found or (0, GENESIS, b"")
+    return Head(seq, digest, bytes(salt), seq + 1 if first is None else first)
 
 
 def _duckdb_type(column: Column[Any]) -> str:

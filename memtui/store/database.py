@@ -418,7 +418,8 @@ class Database:
                 with self._sqlite.reading() as connection:
                     yield connection
             elif self._postgres is not None:
-                with self._postgres.connect() as alchemy:
+                repeatable = self._postgres.execution_options(isolation_level="REPEATABLE READ")
+                with repeatable.connect() as alchemy:
                     yield _of_postgres(alchemy)
 
     @contextmanager
