@@ -42,9 +42,11 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import wraps
 from typing import Any, ClassVar, Literal, TypeVar
 
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container
 from textual.dom import DOMNode
+from textual.events import DescendantBlur, DescendantFocus
 from textual.reactive import reactive
 from textual.screen import Screen
 from textual.widget import Widget
@@ -283,14 +285,6 @@ class MemtuiScreen(ServiceScreen):
         if any(getattr(before, name) != getattr(now, name) for name in _DATA):
             self.reload()
 
-    def watch_missing(self) -> None:
-        """Redraw the footer."""
-        self._draw_footer()
-
-    def watch_labels(self) -> None:
-        """Redraw the footer."""
-        self._draw_footer()
-
     def on_mount(self) -> None:
         """Draw the frame with what is known at once."""
         self._draw_frame()
@@ -300,14 +294,6 @@ class MemtuiScreen(ServiceScreen):
         self._draw_frame()
         if self._stale:
             self.reload()
-
-    def on_descendant_focus(self) -> None:
-        """Show the keys of what has the focus."""
-        self._draw_footer()
-
-    def on_descendant_blur(self) -> None:
-        """Show the keys of what has the focus."""
-        self._draw_footer()
 
     def on_filter_line_applied(self, message: FilterLine.Applied) -> None:
         """Pass a filter line up."""
@@ -356,11 +342,15 @@ class MemtuiScreen(ServiceScreen):
             phase.show("error", state.problem, "Press r to try again, q to quit.")
         self._draw_footer()
 
+    @on(DescendantFocus)
+    @on(DescendantBlur)
     def _draw_footer(self) -> None:
         if self.is_mounted:
             self.query_one("#key-footer", KeyFooter).entries = footer_entries(
                 self.group, self.state.keymap, self.why_disabled, self.labels
             )
+
+    _watch_missing = _watch_labels = _draw_footer
 
 
 def frame_of(part: DOMNode) -> MemtuiScreen:

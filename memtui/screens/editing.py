@@ -34,7 +34,7 @@ from memtui.screens.dialogs import Confirm, ConflictScreen, EditText, NewRecord,
 from memtui.screens.expiry import moment_or_never, written_expiry
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import run_in_terminal
-from memtui.screens.state import AppState, ConfigurationChanged
+from memtui.screens.state import AppState
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
@@ -453,15 +453,11 @@ class EditingScreen(ListScreen[R]):
         return answers
 
     def _show_reversed(self, answers: Answers) -> str:
-        """Show the records as they are after a reversal; return how many there are, in words."""
-        handles = [handle for answer in answers for handle in answer.handles]
-        if settings := sum(len(answer.settings) for answer in answers):
-            self.post_message(ConfigurationChanged())
+        """Show the records as they are after a reversal; return what came back, in words."""
+        handles = (handle for answer in answers for handle in answer.handles)
         self.ghosts.difference_update(one.provider_record_id for one in handles)
         self.load()
-        if settings and not handles:
-            return fmt.counted(settings, "setting")
-        return fmt.counted(len(handles), "record")
+        return self.came_back(answers)
 
 
 def record_key(record: Record) -> str:

@@ -14,6 +14,7 @@ For a screen author. Derive from `ListScreen`, give what `MemtuiScreen` wants, a
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from textual import on
@@ -25,6 +26,8 @@ from memtui.actions import Need
 from memtui.contract import Invalid, MemtuiError, NotFound
 from memtui.screens.base import MemtuiScreen, ServiceScreen
 from memtui.screens.dialogs import Choice, Choose
+from memtui.screens.state import ConfigurationChanged
+from memtui.widgets import format as fmt
 from memtui.widgets.panes import DetailPane, Fitted
 from memtui.widgets.virtual_list import (
     ColumnsAsked,
@@ -37,7 +40,7 @@ from memtui.widgets.virtual_list import (
 )
 
 if TYPE_CHECKING:
-    from memtui.service.answers import UndoCandidate
+    from memtui.service.answers import MutationAnswer, UndoCandidate
 
 R = TypeVar("R")
 
@@ -200,6 +203,18 @@ class ListScreen(MemtuiScreen, Generic[R]):
         if not found:
             raise Invalid("There is nothing to undo.")
         return found[0]
+
+    def came_back(self, answers: Iterable[MutationAnswer]) -> str:
+        """Return what was taken back, in words; settings are read again."""
+        records = settings = 0
+        for answer in answers:
+            records += len(answer.handles)
+            settings += len(answer.settings)
+        if settings:
+            self.post_message(ConfigurationChanged())
+        counts = {"record": records, "setting": settings}
+        told = [fmt.counted(count, what) for what, count in counts.items() if count]
+        return " and ".join(told) or fmt.counted(0, "record")
 
 
 def choose_columns(screen: ServiceScreen, rows_list: VirtualList[Any]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -44,7 +43,6 @@ from memtui.screens.operations.view import (
 )
 from memtui.screens.state import (
     AppState,
-    ConfigurationChanged,
     GoTo,
     ViewChosen,
     ViewsChanged,
@@ -57,7 +55,7 @@ from memtui.widgets.keys import bindings_for
 from memtui.widgets.virtual_list import Scrolled, VirtualList
 
 if TYPE_CHECKING:
-    from memtui.service.answers import Change
+    from memtui.service.answers import Change, MutationAnswer
     from memtui.store.journal import Found
 
 POLL_SECONDS = 2.0
@@ -327,7 +325,8 @@ class OperationsScreen(ListScreen[Operation]):
         narrowed = Filter().model_copy(update={field: value})
         self.post_message(GoTo(filter_line=format_filter(narrowed)))
 
-    def action_copy(self) -> None:
+    @conversation
+    async def action_copy(self) -> None:
         """Offer what to copy of the marked operations, else of the selected one."""
         chosen = self.rows_list.chosen
         if not chosen:
@@ -347,13 +346,9 @@ class OperationsScreen(ListScreen[Operation]):
             names = {"text": "texts", "id": "ids", "digest": "digests"}
             names["JSON"] = "all of them, one a line"
         which = fmt.counted(len(chosen), "operation") if several else f"#{fmt.count(chosen[0].seq)}"
-
-        def copy(what: str | None) -> None:
-            if what is not None:
-                self.copy(texts[what], f"Copied the {what} of {which}.")
-
         choices = [Choice(what, names[what], what) for what in texts if texts[what]]
-        self.app.push_screen(Choose(f"Copy of {which}", choices), copy)
+        if what := await self.ask(Choose(f"Copy of {which}", choices)):
+            self.copy(texts[what], f"Copied the {what} of {which}.")
 
     def action_export(self) -> None:
         """Ask for a file and write all that the filter lets through into it."""
@@ -478,19 +473,12 @@ class OperationsScreen(ListScreen[Operation]):
             changes = [found.operation]
             question = fmt.take_back(found.operation, fmt.changed(found), self.state.clock())
         if await self.ask(Confirm(question, verb="take it back")):
-            done = await self.change(lambda: self._take_back(changes))
+            undo = self.session.service.undo
+
+            async def take_back() -> list[MutationAnswer]:
+                return [await undo(self.session.caller, one.operation_id) for one in changes]
+
+            done = self.came_back(await self.change(take_back))
             self.rows_list.selection.marks.clear()
             self.toast(f"Took it back: {done}. Undo that operation to do it again.")
             self._feed.poll()
-
-    async def _take_back(self, operations: Sequence[Operation]) -> str:
-        session, records, settings = self.session, 0, 0
-        for operation in operations:
-            answer = await session.service.undo(session.caller, operation.operation_id)
-            records += len(answer.handles)
-            settings += len(answer.settings)
-        if settings:
-            self.post_message(ConfigurationChanged())
-        counts = {"record": records, "setting": settings}
-        told = [fmt.counted(count, what) for what, count in counts.items() if count]
-        return " and ".join(told) or fmt.counted(0, "record")

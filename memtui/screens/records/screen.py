@@ -12,7 +12,6 @@ from memtui.contract import (
     BrowseRequest,
     MemtuiError,
     NotFound,
-    Problem,
     Record,
     Scope,
     Unsupported,
@@ -68,10 +67,9 @@ class RecordsScreen(EditingScreen[Record]):
         self._binding_key = ""
         """The binding that the rows came from."""
         self._question: BrowseRequest | None = None
-        self._cursor: str | None = None
+        self._page: BrowseAnswer | None = None
+        """The page that came last."""
         self._total: int | None = None
-        self._at_least = False
-        self._problems: tuple[Problem, ...] = ()
         self._pointed_at: str | None = None
         self._story: Provenance | None = None
         self._history: HistoryAnswer | None = None
@@ -116,49 +114,48 @@ class RecordsScreen(EditingScreen[Record]):
             shown.notice = ("Reading the records …",)
         request = question.model_copy(update={"limit": limit})
         self._reading.latest(
-            lambda: session.service.browse(session.caller, request), self._show, self._broken
+            lambda: session.service.browse(session.caller, request), self._show_first, self._broken
         )
         if state.resolution is not None:
             self.follow([state.resolution.binding_key])
 
-    def _show(self, page: BrowseAnswer) -> None:
+    def _show_first(self, page: BrowseAnswer) -> None:
         self._binding_key = page.binding_key
-        self._take(page)
-        self._rows.replace(page.records, more=page.next_cursor is not None)
+        self._rows.replace(())
+        self._show(page)
         self._reorder()
-        shown = self.rows_list
         if not self._rows.more:
-            shown.selection.keep_held()
-        shown.notice = self._nothing()
-        shown.show(self._rows)
-        self._count(page.records)
-        self.look()
+            self.rows_list.selection.keep_held()
+        self.rows_list.notice = self._nothing()
+        self.rows_list.rows_changed()
 
     def fetch(self, pages: tuple[int, ...]) -> None:
         """Read the next page; one at a time."""
         del pages
-        cursor, question, session = self._cursor, self._question, self.session
-        if cursor is None or question is None or self._reading.busy:
+        page, question, session = self._page, self._question, self.session
+        if page is None or not page.next_cursor or question is None or self._reading.busy:
             return
-        request = question.model_copy(update={"cursor": cursor})
+        request = question.model_copy(update={"cursor": page.next_cursor})
         self._reading.latest(
-            lambda: session.service.browse(session.caller, request), self._append, self.fail
+            lambda: session.service.browse(session.caller, request), self._show, self.fail
         )
 
-    def _append(self, page: BrowseAnswer) -> None:
-        self._take(page)
+    def _show(self, page: BrowseAnswer) -> None:
+        """Show a page behind those that came before."""
+        if page.problems and page.problems != (self._page.problems if self._page else ()):
+            self.toast(fmt.not_read(page.problems), severity="warning")
+        self._page, self._total = page, page.total
         self._rows.append(page.records, more=page.next_cursor is not None)
         self.rows_list.rows_changed()
         self._count(page.records)
         self.look()
 
-    def _take(self, page: BrowseAnswer) -> None:
-        if page.problems and page.problems != self._problems:
-            self.toast(fmt.not_read(page.problems), severity="warning")
-        self._problems = page.problems
-        self._cursor = page.next_cursor
-        self._total = page.total
-        self._at_least = page.at_least or (page.total is None and page.next_cursor is not None)
+    @property
+    def _at_least(self) -> bool:
+        """Whether there may be more records than the total says."""
+        page = self._page
+        unknown = page is not None and page.total is None and page.next_cursor is not None
+        return unknown or (page is not None and page.at_least)
 
     def _nothing(self) -> tuple[str, str]:
         if self.state.filter_line:
@@ -177,10 +174,8 @@ class RecordsScreen(EditingScreen[Record]):
         )
 
     def _broken(self, error: MemtuiError) -> None:
-        self._question = None
-        self._cursor = self._total = None
-        self._at_least = False
-        self._rows.replace([])
+        self._question = self._page = self._total = None
+        self._rows.replace(())
         hint = "r reads again, B looks at another binding."
         if isinstance(error, Unsupported):
             hint = "3 asks it a question instead, B looks at another binding."
@@ -233,8 +228,8 @@ class RecordsScreen(EditingScreen[Record]):
     def look(self) -> None:
         """Say how much is shown and marked."""
         words = [fmt.of_total(self._rows.loaded, self._total, at_least=self._at_least)]
-        if self._problems:
-            words.insert(0, f"▲ {fmt.counted(len(self._problems), 'problem')}")
+        if self._page and self._page.problems:
+            words.insert(0, f"▲ {fmt.counted(len(self._page.problems), 'problem')}")
         shown = self.rows_list
         if marked := len(shown.chosen) if shown.selection.active else 0:
             words.insert(0, f"{fmt.count(marked)} marked")
@@ -373,7 +368,8 @@ class RecordsScreen(EditingScreen[Record]):
         if new is not None:
             await self.add(new)
 
-    def action_queries(self) -> None:
+    @conversation
+    async def action_queries(self) -> None:
         """Offer the queries that returned the record, and go to the one that is chosen."""
         story = self._story_of(self.row)
         if story is None or not story.retrievals:
@@ -383,12 +379,8 @@ class RecordsScreen(EditingScreen[Record]):
             Choice(one.operation_id, one.query, f"{fmt.ago(one.at, now)} #{one.rank}")
             for one in story.retrievals
         ]
-
-        def go(operation_id: str | None) -> None:
-            if operation_id is not None:
-                self.post_message(GoTo("operations", select=operation_id))
-
-        self.app.push_screen(Choose("Queries that returned it", choices), go)
+        if operation_id := await self.ask(Choose("Queries that returned it", choices)):
+            self.post_message(GoTo("operations", select=operation_id))
 
     def action_open(self) -> None:
         """Open where the record came from, else the file it is kept in."""
