@@ -87,6 +87,16 @@ def discover(home: Path, cwd: Path, env: Mapping[str, str]) -> list[Finding]:
     return _with_keys(_Search(resolved(home) or home, resolved(cwd) or cwd, env).findings())
 
 
+def discover_here() -> list[Finding]:
+    """Discover from this person's home and from the working folder up. Blocking."""
+    home = Path.home()
+    try:
+        cwd = Path.cwd()
+    except FileNotFoundError:  # it was removed under us
+        cwd = home
+    return discover(home, cwd, os.environ)
+
+
 def _with_keys(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings in order, each place once, each with a key of its own."""
     kept: dict[tuple[str, str], Finding] = {}

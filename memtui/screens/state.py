@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
@@ -476,13 +475,9 @@ async def _resolve(session: ServiceSession, wanted: AppState) -> AppState:
 
 async def find_memories() -> tuple[Finding, ...]:
     """Look for memories on this machine, off the event loop; it reads and adds nothing."""
+    from memtui.backends.discovery import discover_here
 
-    def search() -> tuple[Finding, ...]:
-        from memtui.backends.discovery import discover
-
-        return tuple(discover(Path.home(), Path.cwd(), os.environ))
-
-    return await asyncio.to_thread(search)
+    return tuple(await asyncio.to_thread(discover_here))
 
 
 def is_first_start(state: AppState) -> bool:

@@ -11,7 +11,7 @@ import typer
 
 from memtui.contract import Invalid
 from memtui.doors.cli.options import Force
-from memtui.doors.cli.output import Line, columns, facts, jsonable, table
+from memtui.doors.cli.output import Line, columns, fields, jsonable, table
 from memtui.doors.cli.session import Session
 from memtui.widgets import format as shown
 
@@ -208,7 +208,7 @@ def _lines(found: AuditCheck, problem: str | None) -> Iterator[Line]:
     if problem is not None:
         yield problem
         return
-    yield from facts(
+    yield from fields(
         [
             ("intact", shown.counted(found.seq, "operation")),
             *(("gap", _gap(one)) for one in found.gaps),

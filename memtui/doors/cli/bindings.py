@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -23,7 +21,7 @@ from memtui.doors.cli.options import (
     pairs,
     target_id_of,
 )
-from memtui.doors.cli.output import Dim, Line, columns, facts, jsonable, table
+from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.doors.cli.session import Session
 from memtui.widgets.format import counted, exact, held, held_words
 
@@ -185,7 +183,7 @@ def _answer(session: Session, view: BindingView) -> None:
 
 
 def _detail(view: BindingView) -> Iterator[Line]:
-    yield from facts(
+    yield from fields(
         [
             ("key", view.key),
             ("provider", view.provider_key),
@@ -326,7 +324,7 @@ async def bindings_namespace_put(
         raise Invalid(f"{expires} is over already; give a time that is still to come.")
     made = await session.service.namespaces.put(session.caller, key, name, expires_at=moment)
     until = exact(made.expires_at, session.zone) if made.expires_at else "never"
-    lines = facts([("name", made.name), ("kind", made.kind), ("expires", until)])
+    lines = fields([("name", made.name), ("kind", made.kind), ("expires", until)])
     session.out.answer(made, lines)
 
 
@@ -387,7 +385,9 @@ async def bindings_discover(
     """
     import asyncio
 
-    findings = await asyncio.to_thread(find)
+    from memtui.backends.discovery import discover_here
+
+    findings = await asyncio.to_thread(discover_here)
     wanted = [_named(findings, key) for key in add or ()]
     added = [
         await session.service.bindings.add(
@@ -405,18 +405,6 @@ async def bindings_discover(
     }
     told = (f"Added {view.key}, read-only." for view in added)
     session.out.answer(document, _lines(findings, bound), *told)
-
-
-def find() -> list[Finding]:
-    """Look at the usual places and from the working folder up. Blocking; changes nothing."""
-    from memtui.backends.discovery import discover as look
-
-    home = Path.home()
-    try:
-        here = Path.cwd()
-    except FileNotFoundError:
-        here = home
-    return look(home, here, os.environ)
 
 
 def _named(findings: Sequence[Finding], key: str) -> Finding:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.doors.cli.output import Line, facts
+from memtui.doors.cli.output import Line, fields
 from memtui.doors.cli.session import Invocation, open_app, require_terminal
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _show(doing: str, done: int, total: int) -> None:
 
 
 def _lines(summary: DemoSummary) -> Iterator[Line]:
-    yield from facts(
+    yield from fields(
         [
             ("home", summary.home),
             ("company", f"{summary.name} ({summary.company})"),

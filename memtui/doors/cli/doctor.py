@@ -19,7 +19,6 @@ import typer
 
 from memtui import __version__
 from memtui.contract import Denied, Filter, Invalid, MemtuiError, OperationStatus, OperationType
-from memtui.doors.cli.bindings import find
 from memtui.doors.cli.input import confirm
 from memtui.doors.cli.options import Yes
 from memtui.doors.cli.output import Line, jsonable
@@ -52,6 +51,8 @@ class Check:
 
 async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
     """Yield every check as it is done; a broken one does not stop the rest that can be done."""
+    from memtui.backends.discovery import discover_here
+
     yield Check(
         "versions",
         "ok",
@@ -76,7 +77,7 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
         yield check
     async for check in _control_plane(paths, settings):
         yield check
-    found = counted(len(await asyncio.to_thread(find)), "memory", "memories")
+    found = counted(len(await asyncio.to_thread(discover_here)), "memory", "memories")
     yield Check(
         "discovery",
         "ok",

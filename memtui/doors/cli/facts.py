@@ -36,7 +36,7 @@ from memtui.doors.cli.options import (
     complete_name,
     filter_of,
 )
-from memtui.doors.cli.output import Dim, Line, columns, facts, jsonable, table
+from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.doors.cli.records import say_unknown_of_records
 from memtui.doors.cli.session import Session
 from memtui.filters import Taker
@@ -426,7 +426,7 @@ async def facts_stats(
 def _metrics(session: Session, found: FactMetrics) -> Iterator[Line]:
     since, until = (shown.exact(moment, session.zone) for moment in (found.since, found.until))
     yield Dim(f"{since} to {until}")
-    yield from facts([*_of_facts(found), *_of_contexts(found)])
+    yield from fields([*_of_facts(found), *_of_contexts(found)])
     titles = ("day", "added>", "deleted>", "by ai>", "by user>", "contexts>", "average tokens>")
     yield from table(columns(*titles), _day_rows(found))
 

@@ -12,7 +12,7 @@ from memtui.contract import ForgetRequest, Invalid, NotFound, Record
 from memtui.doors.cli.input import confirm
 from memtui.doors.cli.options import Limit, ScopeOptions, Yes
 from memtui.doors.cli.output import columns, table
-from memtui.doors.cli.session import Session
+from memtui.doors.cli.session import Session, handle_in
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
@@ -45,15 +45,17 @@ async def forget(
     ids = ids_of(record_ids)
     if revision is not None and len(ids) != 1:
         raise Invalid("--revision goes with exactly one record id.")
-    chosen = scope.scope(session)
-    binding = await session.resolved(chosen, scope.binding)
+    binding = await session.resolved(scope.scope(session), scope.binding)
     if dry_run:
         return await _dry_run(session, ids, scope)
     if not yes and binding is not None:
         confirm(f"Forget {shown.counted(len(ids), 'record')} from {binding.binding_key}?")
-    handles = [await session.handle(record_id, chosen, scope.binding) for record_id in ids]
-    revisions = {ids[0]: revision} if revision is not None else {}
-    request = scope.request(session, ForgetRequest, handles=tuple(handles), revisions=revisions)
+    request = scope.request(
+        session,
+        ForgetRequest,
+        handles=tuple(handle_in(binding, record_id) for record_id in ids),
+        revisions={ids[0]: revision} if revision is not None else {},
+    )
     return answer_forgotten(session, await session.service.forget(session.caller, request))
 
 

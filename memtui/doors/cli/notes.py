@@ -16,7 +16,7 @@ from memtui.doors.cli.options import (
     SourceOptions,
     json_object,
 )
-from memtui.doors.cli.session import Session
+from memtui.doors.cli.session import Session, handle_in
 from memtui.external_editor import edited
 
 if TYPE_CHECKING:
@@ -130,10 +130,11 @@ async def correct(
     nothing = all(value is None for value in (text, topic, tag, pin, expires)) and not no_expiry
     if nothing and not editor:
         raise Invalid("Nothing to change; give a new text, --editor, or one of the options.")
+    found = await session.resolved(scope.scope(session), scope.binding)
     request = scope.request(
         session,
         CorrectRequest,
-        handle=await session.handle(record_id, scope.scope(session), scope.binding),
+        handle=handle_in(found, record_id),
         text=read_stdin() if text == "-" else text,
         revision=revision,
         pinned=pin,

@@ -21,7 +21,7 @@ from memtui.doors.cli.options import (
     ScopeOptions,
     pairs,
 )
-from memtui.doors.cli.output import Dim, Line, Ticker, columns, facts, jsonable, table
+from memtui.doors.cli.output import Dim, Line, Ticker, columns, fields, jsonable, table
 from memtui.doors.cli.records import change_lines, say_unknown_of_operations
 from memtui.doors.cli.session import Session
 from memtui.store.operation import details
@@ -175,7 +175,7 @@ def _detail(
     link = operation.source and session.company.link(operation.source)
     scope = operation.scope.model_dump(exclude_none=True)
     yield f"{operation.operation_type} #{operation.seq}  {outcome.symbol} {outcome.word}"
-    yield from facts(
+    yield from fields(
         [
             ("operation", operation.operation_id),
             ("error", operation.error_message or ""),
@@ -364,7 +364,7 @@ def _lines(report: ImportReport) -> Iterator[Line]:
         rows = ([one.column, one.field] for one in report.columns)
         yield from table(columns("column", "becomes"), rows)
         yield ""
-    yield from facts(list(_facts(report)))
+    yield from fields(list(_facts(report)))
     words = ("would be added", "there already") if report.dry_run else ("added", "there already")
     parts = [f"{report.added:,} {words[0]}", f"{report.known:,} {words[1]}"]
     if report.bad_count:

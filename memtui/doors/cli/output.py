@@ -189,7 +189,7 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Iterator[
         yield _join(columns, row, widths)
 
 
-def facts(pairs: Iterable[tuple[str, str]]) -> Iterator[Line]:
+def fields(pairs: Iterable[tuple[str, str]]) -> Iterator[Line]:
     """Yield `name  value` lines with the values aligned; empty values are left out."""
     kept = [(name, value) for name, value in pairs if value]
     width = max((len(name) for name, _ in kept), default=0)

@@ -18,7 +18,7 @@ from memtui.doors.cli.options import (
     Until,
     filter_of,
 )
-from memtui.doors.cli.output import Dim, Line, columns, facts, jsonable, table
+from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.doors.cli.session import Session
 from memtui.filters import FIELDS, Taker
 from memtui.widgets import format as shown
@@ -145,7 +145,7 @@ def _details(session: Session, record: Record) -> Iterator[str]:
 
     link = record.source and session.company.link(record.source)
     place = record.location and f"{record.location.path}:{record.location.line}"
-    for line in facts(
+    for line in fields(
         [
             ("id", record.handle.provider_record_id),
             ("title", record.title or ""),

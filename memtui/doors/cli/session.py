@@ -159,13 +159,13 @@ class Session:
         except MemtuiError:
             return None
 
-    async def handle(self, record_id: str, scope: Scope, binding_key: str | None) -> RecordHandle:
-        """Return the handle of a record in the binding that serves `scope`."""
-        from memtui.contract import RecordHandle
 
-        found = await self.resolved(scope, binding_key)
-        provider_key = found.provider_key if found else _UNRESOLVED
-        return build(RecordHandle, provider_key=provider_key, provider_record_id=record_id)
+def handle_in(found: Resolution | None, record_id: str) -> RecordHandle:
+    """Return the handle of a record in a binding; None where no binding serves the scope."""
+    from memtui.contract import RecordHandle
+
+    provider_key = found.provider_key if found else "unresolved"
+    return build(RecordHandle, provider_key=provider_key, provider_record_id=record_id)
 
 
 def future(text: str, *, now: datetime, zone: tzinfo) -> datetime:
@@ -175,10 +175,6 @@ def future(text: str, *, now: datetime, zone: tzinfo) -> datetime:
     moment = parse_when(text, now=now, zone=zone)
     is_span = text[0].isdigit() and text[-1] in "snhdwmy"
     return now + (now - moment) if is_span else moment
-
-
-_UNRESOLVED = "unresolved"
-"""The provider in a handle where no binding serves the scope."""
 
 
 def zone_of(settings: Settings) -> tzinfo:

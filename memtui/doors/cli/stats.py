@@ -22,7 +22,7 @@ from memtui.doors.cli.output import (
     Dim,
     Line,
     columns,
-    facts,
+    fields,
     jsonable,
     table,
     write_exactly,
@@ -119,7 +119,7 @@ def _exact(found: Figures, exclude: set[str] | None = None) -> dict[str, Any]:
 
 
 def _lines(found: Stats, names: tuple[str, ...], bucket: str | None) -> Iterator[Line]:
-    yield from facts(_totals(found))
+    yield from fields(_totals(found))
     if found.bindings:
         yield ""
         rows = ([_key(one, "binding"), *_cells(one)] for one in found.bindings)

@@ -25,23 +25,14 @@ from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from memtui import __version__
-from memtui.contract import (
-    Conflict,
-    Denied,
-    Invalid,
-    Json,
-    MemtuiError,
-    Model,
-    NotFound,
-    Unavailable,
-    Unsupported,
-)
+from memtui.contract import Denied, Invalid, Json, MemtuiError, Model
 from memtui.service import Caller, MemoryService
 
 _SENTENCES = {
     404: "There is nothing at this address; /openapi.json lists the addresses there are.",
     405: "This address does not take that method; the Allow header lists those it takes.",
 }
+_STATUSES = {"Denied": 403, "NotFound": 404, "Unavailable": 503}
 _KINDS = {401: "denied", 403: "denied", 404: "not_found", 409: "conflict", 503: "unavailable"}
 _FAULT = "memtui ran into a fault of its own; the details are in its log file."
 
@@ -51,10 +42,12 @@ Body = Callable[[str, str], Json]
 
 @dataclass(frozen=True, slots=True)
 class ErrorStyle:
-    """How one contract tells a refusal: its status by the error's class, and its body."""
+    """How one contract tells a refusal."""
 
-    statuses: Mapping[type[MemtuiError], int]
     body: Body
+    invalid: int
+    """The status of a request that cannot be right."""
+    conflict: int = 409
 
     def reply(
         self, status: int, message: str, headers: Mapping[str, str] | None = None
@@ -65,8 +58,8 @@ class ErrorStyle:
 
     def status_of(self, error: MemtuiError) -> int:
         """Return the status of one of the contract's errors."""
-        found = next((kind for kind in type(error).__mro__ if kind in self.statuses), None)
-        return self.statuses[found] if found else HTTPStatus.INTERNAL_SERVER_ERROR
+        own = {"Invalid": self.invalid, "Unsupported": self.invalid, "Conflict": self.conflict}
+        return (_STATUSES | own).get(error.kind, HTTPStatus.INTERNAL_SERVER_ERROR)
 
 
 class ExactJson(JSONResponse):
@@ -75,18 +68,6 @@ class ExactJson(JSONResponse):
     def render(self, content: Any) -> bytes:
         """Return the document in ASCII, all else escaped."""
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode("ascii")
-
-
-def statuses(*, invalid: int) -> dict[type[MemtuiError], int]:
-    """Return the statuses of the contract's errors; contracts differ in that of a bad request."""
-    return {
-        Invalid: invalid,
-        Unsupported: invalid,
-        Denied: 403,
-        NotFound: 404,
-        Conflict: 409,
-        Unavailable: 503,
-    }
 
 
 def install(app: FastAPI, style: ErrorStyle) -> None:
@@ -336,7 +317,7 @@ def _describe(app: FastAPI, bodies: Sequence[type[Model]], style: ErrorStyle) ->
         _, known = models_json_schema(
             [(model, "validation") for model in bodies], ref_template=_REF
         )
-        if 422 not in style.statuses.values():
+        if style.invalid != 422:
             _drop_automatic_422(document)
         components = document.setdefault("components", {})
         components["schemas"] = {**components.get("schemas", {}), **known.get("$defs", {})}

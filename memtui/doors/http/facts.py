@@ -45,7 +45,6 @@ from memtui.doors.http.app import (
     json_body,
     read_json,
     served_by,
-    statuses,
 )
 from memtui.service import Caller, MemoryService
 from memtui.service.operations import FACT
@@ -364,7 +363,7 @@ def facts_app(served: Served, *, names: frozenset[str] | None) -> FastAPI:
         description="Facts about users and drives, kept by memtui.",
         router=router,
         bodies=(NewFact,),
-        style=ErrorStyle(statuses(invalid=422), _error_body),
+        style=ErrorStyle(_error_body, invalid=422),
         names=names,
     )
 

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from memtui import __version__
 from memtui.backends.plugin_v1.config import LONGEST_NAMESPACE, NAMESPACE, is_namespace
 from memtui.backends.plugin_v1.wire import CURSOR, EXTENSIONS, IDS
-from memtui.contract import Conflict, Invalid, Json, Model, Unavailable
+from memtui.contract import Invalid, Json, Model, Unavailable
 from memtui.doors.http import plugin_search
 from memtui.doors.http.app import (
     ErrorStyle,
@@ -23,7 +23,6 @@ from memtui.doors.http.app import (
     documented,
     json_body,
     read_json,
-    statuses,
 )
 from memtui.doors.http.plugin_binding import ANONYMOUS, ServedBinding
 from memtui.doors.http.plugin_wire import (
@@ -202,7 +201,7 @@ async def plugin_app(
         "login, so it belongs on a private network.",
         router=router,
         bodies=(NamespacePut, NamespacePatch, MemoryWrite, Search, Forget),
-        style=ErrorStyle(statuses(invalid=400) | {Conflict: 503}, _error_body),
+        style=ErrorStyle(_error_body, invalid=400, conflict=503),
         names=names,
     )
 

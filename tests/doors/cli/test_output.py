@@ -12,7 +12,7 @@ from memtui.analytics.archive import Busy
 from memtui.analytics.engine import Interrupted
 from memtui.contract import MemtuiError, NotFound, Record, RecordHandle, Scope, Usage
 from memtui.doors.cli.errors import KIND_CODES, kind_of
-from memtui.doors.cli.output import Column, Dim, Output, facts, jsonable, shown, table
+from memtui.doors.cli.output import Column, Dim, Output, fields, jsonable, shown, table
 from memtui.json_text import json_text
 from tests.doors.cli.conftest import HOSTILE, Stream, Terminal, assert_harmless
 
@@ -95,7 +95,7 @@ def test_a_terminal_cuts_the_stretching_column(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_facts_leave_out_what_is_empty() -> None:
-    assert list(facts([("id", "1"), ("topic", ""), ("created", "now")])) == [
+    assert list(fields([("id", "1"), ("topic", ""), ("created", "now")])) == [
         "id       1",
         "created  now",
     ]

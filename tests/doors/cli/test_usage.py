@@ -130,7 +130,7 @@ def test_a_fault_of_our_own_goes_to_the_log(
     async def fault(*_: object) -> None:
         raise ZeroDivisionError("secret\x1b[2J")
 
-    monkeypatch.setattr(Session, "handle", fault)
+    monkeypatch.setattr(Session, "resolved", fault)
     ran = here("correct", "a", "b", "--json")
     log = home / "memtui.log"
     assert ran.code == 70
@@ -147,7 +147,7 @@ def test_ctrl_c_exits_130(here: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     async def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Session, "handle", interrupted)
+    monkeypatch.setattr(Session, "resolved", interrupted)
     ran = here("correct", "a", "b")
     assert (ran.code, ran.out, ran.err) == (130, "", "")
 

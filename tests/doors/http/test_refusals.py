@@ -330,7 +330,8 @@ async def test_many_errors_do_not_wedge_the_server(client: httpx.AsyncClient) ->
 
 
 def test_every_error_of_the_contract_has_a_status() -> None:
-    from memtui.doors.http.app import statuses
+    from memtui.doors.http.app import ErrorStyle
 
+    style = ErrorStyle(lambda kind, message: {kind: message}, invalid=422)
     own = {one for one in MemtuiError.__subclasses__() if one.__module__ == MemtuiError.__module__}
-    assert own <= statuses(invalid=422).keys()
+    assert 500 not in {style.status_of(one("No.")) for one in own}
