@@ -107,6 +107,11 @@ class Choose(Dialog[T]):
         ("ctrl+k", "step(-1)", "up"),
     ]
     BOX = "dialog-list"
+    KEYS: ClassVar[str] = "↑↓ move   enter take it   esc go back"
+    NARROWED: ClassVar[bool] = True
+    """Whether there is a line to type in; without one, letters can be keys."""
+    NOTHING: ClassVar[str] = ""
+    """What is said where there is nothing to choose from."""
 
     def __init__(
         self,
@@ -116,7 +121,7 @@ class Choose(Dialog[T]):
         placeholder: str = "type to narrow",
         offer: Callable[[str], Sequence[Choice[T]]] = lambda _: (),
     ) -> None:
-        super().__init__(title, "↑↓ move   enter take it   esc go back")
+        super().__init__(title, self.KEYS)
         self._choices: Sequence[Choice[T]] = () if callable(choices) else choices
         self._work = choices if callable(choices) else None
         self._reading = Background(self, "choices")
@@ -128,28 +133,34 @@ class Choose(Dialog[T]):
 
     def body(self) -> ComposeResult:
         """Yield input and list."""
-        yield Input(placeholder=self._placeholder, compact=True, classes="dialog-input")
+        if self.NARROWED:
+            yield Input(placeholder=self._placeholder, compact=True, classes="dialog-input")
         yield Static(READING, classes="dialog-reading")
         yield OptionList(compact=True)
 
     def on_mount(self) -> None:
         """Show all choices, or read them."""
         self._show("")
-        self.query_one(".dialog-reading").display = self._work is not None
-        if self._work is not None:
+        if self._work is None:
+            self._say(Content(""))
+        else:
             self._reading.latest(self._work, self._found, self._failed)
 
     def _found(self, choices: Sequence[Choice[T]]) -> None:
         self._choices, self._work = choices, None
-        self.query_one(".dialog-reading").display = False
-        self._show(self.query_one(Input).value)
+        self._say(display("" if choices else self.NOTHING))
+        self._show("".join(one.value for one in self.query(Input)))
         if self._entered:
             self._take()
 
     def _failed(self, error: MemtuiError) -> None:
         self._work = None
+        self._say(display(f"✗ {error}", limit=400, style=BAD))
+
+    def _say(self, words: Content) -> None:
         place = self.query_one(".dialog-reading", Static)
-        place.update(display(f"✗ {error}", limit=400, style=BAD))
+        place.update(words)
+        place.display = bool(words)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Narrow the list."""
@@ -164,10 +175,15 @@ class Choose(Dialog[T]):
         if not self._entered:
             self._take()
 
+    @property
+    def highlighted(self) -> T | None:
+        """The value under the highlight."""
+        place = self.query_one(OptionList).highlighted
+        return None if place is None else self._shown[place].value
+
     def _take(self) -> None:
-        highlighted = self.query_one(OptionList).highlighted
-        if highlighted is not None:
-            self.dismiss(self._shown[highlighted].value)
+        if (value := self.highlighted) is not None:
+            self.dismiss(value)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Take the choice that was clicked."""
@@ -184,12 +200,13 @@ class Choose(Dialog[T]):
         self._shown = matching(self._choices, text)[:_CHOICES]
         if text.strip():
             self._shown.extend(self._offer(text.strip()))
-        wide = max((len(one.detail) for one in self._shown), default=-1) + 1
+        details = [display(one.detail, limit=28, style=DIM) for one in self._shown]
+        wide = max((detail.cell_length for detail in details), default=0)
         listed = self.query_one(OptionList)
         listed.clear_options()
-        for one in self._shown:
-            detail = Content.styled(f"{one.detail:<{wide}}", DIM) if wide else Content("")
-            listed.add_option(Option(detail + display(one.label, limit=200)))
+        for detail, one in zip(details, self._shown, strict=True):
+            gap = Content(" " * (wide - detail.cell_length + 1 if wide else 0))
+            listed.add_option(Option(detail + gap + display(one.label, limit=200)))
         if self._shown:
             listed.highlighted = 0
 

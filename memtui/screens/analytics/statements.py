@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from textual.app import ComposeResult
-from textual.content import Content
-from textual.widgets import OptionList, Static
-from textual.widgets.option_list import Option
-
-from memtui.contract import Invalid, MemtuiError, Model, NotFound
+from memtui.contract import Invalid, Model, NotFound
 from memtui.screens.base import ServiceScreen
-from memtui.screens.dialogs import READING, Confirm, Dialog, Prompt
+from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.kept import load_document, save_document
-from memtui.widgets.background import Background, Work
-from memtui.widgets.display import BAD, DIM, STRONG, display, line
-
-_NAMED = 28
 
 
 class Queries(Model):
@@ -86,11 +77,8 @@ class Chosen:
     name: str = ""
 
 
-class ChooseQuery(Dialog[Chosen]):
-    """List the saved statements, then others run since the app began; None goes back.
-
-    `read` brings the saved ones, while the dialog is there already.
-    """
+class ChooseQuery(Choose[Chosen]):
+    """Choose a saved statement, or one run before; rename or delete a saved one."""
 
     BINDINGS = [
         ("q", "back", "back"),
@@ -99,74 +87,15 @@ class ChooseQuery(Dialog[Chosen]):
         ("j", "step(1)", "down"),
         ("k", "step(-1)", "up"),
     ]
-    BOX = "dialog-list"
-
-    def __init__(self, read: Work[Mapping[str, str]], earlier: Sequence[str]) -> None:
-        super().__init__("Statements", "enter open   r rename   d delete   esc go back")
-        self._read = read
-        self._earlier = earlier
-        self._listed: list[Chosen] = []
-        self._reading = Background(self, "statements")
-
-    def body(self) -> ComposeResult:
-        """Yield the list."""
-        yield Static(READING, classes="dialog-detail")
-        yield OptionList(compact=True, markup=False)
-
-    def on_mount(self) -> None:
-        """Read the saved ones."""
-        self._reading.latest(self._read, self._show, self._failed)
-
-    def _show(self, saved: Mapping[str, str]) -> None:
-        self._listed = [
-            *(Chosen("open", text, name) for name, text in saved.items()),
-            *(Chosen("open", text) for text in self._earlier if text not in saved.values()),
-        ]
-        nothing = "Nothing is saved yet; ctrl+s in the statement keeps it under a name."
-        self._say(Content("") if self._listed else display(nothing))
-        listed = self._options
-        listed.add_options(map(_option, self._listed))
-        listed.highlighted = 0 if self._listed else None
-
-    def _failed(self, error: MemtuiError) -> None:
-        self._say(display(f"✗ {error}", limit=400, style=BAD))
-
-    def _say(self, words: Content) -> None:
-        place = self.query_one(".dialog-detail", Static)
-        place.update(words)
-        place.display = bool(words)
-
-    @property
-    def _options(self) -> OptionList:
-        return self.query_one(OptionList)
-
-    @property
-    def _highlighted(self) -> Chosen | None:
-        place = self._options.highlighted
-        return None if place is None else self._listed[place]
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        """Open the chosen statement."""
-        event.stop()
-        self.dismiss(self._listed[event.option_index])
+    KEYS = "enter open   r rename   d delete   esc go back"
+    NARROWED = False
+    NOTHING = "Nothing is saved yet; ctrl+s in the statement keeps it under a name."
 
     def action_take(self, what: Literal["rename", "delete"]) -> None:
         """Rename or delete a saved statement."""
-        one = self._highlighted
+        one = self.highlighted
         if one is not None and one.name:
-            self.dismiss(Chosen(what, one.statement, one.name))
-
-    def action_step(self, by: int) -> None:
-        """Move the highlight."""
-        if self._listed:
-            listed = self._options
-            listed.highlighted = ((listed.highlighted or 0) + by) % len(self._listed)
-
-
-def _option(one: Chosen) -> Option:
-    name = display(one.name, limit=_NAMED, style=STRONG) if one.name else Content("run before")
-    lead = name + Content(" " * max(1, _NAMED - name.cell_length))
-    return Option(line(lead, display(" ".join(one.statement.split()), limit=200, style=DIM)))
+            self.dismiss(replace(one, what=what))
 
 
 async def keep_statement(screen: ServiceScreen, statement: str) -> None:
@@ -188,9 +117,17 @@ async def choose_statement(
 ) -> None:
     """Let a person open a saved statement or one run before; rename and delete until then."""
     path = screen.state.paths.queries_file
+
+    async def choices() -> list[Choice[Chosen]]:
+        saved = await asyncio.to_thread(read_queries, path)
+        listed = [*saved.items(), *(("", one) for one in earlier if one not in saved.values())]
+        return [
+            Choice(Chosen("open", text, name), " ".join(text.split()), name or "run before")
+            for name, text in listed
+        ]
+
     while True:
-        read = ChooseQuery(lambda: asyncio.to_thread(read_queries, path), earlier)
-        if (chosen := await screen.ask(read)) is None:
+        if (chosen := await screen.ask(ChooseQuery("Statements", choices))) is None:
             return
         name = chosen.name
         if chosen.what == "open":
