@@ -47,7 +47,6 @@ if TYPE_CHECKING:
         AppState,
         ConfigurationChanged,
         GoTo,
-        ScopeChosen,
         StateController,
         ViewChosen,
         ViewsChanged,
@@ -287,11 +286,6 @@ class MemtuiApp(App[None]):
     def _failed(self, error: MemtuiError) -> None:
         toast(self, str(error), severity="error")
 
-    def on_scope_chosen(self, message: ScopeChosen) -> None:
-        """Use a scope everywhere."""
-        self._remember()
-        self.controller.choose_scope(message.scope)
-
     def on_views_changed(self, message: ViewsChanged) -> None:
         """Offer the saved views of the operation log as they are now."""
         self.controller.use_views(message.views)
@@ -311,6 +305,9 @@ class MemtuiApp(App[None]):
 
     async def on_go_to(self, message: GoTo) -> None:
         """Show another screen with what it was pointed at, filter line and binding."""
+        if message.scope is not None:
+            self._remember()
+            self.controller.choose_scope(message.scope)
         if message.mode:
             await self._show(message.mode)
         if message.select is not None and self.frame is not None:
@@ -464,7 +461,7 @@ class MemtuiApp(App[None]):
         use = self.controller.choose
         self._choose(Choose("Binding to look at", choices), lambda key: use(binding_key=key))
 
-    def _choose(self, chooser: Choose[T], use: Callable[[T], None]) -> None:
+    def _choose(self, chooser: Choose[T], use: Callable[[T], object]) -> None:
         self.push_screen(chooser, lambda chosen: None if chosen is None else use(chosen))
 
     def action_limits(self) -> None:
@@ -477,6 +474,7 @@ class MemtuiApp(App[None]):
         """Choose company, project, agent, subject, issue and run."""
         from memtui.screens.dialogs import Choose
         from memtui.screens.scope_choices import offered, read_choices
+        from memtui.screens.state import GoTo
 
         chooser: Choose[ScopeStep] = Choose(
             "Scope",
@@ -485,11 +483,8 @@ class MemtuiApp(App[None]):
             offer=offered,
         )
 
-        def use(step: ScopeStep) -> None:
-            self._remember()
-            self.controller.choose_scope(step.applied_to(self.state.scope))
-
-        self._choose(chooser, use)
+        scope = self.state.scope
+        self._choose(chooser, lambda step: self.post_message(GoTo(scope=step.applied_to(scope))))
 
     def open_url(self, url: str, *, new_tab: bool = True) -> None:
         """Open a page in the desktop's browser, or copy its address where there is none."""

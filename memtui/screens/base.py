@@ -23,7 +23,7 @@ What is there to use:
 - `self.labels = {"records.forget": "forget 3…"}`: footer words for the moment;
 - `self.show_count("41 of 12,204")`: the text at the right end of the filter line;
 - `self.toast(message, severity=…)`; `self.fail(error)`: a toast for one of the contract's errors;
-- up to the app: `self.post_message(GoTo(…))`, `ScopeChosen`, `ConfigurationChanged`;
+- up to the app: `self.post_message(GoTo(…))`, `ConfigurationChanged`;
 - questions: an action that is a coroutine marked with `@conversation`; the dialogs are in
   `memtui.screens.dialogs`. What a question is made of is read inside it (`Choose` and `Sheet` take
   the work), or in `wait`: it is there when the key is pressed, so that no later key falls through;

@@ -13,7 +13,7 @@ from memtui.actions import ACTIONS
 from memtui.contract import Scope
 from memtui.screens.base import MemtuiScreen
 from memtui.screens.help import group_title
-from memtui.screens.state import GoTo, ScopeChosen, ViewChosen
+from memtui.screens.state import GoTo, ViewChosen
 from memtui.widgets.display import DIM, display
 
 
@@ -71,7 +71,7 @@ def _places(screen: MemtuiScreen) -> Iterable[DiscoveryHit]:
         yield _command(
             display(f"Company: {company.name}", limit=100),
             "Go to this company.",
-            partial(screen.post_message, ScopeChosen(Scope(company_id=company.company_id))),
+            partial(screen.post_message, GoTo(scope=Scope(company_id=company.company_id))),
         )
     for binding in screen.state.bindings:
         yield _command(

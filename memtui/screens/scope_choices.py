@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING
 from memtui.contract import Filter, Scope
 from memtui.screens.dialogs import Choice
 from memtui.screens.state import AppState, ServiceSession
+from memtui.widgets.detail_lines import SCOPE_WORDS
 
 if TYPE_CHECKING:
     from memtui.service.answers import CompanyView
 
 _SEEN_OPERATIONS = 1_000
 
-FIELDS: dict[str, str] = {
-    "project": "project_id",
-    "agent": "agent_id",
-    "subject": "subject_id",
-    "issue": "issue_id",
-    "run": "run_id",
-}
+FIELDS = {word: field for field, word in SCOPE_WORDS.items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,13 +124,6 @@ class AppState:
 
 
 @dataclass
-class ScopeChosen(Message):
-    """A person chose another scope; a screen posts it and the app applies it everywhere."""
-
-    scope: Scope
-
-
-@dataclass
 class ViewChosen(Message):
     """A person wants to see the operation log as in a saved view."""
 
@@ -146,7 +139,7 @@ class ViewsChanged(Message):
 
 @dataclass
 class GoTo(Message):
-    """Use another filter line and binding everywhere and show another screen, where given."""
+    """Use another scope, filter line and binding everywhere, and another screen, where given."""
 
     mode: str = ""
     filter_line: str | None = None
@@ -154,6 +147,7 @@ class GoTo(Message):
     binding_key: str | None = None
     select: str | None = None
     """What it should put its cursor on, in its own words: a record's or an operation's id."""
+    scope: Scope | None = None
 
 
 class ConfigurationChanged(Message):

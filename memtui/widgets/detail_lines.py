@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 LABEL_CELLS = 10
 _DIFF_LINES = 60
-_SCOPE_WORDS = {
+SCOPE_WORDS = {
     "project_id": "project",
     "agent_id": "agent",
     "subject_id": "subject",
@@ -79,7 +79,7 @@ def scope_words(scope: Scope) -> str:
     """Return whose memory it is: `project mech-fighters · agent coding`, or the whole company."""
     parts = [
         f"{word} {value.removeprefix(f'{word}-')}"
-        for name, word in _SCOPE_WORDS.items()
+        for name, word in SCOPE_WORDS.items()
         if (value := getattr(scope, name))
     ]
     return SEPARATOR.join(parts) or f"company {scope.company_id}"

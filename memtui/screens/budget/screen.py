@@ -64,7 +64,7 @@ from memtui.screens.budget.view import (
 from memtui.screens.dialogs import Choice, Choose, NewRecord, Prompt, Sheet, TypedConfirm
 from memtui.screens.editing import EditingScreen, said
 from memtui.screens.scope_choices import ScopeStep
-from memtui.screens.state import AppState, GoTo, ScopeChosen
+from memtui.screens.state import AppState, GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.charts import Charts
@@ -203,7 +203,7 @@ class BudgetScreen(EditingScreen[FactRow]):
     def _take_offer(self, event: OptionList.OptionSelected) -> None:
         event.stop()
         offer = self.view.offers[event.option_index]
-        self.post_message(ScopeChosen(offer.value.applied_to(self.state.scope)))
+        self.post_message(GoTo(scope=offer.value.applied_to(self.state.scope)))
 
     def _assemble(self) -> None:
         """Assemble the context again; cursor and marks stay on their facts."""
