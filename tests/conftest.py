@@ -25,7 +25,7 @@ _SLOW = (
     "tests/test_app", "tests/test_layers",
 )  # fmt: skip
 
-pytest_plugins = ["tests.databases", "tests.demos", "tests.rights"]
+pytest_plugins = ["tests.databases", "tests.demos", "tests.headless", "tests.rights"]
 
 
 def pytest_configure() -> None:
@@ -49,6 +49,11 @@ def pytest_collection_finish() -> None:
     """Let the collections of garbage not walk over every module and test that there is."""
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    """Let the process end whole: a module complains of what is still there."""
+    gc.unfreeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

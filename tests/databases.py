@@ -45,12 +45,12 @@ def _hurry(url: str) -> None:
 
 @pytest.fixture(scope="session")
 def _bare(postgres_server: str) -> str:
-    return _make(postgres_server, "bare")
+    return make_database(postgres_server, "bare")
 
 
 @pytest.fixture(scope="session")
 def _control_plane(postgres_server: str) -> str:
-    url = _make(postgres_server, "control_plane")
+    url = make_database(postgres_server, "control_plane")
     Database.open(Path(), url).close()
     return url
 
@@ -93,10 +93,18 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _make(server: str, name: str) -> str:
+def make_database(server: str, name: str, template: str = "template1") -> str:
+    """Make a database of a server, as a copy of another one; return its URL."""
     with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(SQL("CREATE DATABASE {}").format(Identifier(name)))
+        names = Identifier(name), Identifier(template)
+        connection.execute(SQL("CREATE DATABASE {} TEMPLATE {}").format(*names))
     return server.replace("/postgres?", f"/{name}?")
+
+
+def drop_database(server: str, name: str) -> None:
+    """Remove a database, whoever is still connected to it."""
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(SQL("DROP DATABASE {} WITH (FORCE)").format(Identifier(name)))
 
 
 @contextmanager

@@ -3,7 +3,9 @@ databases. A method that is in no table here fails the first test."""
 
 from __future__ import annotations
 
+import asyncio
 import inspect
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import date
 from io import BytesIO
@@ -14,7 +16,7 @@ import pytest
 
 from memtui.analytics.export import ExportFormat
 from memtui.analytics.figures import Bucket
-from memtui.config import Paths, load_settings
+from memtui.config import Paths, find_paths, load_settings
 from memtui.contract import (
     BrowseRequest,
     CorrectRequest,
@@ -43,9 +45,7 @@ from memtui.service import (
 )
 from memtui.service.core import Group
 from memtui.store.operation import Operation
-from tests.databases import on_both
-
-__all__ = ["on_both"]
+from tests.databases import drop_database, make_database
 
 Call = Callable[["Home", Caller], Awaitable[Any]]
 
@@ -91,12 +91,30 @@ class Home:
         return self.folder / f"{self.files}.{ending}"
 
 
-@pytest.fixture
-async def home(paths: Paths, tmp_path: Path, database_url: str) -> AsyncIterator[Home]:
+Template = tuple[Path, str, Home]
+"""A folder and a database to be copied, and what was made there."""
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def template(
+    request: pytest.FixtureRequest, empty_database: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Template:
+    """A home in which everybody did something, closed: what it takes to make one is paid once."""
+    paths = find_paths(tmp_path_factory.mktemp("sight") / "home")
+    paths.create()
+    url = ""
+    if request.param == "sqlite":
+        shutil.copy(empty_database, paths.database)
+    else:
+        url = make_database(request.getfixturevalue("postgres_server"), "sight")
+    return paths.data, url, asyncio.run(_fill(paths, url))
+
+
+async def _fill(paths: Paths, database_url: str) -> Home:
     service = await open_service(
         paths, load_settings(paths, principal="user:setup", database_url=database_url)
     )
-    made = Home(service, tmp_path)
+    made = Home(service, paths.data)
     setup = who("user:setup")
     for member in (
         Membership(principal="user:boss", role=Role.OWNER),
@@ -126,8 +144,30 @@ async def home(paths: Paths, tmp_path: Path, database_url: str) -> AsyncIterator
     await service.limits.set(BOSS, limit("project", "apollo", 3))
     await service.limits.set(BOSS, limit("agent", "wcompany", 2))
     await service.tokens.add(BOSS, "one", "agent:x", acts_for="user:member")
+    await service.close()
+    return made
+
+
+@pytest.fixture
+async def home(
+    template: Template, tmp_path: Path, request: pytest.FixtureRequest
+) -> AsyncIterator[Home]:
+    folder, url, filled = template
+    shutil.copytree(folder, tmp_path / "home")
+    paths = find_paths(tmp_path / "home")
+    copy = ""
+    if url:
+        server = request.getfixturevalue("postgres_server")
+        copy = make_database(server, "sight_copy", template="sight")
+    service = await open_service(
+        paths, load_settings(paths, principal="user:setup", database_url=copy)
+    )
+    made = Home(service, tmp_path)
+    made.records, made.written = filled.records, filled.written
     yield made
     await service.close()
+    if url:
+        drop_database(server, "sight_copy")
 
 
 def limit(kind: str, target: str, amount: int) -> SpendingLimit:
