@@ -20,8 +20,7 @@ from memtui.backends.fact_base import (
     missing,
 )
 from memtui.backends.facts.database import FILE, FactsDatabase, has_password, place_of
-from memtui.backends.facts.rows import FactRows
-from memtui.backends.facts.tables import KEY, Details, Fact, written
+from memtui.backends.facts.rows import KEY, Details, Fact, FactRows, written
 from memtui.contract import (
     BindingContext,
     BrowsePage,

@@ -1,4 +1,9 @@
-"""The connection to the fact tables, in SQLite or in a PostgreSQL that others use as well."""
+"""The fact tables, in SQLite or in a PostgreSQL that others use as well (seed 004 §6.1).
+
+They are the seed's two as they are, and memtui's own beside them. Those that memtui creates have no
+foreign keys, because it knows no `users` and `drives`; tables that are there already may have them.
+Times are UTC: `timestamp` without a zone in PostgreSQL, ISO 8601 text with microseconds in SQLite.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +16,14 @@ from typing import Any
 
 from sqlalchemy import (
     URL,
+    Boolean,
+    Column,
     Connection,
+    DateTime,
     Engine,
     Enum,
+    Index,
+    MetaData,
     String,
     Table,
     Text,
@@ -26,13 +36,64 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError, NoSuchModuleError
 
-from memtui.backends.facts.tables import DETAILS, DRIVES, METADATA, MOMENT, USERS, is_postgres
 from memtui.contract import Conflict, Denied, Invalid, MemtuiError, Unavailable, place_of_url
 
 FILE = "facts.sqlite3"
 _WAIT_MS = 10_000
 _ADVISORY_LOCK = 0x6D65_6D74_7569
 """The number by which every memtui that writes to one database waits for the others."""
+
+
+METADATA = MetaData()
+MOMENT = Text().with_variant(DateTime(), "postgresql")
+
+USERS = Table(
+    "user_memories",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("userId", Text, nullable=False),
+    Column("fact", Text, nullable=False),
+    Column("createdAt", MOMENT, nullable=False, server_default=func.current_timestamp()),
+    Column("source", Text),
+    Index("user_memories_userId_idx", "userId"),
+)
+
+DRIVES = Table(
+    "drive_memories",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("driveId", Text, nullable=False),
+    Column("fact", Text, nullable=False),
+    Column("createdAt", MOMENT, nullable=False, server_default=func.current_timestamp()),
+    Column("createdBy", Text),
+    Column("source", Text),
+    Index("drive_memories_driveId_idx", "driveId"),
+)
+
+DETAILS = Table(
+    "memtui_fact_details",
+    METADATA,
+    Column("scope", Text, primary_key=True),
+    Column("id", Text, primary_key=True),
+    Column("updated_at", MOMENT),
+    Column("expires_at", MOMENT),
+    Column("pinned", Boolean, nullable=False),
+    Column("topic", Text),
+    Column("tags", Text, nullable=False),
+    Column("source_kind", Text),
+    Column("agent_id", Text),
+    Column("issue_id", Text),
+    Column("run_id", Text),
+    Column("extra", Text, nullable=False),
+)
+
+TABLES = {"user": USERS, "drive": DRIVES}
+OWNERS = {"user": "userId", "drive": "driveId"}
+
+
+def is_postgres(connection: Connection) -> bool:
+    """Whether it is PostgreSQL and not SQLite."""
+    return connection.dialect.name == "postgresql"
 
 
 class FactsDatabase:
@@ -42,9 +103,8 @@ class FactsDatabase:
     programs do not wait; each change to a row therefore names the row as it was read.
     """
 
-    def __init__(self, engine: Engine, *, read_only: bool) -> None:
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._read_only = read_only
         self._lock = threading.Lock()
         self.has_details = False
         """Whether memtui's own table is there."""
@@ -59,7 +119,7 @@ class FactsDatabase:
             Unavailable: the database cannot be reached, or is no database.
         """
         engine = _postgres(url, read_only=read_only) if url else _sqlite(folder)
-        database = cls(engine, read_only=read_only)
+        database = cls(engine)
         try:
             database._prepare(create=(create and not read_only) or not url)
         except BaseException:

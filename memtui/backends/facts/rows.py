@@ -1,21 +1,30 @@
-"""What is read and changed in the fact tables: a row only as it was read."""
+"""Facts as rows: read as they stand, and changed only where they still are as they were read.
+
+Moments are read and written as text, so that a fact is put back with the very digits it had.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    DateTime,
     Delete,
     Integer,
+    RowMapping,
     Select,
     Text,
     Update,
     and_,
     case,
+    cast,
     delete,
     exists,
     false,
@@ -31,36 +40,196 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from memtui.backends.fact_base import DRIVE_PREFIX
-from memtui.backends.facts.database import is_missing_parent
-from memtui.backends.facts.tables import (
+from memtui.backends.fact_base import DRIVE_PREFIX, MAKER, OWNER_IDS
+from memtui.backends.facts.database import (
     DETAILS,
     DRIVES,
     OWNERS,
     TABLES,
     USERS,
-    Fact,
-    as_moment,
-    as_text,
+    is_missing_parent,
     is_postgres,
-    tag_lines,
-    written,
 )
 from memtui.contract import (
     BrowseRequest,
     Conflict,
+    CorrectRequest,
     Filter,
     Invalid,
+    Json,
+    Model,
     Namespace,
     NotFound,
     QueryRequest,
+    Record,
+    RecordHandle,
     Scope,
+    SourceRef,
+    WriteRequest,
     owner_of,
 )
 from memtui.fuzzy import pattern
 from memtui.provider_kit import Test, read_cursor, read_moment, translated, write_cursor
 
+KEY = "facts"
 _CHUNK = 500
+
+
+def written(moment: datetime) -> str:
+    """Return a moment as both databases read it."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", timespec="microseconds")
+
+
+def as_text(column: ColumnElement[Any]) -> ColumnElement[str]:
+    """Return a moment's column as text, with all of its digits."""
+    return cast(column, Text)
+
+
+class Details(Model):
+    """What the seed's tables have no column for, as `memtui_fact_details` holds it."""
+
+    updated_at: str | None = None
+    expires_at: str | None = None
+    pinned: bool = False
+    topic: str | None = None
+    tags: str = ""
+    """One JSON string a line, with a line end before and behind each."""
+    source_kind: str | None = None
+    agent_id: str | None = None
+    issue_id: str | None = None
+    run_id: str | None = None
+    extra: str = "{}"
+    """JSON: the scope's other ids, the source, the metadata, and who wrote it."""
+
+    @classmethod
+    def of(cls, request: WriteRequest, updated_at: str) -> Details:
+        """Return what a write has to say beside its text."""
+        scope, source = request.scope, request.source
+        extra = {
+            "scope": scope.model_dump(include={"agent_id", "issue_id", "run_id"}),
+            "source": source.model_dump(mode="json", exclude_none=True),
+            "metadata": {k: v for k, v in request.metadata.items() if k != MAKER},
+            "created_by": request.created_by,
+        }
+        return cls(
+            updated_at=updated_at,
+            expires_at=written(request.expires_at) if request.expires_at else None,
+            pinned=request.pinned,
+            topic=request.topic,
+            tags=tag_lines(request.tags),
+            source_kind=source.kind.value,
+            agent_id=scope.agent_id,
+            issue_id=scope.issue_id or source.issue_id,
+            run_id=scope.run_id or source.run_id,
+            extra=json.dumps(extra, sort_keys=True),
+        )
+
+    def corrected(self, request: CorrectRequest, updated_at: str) -> Details:
+        """Return these details with the fields that a correction sets."""
+        changes: Json = {"updated_at": updated_at}
+        for name in ("pinned", "topic"):
+            if (value := getattr(request, name)) is not None:
+                changes[name] = value
+        if request.tags is not None:
+            changes["tags"] = tag_lines(request.tags)
+        if request.sets_expiry:
+            changes["expires_at"] = written(request.expires_at) if request.expires_at else None
+        return self.model_copy(update=changes)
+
+    def fields(self) -> Json:
+        """Return the record's fields that these details tell; foreign JSON tells nothing."""
+        extra = self._extra
+        metadata = extra.get("metadata")
+        try:
+            source = SourceRef.model_validate(extra.get("source"))
+        except ValidationError:
+            source = None
+        return {
+            "source": source,
+            "topic": self.topic,
+            "tags": tuple(json.loads(line) for line in self.tags.split("\n") if line),
+            "created_by": extra.get("created_by"),
+            "updated_at": read_moment(self.updated_at),
+            "expires_at": read_moment(self.expires_at),
+            "pinned": self.pinned,
+            "metadata": metadata if isinstance(metadata, dict) else {},
+        }
+
+    def scope_ids(self) -> Json:
+        """Return the ids of the scope that the seed's tables have no column for."""
+        ids = self._extra.get("scope")
+        return ids if isinstance(ids, dict) else {}
+
+    @property
+    def _extra(self) -> Json:
+        try:
+            value = json.loads(self.extra)
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+
+class Fact(Model):
+    """A row of `user_memories` or `drive_memories`."""
+
+    scope: str
+    """`user` or `drive`."""
+    owner: str
+    id: str
+    text: str
+    created_at: str
+    """With every digit that the database holds."""
+    created_by: str | None = None
+    source: str | None = None
+    record_id: str
+    """The handle's id: the row's, with a prefix where both tables hold the same."""
+    details: Details | None = None
+
+    @classmethod
+    def of_row(cls, row: RowMapping) -> Fact:
+        """Return a row of the select in `rows`."""
+        own = {name: row[name] for name in cls.model_fields if name != "details"}
+        held = row.get("extra") is not None
+        details = Details(**{name: row[name] for name in Details.model_fields}) if held else None
+        return cls(**own, details=details)
+
+    @property
+    def handle(self) -> RecordHandle:
+        """The record's name."""
+        return RecordHandle(provider_key=KEY, provider_record_id=self.record_id)
+
+    @property
+    def revision(self) -> str:
+        """A digest of all that the tables hold of the fact."""
+        held = self.model_dump_json(exclude={"record_id"})
+        return hashlib.sha256(held.encode()).hexdigest()[:32]
+
+    def record(self, company_id: str) -> Record:
+        """Return the fact as the contract's record."""
+        details = self.details or Details()
+        told = details.fields()
+        created_at, own = read_moment(self.created_at), {OWNER_IDS[self.scope]: self.owner}
+        told |= {
+            "updated_at": told["updated_at"] or created_at,
+            "created_by": told["created_by"] or self.created_by,
+            "metadata": {**told["metadata"], **({MAKER: self.source} if self.source else {})},
+        }
+        return Record(
+            handle=self.handle,
+            text=self.text,
+            scope=Scope(company_id=company_id, **details.scope_ids(), **own),
+            kind="fact",
+            created_at=created_at,
+            revision=self.revision,
+            **told,
+        )
+
+
+def tag_lines(tags: tuple[str, ...]) -> str:
+    """Return tags as the details keep them: a tag is found by its line, whole."""
+    return "".join(f"\n{json.dumps(tag)}\n" for tag in tags)
+
+
 _u, _d = USERS.c, DRIVES.c
 _SHARED_ID = exists(select(_u.id).where(_u.id == _d.id).correlate(DRIVES))
 _ROWS = union_all(
@@ -180,8 +349,12 @@ class FactRows:
     def _facts(self, chosen: Select[Any]) -> Iterator[Fact]:
         return map(Fact.of_row, self._connection.execute(chosen).mappings())
 
-    def _moment(self, text: str) -> ColumnElement[Any]:
-        return as_moment(self._connection, text)
+    def _moment(self, text: str | None) -> ColumnElement[Any]:
+        """Return a moment's text as a value of the tables' own type; None is NULL."""
+        if text is None:
+            return null()
+        value = literal(text, Text)
+        return cast(value, DateTime) if is_postgres(self._connection) else value
 
     def _not_expired(self, now: datetime) -> list[Condition]:
         if not self._has_details:
@@ -304,7 +477,7 @@ class FactRows:
         self._drop_details(fact)
         if self._has_details and fact.details is not None:
             values = fact.details.model_dump() | {"scope": fact.scope, "id": fact.id}
-            values |= {name: as_moment(self._connection, values[name]) for name in _MOMENTS}
+            values |= {name: self._moment(values[name]) for name in _MOMENTS}
             self._connection.execute(insert(DETAILS).values(values))
 
     def _drop_details(self, fact: Fact) -> None:

@@ -20,7 +20,7 @@ from memtui.backends.fact_base import (
     fact_owner,
     missing,
 )
-from memtui.backends.facts_http.client import FactsClient, WireFact
+from memtui.backends.facts_http.client import KEY, FactsClient, WireFact, handle_of
 from memtui.backends.files.reading import digest
 from memtui.contract import (
     BindingContext,
@@ -51,16 +51,8 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
-from memtui.provider_kit import (
-    check_revision,
-    matcher,
-    need_secret,
-    page,
-    read_config,
-    read_moment,
-)
+from memtui.provider_kit import check_revision, matcher, need_secret, page, read_config, read_moment
 
-KEY = "facts-http"
 USAGE = Usage(provider=KEY)
 """What a call consumes; what the server spends on it, nobody says."""
 _LAST = datetime.max.replace(tzinfo=UTC)
@@ -188,7 +180,7 @@ class FactsHttpAdapter(FactProvider):
                 f"about {owner}; use a binding of theirs."
             )
         stored = await self._client.add(kind, owner, request.content)
-        return WriteReply(records=(_handle(kind, stored.id),), usage=(USAGE,))
+        return WriteReply(records=(stored,), usage=(USAGE,))
 
     async def candidates(self, request: QueryRequest) -> Sequence[Record]:
         """Return the facts of the scope, the oldest first, those without a time last."""
@@ -212,7 +204,7 @@ class FactsHttpAdapter(FactProvider):
                 if handle not in there:
                     unknown.append(handle)
                 else:
-                    await self._client.delete(*_wire_id(handle))
+                    await self._client.delete(handle)
                     gone += 1
             except NotFound:
                 unknown.append(handle)
@@ -305,16 +297,6 @@ class FactsHttpAdapter(FactProvider):
         return [*lists, *([("drive", scope.project_id)] if scope.project_id else [])]
 
 
-def _handle(kind: str, fact_id: str) -> RecordHandle:
-    return RecordHandle(provider_key=KEY, provider_record_id=f"{kind}:{fact_id}")
-
-
-def _wire_id(handle: RecordHandle) -> tuple[str, str]:
-    """Return the kind (`user` or `drive`) and the server's id of a handle."""
-    kind, _, fact_id = handle.provider_record_id.partition(":")
-    return kind, fact_id
-
-
 def _list_of(record: Record) -> tuple[str, str]:
     """Return the list that a record is in."""
     project_id = record.scope.project_id
@@ -325,7 +307,7 @@ def _record(fact: WireFact, kind: str, owner: str, company_id: str) -> Record:
     moment = read_moment(fact.created_at)
     told = (fact.id, fact.fact, fact.created_at, fact.source, fact.created_by)
     return Record(
-        handle=_handle(kind, fact.id),
+        handle=handle_of(kind, fact.id),
         text=fact.fact,
         scope=Scope(company_id=company_id, **{OWNER_IDS[kind]: owner}),
         kind="fact",
@@ -363,13 +345,13 @@ class _Replacement:
                 copy = await self._add(self._old.text)
             except (Invalid, Conflict):  # not even that text, which was taken once
                 return await self._run_in_full_list(error)
-            await self._delete(copy)
+            await self._client.delete(copy)
             raise
         try:
-            await self._delete(self._old.handle)
+            await self._client.delete(self._old.handle)
         except MemtuiError as error:
             try:
-                await self._delete(new)
+                await self._client.delete(new)
             except MemtuiError as second:
                 raise Unavailable(
                     f"The new text is stored as {new.provider_record_id}, and the old one may "
@@ -383,7 +365,7 @@ class _Replacement:
 
     async def _run_in_full_list(self, full: MemtuiError) -> RecordHandle:
         try:
-            await self._delete(self._old.handle)
+            await self._client.delete(self._old.handle)
         except NotFound as error:
             raise self._deleted_meanwhile() from error
         except Unavailable as error:
@@ -406,7 +388,7 @@ class _Replacement:
             facts = await self._client.list_facts(kind, owner)
         except MemtuiError:
             return None
-        return {_handle(kind, fact.id): fact.fact for fact in facts}
+        return {handle_of(kind, fact.id): fact.fact for fact in facts}
 
     async def _put_back(self, error: MemtuiError) -> MemtuiError:
         """Store the old text again, and return the error with where it is now."""
@@ -433,8 +415,4 @@ class _Replacement:
         )
 
     async def _add(self, text: str) -> RecordHandle:
-        kind, owner = _list_of(self._old)
-        return _handle(kind, (await self._client.add(kind, owner, text)).id)
-
-    async def _delete(self, handle: RecordHandle) -> None:
-        await self._client.delete(*_wire_id(handle))
+        return await self._client.add(*_list_of(self._old), text)

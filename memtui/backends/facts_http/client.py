@@ -29,11 +29,20 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from memtui.contract import Conflict, Denied, Invalid, MemtuiError, NotFound, Unavailable
+from memtui.contract import (
+    Conflict,
+    Denied,
+    Invalid,
+    MemtuiError,
+    NotFound,
+    RecordHandle,
+    Unavailable,
+)
 from memtui.provider_kit import HttpClient, NoReply
 
 T = TypeVar("T")
 
+KEY = "facts-http"
 _MESSAGE_CHARS = 200
 _NO_REPLY = {
     "unreachable": "cannot be reached; check its url and whether it runs",
@@ -72,12 +81,14 @@ class FactsClient:
         """Return the facts of the token's `user`, or of the `drive` of that id."""
         return await self._call("GET", _path(kind, owner), _facts_of, sent=False)
 
-    async def add(self, kind: str, owner: str, text: str) -> WireFact:
+    async def add(self, kind: str, owner: str, text: str) -> RecordHandle:
         """Store a fact about the token's `user`, or about the `drive` of that id."""
-        return await self._call("POST", _path(kind, owner), _fact_of, text=text)
+        fact = await self._call("POST", _path(kind, owner), _fact_of, text=text)
+        return handle_of(kind, fact.id)
 
-    async def delete(self, kind: str, fact_id: str) -> None:
-        """Delete a fact of a `user` or a `drive`. Raises `NotFound`."""
+    async def delete(self, handle: RecordHandle) -> None:
+        """Delete a fact. Raises `NotFound`."""
+        kind, _, fact_id = handle.provider_record_id.partition(":")
         path = f"/api/memory/{kind}/{_segment(fact_id, what='The fact')}"
         await self._call("DELETE", path, lambda _body: None)
 
@@ -107,6 +118,11 @@ class FactsClient:
         except _Unreadable as error:
             said = f"The facts' server answered something unreadable: {error}."
             raise Unavailable(said, sent=sent) from error
+
+
+def handle_of(kind: str, fact_id: str) -> RecordHandle:
+    """Return the handle of a fact of a `user` or a `drive`."""
+    return RecordHandle(provider_key=KEY, provider_record_id=f"{kind}:{fact_id}")
 
 
 def _path(kind: str, owner: str) -> str:

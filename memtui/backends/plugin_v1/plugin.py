@@ -16,15 +16,7 @@ from functools import partial
 from time import monotonic
 from typing import TypeVar
 
-from memtui.contract import (
-    BindingContext,
-    Capabilities,
-    Json,
-    NotFound,
-    Record,
-    Scope,
-    Unavailable,
-)
+from memtui.contract import BindingContext, Capabilities, Json, NotFound, Record, Scope, Unavailable
 
 from .client import PluginClient
 from .config import NamespaceMap, PluginConfig

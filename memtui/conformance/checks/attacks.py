@@ -21,14 +21,7 @@ from memtui.conformance.probe import (
     together,
     word,
 )
-from memtui.conformance.wire import (
-    JSON_TYPE,
-    Reply,
-    encoded,
-    memory_path,
-    namespace_path,
-    quoted,
-)
+from memtui.conformance.wire import JSON_TYPE, Reply, encoded, memory_path, namespace_path, quoted
 from memtui.contract import Json
 
 _CODES = {

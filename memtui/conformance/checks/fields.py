@@ -21,10 +21,7 @@ from memtui.conformance.probe import (
     memory,
     word,
 )
-from memtui.conformance.wire import (
-    memory_path,
-    quoted,
-)
+from memtui.conformance.wire import memory_path, quoted
 from memtui.contract import Json
 
 _STRETCHES = (1, 4, 16)

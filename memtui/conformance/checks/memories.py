@@ -18,10 +18,7 @@ from memtui.conformance.probe import (
     same_items,
     word,
 )
-from memtui.conformance.wire import (
-    as_moment,
-    quoted,
-)
+from memtui.conformance.wire import as_moment, quoted
 from memtui.contract import Json
 
 _KINDS = ("fact", "summary", "checkpoint")

@@ -22,12 +22,7 @@ from memtui.conformance.probe import (
     memory,
     word,
 )
-from memtui.conformance.wire import (
-    Failed,
-    Reply,
-    namespace_path,
-    quoted,
-)
+from memtui.conformance.wire import Failed, Reply, namespace_path, quoted
 from memtui.contract import Json
 
 KNOWN = ("embedding", "fts", "ttl", "pin", "propagation")
