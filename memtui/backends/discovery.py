@@ -359,16 +359,11 @@ class _Search:
         elif not found.is_file:
             problem = f"{expanded} is no file."
         key = path.stem if path.stem not in {"memory", ""} else path.parent.name or "memory"
-        return Finding(
-            provider="mcp-memory",
-            key=key,
-            title=f"MCP memory {expanded}",
-            path=expanded,
-            config={} if problem else {"path": expanded},
-            records=None if problem else _count([path], _FULL_LINE),
-            why=why,
+        return _found(
+            "mcp-memory", path, key, f"MCP memory {expanded}", why,
             problems=(problem,) if problem else (),
-        )
+            records=None if problem else _count([path], _FULL_LINE),
+        )  # fmt: skip
 
 
 def _servers(config: Any) -> Iterator[tuple[str, Json]]:

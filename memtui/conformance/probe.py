@@ -39,7 +39,6 @@ ERRORS = "OpenAPI v1, Error"
 
 MARK = "memtui-conformance"
 """Stands in the name of every namespace that a run makes."""
-SECOND = timedelta(seconds=1)
 TURN_S = 0.02
 """Between two writes whose order matters."""
 _GRACE_S = 0.25

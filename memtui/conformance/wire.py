@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, Self
@@ -19,6 +19,7 @@ _CONNECTIONS = 100
 """A hundred writes at once are a hundred connections."""
 _MOST_BYTES = 32_000_000
 _SHOWN_CHARACTERS = 2_000
+_SECOND = timedelta(seconds=1)
 
 
 class SentRequest(Model):
@@ -111,6 +112,12 @@ class Reply:
         for field, value in wanted.items():
             if held.get(field) != value:
                 self.fail(f"{field} is {quoted(held.get(field))}; {quoted(value)} is due.")
+
+    def expect_expiry(self, wanted: datetime, held: Json | None = None) -> None:
+        """Raise `Failed` where the body, or an object in it, expires at another moment."""
+        moment = self.moment("expires_at", held)
+        if abs(moment - wanted) > _SECOND:
+            self.fail(f"expires_at is {moment.isoformat()}; {wanted.isoformat()} is due.")
 
     def expect_message(self) -> None:
         """Raise `Failed` for a refusal without a message."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -72,14 +71,6 @@ class FilesConfig(Model):
         return path
 
 
-@dataclass(frozen=True, slots=True)
-class _Loaded:
-    """The records of one load, in the files' order, and what could not be read."""
-
-    by_id: dict[str, Record]
-    problems: tuple[Problem, ...]
-
-
 ConfigT = TypeVar("ConfigT", bound=FilesConfig)
 
 
@@ -106,8 +97,8 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         )
         self._lock = Lock()
         self._reader = FileReader()
-        self._made: dict[Path, tuple[ParsedFile, dict[str, Record]]] = {}
-        self._loaded: _Loaded | None = None
+        self._records: dict[str, Record] | None = None
+        """By id, in the files' order."""
         self._index: TextIndex | None = None
         self._stopped = asyncio.Event()
 
@@ -156,8 +147,8 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         """Return the best matches of any word of the query; a topic keeps records without one."""
         wanted = request.metadata_filter.items()
         with self._lock:
-            loaded = self._fresh()
-            self._index = self._index or TextIndex(tuple(loaded.by_id.values()))
+            records = self._fresh()
+            self._index = self._index or TextIndex(tuple(records.values()))
             found = (
                 Snippet(**dict(record), score=score)
                 for record, score in self._index.search(request.query)
@@ -171,7 +162,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     @blocking
     def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
         """Return one record, or None where this scope has none."""
-        record = self._load().by_id.get(handle.provider_record_id)
+        record = self._load()[0].get(handle.provider_record_id)
         if handle.provider_key != self.key or record is None or not sees(scope, record.scope):
             return None
         return record
@@ -179,7 +170,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     @blocking
     def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page and the exact total."""
-        fits, records = matcher(request.filter), self._load().by_id.values()
+        fits, records = matcher(request.filter), self._load()[0].values()
         return page([r for r in records if sees(request.scope, r.scope) and fits(r)], request)
 
     @blocking
@@ -187,25 +178,25 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         """Return what could not be read, where `scope` sees these files at all."""
         if not sees(scope, self._scope):
             return ()
-        found = self._load().problems
+        _, found = self._load()
         return [problem.model_copy(update={"scope": self._scope}) for problem in found]
 
     @blocking
     def health(self) -> Health:
         """Count records and list what could not be read; at most 500 problems are spelled out."""
         try:
-            loaded = self._load()
+            records, problems = self._load()
         except Unavailable as error:
             return Health(status="down", message=str(error))
-        problems, count = loaded.problems, len(loaded.problems)
+        count = len(problems)
         if count > _PROBLEM_LIMIT:
             rest = Problem(message=f"{count - _PROBLEM_LIMIT} more problems are not shown.")
-            problems = (*problems[:_PROBLEM_LIMIT], rest)
+            problems = [*problems[:_PROBLEM_LIMIT], rest]
         return Health(
             status="degraded" if problems else "ok",
             message=f"{count} problems" if problems else "",
-            records=len(loaded.by_id),
-            problems=problems,
+            records=len(records),
+            problems=tuple(problems),
         )
 
     async def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:
@@ -266,26 +257,29 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     @blocking
     def _revisions(self) -> dict[str, str | None]:
         try:
-            return {name: record.revision for name, record in self._load().by_id.items()}
+            return {name: record.revision for name, record in self._load()[0].items()}
         except Unavailable:
             return {}
 
-    def _load(self) -> _Loaded:
-        """Return the records as they are now. Raises `Unavailable` where the files are gone."""
-        with self._lock:
-            return self._fresh()
+    def _load(self) -> tuple[dict[str, Record], list[Problem]]:
+        """Return the records as they are now, by id, and what could not be read.
 
-    def _fresh(self) -> _Loaded:
-        if self._loaded is None or self._reader.changed():
-            self._loaded = None
+        Raises:
+            Unavailable: the files are gone.
+        """
+        with self._lock:
+            return self._fresh(), self._reader.problems
+
+    def _fresh(self) -> dict[str, Record]:
+        if self._records is None or self._reader.changed():
+            self._records = None
             self._drop_index()
             reader = FileReader(memo=self._reader.memo)
-            by_id = self._read(reader)
+            records = self._read(reader)
             for path in reader.memo.keys() - reader.seen.keys():
                 del reader.memo[path]
-            self._reader = reader
-            self._loaded = _Loaded(by_id, tuple(reader.problems))
-        return self._loaded
+            self._reader, self._records = reader, records
+        return self._records
 
     def _drop_index(self) -> None:
         if self._index is not None:
@@ -308,29 +302,16 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     def _read(self, reader: FileReader) -> dict[str, Record]:
         self._require()
         records: dict[str, Record] = {}
-        made: dict[Path, tuple[ParsedFile, dict[str, Record]]] = {}
         for path, parsed in self.parse_all(reader):
             for flaw in parsed.flaws:
                 reader.report(flaw.message, path, flaw.line)
-            before = self._made.get(path)
-            if before is None or before[0] is not parsed or before[1].keys() & records.keys():
-                before = (parsed, self._records(parsed, path, records))
-            made[path] = before
-            records |= before[1]
-        self._made = made
-        return records
-
-    def _records(
-        self, parsed: ParsedFile, path: Path, taken: Mapping[str, Record]
-    ) -> dict[str, Record]:
-        records: dict[str, Record] = {}
-        for found in parsed.records:
-            wanted = record_id = printable_id(found.id)
-            copy = 1
-            while record_id in taken or record_id in records:
-                copy += 1
-                record_id = f"{wanted}~{copy}"
-            records[record_id] = self._record(found, path, record_id)
+            for found in parsed.records:
+                wanted = record_id = printable_id(found.id)
+                copy = 1
+                while record_id in records:
+                    copy += 1
+                    record_id = f"{wanted}~{copy}"
+                records[record_id] = self._record(found, path, record_id)
         return records
 
     def _record(self, found: ParsedRecord, path: Path, record_id: str) -> Record:

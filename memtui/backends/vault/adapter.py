@@ -12,11 +12,13 @@ import contextlib
 import json
 import os
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path, PurePath
+from sqlite3 import Connection
 from tempfile import TemporaryDirectory
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeVar
 
 from pydantic import Field
 
@@ -84,6 +86,9 @@ from .layout import (
     split_id,
 )
 from .notes import NoteState
+
+RequestT = TypeVar("RequestT")
+ReplyT = TypeVar("ReplyT")
 
 INDEX = "index/vault.sqlite3"
 _MAX_PROBLEMS = 1000
@@ -224,7 +229,7 @@ class VaultAdapter(Adapter):
     @blocking
     def query(self, request: QueryRequest) -> ContextBundle:
         """Search by words; keys of facts first, the nearest scope most."""
-        found = self._search(request).records
+        found = self._ask(search.search, request).records
         snippets = tuple(
             Snippet(**dict(record), score=score) for record, score in found[: request.top_k]
         )
@@ -233,19 +238,19 @@ class VaultAdapter(Adapter):
     @blocking
     def explain(self, request: QueryRequest) -> Explanation:
         """Say which words counted and what text, scope, pins and keys contributed."""
-        return search.explain(self._search(request))
-
-    def _search(self, request: QueryRequest) -> search.Search:
-        self._index.refresh()
-        folder, now = self._folder, self._context.now()
-        return self._index.read(lambda database: search.search(database, folder, request, now))
+        return search.explain(self._ask(search.search, request))
 
     @blocking
     def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page with the exact total."""
+        return self._ask(search.browse, request)
+
+    def _ask(
+        self, ask: Callable[[Connection, Folder, RequestT, datetime], ReplyT], request: RequestT
+    ) -> ReplyT:
         self._index.refresh()
         folder, now = self._folder, self._context.now()
-        return self._index.read(lambda database: search.browse(database, folder, request, now))
+        return self._index.read(lambda database: ask(database, folder, request, now))
 
     @blocking
     def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
@@ -295,25 +300,20 @@ class VaultAdapter(Adapter):
         path, name = split_id(handle.provider_record_id)
         if name is None:
             note = self._find(handle, scope, {})
-            return (
-                []
-                if note is None
-                else [
-                    RecordVersion(
-                        text=note.text,
-                        valid_from=note.created_at,
-                        created_by=note.created_by,
-                        source=note.source,
-                    )
-                ]
-            )
+            return [
+                RecordVersion(
+                    text=one.text,
+                    valid_from=one.created_at,
+                    created_by=one.created_by,
+                    source=one.source,
+                )
+                for one in ([note] if note else [])
+            ]
         self._check_company(scope)
         if not self._folder.is_path(path):
             return []
         document = changes.load(self._folder, path)
-        known = (
-            one for one in document.records() if one.record.handle == handle_of(f"{path}#{name}")
-        )
+        known = (one for one in document.records() if one.record.handle == handle)
         first = next(known, None)
         if first is None or not sees(scope, first.area, first.record.scope):
             return []
@@ -516,11 +516,8 @@ class VaultAdapter(Adapter):
     @blocking
     def problems(self, scope: Scope) -> Sequence[Problem]:
         """Return what could not be read in the folders that `scope` sees, each with whose it is."""
-        root, index = self._folder.root, self._index
-        found = [] if index.unusable is None else [index.unusable]
-        if index.trouble:
-            found.append(Problem(message=f"Search may be behind: {index.trouble}"))
-        for problem in index.problems(_MAX_PROBLEMS):
+        root, found = self._folder.root, self._index.troubles
+        for problem in self._index.problems(_MAX_PROBLEMS):
             shown = problem.location.path if problem.location else str(root)
             inside = shown.startswith(str(root))
             path = Path(shown).relative_to(root).as_posix() if inside else shown
@@ -545,23 +542,19 @@ class VaultAdapter(Adapter):
             return Health(status="down", message=f"The vault's folder {root} does not exist.")
         count = "SELECT count(*) FROM records WHERE is_current"
         records = index.read(lambda database: database.execute(count).fetchone()[0])
-        problems = index.problems(_MAX_PROBLEMS)
-        unusable = index.unusable
+        problems, troubles = index.problems(_MAX_PROBLEMS), index.troubles
         message = f"{len(problems)} files cannot be read whole." if problems else ""
         if len(problems) == 1:
             message = "1 file cannot be read whole."
         if not root.is_dir():
             message = f"The folder {root} will be made with the first memory."
-        if index.trouble:
-            message = f"Search may be behind: {index.trouble}"
-        if unusable:
-            message = unusable.message
-            problems.insert(0, unusable)
+        if troubles:
+            message = troubles[0].message
         return Health(
-            status="degraded" if problems or index.trouble else "ok",
+            status="degraded" if problems or troubles else "ok",
             message=message,
             records=records,
-            problems=tuple(problems),
+            problems=(*troubles, *problems),
         )
 
     async def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:

@@ -9,7 +9,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -136,16 +136,13 @@ def _fields(request: WriteRequest, place: Place) -> dict[str, Any]:
 def _with_new_fact(
     document: FactsDocument, text: str, namespace: str | None
 ) -> tuple[str, Frame | None]:
-    if document.file is None or not document.file.content:
-        head = f"{NEW_FILE}## {namespace}\n" if namespace else NEW_FILE
-        content = f"{head}- {text}\n"
-        _check_edit(FactsFile((), (), (), 0), content, added=text)
-        return content, Frame(head=head, new_file=document.file is None)
     place = facts.place_for(document.content, text, namespace)
+    if not document.content.lines:
+        place = replace(place, head=f"{NEW_FILE}{place.head}")
     content = facts.inserted(document.content, place)
     _check_edit(document.content, content, added=text)
-    is_framed = place.head or place.tail
-    return content, Frame(head=place.head, tail=place.tail) if is_framed else None
+    frame = Frame(head=place.head, tail=place.tail, new_file=document.file is None)
+    return content, frame if place.head or place.tail else None
 
 
 def _check_edit(

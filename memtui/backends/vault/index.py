@@ -281,7 +281,7 @@ class Index:
         self._scanning = threading.Lock()
         self._scanned = float("-inf")
         self.is_watched = False
-        self.trouble = ""
+        self._trouble = ""
         """Why the index could not follow the last change; empty when all is well."""
         self._unusable = ""
         self.leftovers: Sequence[Path] = ()
@@ -353,7 +353,7 @@ class Index:
 
     def _is_due(self) -> bool:
         pause = self._refresh_seconds * (15 if self.is_watched else 1)
-        return time.monotonic() - self._scanned >= pause or bool(self.trouble)
+        return time.monotonic() - self._scanned >= pause or bool(self._trouble)
 
     def _scan(self) -> None:
         """Follow what changed on disk; whoever calls this holds the lock."""
@@ -364,7 +364,7 @@ class Index:
                 self._begin_anew(error)
             else:
                 self._scanned = time.monotonic()
-                self.trouble = ""
+                self._trouble = ""
                 return
         raise Unavailable(f"The index {self._path} breaks again and again; `memtui doctor` helps.")
 
@@ -412,7 +412,7 @@ class Index:
         try:
             self.update(paths, is_ours=True)
         except Unavailable as error:
-            self.trouble = str(error)
+            self._trouble = str(error)
 
     def written(self, path: str) -> str | None:
         """Return the digest of what memtui last left at a note's path; None if not known."""
@@ -421,15 +421,18 @@ class Index:
         return None if row is None else str(row[0])
 
     @property
-    def unusable(self) -> Problem | None:
-        """Why no index can be kept in a file, where that is so."""
-        if not self._unusable:
-            return None
-        message = (
-            f"The index cannot be used ({self._unusable}), so the files themselves are read; "
-            "make room for it or open its folder for writing."
-        )
-        return Problem(message=message, location=Location(path=str(self._path)))
+    def troubles(self) -> list[Problem]:
+        """What is wrong with the index itself: no file can keep it, or it fell behind."""
+        found = []
+        if self._unusable:
+            message = (
+                f"The index cannot be used ({self._unusable}), so the files themselves are read; "
+                "make room for it or open its folder for writing."
+            )
+            found.append(Problem(message=message, location=Location(path=str(self._path))))
+        if self._trouble:
+            found.append(Problem(message=f"Search may be behind: {self._trouble}"))
+        return found
 
     def problems(self, limit: int) -> list[Problem]:
         """Return what cannot be read, by path."""

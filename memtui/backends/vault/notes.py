@@ -59,8 +59,12 @@ _SLUG_WORDS, _SLUG_BYTES = 8, 60
 _NUMBERED = 9
 
 
-def read(folder: Folder, path: str, file: File) -> tuple[Document, StoredRecord | None] | Problem:
+def read(
+    folder: Folder, path: str, file: File | Problem
+) -> tuple[Document, StoredRecord | None] | Problem:
     """Read a note. An empty file is no record; a broken one is a `Problem` with its message."""
+    if isinstance(file, Problem):
+        return file
     document = frontmatter.split(file.content)
     if isinstance(document, Problem):
         return document
@@ -150,7 +154,7 @@ def load(folder: Folder, path: str) -> tuple[Document, StoredRecord | None] | No
     file = folder.read(path)
     if file is None:
         return None
-    note = file if isinstance(file, Problem) else read(folder, path, file)
+    note = read(folder, path, file)
     if isinstance(note, Problem):
         raise Invalid(f"{path} cannot be read: {note.message} Mend the file by hand first.")
     return note
@@ -313,7 +317,7 @@ def check_restore(folder: Folder, states: Mapping[str, NoteState | None], writte
         now, file = NoteState.take(folder, path), folder.read(path)
         if file is None or (now and _is_ours(now, state, written(path))):
             continue
-        note = file if isinstance(file, Problem) else read(folder, path, file)
+        note = read(folder, path, file)
         stored = None if isinstance(note, Problem) else note[1]
         raise Conflict(
             f"{path} was changed since, or is another note by now; look before undoing.",

@@ -38,7 +38,10 @@ from .layout import weight_sql
 PINNED = 1.1
 """What a pinned record's score is multiplied by."""
 _ENOUGH_OF_TOPIC = 3
-_BM25 = "bm25(search, 2.0, 1.0, 1.0, 1.0, 2.0)"
+_RANKED = (
+    "SELECT rowid AS n, -bm25(search, 2.0, 1.0, 1.0, 1.0, 2.0) AS score FROM search "
+    "WHERE search MATCH ?"
+)
 _TEXT = "COALESCE(title, '') || char(10) || text"
 _FOLDED = f"memtui_folded({_TEXT})"
 _SCOPE = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
@@ -189,15 +192,14 @@ class _Hit:
     id: str
     weight: float
     is_pinned: bool
-    text_score: float = 0.0
-    piece_score: float = 0.0
+    score: float = 0.0
     is_key: bool = False
 
     @property
     def base(self) -> float:
         """The score before keys are put first."""
         boost = PINNED if self.is_pinned else 1.0
-        return (self.text_score + self.piece_score) * self.weight * boost
+        return self.score * self.weight * boost
 
 
 @dataclass(slots=True)
@@ -258,10 +260,11 @@ class _Query:
     def run(self) -> Search:
         words, how = self._words, "words"
         if words.kept:
-            self._full_text(words.match())
+            self._score(_RANKED, [words.match()])
         if words.pieces:
             score = " + ".join([f"(instr({_FOLDED}, ?) > 0)"] * len(words.pieces))
-            self._parts(f"({score}) * 10.0 / {len(words.pieces)}", words.pieces)
+            score = f"({score}) * 10.0 / {len(words.pieces)}"
+            self._score(f"SELECT rowid AS n, {score} AS score FROM records", words.pieces)
             how = "words and pairs of characters"
         if words.keys:
             marks = ", ".join("?" * len(words.keys))
@@ -269,12 +272,11 @@ class _Query:
             for hit, _ in self._select(sql, words.keys):
                 hit.is_key = True
         if not self._hits and words.kept:
-            self._full_text(words.match(prefix=True))
+            self._score(_RANKED, [words.match(prefix=True)])
             how = "beginnings of words"
         if not self._hits and words.literal:
-            self._parts(
-                f"instr({_FOLDED}, ?) > 0", [words.literal.encode(errors="replace").decode()]
-            )
+            sql = f"SELECT rowid AS n, instr({_FOLDED}, ?) > 0 AS score FROM records"
+            self._score(sql, [words.literal.encode(errors="replace").decode()])
             how = "the query as it stands"
         order = sorted(
             self._hits.values(),
@@ -282,16 +284,9 @@ class _Query:
         )
         return Search(words, order[: self._limit], how)
 
-    def _full_text(self, expression: str) -> None:
-        sql = f"SELECT rowid AS n, -{_BM25} AS score FROM search WHERE search MATCH ?"
-        for hit, score in self._select(sql, [expression]):
-            hit.text_score = score
-
-    def _parts(self, score: str, parts: Sequence[str]) -> None:
-        """Look for parts of words, in a text that no index holds."""
-        sql = f"SELECT rowid AS n, {score} AS score FROM records"
-        for hit, found in self._select(sql, parts):
-            hit.piece_score = found
+    def _score(self, scored: str, values: Sequence[str]) -> None:
+        for hit, score in self._select(scored, values):
+            hit.score += score
 
     def _select(self, scored: str, values: Sequence[str]) -> list[tuple[_Hit, float]]:
         """Run a selection of row numbers and scores under the query's scope and conditions."""
@@ -323,7 +318,7 @@ def explain(found: Search) -> Explanation:
         ExplainStage(
             name="full text",
             detail=f"Rank by BM25 over title, text, topic, tags and names; matched {found.how}.",
-            scores={h.id: round(h.text_score + h.piece_score, 6) for h in hits},
+            scores={hit.id: round(hit.score, 6) for hit in hits},
         ),
         ExplainStage(
             name="scope",

@@ -49,8 +49,7 @@ async def write_created(probe: Probe) -> None:
     identity = reply.fields.get("id")
     if not isinstance(identity, str) or not identity:
         reply.fail(f"id is {quoted(identity)}; a text is due.")
-    if reply.fields.get("namespace") != space:
-        reply.fail(f"namespace is {quoted(reply.fields.get('namespace'))}, not the one asked for.")
+    reply.expect_fields({"namespace": space})
 
 
 @check(IDEMPOTENCY)
@@ -192,9 +191,7 @@ async def _stores_each(probe: Probe, field: str, values: tuple[str, ...]) -> Non
     made = {value: await probe.write(space, value, **{field: value}) for value in values}
     found = await probe.search(space)
     for value, identity in made.items():
-        held = found.row(identity).get(field)
-        if held != value:
-            found.fail(f"The {field} {value} came back as {quoted(held)}.")
+        found.reply.expect_fields({field: value}, found.row(identity))
 
 
 async def _refuses(probe: Probe, field: str, value: str) -> None:
@@ -213,9 +210,7 @@ async def _returns_each(probe: Probe, contents: tuple[str, ...]) -> None:
     made = {content: await probe.write(space, content) for content in contents}
     found = await probe.search(space)
     for content, identity in made.items():
-        held = found.row(identity).get("content")
-        if held != content:
-            found.fail(f"{quoted(content)} came back as {quoted(held)}.")
+        found.reply.expect_fields({"content": content}, found.row(identity))
 
 
 def _is_uuid(text: str) -> bool:
