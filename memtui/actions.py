@@ -15,11 +15,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-INPUT_GROUPS = frozenset({"filter", "ask", "sql"})
-"""Groups whose keys count only while their line has the focus; printable keys are text there."""
+INPUT_GROUPS = {
+    "filter": "In the filter line",
+    "ask": "In the question",
+    "sql": "In the statement",
+}
+"""Groups whose keys count only while their line has the focus, where printable keys are text, and
+what the help calls them."""
 
-DIALOG_GROUPS = frozenset({"prune", "namespaces", "conformance", "migration"})
-"""Groups of what lies over a screen: while it does, only its keys and those of its list count."""
+DIALOG_GROUPS = {
+    "prune": "In the prune review",
+    "namespaces": "In the namespaces of a binding",
+    "conformance": "In the conformance report",
+    "migration": "In a migration",
+}
+"""Groups of what lies over a screen, where only its keys and those of its list count."""
 
 
 class Need(StrEnum):

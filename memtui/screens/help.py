@@ -6,21 +6,11 @@ from collections.abc import Callable, Iterable
 
 from textual.content import Content
 
-from memtui.actions import ACTIONS, Need, actions_of, screen_tab
+from memtui.actions import ACTIONS, DIALOG_GROUPS, INPUT_GROUPS, Need, actions_of, screen_tab
 from memtui.screens.keymap import Keymap
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, lines
 
-_TITLES = {
-    "prune": "In the prune review",
-    "namespaces": "In the namespaces of a binding",
-    "conformance": "In the conformance report",
-    "migration": "In a migration",
-    "list": "In the list",
-    "filter": "In the filter line",
-    "ask": "In the question",
-    "sql": "In the statement",
-    "app": "Everywhere",
-}
+_TITLES = {"list": "In the list", "app": "Everywhere", **INPUT_GROUPS, **DIALOG_GROUPS}
 
 
 def group_title(group: str) -> str:
