@@ -16,20 +16,19 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 INPUT_GROUPS = {
-    "filter": "In the filter line",
-    "ask": "In the question",
-    "sql": "In the statement",
+    "filter": "the filter line",
+    "ask": "the question",
+    "sql": "the statement",
 }
-"""Groups whose keys count only while their line has the focus, where printable keys are text, and
-what the help calls them."""
+"""Lines whose keys count only while they have the focus; printable keys are text there."""
 
 DIALOG_GROUPS = {
-    "prune": "In the prune review",
-    "namespaces": "In the namespaces of a binding",
-    "conformance": "In the conformance report",
-    "migration": "In a migration",
+    "prune": "the prune review",
+    "namespaces": "the namespaces of a binding",
+    "conformance": "the conformance report",
+    "migration": "a migration",
 }
-"""Groups of what lies over a screen, where only its keys and those of its list count."""
+"""What lies over a screen; while it does, only its keys and those of its list count."""
 
 
 class Need(StrEnum):

@@ -10,12 +10,14 @@ from memtui.actions import ACTIONS, DIALOG_GROUPS, INPUT_GROUPS, Need, actions_o
 from memtui.screens.keymap import Keymap
 from memtui.widgets.display import ACCENT, DIM, STRONG, WARN, display, hanging, lines
 
-_TITLES = {"list": "In the list", "app": "Everywhere", **INPUT_GROUPS, **DIALOG_GROUPS}
+_PLACES = {"list": "the list", **INPUT_GROUPS, **DIALOG_GROUPS}
 
 
 def group_title(group: str) -> str:
     """Return how a group of keys is called."""
-    return _TITLES.get(group) or screen_tab(group).title
+    if group == "app":
+        return "Everywhere"
+    return f"In {_PLACES[group]}" if group in _PLACES else screen_tab(group).title
 
 
 def group_help(

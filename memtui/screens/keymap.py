@@ -55,10 +55,10 @@ def load_keymap(settings: Mapping[str, str]) -> Keymap:
     keymap = Keymap(moved)
     for tab in SCREENS:
         _refuse_clash(tab.title, keymap, [g for g in groups_on(tab.mode) if g not in INPUT_GROUPS])
-    for group in sorted(DIALOG_GROUPS):
-        _refuse_clash(f"the {group} review", keymap, [group, "list"])
-    for group in sorted(INPUT_GROUPS):
-        _refuse_clash(f"the {group} line", keymap, [group])
+    for group, place in DIALOG_GROUPS.items():
+        _refuse_clash(place, keymap, [group, "list"])
+    for group, place in INPUT_GROUPS.items():
+        _refuse_clash(place, keymap, [group])
     return keymap
 
 
