@@ -349,16 +349,12 @@ async def _limits(
     from memtui.doors.cli.session import zone_of
     from memtui.widgets.spending import sentence
 
-    zone, name = zone_of(settings), f"limits {caller.company_id}"
-    try:
-        found = await service.limits.check(caller, zone=zone)
-    except MemtuiError as error:
-        yield Check(name, "broken", str(error))
-        return
-    for one in found:
+    zone = zone_of(settings)
+    for one in await service.limits.check(caller, zone=zone):
         if one.state == "passed":
+            told = sentence(one, datetime.now(UTC), zone)
             advice = "memtui budget check shows them all."
-            yield Check(name, "warning", sentence(one, datetime.now(UTC), zone), advice)
+            yield Check(f"limits {caller.company_id}", "warning", told, advice)
 
 
 _MARKS = {"ok": "✓", "warning": "!", "broken": "✗"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ import typer
 from memtui.doors.cli.output import Output, say
 
 if TYPE_CHECKING:
-    from memtui.contract import Conflict
+    from memtui.contract import Conflict, MemtuiError
     from memtui.doors.cli.session import Invocation
 
 EXIT_CODES: dict[int, str] = {
@@ -72,12 +73,9 @@ _UNWRITABLE = {
 """What writing to stdout fails with; a file of memtui's own would have its name in the error."""
 
 
-def kind_of(error: Exception) -> str:
+def kind_of(error: MemtuiError) -> str:
     """Return which of the contract's errors it is as a word: `NotFound` is `not_found`."""
-    from memtui.contract import MemtuiError
-
-    name = error.kind if isinstance(error, MemtuiError) else type(error).__name__
-    return "".join(f"_{char.lower()}" if char.isupper() else char for char in name).lstrip("_")
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", error.kind).lower()
 
 
 def close_quietly() -> int:

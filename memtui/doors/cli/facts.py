@@ -29,11 +29,11 @@ from memtui.doors.cli.options import (
     FilterLine,
     OwnerOptions,
     RecordId,
+    Revision,
     Since,
     SourceOptions,
     Until,
     Yes,
-    complete_name,
     filter_of,
 )
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
@@ -52,14 +52,6 @@ FACT = "fact"
 @dataclass(frozen=True)
 class FactScope(BindingOptions):
     """Whose facts, and in which binding."""
-
-    agent: Annotated[
-        str | None,
-        typer.Option(
-            help="The agent's id; with a subject or project, the agent that the fact comes from.",
-            autocompletion=complete_name("agent"),
-        ),
-    ] = None
 
     def scope(self, session: Session) -> Scope:
         """Return the scope in the session's company.
@@ -207,8 +199,9 @@ async def facts_add(
 ) -> None:
     """Add a fact and print its id.
 
-    A fact is one line of at most 200 characters, and a user or project has at most 50; the settings
-    fact_max_chars and fact_max_count change that.
+    It is the user's or project's where one is named, and an agent beside them is the one that
+    it comes from. A fact is one line of at most 200 characters, and a user or project has at
+    most 50; the settings fact_max_chars and fact_max_count change that.
     """
     await store(
         session,
@@ -235,9 +228,7 @@ async def facts_edit(
     ],
     scope: FactScope,
     *,
-    revision: Annotated[
-        str | None, typer.Option(help="Refuse unless the fact still has this revision.")
-    ] = None,
+    revision: Revision = None,
 ) -> None:
     """Change a fact's text."""
     [record] = await scope.named(session, [record_id])

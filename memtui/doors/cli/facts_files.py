@@ -28,7 +28,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.doors.cli.facts import FACT, FactScope
-from memtui.doors.cli.options import Force
+from memtui.doors.cli.options import DryRun, Force
 from memtui.doors.cli.output import Line as Shown
 from memtui.doors.cli.output import jsonable, write_exactly
 from memtui.doors.cli.session import Session
@@ -210,9 +210,7 @@ async def facts_import(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A .jsonl or .md file.")],
     scope: FactScope,
     *,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be added, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> int:
     """Add the facts of a file.
 

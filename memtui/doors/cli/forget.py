@@ -10,7 +10,7 @@ import typer
 
 from memtui.contract import ForgetRequest, Invalid, NotFound, Record
 from memtui.doors.cli.input import confirm
-from memtui.doors.cli.options import Limit, ScopeOptions, Yes
+from memtui.doors.cli.options import DryRun, Limit, Revision, ScopeOptions, Yes
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Session, handle_in
 from memtui.visible import visible
@@ -29,14 +29,10 @@ async def forget(
         ),
     ],
     scope: ScopeOptions,
-    revision: Annotated[
-        str | None, typer.Option(help="Refuse unless the one record still has this revision.")
-    ] = None,
+    revision: Revision = None,
     *,
     yes: Yes = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would go, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> int:
     """Remove records; undo brings them back.
 

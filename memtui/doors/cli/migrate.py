@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.contract import Invalid
-from memtui.doors.cli.options import OwnerOptions, complete_binding
+from memtui.doors.cli.options import DryRun, OwnerOptions, complete_binding
 from memtui.doors.cli.output import Dim, Line, Ticker, columns, table
 from memtui.doors.cli.session import Session
 from memtui.widgets import format as shown
@@ -48,9 +48,7 @@ async def migrate(
     seed: Annotated[
         int | None, typer.Option(min=0, max=2**63, help="Draw the same sample as before.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     apply: Annotated[bool, typer.Option("--apply", help="Move the records.")] = False,
     verify: Annotated[bool, typer.Option("--verify", help="Compare both sides.")] = False,
 ) -> int:

@@ -12,6 +12,7 @@ from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import (
     BindingOptions,
     RecordId,
+    Revision,
     ScopeOptions,
     SourceOptions,
     json_object,
@@ -102,9 +103,7 @@ async def correct(
         str | None, typer.Argument(metavar="TEXT", help="The new text; - reads it from stdin.")
     ] = None,
     *,
-    revision: Annotated[
-        str | None, typer.Option(help="Refuse unless the record still has this revision.")
-    ] = None,
+    revision: Revision = None,
     topic: Topic = None,
     tag: Annotated[
         list[str] | None,

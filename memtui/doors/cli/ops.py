@@ -13,6 +13,7 @@ import typer
 
 from memtui.contract import Filter, Invalid
 from memtui.doors.cli.options import (
+    DryRun,
     Exact,
     FilterLine,
     Force,
@@ -312,9 +313,7 @@ async def ops_import(
     skip_bad: Annotated[
         bool, typer.Option("--skip-bad", help="Leave out rows that do not fit.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be imported, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
 ) -> int:
     """Import another system's operation log as a company of its own.
 

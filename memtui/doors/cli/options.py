@@ -101,6 +101,12 @@ Until = Annotated[str | None, typer.Option("--until", help="Before this moment."
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")]
 Switch = Annotated[Literal["on", "off"], typer.Argument(metavar="SWITCH", help="on or off.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
+]
+Revision = Annotated[
+    str | None, typer.Option(help="Refuse unless the record still has this revision.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Put it in place of a file that is there.")]
 Exact = Annotated[
     bool,

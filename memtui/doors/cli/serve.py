@@ -14,9 +14,6 @@ from memtui.contract import Invalid, Scope
 from memtui.doors.cli.session import Session
 
 if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-    from memtui.doors.http.app import Served
     from memtui.doors.http.server import Listener
 
 HOST = "127.0.0.1"
@@ -64,7 +61,8 @@ async def serve(
     """
     _require_extra()
     if contract == "facts":
-        _refuse_plugin_options(binding, principal)
+        if binding is not None or principal is not None:
+            raise Invalid("--binding and --principal go with `memtui serve plugin` only.")
         await _require_token(session)
     with _listener(host, port, contract, uds) as listener:
         from memtui.doors.http.app import Served
@@ -76,24 +74,15 @@ async def serve(
 
             app, key = facts_app(served, names=listener.names), None
         else:
-            key = binding or await _company_binding(session)
-            app = await _plugin(served, key, listener, principal)
+            from memtui.doors.http.plugin import plugin_app
+
+            company = Scope(company_id=session.company.company_id)
+            key = binding or (await session.service.resolve(session.caller, company)).binding_key
+            app = await plugin_app(served, key, names=listener.names, principal=principal)
         _warn(session, contract, host)
         _tell(session, contract, key, listener)
         await session.service.purging.due(session.caller)
         await run(app, listener)
-
-
-async def _plugin(served: Served, key: str, listener: Listener, principal: str | None) -> FastAPI:
-    from memtui.doors.http.plugin import plugin_app
-    from memtui.doors.http.plugin_binding import ANONYMOUS
-
-    return await plugin_app(served, key, names=listener.names, principal=principal or ANONYMOUS)
-
-
-async def _company_binding(session: Session) -> str:
-    scope = Scope(company_id=session.company.company_id)
-    return (await session.service.resolve(session.caller, scope)).binding_key
 
 
 def _tell(session: Session, contract: str, key: str | None, listener: Listener) -> None:
@@ -137,11 +126,6 @@ def _warn(session: Session, contract: str, host: str | None) -> None:
             f"Warning: other machines reach {host}, and tokens and facts travel unencrypted; "
             "put a proxy with TLS in front."
         )
-
-
-def _refuse_plugin_options(binding: str | None, principal: str | None) -> None:
-    if binding is not None or principal is not None:
-        raise Invalid("--binding and --principal go with `memtui serve plugin` only.")
 
 
 def _require_extra() -> None:

@@ -186,7 +186,7 @@ async def forget_memory(request: Request, memory_id: MemoryId) -> Response:
 
 
 async def plugin_app(
-    served: Served, key: str, *, names: frozenset[str] | None, principal: str = ANONYMOUS
+    served: Served, key: str, *, names: frozenset[str] | None, principal: str | None = None
 ) -> FastAPI:
     """Return the app that serves a binding; `names` are the hosts it answers to.
 
@@ -195,7 +195,7 @@ async def plugin_app(
         Unsupported: its provider cannot be a memory plugin.
     """
     return build_app(
-        await ServedBinding.open(served, key, principal),
+        await ServedBinding.open(served, key, principal or ANONYMOUS),
         title="memtui memory plugin",
         description="The memory plugin contract v1, over a binding of memtui. It asks for no "
         "login, so it belongs on a private network.",
