@@ -200,13 +200,19 @@ async def proven(home: Home, caller: Caller) -> str:
 
 async def each(home: Home, call: Callable[[str], Awaitable[Any]]) -> list[Any]:
     """Ask for each record or operation; one that is not there or not allowed answers nothing."""
-    found = []
-    for name in home.records:
-        try:
-            found.append(await call(name))
-        except MemtuiError as error:
-            found.append(str(error))
-    return found
+    return [await _answer(call(name)) for name in home.records]
+
+
+async def each_scope(call: Callable[[Scope], Awaitable[Any]]) -> list[Any]:
+    """Ask in each scope; one that is not allowed answers nothing."""
+    return [await _answer(call(scope)) for scope in SCOPES.values()]
+
+
+async def _answer(asked: Awaitable[Any]) -> Any:
+    try:
+        return await asked
+    except MemtuiError as error:
+        return str(error)
 
 
 async def found(home: Home, caller: Caller, name: str) -> str:
@@ -333,12 +339,12 @@ MEMORIES: dict[str, list[Call]] = {
         )
     ],
     "explain": [
-        lambda h, c: each(
-            h, lambda n: h.service.explain(c, QueryRequest(scope=scope_of(n), query="w"))
+        lambda h, c: each_scope(
+            lambda scope: h.service.explain(c, QueryRequest(scope=scope, query="w"))
         )
     ],
     "browse": [
-        lambda h, c: each(h, lambda n: h.service.browse(c, BrowseRequest(scope=scope_of(n))))
+        lambda h, c: each_scope(lambda scope: h.service.browse(c, BrowseRequest(scope=scope)))
     ],
     "get": [
         lambda h, c: each(h, lambda n: h.service.get(c, handle_of(h, n), scope_of(n))),
@@ -349,10 +355,10 @@ MEMORIES: dict[str, list[Call]] = {
         lambda h, c: each(h, lambda n: h.service.history(c, handle_of(h, n), APOLLO)),
     ],
     "context": [
-        lambda h, c: each(h, lambda n: h.service.context(c, ContextRequest(scope=scope_of(n))))
+        lambda h, c: each_scope(lambda scope: h.service.context(c, ContextRequest(scope=scope)))
     ],
     "prune_plan": [
-        lambda h, c: each(h, lambda n: h.service.prune_plan(c, PruneRequest(scope=scope_of(n))))
+        lambda h, c: each_scope(lambda scope: h.service.prune_plan(c, PruneRequest(scope=scope)))
     ],
 }
 """What answers with memories, in every scope: no word but of those that a member reads."""
