@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
+from decimal import Decimal
+from typing import Any
 
 _OBEYED = re.compile(
     "[\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f"
@@ -26,3 +29,28 @@ def json_text(document: object, *, indent: int | None = None) -> str:
 def _escaped(found: re.Match[str]) -> str:
     units = found[0].encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+def plain(value: Any) -> Any:
+    """Return the JSON form of a value that DuckDB answered.
+
+    Decimals are text, as money is everywhere; moments, days and intervals too. A number that is
+    none is `NaN`, `Infinity` or `-Infinity` as text, bytes are hexadecimal.
+    """
+    if isinstance(value, dict):
+        return {plain_text(key): plain(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else json.dumps(value)
+    if isinstance(value, bytes | Decimal):
+        return value.hex() if isinstance(value, bytes) else f"{value:f}"
+    return str(value.isoformat() if hasattr(value, "isoformat") else value)
+
+
+def plain_text(value: Any) -> str:
+    """Return `plain` of a value as one text."""
+    found = plain(value)
+    return found if isinstance(found, str) else json_text(found)

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import math
 import sys
 from asyncio import CancelledError
 from collections.abc import Iterator, Sequence
-from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -23,13 +20,12 @@ from memtui.doors.cli.output import (
     Line,
     columns,
     fields,
-    jsonable,
     table,
     write_exactly,
 )
 from memtui.doors.cli.records import say_unknown_of_operations
 from memtui.doors.cli.session import Session
-from memtui.json_text import json_text
+from memtui.json_text import plain, plain_text
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
@@ -295,30 +291,6 @@ async def _list_views(session: Session) -> None:
     session.out.answer({"views": document}, lines)
 
 
-def plain(value: Any) -> Any:
-    """Return the JSON form of a value that DuckDB answered.
-
-    Decimals are text, as money is everywhere; moments, days and intervals too. A number that is
-    none is `NaN`, `Infinity` or `-Infinity` as text, bytes are hexadecimal.
-    """
-    if isinstance(value, dict):
-        return {_text(key): plain(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else json.dumps(value)
-    return value.hex() if isinstance(value, bytes) else _written(value)
-
-
-def _written(value: Any) -> str:
-    """Return a decimal without an exponent, a moment or day in ISO 8601, all else as it prints."""
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    return str(value.isoformat()) if hasattr(value, "isoformat") else str(value)
-
-
 def _sql_document(found: SqlAnswer) -> dict[str, Any]:
     return {
         "columns": list(found.columns),
@@ -338,12 +310,7 @@ def _sql_lines(found: SqlAnswer) -> Iterator[Line]:
 
 
 def _sql_cells(row: Sequence[Any], null: str) -> list[str]:
-    return [null if value is None else _text(value) for value in row]
-
-
-def _text(value: Any) -> str:
-    found = plain(value)
-    return found if isinstance(found, str) else json_text(jsonable(found))
+    return [null if value is None else plain_text(value) for value in row]
 
 
 def _write_csv(found: SqlAnswer, *, exact: bool) -> None:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, time
-from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +14,7 @@ from memtui.analytics.engine import Engine
 from memtui.analytics.figures import Figures, Group, Latency
 from memtui.contract import Unavailable
 from memtui.csv_text import cell
+from memtui.json_text import plain, plain_text
 from memtui.screens.exports import write_file
 
 if TYPE_CHECKING:
@@ -79,40 +77,12 @@ def _write_csv(work: Path, table: Table | SqlAnswer) -> None:
         writer = csv.writer(file)
         writer.writerow(map(cell, table.columns))
         for row in table.rows:
-            writer.writerow(["" if value is None else cell(_text(value)) for value in row])
+            writer.writerow(["" if value is None else cell(plain_text(value)) for value in row])
 
 
 def _write_json(work: Path, table: Table | SqlAnswer) -> None:
-    rows = [dict(zip(table.columns, map(json_value, row), strict=True)) for row in table.rows]
+    rows = [dict(zip(table.columns, map(plain, row), strict=True)) for row in table.rows]
     work.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
-
-
-def json_value(value: Any) -> Any:
-    """Return a value as JSON has it: money exactly, as text; moments in ISO 8601."""
-    if isinstance(value, dict):
-        return {str(json_value(key)): json_value(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(part) for part in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    return _words(value)
-
-
-def _words(value: Any) -> str:
-    if isinstance(value, datetime | date | time):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return value.hex()
-    return f"{value:f}" if isinstance(value, Decimal) else str(value)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    found = json_value(value)
-    return found if isinstance(found, str) else json.dumps(found)
 
 
 def _write_parquet(work: Path, table: Table | SqlAnswer) -> None:
@@ -134,7 +104,7 @@ def _write_parquet(work: Path, table: Table | SqlAnswer) -> None:
             duck.execute(
                 f"INSERT INTO rows VALUES {', '.join([row] * len(part))}",  # noqa: S608 - question marks
                 [
-                    value if kind or value is None else _text(value)
+                    value if kind or value is None else plain_text(value)
                     for one in part
                     for value, kind in zip(one, kinds, strict=True)
                 ],

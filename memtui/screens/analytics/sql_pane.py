@@ -19,7 +19,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from memtui.contract import MemtuiError, NotFound
-from memtui.screens.analytics.files import Table, json_value
+from memtui.json_text import plain, plain_text
+from memtui.screens.analytics.files import Table
 from memtui.screens.analytics.sql_editor import Completions, SqlEditor
 from memtui.screens.base import frame_of
 from memtui.screens.dialogs import Sheet
@@ -268,7 +269,7 @@ class SqlPane(Container):
         row, result = self._list.current, self.result
         if row is None or result is None:
             raise NotFound("There is no row to copy.")
-        named = dict(zip(result.columns, map(json_value, row.values), strict=True))
+        named = dict(zip(result.columns, map(plain, row.values), strict=True))
         return json.dumps(named, indent=1, ensure_ascii=False)
 
 
@@ -290,8 +291,7 @@ def cell_text(value: Any, zone: tzinfo) -> str:
         return f"{value:.6g}" if value % 1 else f"{value:.0f}" if abs(value) < 1e15 else str(value)
     if isinstance(value, Decimal):
         return f"{value.normalize():f}"
-    shown = json_value(value)
-    return str(shown) if isinstance(shown, str | int) else json.dumps(shown, ensure_ascii=False)
+    return plain_text(value)
 
 
 def result_columns(
