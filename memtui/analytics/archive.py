@@ -39,7 +39,7 @@ from memtui.store import appending, log
 from memtui.store.database import Database, quoted
 from memtui.store.digest import GENESIS
 from memtui.store.operation import OperationDraft
-from memtui.store.tables import OPERATIONS, HandleRow, LogHeadRow, UsageRow
+from memtui.store.tables import HANDLES, OPERATIONS, USAGE
 
 MEMTUI = "memtui"
 """The principal and the door of what nobody asked for."""
@@ -49,11 +49,10 @@ PATIENCE_S = 10.0
 
 _MEMORY_MB = 512
 _HOT: dict[str, Any] = {
-    "handles": HandleRow.__table__,  # type: ignore[attr-defined]
-    "usage": UsageRow.__table__,  # type: ignore[attr-defined]
+    "handles": HANDLES,
+    "usage": USAGE,
     "operations": OPERATIONS,
 }
-_HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
 _NEWEST = 50
 
 

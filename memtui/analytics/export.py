@@ -30,7 +30,7 @@ from memtui.contract import Filter, Invalid, Scope, SourceRef, Usage
 from memtui.csv_text import cell_sql
 from memtui.store.conditions import condition
 from memtui.store.database import MARK, Database, quoted
-from memtui.store.operation import Operation, OperationDraft, OperationHandle
+from memtui.store.operation import OWN_FIELDS, Operation, OperationHandle
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
@@ -288,8 +288,8 @@ def _flat(name: str, form: ExportFormat, *, guard: bool) -> str:
 # something else than Python, the line is made from the operation.
 
 _BEYOND_ASCII = re.compile(r"[\x7f-\U0010ffff]+")
-_NESTED = {"scope", "source", "handles", "usage", "request", "started_at", "absent", "salts"}
-PLAIN = (*(n for n in OperationDraft.model_fields if n not in _NESTED), "seq", "previous_digest")
+_WRITTEN_APART = {"request", "started_at"}
+PLAIN = (*(n for n in OWN_FIELDS if n not in _WRITTEN_APART), "seq", "previous_digest")
 SCOPE = tuple(Scope.model_fields)
 SOURCE = tuple(name for name in SourceRef.model_fields if name not in {"kind", "company_id"})
 USAGE = tuple(name for name in Usage.model_fields if name not in {"cost_usd", "details"})

@@ -21,9 +21,9 @@ from memtui.analytics.rows import LogEngine, among, fetch
 from memtui.analytics.source import columns_of
 from memtui.contract import Filter
 from memtui.store import log
-from memtui.store.conditions import condition, ordering
+from memtui.store.conditions import READ, condition, ordering
 from memtui.store.database import quoted
-from memtui.store.operation import TITLES, Operation
+from memtui.store.operation import Operation
 
 if TYPE_CHECKING:
     import duckdb
@@ -37,10 +37,6 @@ _ALL = 2**63 - 1
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _RECENT = 10_000
 """The newest hot rows, which are filtered in the database and need not be in the copy."""
-_UNASKED = {*TITLES, "company_id", "capped", "undoes", "previous_digest", "digest", "salt",
-            "salts", "absent", "source_comment_id", "source_document_key", "source_activity_id",
-            "source_external_ref"}  # fmt: skip
-"""What neither a filter nor an order asks for."""
 
 Tell = Callable[[tuple[Operation, ...]], None]
 
@@ -50,7 +46,7 @@ class OperationLog(LogEngine):
 
     tables = ("operations",)
     kept = {
-        "operations": [name for name in columns_of("operations") if name not in _UNASKED],
+        "operations": [name for name in columns_of("operations") if name in READ],
         "usage": ("seq", "input_tokens", "output_tokens", "embedding_tokens", "cost_usd"),
         "handles": ("seq", "score"),
     }

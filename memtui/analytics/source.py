@@ -22,14 +22,13 @@ from memtui.store import compiled
 from memtui.store.columns import ForeignText
 from memtui.store.database import Connection, quoted
 from memtui.store.digest import GENESIS
-from memtui.store.tables import OPERATIONS, HandleRow, LogHeadRow, UsageRow
+from memtui.store.tables import HANDLES, HEADS, OPERATIONS, USAGE
 
 HOT: dict[str, Table] = {
     "operations": OPERATIONS,
-    "usage": UsageRow.__table__,  # type: ignore[attr-defined]
-    "handles": HandleRow.__table__,  # type: ignore[attr-defined]
+    "usage": USAGE,
+    "handles": HANDLES,
 }
-_HEADS: Table = LogHeadRow.__table__  # type: ignore[attr-defined]
 
 _BATCH = 4096
 _LARGEST = 2**63 - 1
@@ -130,7 +129,7 @@ class Head(NamedTuple):
 
 def head(connection: Connection, company_id: str) -> Head:
     """Return where a company's log ends and where its hot table begins, in one view of both."""
-    columns = _HEADS.c
+    columns = HEADS.c
     asked = select(columns.seq, columns.digest, columns.salt)
     found = connection.execute(asked.where(columns.company_id == company_id)).one_or_none()
     [(first,)] = compiled.FIRST_HOT.rows(connection, company_id=company_id)

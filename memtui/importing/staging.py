@@ -29,11 +29,10 @@ from memtui.contract import (
 )
 from memtui.importing.values import from_microseconds, microseconds, plain
 from memtui.service import ForeignOperation
-from memtui.store.operation import OperationDraft, OperationHandle
+from memtui.store.operation import OWN_FIELDS, OperationDraft, OperationHandle
 
-_APART = frozenset({"operation_id", "operation_type", "status", "scope", "source", "handles",
-                    "usage", "started_at", "absent", "salts"})  # fmt: skip
-_OWN = tuple(name for name in OperationDraft.model_fields if name not in _APART)
+_APART = frozenset({"operation_id", "operation_type", "status", "started_at"})
+_OWN = tuple(name for name in OWN_FIELDS if name not in _APART)
 _SCOPE = tuple(Scope.model_fields)
 _USAGE = tuple(name for name in Usage.model_fields if name != "cost_usd")
 _own, _scope, _usage = attrgetter(*_OWN), attrgetter(*_SCOPE), attrgetter(*_USAGE)

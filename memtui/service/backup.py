@@ -29,12 +29,11 @@ from memtui.contract import Invalid, Model, Unavailable, UtcDatetime
 from memtui.service.home import SealedLog, find_remains, open_database, read_sqlite
 from memtui.store import bindings
 from memtui.store.database import Database
-from memtui.store.tables import LogHeadRow
+from memtui.store.tables import HEADS
 
 if TYPE_CHECKING:
     from memtui.analytics.layout import LogEnds
 
-_HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
 _CONTENTS = "backup.json"
 _DATABASE = "memtui.db"
 _OUTSIDE = "outside"
@@ -331,7 +330,7 @@ def _logs(database: Database) -> dict[str, tuple[LogEnd, LogEnds]]:
     from memtui.analytics.layout import log_ends
 
     with database.read() as connection:
-        rows = list(connection.execute(select(_HEADS)))
+        rows = list(connection.execute(select(HEADS)))
     return {row.company_id: (LogEnd.like(row), log_ends(database, row.company_id)) for row in rows}
 
 

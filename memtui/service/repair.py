@@ -40,9 +40,8 @@ from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
 from memtui.store.database import Connection, Database
 from memtui.store.erasing import purge_request
 from memtui.store.operation import Operation, OperationDraft
-from memtui.store.tables import LogHeadRow
+from memtui.store.tables import HEADS
 
-_HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
 _DATABASE_ENDS = ("", "-wal", "-shm")
 _PAGE = 1_000
 _KEPT = "kept-"
@@ -411,7 +410,7 @@ def _begin_log(connection: Connection, manifest: Manifest) -> None:
             "digest": manifest.last_digest,
             "salt": bytes.fromhex(manifest.salt),
         }
-        connection.execute(insert(_HEADS), values)
+        connection.execute(insert(HEADS), values)
 
 
 def _gap(

@@ -14,12 +14,11 @@ from memtui.service.core import Core, Group
 from memtui.service.redaction import redact, redact_config, redact_json
 from memtui.service.visibility import Caller
 from memtui.store import bindings
-from memtui.store.tables import JournalRow
+from memtui.store.tables import JOURNAL
 
 _WINDOW = 1_000
 _LARGEST_FILE = 20_000_000
 _OWN_FILES = ("*.json", "*.jsonl", "*.toml", "*.log", "*.txt", "*.yaml")
-_JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
 
 
 class StoredSecret(Model):
@@ -89,9 +88,9 @@ class Secrets(Group):
 def _in_journal(core: Core, caller: Caller) -> Iterator[StoredSecret]:
     """Of a record that the caller may not see, only the operation is told: its id says too much."""
     sight = core.sight(caller)
-    columns = (_JOURNAL.c.seq, _JOURNAL.c.provider_record_id, _JOURNAL.c.before, _JOURNAL.c.after)
+    columns = (JOURNAL.c.seq, JOURNAL.c.provider_record_id, JOURNAL.c.before, JOURNAL.c.after)
     with core.database.read() as database:
-        rows = database.execute(select(*columns).where(_JOURNAL.c.company_id == caller.company_id))
+        rows = database.execute(select(*columns).where(JOURNAL.c.company_id == caller.company_id))
         for row in rows.yield_per(_WINDOW):
             kept = [row.provider_record_id, row.before, row.after]
             if labels := redact_json(kept)[1]:

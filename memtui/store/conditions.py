@@ -32,12 +32,9 @@ from sqlalchemy.engine import default
 from memtui.contract import Comparison, Filter, Invalid, Measure
 from memtui.fuzzy import pattern
 from memtui.store.database import quoted, stored_text
-from memtui.store.operation import ASKED
+from memtui.store.operation import ASKED, COLUMNS
 from memtui.store.sight import Sight, plain_columns, seen
-from memtui.store.tables import OPERATIONS, HandleRow, UsageRow
-
-_USAGE = UsageRow.__table__  # type: ignore[attr-defined]
-_HANDLES = HandleRow.__table__  # type: ignore[attr-defined]
+from memtui.store.tables import HANDLES, OPERATIONS, USAGE
 
 BEGUN = "begun"
 """What DuckDB calls the moment that an operation began: the databases have it as a number."""
@@ -50,18 +47,10 @@ _SIGNS: dict[str, Callable[[Any, Any], Any]] = {
     ">=": operator.ge,
     ">": operator.gt,
 }
-_EQUAL = (
-    "agent_id",
-    "project_id",
-    "subject_id",
-    "source_kind",
-    "operation_type",
-    "status",
-    "binding_key",
-    "door",
-    "principal",
-)
 _ALSO_IN_SOURCE = {"issue_id": "source_issue_id", "run_id": "source_run_id"}
+_EQUAL = tuple(
+    name for name in COLUMNS if name in Filter.model_fields and name not in _ALSO_IN_SOURCE
+)
 _SEARCHED = ("request", "error_message", "principal", "issue_id", "run_id")
 # A half of a surrogate pair is no JSON to DuckDB, which would refuse all of the document.
 _REQUEST = r"regexp_replace(request, '\\ud[89a-f][0-9a-f]{2}', '\\ufffd', 'g')"
@@ -109,6 +98,12 @@ SORTS = {
     "what": f"lower(coalesce({_WHAT}))",
 }
 """What operations can be sorted by, and the column, sum or text it is."""
+
+READ = {
+    *("seq", "operation_id", *_EQUAL, *_ALSO_IN_SOURCE, *_ALSO_IN_SOURCE.values(), *_SEARCHED),
+    *(name for name in SORTS if name in COLUMNS),
+}
+"""The columns of operations that a filter or an order asks for."""
 
 
 def visible_to(sight: Sight | None) -> str:
@@ -230,11 +225,11 @@ def _compares(comparison: Comparison) -> ColumnElement[bool]:
             result = _part(compare(_dollars(), tuple_(*divmod(int(value.scaleb(12)), _PICO))))
         case Measure.TOKENS:
             # As floating point numbers their sum cannot overflow; those asked for are exact in it.
-            used = (_USAGE.c.input_tokens, _USAGE.c.output_tokens, _USAGE.c.embedding_tokens)
+            used = (USAGE.c.input_tokens, USAGE.c.output_tokens, USAGE.c.embedding_tokens)
             total = reduce(operator.add, (func.sum(cast(one, Double)) for one in used))
             result = compare(func.coalesce(_part(total), 0), int(value))
         case Measure.SCORE:
-            result = compare(_part(func.max(_HANDLES.c.score), _HANDLES), float(value))
+            result = compare(_part(func.max(HANDLES.c.score), HANDLES), float(value))
         case Measure.RESULTS:
             result = compare(columns.result_count, int(value))
         case Measure.LATENCY:
@@ -244,12 +239,12 @@ def _compares(comparison: Comparison) -> ColumnElement[bool]:
 
 def _dollars() -> Any:
     """The priced usage as whole dollars and picodollars: no sum of them overflows."""
-    pico = type_coerce(_USAGE.c.cost_usd, BigInteger)
+    pico = type_coerce(USAGE.c.cost_usd, BigInteger)
     whole, rest = (cast(func.sum(part), BigInteger) for part in (pico // _PICO, pico % _PICO))
     return tuple_(whole + rest // _PICO, rest % _PICO)
 
 
-def _part(value: Any, table: Any = _USAGE) -> Any:
+def _part(value: Any, table: Any = USAGE) -> Any:
     """What the operation's own rows of a table come to."""
     own = (table.c.company_id == OPERATIONS.c.company_id, table.c.seq == OPERATIONS.c.seq)
     return select(value).where(*own).scalar_subquery()

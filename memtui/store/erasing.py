@@ -37,21 +37,15 @@ from memtui.store.digest import (
 )
 from memtui.store.operation import Absent, Operation
 from memtui.store.tables import (
+    HANDLES,
+    JOURNAL,
+    LINKS,
     OPERATIONS,
-    HandleLinkRow,
-    HandleRow,
-    JournalRow,
-    PluginIdRow,
-    UsageRow,
+    PLUGIN_IDS,
+    USAGE,
 )
 
-_USAGE = UsageRow.__table__  # type: ignore[attr-defined]
-_HANDLES = HandleRow.__table__  # type: ignore[attr-defined]
-_JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
-_LINKS = HandleLinkRow.__table__  # type: ignore[attr-defined]
-_IDS = PluginIdRow.__table__  # type: ignore[attr-defined]
-
-TABLES = (OPERATIONS.name, _JOURNAL.name)
+TABLES = (OPERATIONS.name, JOURNAL.name)
 """Where the database has what records say."""
 
 LASTING = "What a purge erased is nowhere any more."
@@ -187,13 +181,13 @@ def erase_fields(
         connection.execute(update(OPERATIONS).where(*own).values(**row_of(fresh)))
         done[operation.seq] = gone = newly_absent(operation, fresh)
         for ordinal in _numbers(gone, "usage"):
-            own = (_USAGE.c.company_id == company_id, _USAGE.c.seq == operation.seq)
-            place = _USAGE.c.ordinal == ordinal
-            connection.execute(update(_USAGE).where(*own, place).values(details={}))
+            own = (USAGE.c.company_id == company_id, USAGE.c.seq == operation.seq)
+            place = USAGE.c.ordinal == ordinal
+            connection.execute(update(USAGE).where(*own, place).values(details={}))
         for rank in _numbers(gone, "handles"):
-            own = (_HANDLES.c.company_id == company_id, _HANDLES.c.seq == operation.seq)
-            place = _HANDLES.c.rank == rank
-            connection.execute(update(_HANDLES).where(*own, place).values(provider_record_id=""))
+            own = (HANDLES.c.company_id == company_id, HANDLES.c.seq == operation.seq)
+            place = HANDLES.c.rank == rank
+            connection.execute(update(HANDLES).where(*own, place).values(provider_record_id=""))
     return done
 
 
@@ -409,9 +403,9 @@ def _may_be(aim: Aim) -> ColumnElement[bool]:
     if aim.before is not None:
         conditions.append(columns.started_at < aim.before)
     for start in range(0, len(ids), _CHUNK):
-        touched = select(_HANDLES.c.seq).where(
-            _HANDLES.c.company_id == aim.company_id,
-            _HANDLES.c.provider_record_id.in_(ids[start : start + _CHUNK]),
+        touched = select(HANDLES.c.seq).where(
+            HANDLES.c.company_id == aim.company_id,
+            HANDLES.c.provider_record_id.in_(ids[start : start + _CHUNK]),
         )
         conditions.append(columns.seq.in_(touched))
     said = {*aim.telling, *ids} | ({aim.subject_id} if aim.subject_id is not None else set())
@@ -437,9 +431,9 @@ class Step(NamedTuple):
 
 def steps(connection: Connection, aim: Aim) -> Iterator[Step]:
     """Return what the undo journal holds that a purge is about and that is not erased yet."""
-    columns = _JOURNAL.c
+    columns = JOURNAL.c
     rows = connection.execute(
-        select(_JOURNAL)
+        select(JOURNAL)
         .where(columns.company_id == aim.company_id, columns.erased_by.is_(None))
         .order_by(columns.operation_id, columns.ordinal)
     )
@@ -465,7 +459,7 @@ def steps(connection: Connection, aim: Aim) -> Iterator[Step]:
 
 def said_by_others(connection: Connection, aim: Aim, texts: Sequence[str]) -> set[str]:
     """Return those of some texts that the undo journal has as what another record says or said."""
-    columns = _JOURNAL.c
+    columns = JOURNAL.c
     rows = connection.execute(
         select(
             columns.binding_key, columns.provider_record_id, columns.before, columns.after
@@ -489,11 +483,11 @@ def erase_steps(connection: Connection, aim: Aim, found: Sequence[Step], by: str
         found: What `steps` returned.
         by: The operation that erases them.
     """
-    columns = _JOURNAL.c
+    columns = JOURNAL.c
     company = columns.company_id == aim.company_id
     for step in found:
         connection.execute(
-            update(_JOURNAL)
+            update(JOURNAL)
             .where(
                 company,
                 columns.operation_id == step.operation_id,
@@ -505,7 +499,7 @@ def erase_steps(connection: Connection, aim: Aim, found: Sequence[Step], by: str
         for start in range(0, len(known), _CHUNK):
             ids = sorted(known)[start : start + _CHUNK]
             connection.execute(
-                update(_JOURNAL)
+                update(JOURNAL)
                 .where(
                     company,
                     columns.binding_key == key,
@@ -518,7 +512,7 @@ def erase_steps(connection: Connection, aim: Aim, found: Sequence[Step], by: str
 
 def forgotten(connection: Connection, company_id: str) -> dict[str, set[str]]:
     """Return the ids of the records that were last seen to be gone, by binding."""
-    columns = _JOURNAL.c
+    columns = JOURNAL.c
     rows = connection.execute(
         select(columns.binding_key, columns.provider_record_id, columns.after)
         .where(
@@ -549,12 +543,12 @@ def names(connection: Connection, aim: Aim, *, drop: bool = False) -> tuple[int,
         row = bindings.binding(connection, aim.company_id, key)
         for start in range(0, len(known), _CHUNK):
             ids = sorted(known)[start : start + _CHUNK]
-            linked = or_(_LINKS.c.old_record_id.in_(ids), _LINKS.c.new_record_id.in_(ids))
-            served = _IDS.c.binding_id == (row.binding_id if row else "")
+            linked = or_(LINKS.c.old_record_id.in_(ids), LINKS.c.new_record_id.in_(ids))
+            served = PLUGIN_IDS.c.binding_id == (row.binding_id if row else "")
             for place, (table, *where) in enumerate(
                 (
-                    (_LINKS, _LINKS.c.binding_key == key, linked),
-                    (_IDS, served, _IDS.c.record_id.in_(ids)),
+                    (LINKS, LINKS.c.binding_key == key, linked),
+                    (PLUGIN_IDS, served, PLUGIN_IDS.c.record_id.in_(ids)),
                 )
             ):
                 own = (table.c.company_id == aim.company_id, *where)

@@ -89,21 +89,20 @@ def spent(
     """
     from sqlalchemy import BigInteger, and_, func, select, type_coerce
 
-    from memtui.store.tables import OPERATIONS, UsageRow
+    from memtui.store.tables import OPERATIONS, USAGE
 
-    usage = UsageRow.__table__  # type: ignore[attr-defined]
     keys = [_unindexed(OPERATIONS.c[name]) for name in ("agent_id", "project_id", "binding_key")]
     begun, seq = OPERATIONS.c.started_at, OPERATIONS.c.seq
     begun, seq = (_unindexed(begun), seq) if after else (begun, _unindexed(seq))
-    cost = type_coerce(usage.c.cost_usd, BigInteger)
-    sums = [half for name in _TOKENS for half in _halves(usage.c[name])]
+    cost = type_coerce(USAGE.c.cost_usd, BigInteger)
+    sums = [half for name in _TOKENS for half in _halves(USAGE.c[name])]
     rows = connection.execute(
         select(*keys, func.count() - func.count(cost), *_halves(cost), *sums)
         .join(
-            usage,
+            USAGE,
             and_(
-                usage.c.company_id == OPERATIONS.c.company_id,
-                usage.c.seq == OPERATIONS.c.seq,
+                USAGE.c.company_id == OPERATIONS.c.company_id,
+                USAGE.c.seq == OPERATIONS.c.seq,
             ),
         )
         .where(

@@ -37,12 +37,8 @@ from memtui.store.database import Connection
 from memtui.store.digest import CONTROL
 from memtui.store.operation import Loaded, Operation, OperationPage, to_operation
 from memtui.store.sight import Sight, seen
-from memtui.store.tables import OPERATIONS, HandleRow, JournalRow, LogHeadRow, UsageRow
+from memtui.store.tables import HANDLES, HEADS, JOURNAL, OPERATIONS, USAGE
 
-_USAGE = UsageRow.__table__  # type: ignore[attr-defined]
-_HANDLES = HandleRow.__table__  # type: ignore[attr-defined]
-_HEADS = LogHeadRow.__table__  # type: ignore[attr-defined]
-_JOURNAL = JournalRow.__table__  # type: ignore[attr-defined]
 _SEQ: Column[int] = OPERATIONS.c.seq
 
 _READS = (OperationType.QUERY, OperationType.CONTEXT)
@@ -98,7 +94,7 @@ def owners(connection: Connection, operation_ids: Sequence[str]) -> dict[str, tu
 
 def company_salt(connection: Connection, company_id: str) -> bytes:
     """Return what a company's subjects are committed with; empty before its first operation."""
-    found = connection.execute(select(_HEADS.c.salt).where(_HEADS.c.company_id == company_id))
+    found = connection.execute(select(HEADS.c.salt).where(HEADS.c.company_id == company_id))
     return found.scalar() or b""
 
 
@@ -290,13 +286,13 @@ def retrievals(
     sight: Sight | None = None,
 ) -> tuple[int, list[Retrieved]]:
     """Return how many reads above a `seq` returned a record, and the newest with rank and score."""
-    columns = _HANDLES.c
+    columns = HANDLES.c
     returned = (
         columns.seq > above,
         *_touched(company_id, binding_key, _READS, [record_id]),
         *_in_sight(sight),
     )
-    total = connection.execute(select(func.count()).select_from(_HANDLES).where(*returned))
+    total = connection.execute(select(func.count()).select_from(HANDLES).where(*returned))
     newest = select(columns.seq, columns.rank, columns.score).where(*returned)
     rows = connection.execute(newest.order_by(columns.seq.desc()).limit(limit)).all()
     found = {one.seq: one for one in by_seqs(connection, company_id, [row.seq for row in rows])}
@@ -313,7 +309,7 @@ def retrieval_counts(
     sight: Sight | None = None,
 ) -> dict[str, Reads]:
     """Return how often each record was returned by a read; those never returned are absent."""
-    columns, found = _HANDLES.c, {}
+    columns, found = HANDLES.c, {}
     for part in _parts(record_ids):
         counted = (
             select(columns.provider_record_id, func.count(), func.max(columns.seq))
@@ -348,7 +344,7 @@ def mutations_of_record(
     """Return the ids of the mutations that touched a record."""
     statement = (
         select(OPERATIONS.c.operation_id)
-        .join(_HANDLES, _of_operation(_HANDLES.c))
+        .join(HANDLES, _of_operation(HANDLES.c))
         .where(*_touched(company_id, binding_key, _MUTATIONS, [record_id]), *seen(sight))
     )
     return [str(operation_id) for (operation_id,) in connection.execute(statement)]
@@ -361,17 +357,17 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
     has `seq`, `at`, `operation_type`, `principal`, `was` and `is_now` (1 where the record was a
     fact before and after it) and the ids of its scope.
     """
-    before = _readable(connection, _JOURNAL.c.before)
-    after = _readable(connection, _JOURNAL.c.after)
+    before = _readable(connection, JOURNAL.c.before)
+    after = _readable(connection, JOURNAL.c.after)
     was, is_now = (_is_fact(snapshot) for snapshot in (before, after))
     statement = (
         select(
-            _JOURNAL.c.binding_key,
-            _JOURNAL.c.provider_record_id.label("record_id"),
-            _JOURNAL.c.seq,
-            _JOURNAL.c.started_at.label("at"),
-            _JOURNAL.c.operation_type,
-            _JOURNAL.c.principal,
+            JOURNAL.c.binding_key,
+            JOURNAL.c.provider_record_id.label("record_id"),
+            JOURNAL.c.seq,
+            JOURNAL.c.started_at.label("at"),
+            JOURNAL.c.operation_type,
+            JOURNAL.c.principal,
             was.label("was"),
             is_now.label("is_now"),
             *(
@@ -380,12 +376,12 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
             ),
         )
         .where(
-            _JOURNAL.c.company_id == company_id,
-            _JOURNAL.c.status == str(OperationStatus.OK),
-            _JOURNAL.c.started_at < until,
+            JOURNAL.c.company_id == company_id,
+            JOURNAL.c.status == str(OperationStatus.OK),
+            JOURNAL.c.started_at < until,
             (was == 1) | (is_now == 1),
         )
-        .order_by(_JOURNAL.c.binding_key, _JOURNAL.c.provider_record_id, _JOURNAL.c.seq)
+        .order_by(JOURNAL.c.binding_key, JOURNAL.c.provider_record_id, JOURNAL.c.seq)
         .execution_options(yield_per=_ROWS_AT_ONCE)
     )
     yield from connection.execute(statement)
@@ -470,7 +466,7 @@ def _in_sight(sight: Sight | None) -> tuple[ColumnElement[bool], ...]:
     if sight is None:
         return ()
     of = OPERATIONS.alias()
-    own = (of.c.company_id == _HANDLES.c.company_id, of.c.seq == _HANDLES.c.seq)
+    own = (of.c.company_id == HANDLES.c.company_id, of.c.seq == HANDLES.c.seq)
     return (exists().where(*own, sight.condition(of.c)),)
 
 
@@ -482,7 +478,7 @@ def _of_operation(columns: Any) -> ColumnElement[bool]:
 def _touched(
     company_id: str, binding_key: str, types: Sequence[OperationType], record_ids: Sequence[str]
 ) -> tuple[ColumnElement[bool], ...]:
-    columns = _HANDLES.c
+    columns = HANDLES.c
     return (
         columns.company_id == company_id,
         columns.binding_key == binding_key,
@@ -514,8 +510,8 @@ def by_seqs(connection: Connection, company_id: str, wanted: Sequence[int]) -> l
             ).all()
             for table, order in (
                 (OPERATIONS, ()),
-                (_USAGE, (_USAGE.c.seq, _USAGE.c.ordinal)),
-                (_HANDLES, (_HANDLES.c.seq, _HANDLES.c.rank)),
+                (USAGE, (USAGE.c.seq, USAGE.c.ordinal)),
+                (HANDLES, (HANDLES.c.seq, HANDLES.c.rank)),
             )
         )
         used, touched = _by_seq(usage), _by_seq(handles)

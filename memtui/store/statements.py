@@ -57,21 +57,14 @@ ROWS: tuple[type[SQLModel], ...] = (
 """The tables whose rows are values of their own in `memtui.store.compiled`."""
 
 
-def _table(table: type[SQLModel]) -> Any:
-    return table.__table__  # type: ignore[attr-defined]
-
-
 def _is(columns: Any, *names: str) -> ColumnElement[bool]:
     return and_(*(columns[name] == bindparam(name) for name in names))
 
 
-_COMPANIES, _BINDINGS, _TARGETS, _MEMBERS, _TOKENS, _LIMITS, _INTENTS = map(_table, ROWS)
-_HEADS = _table(tables.LogHeadRow)
-_JOURNAL = _table(tables.JournalRow)
+_COMPANIES, _BINDINGS, _TARGETS, _MEMBERS, _TOKENS, _LIMITS, _INTENTS = map(tables.table_of, ROWS)
 _company, _binding, _target, _member = _COMPANIES.c, _BINDINGS.c, _TARGETS.c, _MEMBERS.c
-_token, _limit, _intent, _head = _TOKENS.c, _LIMITS.c, _INTENTS.c, _HEADS.c
-_LINKS = _table(tables.HandleLinkRow)
-_step, _link = _JOURNAL.c, _LINKS.c
+_token, _limit, _intent, _head = _TOKENS.c, _LIMITS.c, _INTENTS.c, tables.HEADS.c
+_step, _link = tables.JOURNAL.c, tables.LINKS.c
 
 COMPANIES = select(_COMPANIES).order_by(_company.created_at, _company.company_id)
 COMPANY = select(_COMPANIES).where(_is(_company, "company_id"))
@@ -177,26 +170,26 @@ ROUTE_BY_TARGET = _route(
 HEAD = select(_head.seq, _head.digest, _head.salt).where(_is(_head, "company_id")).with_for_update()
 HEAD_SEQ = select(_head.seq).where(_is(_head, "company_id"))
 ADD_HEAD = {
-    "sqlite": sqlite.insert(_HEADS).on_conflict_do_nothing(),
-    "postgresql": postgresql.insert(_HEADS).on_conflict_do_nothing(),
+    "sqlite": sqlite.insert(tables.HEADS).on_conflict_do_nothing(),
+    "postgresql": postgresql.insert(tables.HEADS).on_conflict_do_nothing(),
 }
 ADVANCE_HEAD = (
-    update(_HEADS)
+    update(tables.HEADS)
     .where(_head.company_id == bindparam("company"))
     .values(seq=bindparam("last_seq"), digest=bindparam("last_digest"))
 )
 _operation = tables.OPERATIONS.c
 FIRST_HOT = select(func.min(_operation.seq)).where(_is(_operation, "company_id"))
 ADD_OPERATION = insert(tables.OPERATIONS)
-ADD_USAGE = insert(_table(tables.UsageRow))
-ADD_HANDLE = insert(_table(tables.HandleRow))
+ADD_USAGE = insert(tables.USAGE)
+ADD_HANDLE = insert(tables.HANDLES)
 
 INTENTS = select(_INTENTS).order_by(_intent.started_at)
 BEGIN_INTENT = insert(_INTENTS)
 END_INTENT = delete(_INTENTS).where(_is(_intent, "operation_id"))
 
-ADD_STEP = insert(_JOURNAL)
-REMOVE_STEPS = delete(_JOURNAL).where(_is(_step, "company_id", "operation_id"))
+ADD_STEP = insert(tables.JOURNAL)
+REMOVE_STEPS = delete(tables.JOURNAL).where(_is(_step, "company_id", "operation_id"))
 STEPS = (
     select(_step.before, _step.after)
     .where(_is(_step, "company_id", "operation_id"), _step.erased_by.is_(None))
@@ -238,7 +231,7 @@ CHANGES = (
     .order_by(_step.seq.desc())
 )
 JOURNAL_BINDINGS = select(_step.binding_key).where(_is(_step, "company_id")).distinct()
-_undone = _JOURNAL.alias()
+_undone = tables.JOURNAL.alias()
 FORGOTTEN_BY_HAND = (
     select(_step.before, _step.started_at)
     .where(
@@ -265,14 +258,14 @@ OLDER_IDS = (
     .where(_of_binding, _is(_link, "new_record_id"))
     .order_by(_link.old_record_id)
 )
-ADD_LINK = insert(_LINKS)
+ADD_LINK = insert(tables.LINKS)
 MOVE_LINKS = (
-    update(_LINKS)
+    update(tables.LINKS)
     .where(_link.new_record_id == bindparam("old"))
     .where(_link.company_id == bindparam("company"), _link.binding_key == bindparam("binding"))
     .values(new_record_id=bindparam("new"))
 )
-REMOVE_LINKS = delete(_LINKS).where(
+REMOVE_LINKS = delete(tables.LINKS).where(
     _link.company_id == bindparam("company"),
     _link.binding_key == bindparam("binding"),
     or_(_link.old_record_id == bindparam("old"), _link.old_record_id == bindparam("new")),

@@ -323,3 +323,17 @@ class PluginIdRow(SQLModel, table=True):
     namespace: str = _text()
     mark: dict[str, Any] | None = Field(default=None, sa_type=JSON(none_as_null=True))
     """What the record's own metadata would hold, where the provider keeps none."""
+
+
+def table_of(model: type[SQLModel]) -> Table:
+    """Return the table of a class."""
+    found: Table = model.__table__  # type: ignore[attr-defined]
+    return found
+
+
+HEADS = table_of(LogHeadRow)
+USAGE = table_of(UsageRow)
+HANDLES = table_of(HandleRow)
+JOURNAL = table_of(JournalRow)
+LINKS = table_of(HandleLinkRow)
+PLUGIN_IDS = table_of(PluginIdRow)
