@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from datetime import datetime
@@ -17,18 +16,18 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
+from memtui.backends.derived import Broken, DerivedDatabase, scrub
 from memtui.backends.plugin_v1.wire import Place, moment
-from memtui.contract import Namespace, Unavailable
-from memtui.provider_kit import is_damaged, is_unusable
+from memtui.contract import Namespace
 
 T = TypeVar("T")
 
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS namespace (name TEXT PRIMARY KEY, kind TEXT, expires_at TEXT,
+CREATE TABLE namespace (name TEXT PRIMARY KEY, kind TEXT, expires_at TEXT,
     metadata TEXT);
-CREATE TABLE IF NOT EXISTS seen (number INTEGER PRIMARY KEY, namespace TEXT, id TEXT, words TEXT,
+CREATE TABLE seen (number INTEGER PRIMARY KEY, namespace TEXT, id TEXT, words TEXT,
     UNIQUE (namespace, id));
-CREATE TABLE IF NOT EXISTS fact (name TEXT PRIMARY KEY, value TEXT);
+CREATE TABLE fact (name TEXT PRIMARY KEY, value TEXT);
 """
 _MOST_SEEN = 500_000
 _TELLING = 5
@@ -39,72 +38,49 @@ _WORD = re.compile(r"(?<![\w./@:'-])[A-Za-z]{4,24}(?![\w/@:'-]|\.\w)", re.ASCII)
 _SCANNED = 20_000
 
 
-def _ready(path: Path | str) -> sqlite3.Connection:
-    database = sqlite3.connect(path, check_same_thread=False, timeout=5)
-    database.execute("PRAGMA synchronous = OFF")
-    database.executescript(_SCHEMA)
-    return database
+def _notes(path: Path | None) -> DerivedDatabase:
+    what = "The file of what memtui remembers of the plugin,"
+    return DerivedDatabase(path, _SCHEMA, version=0, what=what, synchronous="OFF")
 
 
 class IdCache:
     """The file; one that is damaged is begun anew, and where none can be written, memory serves."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._lock = threading.Lock()
+        self._notes = _notes(path)
+
+    def _use(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            self._database = self._open()
-        except (sqlite3.Error, OSError) as error:
-            self._database = self._begin_anew(error)
+            return self._notes.run(work)
+        except Broken as error:
+            self._begin_anew(error)
+            return self._notes.run(work)
 
-    def _open(self) -> sqlite3.Connection:
-        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._path.touch(mode=0o600, exist_ok=True)
-        return _ready(self._path)
+    def _begin_anew(self, error: Broken) -> None:
+        old = self._notes
+        if error.is_damaged:
+            with suppress(Broken):
+                old.discard()
+                return
+        self._notes = _notes(None)
+        with suppress(Broken):  # what can still be read goes along
+            self._notes.run(lambda memory: old.run(lambda file: file.backup(memory)))
+        old.close()
 
-    def _use(self, work: Callable[[sqlite3.Connection], T], *, again: bool = True) -> T:
-        with self._lock:
-            try:
-                with self._database as database:
-                    return work(database)
-            except sqlite3.Error as error:
-                if not again:
-                    raise self._unavailable(error) from error
-                old, self._database = self._database, self._begin_anew(error)
-                with suppress(sqlite3.Error):
-                    if is_unusable(error):
-                        old.backup(self._database)
-                    old.close()
-        return self._use(work, again=False)
+    def _change(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        def changed(database: sqlite3.Connection) -> None:
+            database.execute("BEGIN IMMEDIATE")
+            work(database)
+            database.execute("COMMIT")
+
+        self._use(changed)
 
     def _rows(self, query: str, *values: str) -> list[Any]:
         return self._use(lambda database: database.execute(query, values).fetchall())
 
-    def _begin_anew(self, error: Exception) -> sqlite3.Connection:
-        """Return the notes to go on with.
-
-        Raises:
-            Unavailable: another program holds the file.
-        """
-        try:
-            if is_damaged(error):
-                self._path.unlink(missing_ok=True)
-                return self._open()
-        except (sqlite3.Error, OSError) as refusal:
-            error = refusal
-        if is_unusable(error):
-            return _ready(":memory:")
-        raise self._unavailable(error) from error
-
-    def _unavailable(self, error: Exception) -> Unavailable:
-        return Unavailable(
-            f"memtui's notes on the plugin in {self._path} cannot be used now ({error}); try again."
-        )
-
     def close(self) -> None:
         """Close the file; again is harmless."""
-        with self._lock:
-            self._database.close()
+        self._notes.close()
 
     def note(self, seen: Iterable[tuple[str, str, str]]) -> None:
         """Remember where memories are and how to find them: namespace, id, text."""
@@ -127,11 +103,11 @@ class IdCache:
             )
 
         if entries:
-            self._use(work)
+            self._change(work)
 
     def strike(self, places: Iterable[Place]) -> None:
         """Forget rows that are gone."""
-        self._use(
+        self._change(
             lambda database: database.executemany(
                 "DELETE FROM seen WHERE namespace = ? AND id = ?",
                 [place for place in places if _storable(place[1])],
@@ -140,7 +116,7 @@ class IdCache:
 
     def scrub(self) -> None:
         """Keep nothing of rows that are gone, also not in freed pages of the file."""
-        self._use(lambda database: database.execute("VACUUM"))
+        self._use(scrub)
 
     def words(self, place: Place) -> str:
         """Return the words that a memory was last seen with, or nothing."""
@@ -179,7 +155,7 @@ class IdCache:
             database.execute("DELETE FROM namespace WHERE name = ?", (name,))
             database.execute("DELETE FROM seen WHERE namespace = ?", (name,))
 
-        self._use(work)
+        self._change(work)
 
     def namespaces(self) -> dict[str, tuple[datetime | None, dict[str, object]]]:
         """Return the namespaces met, with their expiry and metadata where memtui set them."""

@@ -6,21 +6,19 @@ can be kept, as on a full disk, one in memory takes its place.
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from memtui.backends.derived import Broken, DerivedDatabase, scrub
 from memtui.contract import Location, Problem, Record, Scope, Unavailable
-from memtui.provider_kit import is_damaged, is_unusable
 
 from . import notes
 from .files import Folder
@@ -40,8 +38,6 @@ T = TypeVar("T")
 VERSION = 1
 _BATCH = 1000
 _BEGINNINGS = 3
-_BUSY_SECONDS = 30.0
-_REPLACED_OFTEN = 5
 _RECENT_NS = 100_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -94,178 +90,8 @@ _MOMENTS = {
 """Columns and the fields of a record that they hold."""
 
 
-class _Broken(Exception):
-    """The index cannot go on as it is; its text says why.
-
-    What a damaged file holds cannot be trusted, and is thrown away. One that cannot be opened or
-    written, as on a full disk, may be sound.
-    """
-
-    def __init__(self, message: str, *, is_damaged: bool = False) -> None:
-        super().__init__(message)
-        self.is_damaged = is_damaged
-
-
-class _Database:
-    """A pool of connections to the index file, each used by one thread at a time.
-
-    Without a path it is in memory, for this process alone: one connection that threads take turns
-    with.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        self._where = path or "in memory"
-        self._idle: list[tuple[int, sqlite3.Connection]] = []
-        self._guard = threading.Lock()
-        self._is_closed = False
-        self._turn = threading.Lock() if path is None else contextlib.nullcontext()
-        if path is None:
-            self._idle.append((0, _created(_connected(":memory:"))))
-
-    def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` on a connection; once more where another process began the file anew.
-
-        Raises:
-            _Broken: the file is damaged, or cannot be used.
-            Unavailable: it is held by another process for too long.
-        """
-        for _ in range(_REPLACED_OFTEN):
-            with self._turn:
-                inode, connection = self._take()
-                try:
-                    return work(connection)
-                except sqlite3.DatabaseError as error:
-                    if inode == self._inode():
-                        raise self._fault(error) from error
-                finally:
-                    self._give_back(inode, connection)
-        raise Unavailable(f"The index {self._where} is replaced again and again; try again.")
-
-    def _take(self) -> tuple[int, sqlite3.Connection]:
-        current = self._inode()
-        with self._guard:
-            stale = [one for one in self._idle if one[0] != current]
-            self._idle = [one for one in self._idle if one[0] == current]
-            found = self._idle.pop() if self._idle else None
-        for _, connection in stale:
-            connection.close()
-        return found or self._open()
-
-    def _give_back(self, inode: int, connection: sqlite3.Connection) -> None:
-        is_sound = True
-        try:
-            connection.rollback()
-        except sqlite3.Error:
-            is_sound = False
-        with self._guard:
-            if is_sound and not self._is_closed and inode == self._inode():
-                self._idle.append((inode, connection))
-                return
-        connection.close()
-
-    def _open(self) -> tuple[int, sqlite3.Connection]:
-        path = self._path
-        if path is None:  # the one there was is closed, or could not even be rolled back
-            return 0, _created(_connected(":memory:"))
-        with self._locked(path):
-            _touch(path)
-            connection = _connected(path)
-            if not self._is_ours(connection):
-                connection.close()
-                _remove(path)
-                _touch(path)
-                connection = _created(_connected(path))
-            return self._inode(), connection
-
-    def _is_ours(self, connection: sqlite3.Connection) -> bool:
-        """Whether the file is a sound index of this version; one that is empty becomes one."""
-        try:
-            version = connection.execute("PRAGMA user_version").fetchone()[0]
-            if version == VERSION:
-                connection.execute("SELECT count(*) FROM files").fetchone()
-            elif version == 0 and not connection.execute("SELECT 1 FROM sqlite_master").fetchone():
-                _created(connection)
-            else:
-                return False
-        except sqlite3.DatabaseError as error:
-            fault = self._fault(error)
-            if isinstance(fault, _Broken) and fault.is_damaged:
-                return False
-            connection.close()
-            raise
-        return True
-
-    @contextlib.contextmanager
-    def _locked(self, path: Path) -> Iterator[None]:
-        """Keep every other process from opening the file, or from throwing it away."""
-        import filelock
-
-        try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with filelock.FileLock(
-                path.with_suffix(".lock"), timeout=_BUSY_SECONDS, mode=0o600,
-                poll_interval=0.01, preserve_lock_file=True,
-            ):  # fmt: skip
-                yield
-        except filelock.Timeout as error:
-            raise Unavailable(f"The index {path} is held by another program.") from error
-        except OSError as error:
-            raise _Broken(f"{path}: {error.strerror or error}") from error
-        except sqlite3.Error as error:
-            raise self._fault(error) from error
-
-    def discard(self) -> None:
-        """Throw the index away; the next connection begins an empty one. Raises `_Broken`."""
-        if self._path is None:
-            self.close()
-            self._is_closed = False
-        else:
-            with self._locked(self._path):
-                _remove(self._path)
-
-    def close(self) -> None:
-        with self._guard:  # those lent out close when they come back
-            self._is_closed = True
-            idle, self._idle = self._idle, []
-        for _, connection in idle:
-            connection.close()
-
-    def _fault(self, error: sqlite3.Error) -> _Broken | Unavailable:
-        """Say what an error of SQLite means for the index."""
-        where = self._where
-        if is_damaged(error) or is_unusable(error):
-            return _Broken(f"{where}: {error}", is_damaged=is_damaged(error))
-        return Unavailable(f"The vault's index {where} cannot answer now ({error}); try again.")
-
-    def _inode(self) -> int:
-        try:
-            return self._path.stat().st_ino if self._path else 0
-        except OSError:
-            return 0
-
-
-def _connected(path: Path | str) -> sqlite3.Connection:
-    connection = sqlite3.connect(
-        path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
-    )
-    connection.row_factory = sqlite3.Row
-    return connection
-
-
-def _created(connection: sqlite3.Connection) -> sqlite3.Connection:
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {VERSION}; COMMIT;")
-    return connection
-
-
-def _touch(path: Path) -> None:
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-
-
-def _remove(path: Path) -> None:
-    for suffix in ("", "-wal", "-shm"):
-        Path(f"{path}{suffix}").unlink(missing_ok=True)
+def _database(path: Path | None) -> DerivedDatabase:
+    return DerivedDatabase(path, _SCHEMA, version=VERSION, what="The vault's index")
 
 
 class Index:
@@ -273,7 +99,7 @@ class Index:
 
     def __init__(self, path: Path, folder: Folder, refresh_seconds: float) -> None:
         self._path = path
-        self._database = _Database(path)
+        self._database = _database(path)
         self._beginnings = 0
         """How often the index was begun anew."""
         self._folder = folder
@@ -300,7 +126,7 @@ class Index:
         beginning = self._beginnings
         try:
             return self._database.run(work)
-        except _Broken as error:
+        except Broken as error:
             with self._scanning:
                 # Another thread may have begun it anew while this one waited.
                 if beginning == self._beginnings:
@@ -308,21 +134,21 @@ class Index:
                     self._scan()
         try:
             return self._database.run(work)
-        except _Broken as error:
+        except Broken as error:
             raise Unavailable(f"The index of the vault cannot be used: {error}.") from error
 
-    def _begin_anew(self, error: _Broken) -> None:
+    def _begin_anew(self, error: Broken) -> None:
         self._beginnings += 1
         self._scanned = float("-inf")
         if error.is_damaged:
             try:
                 self._database.discard()
-            except _Broken as refusal:
+            except Broken as refusal:
                 error = refusal
             else:
                 return
         self._database.close()
-        self._database = _Database(None)
+        self._database = _database(None)
         self._unusable = str(error)
 
     def rebuild(self) -> tuple[int, int, int]:
@@ -330,7 +156,7 @@ class Index:
         with self._scanning:
             if self._unusable:  # it may be usable by now
                 self._database.close()
-                self._database, self._unusable = _Database(self._path), ""
+                self._database, self._unusable = _database(self._path), ""
                 self._beginnings += 1
         before = self.read(_revisions)
         self.read(lambda connection: connection.execute("UPDATE files SET signature = ''"))
@@ -360,7 +186,7 @@ class Index:
         for _ in range(_BEGINNINGS):
             try:
                 self._follow_files()
-            except _Broken as error:
+            except Broken as error:
                 self._begin_anew(error)
             else:
                 self._scanned = time.monotonic()
@@ -467,9 +293,7 @@ def _scrub(connection: sqlite3.Connection) -> bool:
     connection.execute("DELETE FROM written WHERE path NOT IN (SELECT path FROM files)")
     connection.execute("INSERT INTO search (search) VALUES ('rebuild')")
     connection.execute("COMMIT")
-    connection.execute("VACUUM")
-    [busy, *_] = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-    return not busy
+    return scrub(connection)
 
 
 def _revisions(connection: sqlite3.Connection) -> dict[str, str]:

@@ -15,7 +15,7 @@ def test_on_a_full_disk_the_notes_go_on_in_memory(tmp_path: Path) -> None:
     path = tmp_path / "plugin.sqlite3"
     cache = IdCache(path)
     cache.learn("honest", "7")
-    cache._database.execute("PRAGMA max_page_count = 1")  # SQLITE_FULL, for real
+    cache._notes.run(lambda file: file.execute("PRAGMA max_page_count = 1"))  # for real
     cache.note(MANY)
     assert len(list(cache.seen("team:a"))) == len(MANY)
     assert cache.fact("honest") == "7"
@@ -45,6 +45,6 @@ def test_a_file_that_another_holds_is_not_thrown_away(
         sqlite3, "connect", lambda path, **more: connect(path, **more | {"timeout": 0})
     )
     with pytest.raises(Unavailable, match="try again"):
-        IdCache(path)
+        IdCache(path).learn("honest", "10")
     other.execute("ROLLBACK")
     assert IdCache(path).fact("honest") == "9"
