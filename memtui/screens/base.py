@@ -7,7 +7,7 @@ For a screen author. Derive from `MemtuiScreen`, set `MODE` to the screen's name
 - `load()`: read again what the screen shows. It is called on the event loop when the service is
   open and anything in `state` that matters to data changed (service, company, scope, filter,
   binding) and on `r`, only while the screen is the one shown; if it was hidden meanwhile, when it
-  comes back. Start background work in it (`memtui.widgets.background.Background`) and return.
+  comes back. Read with `self.reads.latest(…)` (`memtui.widgets.background.Background`) and return.
 - `select(name)`: put the cursor on what another screen pointed at, optional;
 - `action_<verb>()` for each action of its group.
 
@@ -18,8 +18,7 @@ What is there to use:
 - `self.missing = {Need.ROW: "", …}`: which needs do not hold now, with a reason of the screen's
   own ("" takes the need's). Actions that need one are dimmed, and pressing one says why.
   `SERVICE` and `WRITABLE` are kept by the frame itself; until the screen says otherwise all that
-  hangs on what it shows is missing. Set `reading` while the screen is being read: that is the
-  reason then;
+  hangs on what it shows is missing. While `self.reads` is busy that is the reason;
 - `self.labels = {"records.forget": "forget 3…"}`: footer words for the moment;
 - `self.show_count("41 of 12,204")`: the text at the right end of the filter line;
 - `self.toast(message, severity=…)`; `self.fail(error)`: a toast for one of the contract's errors;
@@ -171,6 +170,8 @@ class MemtuiScreen(ServiceScreen):
         self._stale = True
         self._wanted: str | None = None
         self._knowing = Background(self, "filter-words")
+        self.reads = Background(self, "reads")
+        """Reads what the screen shows."""
 
     def compose(self) -> ComposeResult:
         """Lay out the frame around `compose_body`."""
@@ -200,8 +201,8 @@ class MemtuiScreen(ServiceScreen):
 
     @property
     def reading(self) -> bool:
-        """Whether what the screen shows is being read; each screen knows that of its own."""
-        return False
+        """Whether what the screen shows is being read."""
+        return self.reads.busy
 
     @property
     def group(self) -> str:

@@ -407,16 +407,11 @@ class EditingScreen(ListScreen[R]):
     async def action_undo(self) -> None:
         """Take the last change back; one that was not made here only after a yes."""
         found = await self.last_change()
-        operation = found.operation
-        undone: tuple[str, ...] = (operation.operation_id,)
-        if self._last and operation.operation_id == self._last[-1]:
+        undone: tuple[str, ...] = (found.operation.operation_id,)
+        if self._last and undone[0] == self._last[-1]:
             undone = self._last
-        elif found.why_not is not None:
-            raise Invalid(f"The last change cannot be taken back. {found.why_not}")
-        else:
-            question = fmt.take_back(operation, fmt.changed(found), self.state.clock())
-            if not await self.ask(Confirm(question, verb="take it back")):
-                return
+        elif not await self.ask(Confirm(self.take_back(found), verb="take it back")):
+            return
         answers = await self._reverse(undone)
         count = self._show_reversed(answers)
         self._last, self._taken_back = (), answers

@@ -204,6 +204,16 @@ class ListScreen(MemtuiScreen, Generic[R]):
             raise Invalid("There is nothing to undo.")
         return found[0]
 
+    def take_back(self, found: UndoCandidate) -> str:
+        """Return the question whether the last change is to be taken back.
+
+        Raises:
+            Invalid: it cannot be.
+        """
+        if found.why_not is not None:
+            raise Invalid(f"The last change cannot be taken back. {found.why_not}")
+        return fmt.take_back(found.operation, fmt.changed(found), self.state.clock())
+
     def came_back(self, answers: Iterable[MutationAnswer]) -> str:
         """Return what was taken back, in words; settings are read again."""
         records = settings = 0

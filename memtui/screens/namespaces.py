@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from datetime import datetime, tzinfo
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -19,7 +19,7 @@ from memtui.screens.modal import ModalListScreen
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
-from memtui.widgets.detail_lines import Line, heading, joined, labelled
+from memtui.widgets.detail_lines import Line, heading, joined, labelled, moment
 from memtui.widgets.display import DIM, STRONG, WARN, display, line, lines
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.rows import AppendedRows
@@ -64,9 +64,14 @@ class Namespaces(ModalListScreen):
         return self._list.current
 
     def draw_head(self, width: int) -> Content:
-        """Return whose namespaces these are."""
+        """Return whose namespaces these are, how many, and why nothing can be changed."""
         del width
-        return head_content(self._binding, self._found, self._doing)
+        name = display(f"{self._binding.provider_key}·{self._binding.key}", limit=120, style=STRONG)
+        number = "" if self._found is None else fmt.counted(len(self._found), "namespace")
+        doing = display(self._doing, style=WARN)
+        head = line(line("namespaces of", name), number, doing, gap="   ")
+        reason = read_only_reason(self._binding)
+        return lines([head, display(reason, style=DIM)]) if reason else head
 
     def draw_row(self, width: int) -> Content:
         """Return the namespace under the cursor."""
@@ -120,11 +125,11 @@ class Namespaces(ModalListScreen):
     async def _put(self, name: str, when: str) -> None:
         """Make a namespace, or set when it expires; raises why it cannot be."""
         session, key = self.session, self._binding.key
-        moment = moment_or_never(when, self.state)
+        expires = moment_or_never(when, self.state)
 
         async def put() -> str:
             made = await session.service.namespaces.put(
-                session.caller, key, name, expires_at=moment
+                session.caller, key, name, expires_at=expires
             )
             self._written = made.name
             if made.expires_at is None:
@@ -285,45 +290,26 @@ def read_only_reason(binding: BindingView) -> str:
     return ""
 
 
-def head_content(binding: BindingView, found: Sequence[Namespace] | None, doing: str) -> Content:
-    """Return whose namespaces these are, how many, and why nothing can be changed."""
-    name = f"{binding.provider_key}·{binding.key}"
-    number = "" if found is None else fmt.counted(len(found), "namespace")
-    head = line(
-        line("namespaces of", display(name, limit=120, style=STRONG)),
-        display(number),
-        display(doing, style=WARN),
-        gap="   ",
-    )
-    reason = read_only_reason(binding)
-    return lines([head, display(reason, style=DIM)]) if reason else head
-
-
 def row_content(one: Namespace | None, now: datetime, zone: tzinfo | None, width: int) -> Content:
     """Return a namespace whole."""
     if one is None:
         return Content("")
-    if one.expires_at is None:
-        expires = "never"
-    else:
-        expires = f"{fmt.exact(one.expires_at, zone)} ({fmt.since(one.expires_at, now)})"
+    expires = moment(one.expires_at, now, zone) if one.expires_at else "never"
     about: list[Line] = [
         labelled("kind", one.kind),
         labelled("records", fmt.held(one) or "unknown"),
         labelled("expires", expires),
     ]
-    metadata: list[Line] = [heading("Metadata")]
-    metadata += [
+    metadata = [
         line(display(key, limit=100, style=DIM), _value(value))
         for key, value in one.metadata.items()
         if key != "at_least"
     ]
-    blocks: list[Sequence[Line]] = [[display(one.name, limit=300, style=STRONG)], about]
-    if len(metadata) > 1:
-        blocks.append(metadata)
-    if one.records is None:
-        blocks.append([display("It holds more than one list shows.", style=DIM)])
-    return joined(blocks, width)
+    if metadata:
+        metadata.insert(0, heading("Metadata"))
+    name = display(one.name, limit=300, style=STRONG)
+    more = [display("It holds more than one list shows.", style=DIM)] if one.records is None else []
+    return joined([[name], about, metadata, more], width)
 
 
 def _value(value: object) -> Content:

@@ -23,7 +23,7 @@ from memtui.context.cost import TokenCounter
 from memtui.contract import Conflict, Invalid, MemtuiError, Record, RecordHandle
 from memtui.pruning.plan import PlanItem, PruneCandidate, PrunePlan, PruneRules, Reason
 from memtui.screens.base import conversation
-from memtui.screens.budget.facts import Place, by_words
+from memtui.screens.budget.view import Place, by_words
 from memtui.screens.dialogs import Confirm, Prompt
 from memtui.screens.modal import ModalListScreen
 from memtui.widgets import format as fmt
@@ -177,23 +177,18 @@ class Review:
         return list(found.values())
 
     def diff(self) -> list[Line]:
-        """Return what goes and, beside the first duplicate of each, what stays and says it."""
-        found = []
-        for place, part in enumerate(self.parts):
-            candidates = {one.record.handle for one in part.plan.candidates}
-            plan = part.plan.unmark(candidates - self.marks).mark(candidates & self.marks)
-            found += [
-                Line(
-                    key=f"{place}\x1f{line.sign}\x1f{_name(line.handle)}",
-                    sort=Sort.GOES if line.sign == "-" else Sort.STAYS,
-                    reason=Reason.NEAR_DUPLICATE,
-                    text=line.text,
-                    record=self._items[line.handle].record,
-                    sentence=line.why,
-                    tokens=line.tokens,
-                )
-                for line in plan.diff()
-            ]
+        """Return what goes, and before the first of those that say the same what stays."""
+        found: list[Line] = []
+        stays: Line | None = None
+        for one in self.lines:
+            goes = one.record is not None and one.record.handle in self.marks
+            if one.sort is not Sort.GOES:
+                stays = None if goes or one.sort is Sort.REASON else one
+            elif goes:
+                if stays is not None and stays.cluster == one.cluster:
+                    found.append(stays)
+                    stays = None
+                found.append(one)
         return found
 
 
@@ -298,10 +293,7 @@ class PruneReview(ModalListScreen):
         self._rows: AppendedRows[Line] = AppendedRows(lambda row: row.key)
         """The candidates, or the diff."""
         self._diff_shown = False
-        self._left_at = ""
-        """Where the cursor was in the list while the diff is shown."""
         self._reading = Background(self, "prune-plan")
-        self._comparing = Background(self, "prune-diff")
 
     def make_list(self) -> VirtualList[Line]:
         """Return the list, which shows the candidates or the diff."""
@@ -380,22 +372,16 @@ class PruneReview(ModalListScreen):
         self._draw_rows()
 
     def _draw_rows(self) -> None:
-        """Draw the candidates, or the diff of what is marked now once it is made."""
-        shown, review = self._list, self._review
+        """Draw the candidates, or the diff of what is marked now."""
+        shown = self._list
         if self._diff_shown:
             shown.notice = ("Nothing is marked.", "t goes back, space marks.")
-            self._comparing.latest(
-                lambda: asyncio.to_thread(review.diff), self._draw_lines, self._failed
-            )
+            self._rows.replace(self._review.diff())
         else:
-            self._comparing.forget()
             shown.notice = self._nothing
-            self._draw_lines(review.lines)
+            self._rows.replace(self._review.lines)
+        shown.show(self._rows)
         self.draw()
-
-    def _draw_lines(self, lines: Sequence[Line]) -> None:
-        self._rows.replace(lines)
-        self._list.show(self._rows)
 
     def draw_head(self, width: int) -> Content:
         """Return whose facts are reviewed, how many are marked and what that saves."""
@@ -458,18 +444,10 @@ class PruneReview(ModalListScreen):
 
     def action_diff(self) -> None:
         """Show the diff, or the list."""
-        shown, current = self._list, self._list.current
         self._diff_shown = not self._diff_shown
-        if self._diff_shown:
-            self._left_at = current.key if current else ""
-            shown.columns = tuple(diff_columns())
-            self._draw_lines(())
-            shown.go_to(0)
-            self._draw_rows()
-        else:
-            shown.columns = tuple(review_columns(lambda: self._review))
-            self._draw_rows()
-            shown.go_to_key(self._left_at)
+        columns = diff_columns() if self._diff_shown else review_columns(lambda: self._review)
+        self._list.columns = tuple(columns)
+        self._draw_rows()
 
     # Acting.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
@@ -160,33 +161,33 @@ class FilterLine(Vertical):
             self._pause = None
 
     def _paused(self) -> None:
-        text = self._input.value.strip()
         if not self._input.has_focus:
             return
-        try:
-            parse_filter(text, now=datetime.now(UTC))
-        except Invalid as error:
-            if not completions(self._before, self.known):
-                self.error = str(error)
-            return
-        self.post_message(self.Typed(text))
+        text, wrong = self._parsed()
+        if not wrong:
+            self.post_message(self.Typed(text))
+        elif not completions(self._before, self.known):
+            self.error = wrong
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Apply what is written."""
-        event.stop()
-        self.action_apply()
-
-    def action_apply(self) -> None:
-        """Apply the line if it parses, else say what is wrong with it."""
-        self._forget_pause()
+    def _parsed(self) -> tuple[str, str]:
+        """Return what is written, and what is wrong with it."""
         text = self._input.value.strip()
         try:
             parse_filter(text, now=datetime.now(UTC))
         except Invalid as error:
-            self.error = str(error)
-            return
-        self.post_message(self.Applied(text))
-        self.post_message(self.Left())
+            return text, str(error)
+        return text, ""
+
+    @on(Input.Submitted)
+    def action_apply(self, event: Input.Submitted | None = None) -> None:
+        """Apply the line if it parses, else say what is wrong with it."""
+        if event is not None:
+            event.stop()
+        self._forget_pause()
+        text, self.error = self._parsed()
+        if not self.error:
+            self.post_message(self.Applied(text))
+            self.post_message(self.Left())
 
     def action_leave(self) -> None:
         """Clear the line and its filter; leave it if it is empty already."""

@@ -196,14 +196,12 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         stays on what it shows, and cursor and marks on their rows.
         """
         self._asked = ()
+        self._fit()
         if follow and self.at_top:
             self._cursor_key = None
-            self._fit()
-        else:
-            self._fit()
+        elif added_above:
             self._cursor += added_above
-            if added_above:
-                self.scroll_to(y=self.scroll_offset.y + added_above, animate=False, force=True)
+            self.scroll_to(y=self.scroll_offset.y + added_above, animate=False, force=True)
         self._pin()
         self._ask()
         self._changed_cursor()
@@ -353,13 +351,13 @@ class VirtualList(ListMoves, ScrollView, Generic[R], can_focus=True):
         return None
 
     def _row_style(self, index: int, *, chosen: bool) -> Style:
-        name = ""
         if index == self._cursor:
             name = "cursor" if self.has_focus else "cursor-blurred"
         elif chosen:
             name = "selected"
-        style = self.rich_style
-        return style + self.get_component_rich_style(f"virtual-list--{name}") if name else style
+        else:
+            return self.rich_style
+        return self.rich_style + self.get_component_rich_style(f"virtual-list--{name}")
 
     def _tone(self, name: str) -> Style:
         return Style(color=self.get_component_rich_style(f"virtual-list--{name}").color)

@@ -25,8 +25,8 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.screens.budget import screen as budget_screen
-from memtui.screens.budget.facts import FactRow
 from memtui.screens.budget.screen import BudgetScreen
+from memtui.screens.budget.view import FactRow
 from memtui.screens.dialogs import (
     Choose,
     ConflictScreen,

@@ -7,7 +7,7 @@ import pytest
 from memtui.context.assembly import SectionKind, assemble, section_of_records
 from memtui.context.cost import TokenCounter
 from memtui.contract import Filter, Invalid, Record, RecordHandle, Scope
-from memtui.screens.budget.facts import (
+from memtui.screens.budget.view import (
     FactRow,
     by_words,
     fact_columns,

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from memtui.contract import Record, RecordHandle, Scope
 from memtui.pruning.plan import Reason, Retrieval, find_candidates, make_plan
-from memtui.screens.budget.facts import Place
+from memtui.screens.budget.view import Place
 from memtui.screens.prune import (
     Part,
     Review,
@@ -129,8 +129,8 @@ def test_marks_are_kept_only_on_what_is_as_it_was() -> None:
 def test_the_diff_shows_what_goes_and_what_stays() -> None:
     found = review(*DUPLICATES, read=("a",))
     assert [(one.sort.value, one.text) for one in found.diff()] == [
-        ("goes", "deploy from main."),
         ("stays", "Deploy from main"),
+        ("goes", "deploy from main."),
         ("goes", "Deploy from MAIN"),
     ]
     found.marks.clear()

@@ -52,7 +52,6 @@ class BindingsScreen(MemtuiScreen):
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
-        self._reading = Background(self, "bindings")
         self._finding = Background(self, "discovery")
         self._loading = Background(self, "providers")
         self._opening = Background(self, "file")
@@ -70,11 +69,6 @@ class BindingsScreen(MemtuiScreen):
     @property
     def _tree(self) -> OptionRows:
         return self.query_one("#binding-tree", OptionRows)
-
-    @property
-    def reading(self) -> bool:
-        """Whether the bindings are being read."""
-        return self._reading.busy
 
     def load(self) -> None:
         """Read the bindings, then ask each for its health; look for memories once."""
@@ -96,7 +90,7 @@ class BindingsScreen(MemtuiScreen):
             unusable = tuple(Problem(message=one) for one in problems)
             self.view = replace(self.view, unusable=unusable)
 
-        self._reading.latest(read, show, self.fail)
+        self.reads.latest(read, show, self.fail)
         if self.view.findings is None:
             self._discover()
             self._loading.latest(

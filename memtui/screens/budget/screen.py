@@ -38,27 +38,25 @@ from memtui.contract import (
 )
 from memtui.filters import Taker
 from memtui.screens.base import conversation
-from memtui.screens.budget.facts import (
-    FactRow,
-    Place,
-    fact_columns,
-    fact_content,
-    find_offers,
-    narrowed,
-    places_of,
-    rows_of,
-)
 from memtui.screens.budget.view import (
     BudgetView,
+    FactRow,
+    Place,
     bars_content,
     charts_content,
     charts_of,
     doubts_content,
+    fact_columns,
+    fact_content,
     files_content,
+    find_offers,
     head_content,
+    narrowed,
     notes_content,
     offers_content,
+    places_of,
     read_timeline,
+    rows_of,
     share_content,
 )
 from memtui.screens.dialogs import Choice, Choose, NewRecord, Prompt, Sheet, TypedConfirm
@@ -131,7 +129,6 @@ class BudgetScreen(EditingScreen[FactRow]):
         self._untold: list[str] = []
         self._quiet = True
         """Whether no toast of new facts was shown lately."""
-        self._reading = Background(self, "budget-context")
         self._counting = Background(self, "budget-reads")
         self._finding = Background(self, "budget-offers")
         self._drawing = Background(self, "budget-charts")
@@ -167,11 +164,6 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     # Reading.
 
-    @property
-    def reading(self) -> bool:
-        """Whether the context is being read."""
-        return self._reading.busy
-
     def load(self) -> None:
         """Assemble the context of the scope, or offer whose there is to look at."""
         view, shown, places = self.view, self.rows_list, places_of(self.state.record_scope)
@@ -189,7 +181,7 @@ class BudgetScreen(EditingScreen[FactRow]):
             self._finding.forget()
             self._assemble()
         else:
-            self._reading.forget()
+            self.reads.forget()
             self.follow(())
             self.show_count("")
             self._finding.latest(lambda: find_offers(self.state), self._show_offers, self.fail)
@@ -227,7 +219,7 @@ class BudgetScreen(EditingScreen[FactRow]):
             rows = await asyncio.to_thread(rows_of, answer)
             return replace(self.view, places=tuple(places), answer=answer, rows=rows)
 
-        self._reading.latest(assemble, self._assembled, self._broken)
+        self.reads.latest(assemble, self._assembled, self._broken)
 
     def _assembled(self, view: BudgetView) -> None:
         self.view = view
@@ -345,7 +337,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         """Assemble again, after an assembly under way; what a person's own change does is read."""
         if self.acts.changing:
             return
-        if self._reading.busy:
+        if self.reads.busy:
             self._again = True
             return
         if self._known is None and self.view.answer is not None:
@@ -356,7 +348,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         """Look for operations newer than the last one seen, unless something is being read."""
         if not self.is_current or self.state.session is None or not self.view.places:
             return
-        if self._reading.busy or self._tail.busy:
+        if self.reads.busy or self._tail.busy:
             return
         session, after = self.session, self._last_seq
         self._tail.latest(
@@ -699,7 +691,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         if timeline is None:
             raise NotFound("The charts are still being drawn.")
         draw = partial(charts_content, timeline, budget)
-        self.app.push_screen(Sheet(f"How {self.NOUN}s serve", draw))
+        self.app.push_screen(Sheet("The context, day by day", draw))
 
     def action_files(self) -> None:
         """Show the commands that export and import facts."""

@@ -66,8 +66,6 @@ class LogFeed:
         self._last_seq = 0
         self._seen = 0
         self._problem = ""
-        self.head = Background(screen, "log-head")
-        """Opens the log."""
         self._windows = Background(screen, "log-pages")
         self._tail = Background(screen, "log-tail")
 
@@ -92,7 +90,7 @@ class LogFeed:
         self.chosen, order = chosen, self.order
         self._screen.rows_list.sort = order
         early = self._show_early if order == NEWEST_FIRST and not again else None
-        self.head.latest(
+        self._screen.reads.latest(
             lambda: self._open(chosen, order, early),
             lambda opened: self._show(opened, again=again),
             lambda error: self._broken(error, again=again),
@@ -218,7 +216,7 @@ class LogFeed:
     def poll(self) -> None:
         """Look for operations newer than the last one, unless a look is under way."""
         view, last = self._view, self._last_seq
-        if view is not None and not self.head.busy and not self._tail.busy:
+        if view is not None and not self._screen.reads.busy and not self._tail.busy:
             self._tail.latest(lambda: view.tail(last), self._came, self._missed)
 
     def _missed(self, error: MemtuiError) -> None:
@@ -235,7 +233,7 @@ class LogFeed:
                 self._grow(rows)
         self.look()
         if len(self._arrived) > _KEPT:
-            self.head.latest(
+            self._screen.reads.latest(
                 lambda: self._open(self.chosen, NEWEST_FIRST), self._renew, self._missed
             )
 
@@ -274,7 +272,7 @@ class LogFeed:
         """Go to the last operation that had begun by a moment, in the order of time."""
         screen = self._screen
         if not self._natural:
-            self.head.forget()
+            self._screen.reads.forget()
             self.order = screen.rows_list.sort = NEWEST_FIRST
             opened = await screen.change(lambda: self._open(self.chosen, NEWEST_FIRST))
             self._show(opened, again=True)

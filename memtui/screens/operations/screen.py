@@ -110,11 +110,6 @@ class OperationsScreen(ListScreen[Operation]):
 
     # The log.
 
-    @property
-    def reading(self) -> bool:
-        """Whether the log is being read."""
-        return self._feed.head.busy
-
     def load(self) -> None:
         """Open the log with the filter, unless that was done while it was typed."""
         chosen = self.state.log_filter
@@ -468,10 +463,7 @@ class OperationsScreen(ListScreen[Operation]):
             question = fmt.take_back(current, what, self.state.clock())
         else:
             found = await self.last_change()
-            if found.why_not is not None:
-                raise Invalid(f"The last change cannot be taken back. {found.why_not}")
-            changes = [found.operation]
-            question = fmt.take_back(found.operation, fmt.changed(found), self.state.clock())
+            changes, question = [found.operation], self.take_back(found)
         if await self.ask(Confirm(question, verb="take it back")):
             undo = self.session.service.undo
 

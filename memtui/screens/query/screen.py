@@ -131,8 +131,7 @@ class QueryScreen(MemtuiScreen):
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state)
-        self._asking = Background(self, "query")
-        self._reading = Background(self, "past")
+        self._past = Background(self, "past")
 
     def compose_body(self) -> ComposeResult:
         """Lay out question, options, cards, detail and cost."""
@@ -157,7 +156,7 @@ class QueryScreen(MemtuiScreen):
             subject_id=chosen.subject_id,
             operation_type=OperationType.QUERY,
         )
-        self._reading.latest(
+        self._past.latest(
             lambda: session.service.log.page(session.caller, asked, limit=_PAST),
             self._show_past,
             self.fail,
@@ -166,7 +165,7 @@ class QueryScreen(MemtuiScreen):
     @property
     def reading(self) -> bool:
         """Whether a question is being answered, or earlier ones are being read."""
-        return self._asking.busy or self._reading.busy
+        return super().reading or self._past.busy
 
     def focus_body(self) -> None:
         """Put the focus on the results, or without any into the question."""
@@ -205,7 +204,7 @@ class QueryScreen(MemtuiScreen):
         )
         self.query_one("#ask-input", Input).value = text
         self.view = replace(self.view, asking=True, error="")
-        self._asking.latest(
+        self.reads.latest(
             lambda: session.service.query(session.caller, request),
             lambda answer: self._show_answer(request, answer),
             lambda error: setattr(self, "view", replace(self.view, asking=False, error=str(error))),

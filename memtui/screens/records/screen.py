@@ -75,7 +75,6 @@ class RecordsScreen(EditingScreen[Record]):
         self._history: HistoryAnswer | None = None
         self._no_story = ""
         """Why the provenance of the record under the cursor could not be read."""
-        self._reading = Background(self, "records-page")
         self._counting = Background(self, "records-stats")
         self._stories = Background(self, "record-provenance")
         self._histories = Background(self, "record-history")
@@ -88,11 +87,6 @@ class RecordsScreen(EditingScreen[Record]):
         return found
 
     # Reading.
-
-    @property
-    def reading(self) -> bool:
-        """Whether a page of records is being read."""
-        return self._reading.busy
 
     def load(self) -> None:
         """Read the first page, or as many records as were there if the question is the same."""
@@ -113,7 +107,7 @@ class RecordsScreen(EditingScreen[Record]):
             shown.selection.reset()
             shown.notice = ("Reading the records …",)
         request = question.model_copy(update={"limit": limit})
-        self._reading.latest(
+        self.reads.latest(
             lambda: session.service.browse(session.caller, request), self._show_first, self._broken
         )
         if state.resolution is not None:
@@ -133,10 +127,10 @@ class RecordsScreen(EditingScreen[Record]):
         """Read the next page; one at a time."""
         del pages
         page, question, session = self._page, self._question, self.session
-        if page is None or not page.next_cursor or question is None or self._reading.busy:
+        if page is None or not page.next_cursor or question is None or self.reads.busy:
             return
         request = question.model_copy(update={"cursor": page.next_cursor})
-        self._reading.latest(
+        self.reads.latest(
             lambda: session.service.browse(session.caller, request), self._show, self.fail
         )
 
@@ -279,7 +273,7 @@ class RecordsScreen(EditingScreen[Record]):
 
     def _find_pointed(self) -> None:
         name = self._pointed_at
-        if name is None or self._reading.busy:
+        if name is None or self.reads.busy:
             return
         self._pointed_at = None
         if not self.rows_list.go_to_key(name):
@@ -295,7 +289,7 @@ class RecordsScreen(EditingScreen[Record]):
 
     def moved(self) -> None:
         """Read the record's provenance; go to what was pointed at once it may be there."""
-        if self._pointed_at is not None and not self._reading.busy:
+        if self._pointed_at is not None and not self.reads.busy:
             self.set_timer(_SETTLE_SECONDS, self._find_pointed)
         record = self.rows_list.current
         if record is not None:
