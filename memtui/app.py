@@ -31,7 +31,7 @@ from textual.screen import ModalScreen, Screen
 from memtui.actions import ACTIONS, SCREENS, actions_of, groups_on
 from memtui.paths import Paths
 from memtui.screens.opening import Opening, first_look
-from memtui.screens.themes import known, own_themes
+from memtui.screens.themes import DEFAULT, own_themes
 from memtui.widgets.display import toast
 from memtui.widgets.frame import Pressed
 from memtui.widgets.keys import bindings_for
@@ -157,7 +157,7 @@ class MemtuiApp(App[None]):
             super().refresh_css(animate)
 
     def _dress(self, theme: str, mode: str, keymap: Keymap) -> None:
-        self.theme = known(theme, list(self.available_themes))
+        self.theme = theme if theme in self.available_themes else DEFAULT
         if not self.is_running:
             self._variables = self.get_css_variables()
             self.stylesheet.set_variables(self._variables)

@@ -90,11 +90,6 @@ def load_session(path: Path) -> SavedSession:
     return load_document(path, SavedSession, problem)
 
 
-def save_session(path: Path, session: SavedSession) -> None:
-    """Write the session as `save_document` does."""
-    save_document(path, session)
-
-
 _LONGEST_NAME = 60
 
 

@@ -73,14 +73,10 @@ def _keys_of(action_id: str, text: str) -> tuple[str, ...]:
         near = difflib.get_close_matches(action_id, ACTIONS, n=1)
         hint = f"did you mean {near[0]}?" if near else "docs/keys.md lists them all."
         raise _unfit(f"The keymap names an unknown action {action_id!r}; {hint}")
-    keys = tuple(_key_named(part.strip(), action_id) for part in _split(text))
+    keys = tuple(_key_named(key, action_id) for part in text.split(",") if (key := part.strip()))
     if not keys:
         raise _unfit(f"The keymap gives {action_id} no key; name one, such as ctrl+n or f2.")
     return keys
-
-
-def _split(text: str) -> list[str]:
-    return [part for part in text.split(",") if part.strip()]
 
 
 def _key_named(key: str, action_id: str) -> str:

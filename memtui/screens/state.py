@@ -26,7 +26,7 @@ from memtui.screens.kept import (
     SavedView,
     load_session,
     load_views,
-    save_session,
+    save_document,
 )
 from memtui.screens.keymap import Keymap, load_keymap
 from memtui.widgets.background import Background
@@ -422,7 +422,7 @@ class StateController:
         if self.state.session is None:
             return
         try:
-            await asyncio.to_thread(save_session, self._paths.session_file, self.saved)
+            await asyncio.to_thread(save_document, self._paths.session_file, self.saved)
         except Invalid as error:
             _log.warning("%s", error)
         await self.state.session.service.close()

@@ -45,8 +45,3 @@ def own_themes() -> list[Theme]:
     )
     ansi = replace(BUILTIN_THEMES["ansi-dark"], name=ANSI, accent="ansi_magenta")
     return [dark, light, ansi]
-
-
-def known(name: str, registered: list[str]) -> str:
-    """Return the theme to use: the one named if it is registered, else our own."""
-    return name if name in registered else DEFAULT

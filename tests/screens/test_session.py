@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from memtui.contract import Invalid, Scope
-from memtui.screens.kept import SavedCompany, SavedSession, load_session, save_session
+from memtui.screens.kept import SavedCompany, SavedSession, load_session, save_document
 
 HERE = SavedSession(
     company="acme",
@@ -25,7 +25,7 @@ HERE = SavedSession(
 
 def test_a_session_comes_back_whole_and_private(tmp_path: Path) -> None:
     path = tmp_path / "session.json"
-    save_session(path, HERE)
+    save_document(path, HERE)
     assert load_session(path) == HERE
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert list(tmp_path.iterdir()) == [path]
@@ -46,7 +46,7 @@ def test_a_broken_session_is_a_sentence(tmp_path: Path, content: bytes) -> None:
 
 def test_a_session_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="cannot be kept"):
-        save_session(tmp_path / "none" / "session.json", HERE)
+        save_document(tmp_path / "none" / "session.json", HERE)
 
 
 def test_the_history_of_filters_keeps_the_newest_once() -> None:

@@ -78,16 +78,13 @@ class ChartGrid(ListMoves, Static, can_focus=True):
             self.bucket = max(0, min(start + by, count - 1))
             self._moved()
 
-    def back(self) -> bool:
-        """Take the selection away, else show all charts again; False where there was neither."""
+    def back(self) -> None:
+        """Take the selection away, else show all charts again."""
         if self.bucket is not None:
             self.bucket = None
-        elif self.large:
-            self.large = False
         else:
-            return False
+            self.large = False
         self._moved()
-        return True
 
     def turn_large(self) -> None:
         """Show the chosen chart alone, or all again."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import shlex
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.app import ComposeResult
@@ -31,7 +33,7 @@ from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
 from memtui.screens.scope_choices import seen_scopes
 from memtui.screens.state import AppState, ConfigurationChanged, GoTo, find_memories
-from memtui.widgets.background import Background, Work
+from memtui.widgets.background import Background
 from memtui.widgets.frame import KeyFooter
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, OptionRows
@@ -39,6 +41,7 @@ from memtui.widgets.panes import DetailPane, Fitted, OptionRows
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
     from memtui.service.answers import BindingHealth, BindingView
+    from memtui.service.bindings import Bindings
 
 
 class BindingsScreen(MemtuiScreen):
@@ -72,15 +75,12 @@ class BindingsScreen(MemtuiScreen):
 
     def load(self) -> None:
         """Read the bindings, then ask each for its health; look for memories once."""
-        session = self.session
+        bindings, caller = self._service, self.session.caller
 
         async def read() -> tuple[tuple[BindingView, ...], frozenset[str]]:
-            found = await session.service.bindings.all(session.caller)
-            names = {one.provider_key for one in found}
-            is_plugin = session.service.bindings.is_plugin
-            return tuple(found), await asyncio.to_thread(
-                lambda: frozenset(filter(is_plugin, names))
-            )
+            found = await bindings.all(caller)
+            plugins = filter(bindings.is_plugin, {one.provider_key for one in found})
+            return tuple(found), await asyncio.to_thread(lambda: frozenset(plugins))
 
         def show(found: tuple[tuple[BindingView, ...], frozenset[str]]) -> None:
             self.view = replace(self.view, bindings=found[0], plugins=found[1])
@@ -93,9 +93,7 @@ class BindingsScreen(MemtuiScreen):
         self.reads.latest(read, show, self.fail)
         if self.view.findings is None:
             self._discover()
-            self._loading.latest(
-                session.service.bindings.provider_problems, show_unusable, self.fail
-            )
+            self._loading.latest(bindings.provider_problems, show_unusable, self.fail)
 
     def _ask_all(self) -> None:
         for binding in self.view.bindings:
@@ -103,13 +101,9 @@ class BindingsScreen(MemtuiScreen):
                 self._ask_health(binding.key)
 
     def _ask_health(self, key: str) -> None:
-        session = self.session
+        health, caller = self._service.health, self.session.caller
         work = self._health.setdefault(key, Background(self, f"health:{key}"))
-        work.latest(
-            lambda: session.service.bindings.health(session.caller, key),
-            self._show_health,
-            self.fail,
-        )
+        work.latest(lambda: health(caller, key), self._show_health, self.fail)
 
     def _show_health(self, health: BindingHealth) -> None:
         self.view = replace(self.view, healths={**self.view.healths, health.key: health})
@@ -221,14 +215,20 @@ class BindingsScreen(MemtuiScreen):
             self.copy(row.content.plain, "Copied the row.")
 
     @property
+    def _service(self) -> Bindings:
+        return self.session.service.bindings
+
+    @property
     def _binding(self) -> BindingView:
         if self._row is None or self._row.binding is None:
             raise NotFound(Need.BINDING.value)
         return self._row.binding
 
-    async def _change(self, work: Work[object], said: str) -> None:
+    async def _change(
+        self, change: Callable[..., Awaitable[object]], *given: Any, said: str, **named: Any
+    ) -> None:
         """Change the configuration, say what was done, and read everything again."""
-        await self.change(work)
+        await self.change(partial(change, self.session.caller, *given, **named))
         self.toast(said)
         self.post_message(ConfigurationChanged())
         self.load()
@@ -236,7 +236,7 @@ class BindingsScreen(MemtuiScreen):
     @conversation
     async def action_add(self) -> None:
         """Add what was found as a read-only binding, or a binding of one's own."""
-        finding, session = self._row.finding if self._row else None, self.session
+        finding = self._row.finding if self._row else None
         if finding is None:
             await self._add_own()
         elif not finding.usable:
@@ -250,15 +250,12 @@ class BindingsScreen(MemtuiScreen):
                 otherwise="leave it",
             )
         ):
-            found = (finding.key, finding.provider, finding.config)
-            await self._change(
-                lambda: session.service.bindings.add(session.caller, *found, read_only=True),
-                f"Added {finding.key}, read-only. t sets whom it serves, b shows its records.",
-            )
+            said = f"Added {finding.key}, read-only. t sets whom it serves, b shows its records."
+            found = finding.key, finding.provider, finding.config
+            await self._change(self._service.add, *found, read_only=True, said=said)
 
     async def _add_own(self) -> None:
-        session = self.session
-        choices = [Choice(name, name) for name in session.service.bindings.providers()]
+        choices = [Choice(name, name) for name in self._service.providers()]
         provider = await self.ask(Choose("Provider of the new binding", choices))
         if provider is None:
             return
@@ -275,18 +272,13 @@ class BindingsScreen(MemtuiScreen):
             )
         )
         if config is not None:
-            found = (key, provider, parse_config(config))
-            await self._change(
-                lambda: session.service.bindings.add(session.caller, *found),
-                f"Added {key}. t lets it serve someone.",
-            )
+            said = f"Added {key}. t lets it serve someone."
+            await self._change(self._service.add, key, provider, parse_config(config), said=said)
 
-    async def _update(self, question: Confirm | None, said: str, **changes: Any) -> None:
-        session, key = self.session, self._binding.key
+    async def _update(self, question: Confirm | None, said: str, **changes: bool) -> None:
+        key = self._binding.key
         if question is None or await self.ask(question):
-            await self._change(
-                lambda: session.service.bindings.update(session.caller, key, **changes), said
-            )
+            await self._change(self._service.update, key, said=said, **changes)
 
     @conversation
     async def action_enable(self) -> None:
@@ -344,15 +336,13 @@ class BindingsScreen(MemtuiScreen):
         if chosen is not None:
             sort, name = chosen
             served = "the whole company" if sort == "company" else f"{sort} {name}"
-            await self._change(
-                lambda: session.service.bindings.set_target(session.caller, sort, name, key),
-                f"{key} serves {served} now.",
-            )
+            said = f"{key} serves {served} now."
+            await self._change(self._service.set_target, sort, name, key, said=said)
 
     @conversation
     async def action_clear_target(self) -> None:
         """Stop this binding from serving the selected target, or one that is chosen."""
-        session, binding = self.session, self._binding
+        binding = self._binding
         target = self._row.target if self._row else None
         if not binding.targets:
             self.toast(f"{binding.key} serves nobody.", severity="warning")
@@ -362,11 +352,9 @@ class BindingsScreen(MemtuiScreen):
             choices = [Choice(one, target_words(one)) for one in binding.targets]
             target = await self.ask(Choose(f"Whom shall {binding.key} no longer serve?", choices))
         if target is not None:
-            named = (target.target_type, target.target_id)
-            await self._change(
-                lambda: session.service.bindings.clear_target(session.caller, *named),
-                f"{binding.key} no longer serves {target_words(target)}.",
-            )
+            named = target.target_type, target.target_id
+            said = f"{binding.key} no longer serves {target_words(target)}."
+            await self._change(self._service.clear_target, *named, said=said)
 
     @conversation
     async def action_namespaces(self) -> None:
@@ -403,7 +391,7 @@ class BindingsScreen(MemtuiScreen):
     @conversation
     async def action_remove(self) -> None:
         """Take the binding away, after a yes."""
-        session, binding = self.session, self._binding
+        binding = self._binding
         serving = ", ".join(target_words(one) for one in binding.targets)
         detail = "Its memories stay where they are; the log keeps what was done."
         question = Confirm(
@@ -412,10 +400,8 @@ class BindingsScreen(MemtuiScreen):
             verb="remove",
         )
         if await self.ask(question):
-            await self._change(
-                lambda: session.service.bindings.remove(session.caller, binding.key),
-                f"Removed {binding.key}; its memories are where they were.",
-            )
+            said = f"Removed {binding.key}; its memories are where they were."
+            await self._change(self._service.remove, binding.key, said=said)
 
 
 def _unfit(binding: BindingView, view: BindingsView) -> dict[Need, str]:
