@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.doors.cli.output import Line, fields
+from memtui.doors.cli.output import Line, fields, ticker
 from memtui.doors.cli.session import Invocation, open_app, require_terminal
 
 if TYPE_CHECKING:
@@ -42,8 +42,13 @@ def demo(
     invocation.home = paths.data
     settings = invocation.settings()
     if no_tui:
-        with logging_to(paths.log_file):
-            summary = build_demo(paths, settings, reset=reset, progress=_show)
+        with logging_to(paths.log_file), ticker() as show:
+            summary = build_demo(
+                paths,
+                settings,
+                reset=reset,
+                progress=lambda doing, done, total: show(f"{doing} {100 * done // (total or 1)} %"),
+            )
         invocation.out.answer(summary, _lines(summary))
         return 0
     if (not can_open(paths, settings) or reset) and (code := _begin(paths, reset=reset)):
@@ -81,15 +86,6 @@ def _begin(paths: Paths, *, reset: bool) -> int:
         if code:
             sys.stderr.write(said.read().decode(errors="replace"))
         return code or 0
-
-
-def _show(doing: str, done: int, total: int) -> None:
-    """Keep one line of progress up to date, on a terminal only."""
-    if not sys.stderr.isatty():
-        return
-    percent = 100 * done // max(total, 1)
-    sys.stderr.write(f"\r\x1b[K{doing} {percent} %" if done < total else "\r\x1b[K")
-    sys.stderr.flush()
 
 
 def _lines(summary: DemoSummary) -> Iterator[Line]:

@@ -77,12 +77,12 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
         yield check
     async for check in _control_plane(paths, settings):
         yield check
-    found = counted(len(await asyncio.to_thread(discover_here)), "memory", "memories")
+    found = counted(len(await asyncio.to_thread(discover_here)), "other memory", "other memories")
     yield Check(
         "discovery",
         "ok",
-        f"{found} found on this machine outside memtui",
-        "memtui bindings discover lists what is found.",
+        f"{found} on this machine",
+        "memtui bindings discover lists what there is.",
     )
 
 

@@ -10,7 +10,7 @@ import typer
 
 from memtui.contract import Invalid
 from memtui.doors.cli.options import DryRun, OwnerOptions, complete_binding
-from memtui.doors.cli.output import Dim, Line, Ticker, columns, table
+from memtui.doors.cli.output import Dim, Line, columns, table, ticker
 from memtui.doors.cli.session import Session
 from memtui.widgets import format as shown
 
@@ -116,15 +116,12 @@ async def _plan(session: Session, ends: Ends) -> int:
 async def _apply(session: Session, ends: Ends) -> int:
     from memtui.migration.moving import apply
 
-    ticker = Ticker(_SECONDS_A_LINE)
     try:
-        done = await apply(ends, session.paths.data, lambda now: ticker.show(_progress(now)))
+        with ticker(_SECONDS_A_LINE) as show:
+            done = await apply(ends, session.paths.data, lambda now: show(_progress(now)))
     except CancelledError:
-        ticker.end()
         session.out.say("Stopped; the same command goes on where it was.")
         raise
-    finally:
-        ticker.end()
     session.out.answer(done, _applied(done))
     _tell_unread(session, ends.source, done.source_unread)
     return 1 if done.failed else 0
@@ -133,15 +130,14 @@ async def _apply(session: Session, ends: Ends) -> int:
 async def _verify(session: Session, ends: Ends, sample: int | None, seed: int | None) -> int:
     from memtui.migration.verifying import verify
 
-    ticker = Ticker(_SECONDS_A_LINE)
-
-    def read(records: int) -> None:
-        ticker.show(f"{shown.counted(records, 'record')} read")
-
-    try:
-        found = await verify(ends, session.paths.data, sample=sample, seed=seed, report=read)
-    finally:
-        ticker.end()
+    with ticker(_SECONDS_A_LINE) as show:
+        found = await verify(
+            ends,
+            session.paths.data,
+            sample=sample,
+            seed=seed,
+            report=lambda records: show(f"{shown.counted(records, 'record')} read"),
+        )
     session.out.answer(found, _verified(found, ends))
     _tell_unread(session, ends.source, found.source_unread)
     _tell_unread(session, ends.destination, found.destination_unread)

@@ -22,7 +22,7 @@ from memtui.doors.cli.options import (
     ScopeOptions,
     pairs,
 )
-from memtui.doors.cli.output import Dim, Line, Ticker, columns, fields, jsonable, table
+from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table, ticker
 from memtui.doors.cli.records import change_lines, say_unknown_of_operations
 from memtui.doors.cli.session import Session
 from memtui.store.operation import details
@@ -333,18 +333,17 @@ async def ops_import(
     )
     gc.freeze()  # what is there by now stays: a large import would look at it again and again
     target = company or company_for(files, form)
-    ticker = Ticker()
     work = Import(files, target, chosen, form=form)
     try:
-        report = await work.run(
-            session.service,
-            session.caller,
-            skip_bad=skip_bad,
-            dry_run=dry_run,
-            report=lambda what, count: ticker.show(f"{count:,} {what}"),
-        )
+        with ticker() as show:
+            report = await work.run(
+                session.service,
+                session.caller,
+                skip_bad=skip_bad,
+                dry_run=dry_run,
+                report=lambda what, count: show(f"{count:,} {what}"),
+            )
     finally:
-        ticker.end()
         work.close()
         _tell_bad(session, work)
     session.out.answer(report, _lines(report))

@@ -5,11 +5,12 @@ People's lines pass through `visible()`, whatever stdout is; a JSON document is 
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
@@ -126,30 +127,29 @@ def write_exactly(content: bytes) -> None:
     sys.stdout.buffer.flush()
 
 
-class Ticker:
-    """One line on stderr, on a terminal, that says how far it has come."""
+@contextmanager
+def ticker(pause_s: float = math.inf) -> Iterator[Callable[[str], None]]:
+    """Yield what shows on stderr how far it has come, each line in the place of the one before.
 
-    def __init__(self, pause_s: float | None = None) -> None:
-        """`pause_s`: where there is no terminal, print a line every so many seconds."""
-        self._pause_s = pause_s
-        self._last = monotonic()
-        self._is_open = False
+    Where there is no terminal it prints a line at most every `pause_s` seconds.
+    """
+    last, is_open = monotonic(), False
 
-    def show(self, line: str) -> None:
-        """Put `line` in the place of the one before."""
+    def show(line: str) -> None:
+        nonlocal last, is_open
         if sys.stderr.isatty():
             sys.stderr.write(f"\r\x1b[K{line}")
             sys.stderr.flush()
-            self._is_open = True
-        elif self._pause_s is not None and monotonic() - self._last >= self._pause_s:
+            is_open = True
+        elif monotonic() - last >= pause_s:
             sys.stderr.write(f"{line}\n")
-            self._last = monotonic()
+            last = monotonic()
 
-    def end(self) -> None:
-        """Leave the line."""
-        if self._is_open:
+    try:
+        yield show
+    finally:
+        if is_open:
             sys.stderr.write("\n")
-            self._is_open = False
 
 
 _GAP = "  "
