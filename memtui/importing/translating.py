@@ -17,7 +17,7 @@ from memtui.importing import values
 from memtui.importing.columns import DROP, FIELDS, KEEP, ColumnMap
 from memtui.importing.rows import Row
 from memtui.importing.staging import ParsedOperation, key_of, key_of_id, made, scope_of
-from memtui.store.operation import TITLES, OperationDraft, OperationHandle
+from memtui.store.operation import OWN_FIELDS, TITLES, OperationDraft, OperationHandle
 
 DOOR = "import"
 IMPORTED = "imported"
@@ -134,30 +134,24 @@ class Translator:
         self, given: Given, kind: OperationType, moment: datetime, origin: dict[str, Any]
     ) -> OperationDraft:
         get = given.get
-        agent, message = get("agent_id"), get("error_message")
-        handles = _handles(given["handles"]) if "handles" in given else ()
-        return made(
-            operation_id="",
-            operation_type=kind,
-            status=self._status(given, failed=message is not None),
-            scope=scope_of((self.company_id, *map(get, _SCOPE))),
-            source=self._source(given),
-            binding_key=get("binding_key"),
-            provider_key=get("provider_key"),
-            principal=get("principal") or (f"agent:{agent}" if agent else DOOR),
-            door=get("door") or DOOR,
-            request={**_request(given), IMPORTED: origin},
-            error_kind=get("error_kind"),
-            error_message=message,
-            result_count=get("result_count", len(handles)),
-            capped=get("capped", False),
-            handles=handles,
-            usage=_usage(given, moment),
-            started_at=moment,
-            latency_ms=self._latency(given, moment),
-            undoes=get("undoes"),
-            **{name: get(name) for name in TITLES},
-        )
+        agent, handles = get("agent_id"), _handles(given.get("handles", ()))
+        own = {name: given[name] for name in OWN_FIELDS if name in given}
+        apart = {
+            "operation_id": "",
+            "operation_type": kind,
+            "status": self._status(given, failed="error_message" in given),
+            "scope": scope_of((self.company_id, *map(get, _SCOPE))),
+            "source": self._source(given),
+            "principal": get("principal") or (f"agent:{agent}" if agent else DOOR),
+            "door": get("door") or DOOR,
+            "request": {**_request(given), IMPORTED: origin},
+            "result_count": get("result_count", len(handles)),
+            "handles": handles,
+            "usage": _usage(given, moment),
+            "started_at": moment,
+            "latency_ms": self._latency(given, moment),
+        }
+        return made(**own | apart)
 
     def _type(self, value: Any) -> OperationType:
         word = values.text(value).strip()
