@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Literal, Self
@@ -134,18 +135,12 @@ _SAFE = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True)
 class _Search:
-    def __init__(
-        self,
-        now: datetime,
-        tokens_of: Callable[[str], int],
-        retrievals: Mapping[RecordHandle, Retrieval] | None,
-        rules: PruneRules,
-    ) -> None:
-        self._now = now
-        self._tokens_of = tokens_of
-        self._retrievals = retrievals
-        self._rules = rules
+    now: datetime
+    tokens_of: Callable[[str], int]
+    retrievals: Mapping[RecordHandle, Retrieval] | None
+    rules: PruneRules
 
     def _found(
         self,
@@ -163,16 +158,16 @@ class _Search:
             sentence=sentence,
             cluster_id=cluster_id,
             survivor=survivor.handle if survivor else None,
-            tokens_saved=self._tokens_of(record.text),
+            tokens_saved=self.tokens_of(record.text),
             suggested=reason in _SAFE and sure and not record.pinned,
         )
 
     def expired(self, record: Record) -> bool:
-        return record.expires_at is not None and record.expires_at <= self._now
+        return record.expires_at is not None and record.expires_at <= self.now
 
     def of_one(self, records: Iterable[Record]) -> Iterator[PruneCandidate]:
         """Yield the reasons that a record carries in itself."""
-        most, stale = self._rules.max_characters, timedelta(days=self._rules.stale_days)
+        most, stale = self.rules.max_characters, timedelta(days=self.rules.stale_days)
         for record in records:
             if self.expired(record):
                 sentence = f"It expired on {record.expires_at:%Y-%m-%d %H:%M} UTC."
@@ -181,16 +176,16 @@ class _Search:
             if record.kind == "fact" and size > most:
                 sentence = f"It has {size:,} characters; a fact has at most {most:,}."
                 yield self._found(record, Reason.TOO_LONG, sentence)
-            if self._retrievals is None:
+            if self.retrievals is None:
                 continue
-            use = self._retrievals.get(record.handle, Retrieval())
+            use = self.retrievals.get(record.handle, Retrieval())
             if not use.count:
                 made = record.created_at
                 since = f" since it was made on {made:%Y-%m-%d}" if made else ""
                 sentence = f"No query has returned it{since}."
                 yield self._found(record, Reason.NEVER_READ, sentence)
-            elif use.last_at is not None and self._now - use.last_at >= stale:
-                days = (self._now - use.last_at).days
+            elif use.last_at is not None and self.now - use.last_at >= stale:
+                days = (self.now - use.last_at).days
                 sentence = f"No query has returned it for {days:,} days."
                 yield self._found(record, Reason.STALE, sentence)
 
@@ -204,12 +199,12 @@ class _Search:
                 text=record.text,
                 group=scope_key(record),
                 pinned=record.pinned,
-                reads=(self._retrievals or {}).get(record.handle, Retrieval()).count,
+                reads=(self.retrievals or {}).get(record.handle, Retrieval()).count,
                 at=record.updated_at or record.created_at,
             )
             for name, record in by_id.items()
         )
-        for cluster in find_clusters(entries, vectors=vectors, threshold=self._rules.likeness):
+        for cluster in find_clusters(entries, vectors=vectors, threshold=self.rules.likeness):
             survivor = by_id[cluster.survivor.id]
             for duplicate in cluster.duplicates:
                 likeness = duplicate.match.likeness

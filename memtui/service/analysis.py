@@ -90,16 +90,12 @@ class Analysis(Group):
 
     def __init__(self, service: MemoryService) -> None:
         super().__init__(service)
-        core, settings = self._core, service.settings
-        self.database: Database = core.database
+        self.database: Database = self._core.database
         """The control plane's."""
-        self.archive_folder: Path = core.archive
+        self.archive_folder: Path = self._core.archive
         """Where sealed operations lie."""
-        self.archive_url = settings.archive_url
+        self.archive_url = service.settings.archive_url
         """The object store that has a copy of it; empty: none."""
-        self._hot_days = settings.hot_days
-        self._threshold = settings.score_threshold
-        self._thresholds = settings.score_thresholds
         self._making = threading.Lock()
         self._engines: dict[tuple[type[LogEngine], str, Sight | None, str], LogEngine] = {}
         """By kind, company, what may be seen, and time zone."""
@@ -257,7 +253,9 @@ class Analysis(Group):
         from memtui.analytics import seal
 
         now = self._core.clock()
-        limit = None if everything else before or now - timedelta(days=self._hot_days)
+        limit = (
+            None if everything else before or now - timedelta(days=self._service.settings.hot_days)
+        )
         asked = {"seal": "everything" if limit is None else limit.isoformat()}
         async with self._core.configured(caller, asked, in_read_only=True):
             done = await asyncio.to_thread(
@@ -406,8 +404,8 @@ class Analysis(Group):
             company_id,
             sight,
             zone,
-            score_threshold=self._threshold,
-            thresholds=self._thresholds,
+            score_threshold=self._service.settings.score_threshold,
+            thresholds=self._service.settings.score_thresholds,
         )
 
     def _engine(

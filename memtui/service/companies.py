@@ -339,8 +339,7 @@ class Companies(Group):
             raise Invalid("A log is imported into a company of its own; name another than yours.")
         if dry_run:
             exists = await self._check_target(caller, company_id)
-            added, known = await self._import(company_id, operations, None, report)
-            return ImportCount(company_id=company_id, created=not exists, added=added, known=known)
+            return await self._import(company_id, operations, None, report, created=not exists)
         asked = {"import_into": company_id, **asked}
         async with self._core.configured(caller, asked) as entry:
             entry.lasting = f"`memtui companies remove {company_id}` removes what was imported."
@@ -359,9 +358,9 @@ class Companies(Group):
                         bindings.add_company(database, row)
 
                 await asyncio.to_thread(add)
-            added, known = await self._import(company_id, operations, entry, report)
-            entry.request = {**asked, "added": added, "known": known}
-        return ImportCount(company_id=company_id, created=not exists, added=added, known=known)
+            done = await self._import(company_id, operations, entry, report, created=not exists)
+            entry.request = {**asked, "added": done.added, "known": done.known}
+        return done
 
     async def _check_target(self, caller: Caller, company_id: str) -> bool:
         """Tell whether the company exists, and refuse one that is no imported log."""
@@ -386,8 +385,10 @@ class Companies(Group):
         operations: Iterable[ForeignOperation],
         entry: RunningOperation | None,
         report: Callable[[int], None] | None,
-    ) -> tuple[int, int]:
-        """Append what the log lacks; returns how many that is, and how many it has.
+        *,
+        created: bool,
+    ) -> ImportCount:
+        """Append what the log lacks.
 
         `entry` is told how far it came; where it is None nothing is appended, only counted.
         """
@@ -406,8 +407,8 @@ class Companies(Group):
                 added += len(await asyncio.to_thread(self._append_fresh, company_id, batch))
                 entry.result_count = added
             else:
-                new = await asyncio.to_thread(self._find_fresh, company_id, batch)
-                new = [one for one in new if one.own_id not in seen]
+                unknown, _ = await self._core.ask(self._unknown, company_id, batch)
+                new = [one for one in unknown if one.own_id not in seen]
                 added += len(new)
                 last = batch[-1].draft.started_at
                 if batch[0].draft.started_at < last:
@@ -415,7 +416,8 @@ class Companies(Group):
                 seen.update(one.own_id for one in new if one.draft.started_at == last)
             if report is not None:
                 report(gone_through)
-        return added, gone_through - added
+        known = gone_through - added
+        return ImportCount(company_id=company_id, created=created, added=added, known=known)
 
     def _append_fresh(
         self, company_id: str, batch: Sequence[ForeignOperation]
@@ -429,19 +431,13 @@ class Companies(Group):
             appending.append_all(connection, _named(taken, fresh))
         return fresh
 
-    def _find_fresh(
-        self, company_id: str, batch: Sequence[ForeignOperation]
-    ) -> list[ForeignOperation]:
-        with self._core.database.read() as connection:
-            return self._unknown(connection, company_id, batch)[0]
-
     def _unknown(
         self, connection: Connection, company_id: str, batch: Sequence[ForeignOperation]
     ) -> tuple[list[ForeignOperation], set[str]]:
         """Return what is neither hot nor sealed, each operation once, and the taken ids."""
-        ids = list({name for one in batch for name in (one.own_id, one.draft.operation_id)})
         from memtui.store import log
 
+        ids = list({name for one in batch for name in (one.own_id, one.draft.operation_id)})
         owners = log.owners(connection, ids)
         sealed = self._core.log(company_id).sealed_at(ids)
         begun = {one: at for one, (owner, at) in owners.items() if owner == company_id} | sealed

@@ -49,16 +49,16 @@ _RECORDS_A_TIMEOUT = 200
 """A bulk call gets the timeout again for every so many records."""
 
 
+@dataclass(eq=False)
 class Breaker:
     """Refuses calls for a minute after three failures in a row, then lets one a minute try.
 
     Only an unavailable provider counts: a conflict or a denial is an answer.
     """
 
-    def __init__(self, timer: Callable[[], float]) -> None:
-        self._timer = timer
-        self._failures = 0
-        self._opened_at: float | None = None
+    _timer: Callable[[], float]
+    _failures: int = 0
+    _opened_at: float | None = None
 
     @property
     def is_open(self) -> bool:
@@ -262,27 +262,21 @@ class Connection:
             _log.exception("The provider of %s failed to close", self.binding.key)
 
 
+@dataclass(eq=False)
 class Connections:
     """Opens a binding's adapter once, and again when its config or mode has changed."""
 
-    def __init__(
-        self,
-        providers: Providers,
-        paths: Paths,
-        *,
-        timeout_ms: int,
-        clock: Callable[[], datetime],
-        timer: Callable[[], float],
-    ) -> None:
-        self._providers = providers
-        self._paths = paths
-        self._timeout_ms = timeout_ms
-        self._clock = clock
-        self._timer = timer
-        self._open: dict[str, tuple[object, Connection]] = {}
-        self._breakers: dict[str, Breaker] = {}
-        self._is_closed = False
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
+    providers: Providers
+    paths: Paths
+    timeout_ms: int
+    clock: Callable[[], datetime]
+    timer: Callable[[], float]
+    _open: dict[str, tuple[object, Connection]] = field(default_factory=dict)
+    _breakers: dict[str, Breaker] = field(default_factory=dict)
+    _is_closed: bool = False
+    _locks: defaultdict[str, asyncio.Lock] = field(
+        default_factory=lambda: defaultdict(asyncio.Lock)
+    )
 
     async def to(self, binding: BindingRow, *, read_only: bool) -> Connection:
         """Return the connection of a binding.
@@ -319,7 +313,7 @@ class Connections:
 
     def breaker(self, binding_id: str) -> Breaker:
         """Return the breaker of a binding; it outlives the adapter."""
-        return self._breakers.setdefault(binding_id, Breaker(self._timer))
+        return self._breakers.setdefault(binding_id, Breaker(self.timer))
 
     async def check_config(self, provider_key: str, config: Mapping[str, Any]) -> dict[str, Any]:
         """Return a binding's config as the provider understands it.
@@ -328,8 +322,8 @@ class Connections:
             Invalid: the provider is not installed, or a key or value does not fit.
             Unavailable: its package does not come to an end with loading.
         """
-        check = partial(self._providers.check_config, provider_key, config)
-        return await self._providers.within(provider_key, check)
+        check = partial(self.providers.check_config, provider_key, config)
+        return await self.providers.within(provider_key, check)
 
     async def places(self, binding: BindingRow, *, load: bool) -> frozenset[tuple[str, ...]]:
         """Return where a binding's records lie (`Adapter.places`), its own folder included.
@@ -340,20 +334,20 @@ class Connections:
         key = binding.provider_key
 
         def find() -> frozenset[tuple[str, ...]]:
-            if not load and self._providers.is_foreign(key) and not self._providers.loaded(key):
+            if not load and self.providers.is_foreign(key) and not self.providers.loaded(key):
                 return frozenset()
-            config = self._providers.check_config(key, binding.config)
+            config = self.providers.check_config(key, binding.config)
             context = self._context(replace(binding, config=config), lookup_secret, read_only=True)
-            return frozenset(map(tuple, self._providers.load(key).places(context)))
+            return frozenset(map(tuple, self.providers.load(key).places(context)))
 
         try:
-            named = await self._providers.within(key, find)
+            named = await self.providers.within(key, find)
         except MemtuiError:
             named = frozenset()
         except Exception:  # noqa: BLE001 - a stranger's code may fail in any way
             _log.exception("The provider of %s does not say where its records lie", binding.key)
             named = frozenset()
-        return named | {place_of_path(self._paths.binding_dir(binding.binding_id))}
+        return named | {place_of_path(self.paths.binding_dir(binding.binding_id))}
 
     def _context(
         self, binding: BindingRow, secret: Callable[[str], str | None], *, read_only: bool
@@ -363,20 +357,20 @@ class Connections:
             binding_key=binding.key,
             config=binding.config,
             read_only=read_only,
-            data_dir=self._paths.binding_dir(binding.binding_id),
+            data_dir=self.paths.binding_dir(binding.binding_id),
             secret=secret,
-            now=self._clock,
+            now=self.clock,
         )
 
     async def _connect(self, binding: BindingRow, *, read_only: bool) -> Connection:
         key = binding.provider_key
         config = await self.check_config(key, binding.config)
-        provider = self._providers.load(key)  # loaded by now
-        is_foreign, who = self._providers.is_foreign(key), binding.key
+        provider = self.providers.load(key)  # loaded by now
+        is_foreign, who = self.providers.is_foreign(key), binding.key
         if is_foreign:
-            who += f" (the provider {key} of the package {self._providers.package(key)})"
+            who += f" (the provider {key} of the package {self.providers.package(key)})"
         breaker = self.breaker(binding.binding_id)
-        data_dir = self._paths.binding_dir(binding.binding_id)
+        data_dir = self.paths.binding_dir(binding.binding_id)
 
         async def open_adapter() -> Adapter:
             try:
@@ -388,17 +382,17 @@ class Connections:
             checked = replace(binding, config=config)
             context = self._context(checked, secret, read_only=read_only)
             if is_foreign:
-                return await open_foreign(provider, context, package=self._providers.package(key))
+                return await open_foreign(provider, context, package=self.providers.package(key))
             return await provider.open(context)
 
         adapter = await guarded(
             open_adapter,
             provider=who,
             breaker=breaker,
-            timeout_ms=self._timeout_ms if is_foreign else max(self._timeout_ms, _OPEN_TIMEOUT_MS),
+            timeout_ms=self.timeout_ms if is_foreign else max(self.timeout_ms, _OPEN_TIMEOUT_MS),
             idempotent=True,
         )
-        return Connection(binding, adapter, who, breaker, self._timeout_ms, data_dir / _ADDING)
+        return Connection(binding, adapter, who, breaker, self.timeout_ms, data_dir / _ADDING)
 
     async def _drop(self, binding_id: str) -> None:
         known = self._open.pop(binding_id, None)

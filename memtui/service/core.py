@@ -178,15 +178,22 @@ class Core:
             held=None if found.open else found.held,
         )
 
-    async def authorise(self, entry: RunningOperation, action: Action | None = None) -> None:
-        """Hold an operation that goes to no binding against the roles of its company.
+    async def authorise(self, caller: Caller, action: Action, scopes: Iterable[Scope]) -> None:
+        """Hold what a caller is about to do against the roles of its company.
 
-        `action` is what it comes to; None: what its type says.
+        For records each is named by its own owner: the scope of a request is not enough, as what
+        it shows may belong to others.
 
         Raises:
-            Denied: the caller's role does not allow it.
+            Denied: the caller's role does not allow the action in one of the scopes.
         """
-        _hold(entry, await self.roles(entry.caller), action)
+        rows = await self.ask(_roles, caller)
+        if rows is None:
+            return
+        held = held_by(rows, caller)
+        for scope in dict.fromkeys(scopes):
+            if (why := refusal(held, action, scope)) is not None:
+                raise Denied(why)
 
     def sight(self, caller: Caller) -> Sight | None:
         """Return what a caller may see of its company; None: it has no members. Blocking.
@@ -198,26 +205,9 @@ class Core:
             rows = _roles(database, caller)
         return None if rows is None else sight_of(held_by(rows, caller), caller)
 
-    async def roles(self, caller: Caller) -> list[MemberRow] | None:
-        """Return the roles that count for a caller; None: its company has no members."""
-        return await self.ask(_roles, caller)
-
-    async def may_change(self, entry: RunningOperation, scopes: Iterable[Scope]) -> None:
-        """Hold the change of records, each named by its own scope, against the roles.
-
-        The scope of a request is not enough: what it shows may belong to others, as a project's
-        shows the company's records too.
-
-        Raises:
-            Denied: the caller may not change one of them.
-        """
-        rows = await self.roles(entry.caller)
-        if rows is None:
-            return
-        held = held_by(rows, entry.caller)
-        for scope in dict.fromkeys(map(owner_scope, scopes)):
-            if (why := refusal(held, Action.DELETE, scope)) is not None:
-                raise Denied(why)
+    async def may_change(self, caller: Caller, scopes: Iterable[Scope]) -> None:
+        """Raise `Denied` where the caller may not change records of one of these scopes."""
+        await self.authorise(caller, Action.DELETE, map(owner_scope, scopes))
 
     async def connect(
         self,
@@ -237,7 +227,12 @@ class Core:
         if entry.source is not None and entry.source.company_id != entry.caller.company_id:
             raise Denied("The source names another company than yours; memories never cross it.")
         routed = await self.resolve(entry.caller, entry.scope, binding_key)
-        _hold(entry, routed.held)
+        if routed.held is not None:
+            held = held_by(routed.held, entry.caller)
+            entry.sight = sight_of(held, entry.caller)
+            action = action_of(entry.operation_type, by_ai=entry.caller.by_ai)
+            if (why := refusal(held, action, entry.scope)) is not None:
+                raise Denied(why)
         binding = entry.binding = routed.binding
         entry.binding_reason = routed.reason
         if entry.operation_type.mutates:
@@ -391,7 +386,7 @@ class Core:
         """
         scope = Scope(company_id=caller.company_id)
         async with self.recorder.recorded(OperationType.CONFIGURE, caller, scope, asked) as entry:
-            await self.refuse_configuring(entry, in_read_only=in_read_only)
+            await self.refuse_configuring(caller, in_read_only=in_read_only)
             if binding_key is not None:
                 entry.binding = await self.ask(find_binding, caller.company_id, binding_key)
             yield entry
@@ -418,19 +413,16 @@ class Core:
 
         return await self.to_its_end(run())
 
-    async def refuse_configuring(
-        self, entry: RunningOperation, *, in_read_only: bool = False
-    ) -> None:
+    async def refuse_configuring(self, caller: Caller, *, in_read_only: bool = False) -> None:
         """Raise `Denied` where something is read-only or the caller may not configure."""
         self.refuse_read_only()
-        await self.authorise(entry, Action.CONFIGURE)
+        await self.may_configure(caller)
         if not in_read_only:
-            await self.refuse_changes(entry.caller.company_id)
+            await self.refuse_changes(caller.company_id)
 
     async def may_configure(self, caller: Caller) -> None:
         """Raise `Denied` where the caller may not change the settings of its company."""
-        scope = Scope(company_id=caller.company_id)
-        await self.authorise(self.recorder.started(OperationType.CONFIGURE, caller, scope))
+        await self.authorise(caller, Action.CONFIGURE, [Scope(company_id=caller.company_id)])
 
     async def configure(
         self,
@@ -530,19 +522,6 @@ def _roles(database: DatabaseConnection, caller: Caller) -> list[MemberRow] | No
     return bindings.roles_of(database, caller.company_id, person_of(caller))
 
 
-def _hold(
-    entry: RunningOperation, rows: Sequence[MemberRow] | None, action: Action | None = None
-) -> None:
-    """Hold an operation against the roles of its company (seed 004 §6.5); None: it has none."""
-    if rows is None:
-        return
-    held = held_by(rows, entry.caller)
-    entry.sight = sight_of(held, entry.caller)
-    action = action or action_of(entry.operation_type, by_ai=entry.caller.by_ai)
-    if (why := refusal(held, action, entry.scope)) is not None:
-        raise Denied(why)
-
-
 async def _problems(entry: RunningOperation, connection: Connection) -> list[Problem]:
     """Return what could not be read where an operation reads, as far as its caller may know."""
     try:
@@ -553,11 +532,12 @@ async def _problems(entry: RunningOperation, connection: Connection) -> list[Pro
 
 
 def _reason(found: Route, scope: Scope) -> str:
-    if found.chosen_by == "project":
-        return f"project target {scope.project_id}"
-    if found.chosen_by == "agent":
-        return f"agent target {scope.agent_id}"
-    return "explicit key" if found.chosen_by == BY_KEY else "company default"
+    reasons = {
+        "project": f"project target {scope.project_id}",
+        "agent": f"agent target {scope.agent_id}",
+        BY_KEY: "explicit key",
+    }
+    return reasons.get(found.chosen_by or "", "company default")
 
 
 def _nothing_serves(scope: Scope, binding_key: str | None) -> str:

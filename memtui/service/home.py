@@ -160,19 +160,14 @@ def used_database(paths: Paths, settings: Settings) -> Database | None:
         )
     except NotFound:
         return None
+    is_used = False
     try:
-        if _is_used(database):
-            return database
-    except BaseException:
-        database.close()
-        raise
-    database.close()
-    return None
-
-
-def _is_used(database: Database) -> bool:
-    with database.read() as connection:
-        return bindings.is_used(connection)
+        with database.read() as connection:
+            is_used = bindings.is_used(connection)
+    finally:
+        if not is_used:
+            database.close()
+    return database if is_used else None
 
 
 def read_sqlite(path: Path) -> sqlite3.Connection:

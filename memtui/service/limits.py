@@ -267,11 +267,10 @@ def span(period: LimitPeriod, day: date, zone: tzinfo | None) -> tuple[datetime,
         Invalid: the day is at an end of the calendar.
     """
     try:
-        first = day if period is LimitPeriod.DAY else day.replace(day=1)
-        length = timedelta(days=1 if period is LimitPeriod.DAY else 32)
-        after = first + length
+        first, after = day, day + timedelta(days=1)
         if period is LimitPeriod.MONTH:
-            after = after.replace(day=1)
+            first = day.replace(day=1)
+            after = (first + timedelta(days=32)).replace(day=1)
         return _begin(first, zone), _begin(after, zone)
     except (OverflowError, ValueError) as error:
         raise Invalid(f"{day} lies at an end of the calendar; give a nearer day.") from error

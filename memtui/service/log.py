@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,12 +22,12 @@ from memtui.service.answers import Change, Erasure, Provenance, Retrieval, Retri
 from memtui.service.core import Group, in_thread
 from memtui.service.operations import change_of
 from memtui.service.visibility import Caller
-from memtui.store import appending, erasing, journal, log
+from memtui.store import erasing, journal, log
 from memtui.store.database import Connection, Database
 from memtui.store.erasing import purged
 from memtui.store.journal import Found
 from memtui.store.log import ContextDay, Reads, Retrieved
-from memtui.store.operation import Operation, OperationDraft, OperationPage
+from memtui.store.operation import Operation, OperationPage
 from memtui.store.sight import Sight
 
 if TYPE_CHECKING:
@@ -39,19 +40,17 @@ T = TypeVar("T")
 _PAGE = 500
 
 
+@dataclass(frozen=True, slots=True)
 class CompanyLog:
     """Reads of a company's log, hot and sealed alike. All are blocking; all raise `Unavailable`.
 
     What is out of a reader's `sight` is as if it were not there; None sees everything.
     """
 
-    def __init__(
-        self, database: Database, archive: Archive, company_id: str, sight: Sight | None = None
-    ) -> None:
-        self._database = database
-        self._archive = archive
-        self._company_id = company_id
-        self._sight = sight
+    _database: Database
+    _archive: Archive
+    _company_id: str
+    _sight: Sight | None = None
 
     @property
     def sealed(self) -> Sealed:
@@ -300,15 +299,14 @@ class Log(Group):
         own, place = self._of(caller), (binding_key, handle.provider_record_id)
         mutations = own.by_ids(own.mutations_of_record(*place))
         count, reads = own.retrievals(*place, _SHOWN_RETRIEVALS)
-        writes = [
-            mutation
-            for mutation in mutations
-            if mutation.operation_type is OperationType.WRITE
-            and mutation.status is OperationStatus.OK
-        ]
+        written = (
+            one
+            for one in reversed(mutations)
+            if (one.operation_type, one.status) == (OperationType.WRITE, OperationStatus.OK)
+        )
         return Provenance(
             handle=handle,
-            written=writes[-1] if writes else None,
+            written=next(written, None),
             mutations=mutations,
             retrieval_count=count,
             retrievals=tuple(
@@ -338,15 +336,6 @@ class Log(Group):
             record_id: RetrievalCount.like(reads, count=reads.times)
             for record_id, reads in counts.items()
         }
-
-    @in_thread
-    def in_flight(self, caller: Caller) -> int:
-        """Return how many of the company's mutations that the caller may see run now."""
-        sight = self._core.sight(caller)
-        with self._core.database.read() as database:
-            waiting = appending.pending(database, caller.company_id)
-        drafts = (OperationDraft.model_validate(row.draft) for row in waiting)
-        return sum(sight is None or sight.sees(draft) for draft in drafts)
 
 
 def one(found: Sequence[Operation], asked: str) -> Operation:

@@ -19,7 +19,7 @@ from memtui.service.core import SETUP_DOOR, Core
 from memtui.service.home import open_database
 from memtui.service.operations import FactLimits, Operations
 from memtui.service.providers import Providers, unexpected
-from memtui.service.recorder import Recorder, new_operation_id
+from memtui.service.recorder import Recorder, Sessions, new_operation_id
 from memtui.service.visibility import Caller, caller_of
 from memtui.store import bindings
 from memtui.store.database import Database
@@ -77,19 +77,14 @@ async def open_service(
     """
     use_loose_threads()
     database = await asyncio.to_thread(open_database, paths, settings)
-    recorder = Recorder(database, paths.data / "sessions", clock=clock, timer=timer, new_id=new_id)
+    sessions = Sessions(paths.data / "sessions")
+    recorder = Recorder(database, sessions, clock, timer, new_id)
     registry = Providers(providers, timeout_ms=settings.provider_timeout_ms)
     core = Core(
         database=database,
         archive=paths.archive,
         providers=registry,
-        connections=Connections(
-            registry,
-            paths,
-            timeout_ms=settings.provider_timeout_ms,
-            clock=clock,
-            timer=timer,
-        ),
+        connections=Connections(registry, paths, settings.provider_timeout_ms, clock, timer),
         recorder=recorder,
         clock=clock,
         new_id=new_id,

@@ -136,7 +136,7 @@ class Metrics(Group):
         chosen = Filter.model_validate({**wanted, "since": start, "until": end})
         sight = core.sight(caller)
         with core.database.read() as database:
-            counts = _Counts(start, end)
+            counts = _Counts(start)
             steps = _matching(store.fact_steps(database, company_id, end), wanted)
             counts.take((s for s in steps if sight is None or sight.reads(s)), company_id)
             held_members = bindings.members(database, company_id)
@@ -161,7 +161,6 @@ class _Counts:
     """What the history of each fact adds up to."""
 
     since: datetime
-    until: datetime
     held: Counter[tuple[str, str]] = field(default_factory=Counter)
     by_day: defaultdict[date, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     soon_deleted: int = 0
@@ -174,10 +173,15 @@ class _Counts:
                 self.held[_owner(history[-1], company_id)] += 1
 
     def _take_record(self, history: Sequence[Any]) -> None:
-        saves = [place for place, step in enumerate(history) if _is_save(step)]
+        saves = [
+            place
+            for place, step in enumerate(history)
+            if step.operation_type == OperationType.WRITE and _came(step)
+        ]
         for place, after in zip(saves, [*saves[1:], len(history)], strict=True):
-            if self.since <= history[place].at:
-                self._count(history[place], _saver(history[place]))
+            saved = history[place]
+            if self.since <= saved.at:
+                self._count(saved, "saves_by_ai" if _by_ai(saved) else "saves_by_user")
                 self.soon_deleted += _soon_deleted_by_hand(history[place:after])
         for step in history:
             if self.since <= step.at and (change := _change(step)):
@@ -209,16 +213,8 @@ def _owner(step: Any, company_id: str) -> tuple[str, str]:
     return owner_of(Scope(company_id=company_id, **ids))
 
 
-def _is_save(step: Any) -> bool:
-    return step.operation_type == OperationType.WRITE and _came(step)
-
-
 def _came(step: Any) -> bool:
     return bool(step.is_now and not step.was)
-
-
-def _saver(step: Any) -> str:
-    return "saves_by_ai" if _by_ai(step) else "saves_by_user"
 
 
 def _by_ai(step: Any) -> bool:
@@ -296,16 +292,14 @@ def _days(
 
 
 def _day(day: date, changes: Counter[str], contexts: Any | None) -> FactDay:
-    figures = {name: changes[name] for name in _CHANGES}
-    if contexts is None:
-        return FactDay(day=day, **figures)
-    return FactDay(
-        day=day,
-        **figures,
-        contexts=contexts.contexts,
-        average_context_tokens=_share(contexts.tokens, contexts.contexts),
-        most_context_tokens=contexts.most_tokens,
-    )
+    figures: dict[str, Any] = {name: changes[name] for name in _CHANGES}
+    if contexts is not None:
+        figures |= {
+            "contexts": contexts.contexts,
+            "average_context_tokens": _share(contexts.tokens, contexts.contexts),
+            "most_context_tokens": contexts.most_tokens,
+        }
+    return FactDay(day=day, **figures)
 
 
 def _share(part: float, whole: int) -> float | None:

@@ -335,7 +335,7 @@ class Operations(Group):
             before = await connection.snapshots(known, scope)
             if routed.mode is WriteMode.UPSERT:
                 there = _scopes(before)
-                await core.may_change(entry, [scope, *there])
+                await core.may_change(caller, [scope, *there])
                 note_owner(entry, there)
                 if any(map(is_org, there)):
                     log_text(entry, clean.content, withheld=True)
@@ -389,7 +389,7 @@ class Operations(Group):
             entry.about([old])
             update = {"binding_key": connection.binding.key, "handle": old}
             routed = clean.model_copy(update=update)
-            await core.may_change(entry, [record.scope])
+            await core.may_change(caller, [record.scope])
             before = await connection.snapshots([old], scope)
             await core.recorder.begin(entry, before)
             try:
@@ -433,7 +433,7 @@ class Operations(Group):
                     + (f", nor any of the {len(ids) - 1} others." if len(ids) > 1 else ".")
                 )
             note_owner(entry, _scopes(there))
-            await core.may_change(entry, _scopes(there))
+            await core.may_change(caller, _scopes(there))
             sources = {snapshot.record.source for snapshot in there if snapshot.record}
             entry.source = entry.source or (sources.pop() if len(sources) == 1 else None)
             gone = tuple(snapshot.handle for snapshot in there)

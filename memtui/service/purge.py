@@ -10,7 +10,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from itertools import groupby, islice
@@ -50,7 +50,7 @@ from memtui.service.survey import (
     survey,
     texts_of,
 )
-from memtui.service.visibility import Caller
+from memtui.service.visibility import Action, Caller
 from memtui.store import appending, bindings, erasing, log
 from memtui.store.digest import CONTROL
 from memtui.store.erasing import Aim, erase_fields, purge_request
@@ -85,9 +85,7 @@ class Purging(Group):
         found = await survey(self._core, caller, request)
         if request.forget:
             found.aim = found.with_living()
-        scope = Scope(company_id=caller.company_id)
-        entry = self._core.recorder.started(OperationType.PURGE, caller, scope)
-        await self._authorise(entry, request, found)
+        await self._authorise(caller, request, found)
         return await asyncio.to_thread(self._planned, request, found)
 
     @to_its_end
@@ -111,7 +109,7 @@ class Purging(Group):
             await core.refuse_changes(caller.company_id)
             with self._alone():
                 found = await survey(core, caller, request)
-                await self._authorise(entry, request, found)
+                await self._authorise(caller, request, found)
                 going = found.going() if request.forget else []
                 aim = found.with_living() if going else found.aim
                 await asyncio.to_thread(self._refuse_altered, aim)
@@ -176,22 +174,16 @@ class Purging(Group):
             return None
         return await self.apply(caller, PurgeRequest(before=now - timedelta(days=days)))
 
-    async def _authorise(
-        self, entry: RunningOperation, request: PurgeRequest, found: Survey
-    ) -> None:
+    async def _authorise(self, caller: Caller, request: PurgeRequest, found: Survey) -> None:
         """Let owners and admins of the company, and a person whose own memories these are."""
-        if entry.caller.by_ai:
+        if caller.by_ai:
             raise Denied("An agent purges nothing; let the person do it for whom it acts.")
-        company = entry.scope
+        company = Scope(company_id=caller.company_id)
         if (subject_id := found.only_subject(request)) is not None:
-            entry.scope = company.model_copy(update={"subject_id": subject_id})
-            try:
-                return await self._core.authorise(entry)
-            except Denied:
-                pass
-            finally:
-                entry.scope = company
-        return await self._core.authorise(entry)
+            own = company.model_copy(update={"subject_id": subject_id})
+            with suppress(Denied):
+                return await self._core.authorise(caller, Action.DELETE, [own])
+        return await self._core.authorise(caller, Action.DELETE, [company])
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

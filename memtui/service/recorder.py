@@ -307,27 +307,19 @@ def new_operation_id() -> str:
     return uuid.uuid4().hex
 
 
+@dataclass(eq=False)
 class Recorder:
     """Writes the operation log. Nothing is answered before its operation is in it.
 
     But where the database lies on a medium that nobody can write: there nothing is recorded.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        sessions_dir: Path,
-        *,
-        clock: Callable[[], datetime],
-        timer: Callable[[], float],
-        new_id: Callable[[], str],
-    ) -> None:
-        self._database = database
-        self._sessions = Sessions(sessions_dir)
-        self._clock = clock
-        self._timer = timer
-        self._new_id = new_id
-        self._finishing: set[asyncio.Future[None]] = set()
+    _database: Database
+    _sessions: Sessions
+    _clock: Callable[[], datetime]
+    _timer: Callable[[], float]
+    _new_id: Callable[[], str]
+    _finishing: set[asyncio.Future[None]] = field(default_factory=set)
 
     @asynccontextmanager
     async def recorded(
@@ -339,7 +331,16 @@ class Recorder:
         source: SourceRef | None = None,
     ) -> AsyncIterator[RunningOperation]:
         """Run an operation and log it, whatever becomes of it."""
-        entry = self.started(operation_type, caller, scope, request, source)
+        entry = RunningOperation(
+            operation_id=self._new_id(),
+            operation_type=operation_type,
+            caller=caller,
+            scope=scope,
+            started_at=self._clock(),
+            started=self._timer(),
+            request=request,
+            source=source,
+        )
         try:
             yield entry
         except BaseException as error:
@@ -349,26 +350,6 @@ class Recorder:
                 raise _unknown_outcome(entry, error) from error
             raise
         await self._finish(entry)
-
-    def started(
-        self,
-        operation_type: OperationType,
-        caller: Caller,
-        scope: Scope,
-        request: Json | None = None,
-        source: SourceRef | None = None,
-    ) -> RunningOperation:
-        """Return an operation that begins now; only `recorded` has it logged."""
-        return RunningOperation(
-            operation_id=self._new_id(),
-            operation_type=operation_type,
-            caller=caller,
-            scope=scope,
-            started_at=self._clock(),
-            started=self._timer(),
-            request=request or {},
-            source=source,
-        )
 
     async def begin(self, entry: RunningOperation, before: Sequence[Snapshot]) -> None:
         """Write a mutation's intent; from here on its end is logged or shows as unknown."""

@@ -70,7 +70,7 @@ class Undo(Group):
                 return await self._settings_back(entry, operation, changed)
             connection = await self._core.connect(entry, operation.binding_key)
             records = [state.record for step in steps for state in step if state and state.record]
-            await self._core.may_change(entry, [record.scope for record in records])
+            await self._core.may_change(entry.caller, [record.scope for record in records])
             scope = reaching(operation.scope, records)
             operation = operation.model_copy(update={"scope": scope})
             handles = [before.handle for before, _ in steps]
@@ -173,7 +173,7 @@ class Undo(Group):
             Conflict: one of them has changed since, or another company's memories lie there by now.
             Invalid: what they would be cannot be.
         """
-        await self._core.refuse_configuring(entry)
+        await self._core.refuse_configuring(entry.caller)
         company_id = entry.caller.company_id
         kinds = {change.setting for change in changed}
 

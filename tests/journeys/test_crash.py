@@ -23,6 +23,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService, Operation, open_service
+from memtui.store import appending
 from memtui.store.digest import is_intact
 
 pytestmark = pytest.mark.slow
@@ -126,7 +127,7 @@ async def test_a_killed_writer_leaves_nothing_half_done(
             assert outcome.happened is not None
         health = (await service.bindings.health(caller, "default")).health
         assert health.problems == ()
-        assert await service.log.in_flight(caller) == 0
+        assert await service.core.ask(appending.pending, caller.company_id) == []
     finally:
         await service.close()
     leftovers = [path for path in paths.data.rglob("projects/**/*") if path.name.startswith(".")]

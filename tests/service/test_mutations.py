@@ -26,6 +26,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService
+from memtui.store import appending
 from tests.databases import on_both
 from tests.service.conftest import start
 from tests.service.fake import FakeAdapter, down
@@ -271,7 +272,7 @@ async def test_an_error_before_sending_is_an_error_and_after_it_unknown(
     assert (await service.undo(caller)).undoes == unknown.operation_id
     with pytest.raises(NotFound):
         await service.get(caller, change.after.handle, note.scope)
-    assert await service.log.in_flight(caller) == 0
+    assert await service.core.ask(appending.pending, caller.company_id) == []
 
 
 async def test_a_slow_mutation_ends_as_unknown_and_says_so(

@@ -98,7 +98,7 @@ async def test_a_killed_mutation_shows_once_as_unknown_and_can_be_checked(
     for _ in range(2):
         service = await start(paths, settings, caller)
         [operation] = await unknown(service, caller)
-        assert await service.log.in_flight(caller) == 0
+        assert await service.core.ask(appending.pending, caller.company_id) == []
         await service.close()
     assert (operation.operation_type, operation.error_kind) == (kind, "interrupted")
     assert (operation.principal, operation.door) == ("agent:coding", "mcp")
@@ -137,7 +137,7 @@ async def test_what_a_living_process_does_is_left_to_it(
     for _ in range(2):
         service = await start(paths, settings, caller)
         assert await unknown(service, caller) == []
-        assert await service.log.in_flight(caller) == 1
+        assert len(await service.core.ask(appending.pending, caller.company_id)) == 1
         await service.close()
     die(child)
     service = await start(paths, settings, caller)
@@ -184,7 +184,7 @@ async def test_a_service_that_closes_waits_for_its_mutations(
     monkeypatch.setattr(FakeAdapter, "write", write)
     task = asyncio.ensure_future(service.write(caller, note))
     await inside.wait()
-    assert await service.log.in_flight(caller) == 1
+    assert len(await service.core.ask(appending.pending, caller.company_id)) == 1
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task

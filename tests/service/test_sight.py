@@ -296,7 +296,6 @@ MEMBERS: dict[str, list[Call]] = {
     "watch": [watched],
     "members.all": [lambda h, c: h.service.members.all(c)],
     "tokens.all": [lambda h, c: h.service.tokens.all(c)],
-    "log.in_flight": [lambda h, c: h.service.log.in_flight(c)],
     "limits.all": [lambda h, c: h.service.limits.all(c)],
     "limits.check": [lambda h, c: h.service.limits.check(c)],
     "log.erasures": [erasures],
