@@ -179,9 +179,7 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
         if not issubclass(base, Model) or base is Model:
             continue
         [definition] = ast.parse(dedent(inspect.getsource(base))).body
-        for above, below in pairwise(
-            definition.body if isinstance(definition, ast.ClassDef) else ()
-        ):
+        for above, below in pairwise(getattr(definition, "body", ())):
             match above, below:
                 case (
                     ast.AnnAssign(target=ast.Name(id=name)),

@@ -185,12 +185,13 @@ class Connection:
 
     async def read(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
         """Make an idempotent call that handles so many records."""
-        return await self.mutate(call, records=records, idempotent=True)
+        return await self._call(call, records, idempotent=True)
 
-    async def mutate(
-        self, call: Callable[[], Awaitable[T]], *, records: int = 1, idempotent: bool = False
-    ) -> T:
-        """Make a call, once unless it is idempotent."""
+    async def mutate(self, call: Callable[[], Awaitable[T]], *, records: int = 1) -> T:
+        """Make a call that must not be made twice."""
+        return await self._call(call, records, idempotent=False)
+
+    async def _call(self, call: Callable[[], Awaitable[T]], records: int, *, idempotent: bool) -> T:
         return await guarded(
             call,
             provider=self.who,

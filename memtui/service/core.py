@@ -361,7 +361,6 @@ class Core:
 
     async def refuse_changes(self, company_id: str) -> None:
         """Raise `Denied` where memtui runs read-only, or the company is read-only."""
-        self.refuse_read_only()
         row = await self.ask(bindings.company, company_id)
         self.refuse_read_only(company_id if row is not None and row.read_only else None)
 

@@ -213,12 +213,11 @@ async def survey(
 
     steps = await core.ask(lambda database: list(erasing.steps(database, aim)))
     found = Survey(aim, steps, await asyncio.to_thread(core.sight, caller), beyond)
-    texts = set(said)
     if request.before is not None:
-        gone = await core.ask(erasing.forgotten, aim.company_id)
+        gone, texts = await core.ask(erasing.forgotten, aim.company_id), set[str]()
     else:
-        gone = await _gone(found, connections)
-        texts |= await _ask_providers(found, connections, gone)
+        gone, texts = await _look(found, connections)
+    texts |= said
     stay: dict[str, set[str]] = {}
     for connection, record in found.living:
         stay.setdefault(connection.binding.key, set()).add(record.handle.provider_record_id)
@@ -289,39 +288,34 @@ def _known_ids(
     return met or found
 
 
-async def _gone(found: Survey, connections: Mapping[str, Connection]) -> dict[str, set[str]]:
-    """Note what lives, and return the ids of what does not, by binding."""
-    ids: dict[str, set[str]] = {key: set(of) for key, of in found.aim.living.items()}
+async def _look(
+    found: Survey, connections: Mapping[str, Connection]
+) -> tuple[dict[str, set[str]], set[str]]:
+    """Note what lives, and what providers keep of the rest.
+
+    Returns the ids of what is gone, by binding, and what providers say that it said.
+    """
+    aim, texts = found.aim, set[str]()
+    gone: dict[str, set[str]] = {key: set(of) for key, of in aim.living.items()}
     for one in found.steps:
-        ids.setdefault(one.binding_key, set()).add(one.record_id)
-    for key, connection in connections.items():
-        living = await _living(connection, found.aim, sorted(ids.get(key, ())))
-        found.living += [(connection, record) for record in living]
-        ids.setdefault(key, set()).difference_update(
-            record.handle.provider_record_id for record in living
-        )
-    return ids
-
-
-async def _ask_providers(
-    found: Survey, connections: Mapping[str, Connection], gone: dict[str, set[str]]
-) -> set[str]:
-    """Note what providers keep of what is gone; returns what that says."""
-    texts: set[str] = set()
-    aim = found.aim
+        gone.setdefault(one.binding_key, set()).add(one.record_id)
     scope = Scope(company_id=aim.company_id, subject_id=aim.subject_id, project_id=aim.project_id)
     for key, connection in connections.items():
+        ids = gone.setdefault(key, set())
+        for record in await _living(connection, aim, sorted(ids)):
+            found.living.append((connection, record))
+            ids.discard(record.handle.provider_record_id)
         if not connection.adapter.capabilities.writable:
             continue
-        asked = EraseRequest(scope=scope, record_ids=tuple(sorted(gone.get(key, ()))))
+        asked = EraseRequest(scope=scope, record_ids=tuple(sorted(ids)))
         reply = await connection.read(partial(connection.adapter.erase, asked))
         found.beyond += reply.beyond
         texts.update(reply.texts)
-        gone.setdefault(key, set()).update(reply.record_ids)
+        ids.update(reply.record_ids)
         # What it finds once the others are known is asked for with them.
-        asked = asked.model_copy(update={"record_ids": tuple(sorted(gone[key]))})
+        asked = asked.model_copy(update={"record_ids": tuple(sorted(ids))})
         found.providers.append((connection, asked, reply))
-    return texts
+    return gone, texts
 
 
 async def _living(connection: Connection, aim: Aim, ids: Sequence[str]) -> list[Record]:
