@@ -14,6 +14,7 @@ import re
 import sqlite3
 import unicodedata
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import wraps
@@ -30,8 +31,10 @@ from memtui.contract import (
     Conflict,
     Filter,
     Invalid,
+    Json,
     Record,
     Scope,
+    Snippet,
     Unsupported,
 )
 from memtui.fuzzy import finds
@@ -125,6 +128,17 @@ def read_moment(value: object) -> datetime | None:
     return None
 
 
+def is_nested_deeper(value: object, most: int) -> bool:
+    """Whether lists and objects stand in each other more than `most` deep; needs no recursion."""
+    level = [value]
+    for _ in range(most + 1):
+        held = [one for one in level if isinstance(one, (dict, list))]
+        level = [
+            one for part in held for one in (part.values() if isinstance(part, dict) else part)
+        ]
+    return bool(held)
+
+
 # Filters
 
 Test = Literal["is", "has", "from", "before", "holds", "finds"]
@@ -211,6 +225,12 @@ def sees(scope: Scope, other: Scope) -> bool:
     return scope.company_id == other.company_id and not any(
         asked is not None and held is not None and asked != held for asked, held in pairs
     )
+
+
+def has_metadata(record: Record, wanted: Json) -> bool:
+    """Whether a record's metadata holds all that a query's `metadata_filter` names."""
+    held = record.metadata
+    return all(name in held and held[name] == value for name, value in wanted.items())
 
 
 # Pages
@@ -359,6 +379,12 @@ class TextIndex:
     def close(self) -> None:
         """Free the memory."""
         self._database.close()
+
+
+def ranked(records: Sequence[Record], query: str) -> list[Snippet]:
+    """Return those of a few records that match, as `TextIndex` finds them."""
+    with closing(TextIndex(records)) as index:
+        return [Snippet(**dict(record), score=score) for record, score in index.search(query)]
 
 
 def _indexed(record: Record) -> Iterator[str]:

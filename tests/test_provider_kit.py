@@ -23,6 +23,7 @@ from memtui.contract import (
 )
 from memtui.provider_kit import (
     blocking,
+    is_nested_deeper,
     matcher,
     page,
     read_config,
@@ -150,3 +151,11 @@ def test_a_config_that_does_not_fit_names_the_setting(tmp_path: Path) -> None:
 )
 def test_a_moment_is_read_or_is_none(said: object, moment: datetime | None) -> None:
     assert read_moment(said) == moment
+
+
+def test_how_deep_lists_and_objects_stand_in_each_other() -> None:
+    value: object = {"a": [{"b": 1}, "x"]}  # three deep
+    assert is_nested_deeper(value, 2)
+    assert not is_nested_deeper(value, 3)
+    assert not is_nested_deeper("text", 0)
+    assert is_nested_deeper([], 0)

@@ -24,7 +24,7 @@ from memtui.contract import (
     Snippet,
     Usage,
 )
-from memtui.provider_kit import TextIndex, abilities_in, require_writable
+from memtui.provider_kit import abilities_in, has_metadata, ranked, require_writable
 
 DRIVE_PREFIX = "drive:"
 """Begins the handle of a drive's fact whose id a user's fact bears as well."""
@@ -84,16 +84,10 @@ class FactProvider(Adapter):
 
 
 def _chosen(records: Sequence[Record], request: QueryRequest) -> list[Snippet]:
-    wanted = request.metadata_filter.items()
-    fitting = [r for r in records if all(r.metadata.get(name) == value for name, value in wanted)]
+    fitting = [record for record in records if has_metadata(record, request.metadata_filter)]
     if request.intent is QueryIntent.AGENT_PREAMBLE or not request.query.strip():
         return [Snippet(**dict(record)) for record in fitting]
-    index = TextIndex(fitting)
-    try:
-        found = index.search(request.query[:_QUERY_CHARS])
-        return [Snippet(**dict(record), score=score) for record, score in found]
-    finally:
-        index.close()
+    return ranked(fitting, request.query[:_QUERY_CHARS])
 
 
 def fact_owner(scope: Scope) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from memtui.backends.files.reading import (
     printable_id,
 )
 from memtui.contract import Json
+from memtui.provider_kit import is_nested_deeper
 
 _ENTITY_KEYS = frozenset({"type", "_type", "name", "entityType", "observations"})
 _RELATION_KEYS = frozenset({"type", "_type", "from", "to", "relationType"})
@@ -74,12 +75,7 @@ def _object(line: str) -> Json:
         raise _Unreadable(f"The line is not valid JSON: {reason}.") from error
     if not isinstance(value, dict):
         raise _Unreadable("The line is JSON and no object.")
-    level: list[Any] = [value]
-    for _ in range(_NESTING):
-        nested = [item for item in level if isinstance(item, (dict, list))]
-        inner = (item.values() if isinstance(item, dict) else item for item in nested)
-        level = [one for items in inner for one in items]
-    if level:
+    if is_nested_deeper(value, _NESTING):
         raise _Unreadable(f"The line is nested more than {_NESTING} deep.")
     return value
 

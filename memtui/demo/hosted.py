@@ -49,7 +49,7 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.paths import replacing
-from memtui.provider_kit import TextIndex, check_revision, matcher, page
+from memtui.provider_kit import TextIndex, check_revision, has_metadata, matcher, page
 
 T = TypeVar("T")
 
@@ -306,7 +306,7 @@ class HostedAdapter(Adapter):
             if record.handle in known
             and sees(request.scope, record)
             and request.topic in {None, record.topic}
-            and all(record.metadata.get(k) == v for k, v in request.metadata_filter.items())
+            and has_metadata(record, request.metadata_filter)
         )
         return list(islice(found, request.top_k))
 

@@ -37,7 +37,7 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.provider_kit import check_revision, matcher, page, read_config
+from memtui.provider_kit import check_revision, has_metadata, matcher, page, read_config
 
 _CHANGES = ("text", "pinned", "topic", "tags")
 
@@ -124,8 +124,7 @@ class InMemoryAdapter(Adapter):
         scored = []
         for record in self._all(request.scope):
             held = sum(word in record.text.casefold() for word in words)
-            fits = all(record.metadata.get(k) == v for k, v in request.metadata_filter.items())
-            if held and fits:
+            if held and has_metadata(record, request.metadata_filter):
                 scored.append(Snippet(**dict(record), score=held / len(words)))
         scored.sort(key=lambda snippet: -(snippet.score or 0))
         top = tuple(scored[: request.top_k])

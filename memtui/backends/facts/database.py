@@ -47,29 +47,23 @@ _ADVISORY_LOCK = 0x6D65_6D74_7569
 METADATA = MetaData()
 MOMENT = Text().with_variant(DateTime(), "postgresql")
 
-USERS = Table(
-    "user_memories",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("userId", Text, nullable=False),
-    Column("fact", Text, nullable=False),
-    Column("createdAt", MOMENT, nullable=False, server_default=func.current_timestamp()),
-    Column("source", Text),
-    Index("user_memories_userId_idx", "userId"),
-)
 
-DRIVES = Table(
-    "drive_memories",
-    METADATA,
-    Column("id", Text, primary_key=True),
-    Column("driveId", Text, nullable=False),
-    Column("fact", Text, nullable=False),
-    Column("createdAt", MOMENT, nullable=False, server_default=func.current_timestamp()),
-    Column("createdBy", Text),
-    Column("source", Text),
-    Index("drive_memories_driveId_idx", "driveId"),
-)
+def _memories(name: str, owner: str, *more: Column[str]) -> Table:
+    return Table(
+        name,
+        METADATA,
+        Column("id", Text, primary_key=True),
+        Column(owner, Text, nullable=False),
+        Column("fact", Text, nullable=False),
+        Column("createdAt", MOMENT, nullable=False, server_default=func.current_timestamp()),
+        *more,
+        Column("source", Text),
+        Index(f"{name}_{owner}_idx", owner),
+    )
 
+
+USERS = _memories("user_memories", "userId")
+DRIVES = _memories("drive_memories", "driveId", Column("createdBy", Text))
 DETAILS = Table(
     "memtui_fact_details",
     METADATA,

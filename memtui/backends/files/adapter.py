@@ -42,7 +42,15 @@ from memtui.contract import (
     WriteRequest,
     place_of_path,
 )
-from memtui.provider_kit import TextIndex, blocking, matcher, page, read_config, sees
+from memtui.provider_kit import (
+    TextIndex,
+    blocking,
+    has_metadata,
+    matcher,
+    page,
+    read_config,
+    sees,
+)
 
 _PROBLEM_LIMIT = 500
 
@@ -145,7 +153,6 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     @blocking
     def query(self, request: QueryRequest) -> ContextBundle:
         """Return the best matches of any word of the query; a topic keeps records without one."""
-        wanted = request.metadata_filter.items()
         with self._lock:
             records = self._fresh()
             self._index = self._index or TextIndex(tuple(records.values()))
@@ -154,7 +161,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
                 for record, score in self._index.search(request.query)
                 if sees(request.scope, record.scope)
                 and (request.topic is None or record.topic in {None, request.topic})
-                and all(record.metadata.get(name) == value for name, value in wanted)
+                and has_metadata(record, request.metadata_filter)
             )
             snippets = tuple(islice(found, request.top_k))
             return ContextBundle(snippets=snippets, capped=next(found, None) is not None)

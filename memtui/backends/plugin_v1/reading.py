@@ -16,7 +16,7 @@ from memtui.contract import (
     Scope,
     Snippet,
 )
-from memtui.provider_kit import TextIndex, matcher, page
+from memtui.provider_kit import has_metadata, matcher, page, ranked
 
 from .listing import Lister, Listing
 from .memories import handle_of
@@ -75,17 +75,13 @@ async def query(
 
 def _looked_through(plugin: Plugin, request: QueryRequest, asked: str, held: Hits) -> list[Snippet]:
     records = [plugin.record(memory) for memory in held.by_place().values()]
-    index = TextIndex([record for record in records if _fits(record, request)])
-    found = [Snippet(**dict(record), score=score) for record, score in index.search(asked)]
-    index.close()
+    found = ranked([record for record in records if _fits(record, request)], asked)
     return sorted(found, key=lambda one: not one.pinned)
 
 
 def _fits(record: Record, request: QueryRequest) -> bool:
-    held = record.metadata
-    return (request.topic is None or record.topic == request.topic) and all(
-        name in held and held[name] == value for name, value in request.metadata_filter.items()
-    )
+    is_of_topic = request.topic is None or record.topic == request.topic
+    return is_of_topic and has_metadata(record, request.metadata_filter)
 
 
 def _reach(plugin: Plugin, names: Sequence[str]) -> ExplainStage:

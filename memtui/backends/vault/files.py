@@ -189,20 +189,16 @@ class Folder:
 
     def create(self, path: str, content: str) -> bool:
         """Write a new file; False if one is already there."""
-        target = self._writable(path)
-        temporary = self._write_beside(target, content, self._now_ns())
-        try:
-            os.link(temporary, target)
-        except FileExistsError:
-            return False
-        except OSError:
-            # A file system without hard links: the vault's lock keeps other writers out.
-            if target.exists():
+        with self._written_beside(path, content, self._now_ns()) as (target, temporary):
+            try:
+                os.link(temporary, target)
+            except FileExistsError:
                 return False
-            temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-        _sync_folder(target.parent)
+            except OSError:
+                # A file system without hard links: the vault's lock keeps other writers out.
+                if target.exists():
+                    return False
+                temporary.replace(target)
         return True
 
     def replace(
@@ -213,18 +209,13 @@ class Folder:
         `modified_ns` is the time that the file gets; None is now. A file keeps its permissions;
         one that is not there gets `mode`, 0600 for None.
         """
-        target = self._writable(path)
         moment = self._now_ns() if modified_ns is None else modified_ns
-        temporary = self._write_beside(target, content, moment)
-        try:
+        with self._written_beside(path, content, moment) as (target, temporary):
             if target.exists():
                 mode = stat.S_IMODE(target.stat().st_mode)
             if mode is not None:
                 temporary.chmod(mode)
             temporary.replace(target)
-        finally:
-            temporary.unlink(missing_ok=True)
-        _sync_folder(target.parent)
 
     def remove(self, path: str) -> None:
         """Remove a file; its folder stays."""
@@ -243,8 +234,12 @@ class Folder:
             raise Denied(f"{path} is behind a symbolic link; memtui writes no further.")
         return self.root.joinpath(*path.split("/"))
 
-    def _write_beside(self, target: Path, content: str, modified_ns: int) -> Path:
-        raw = encoded(content)
+    @contextlib.contextmanager
+    def _written_beside(
+        self, path: str, content: str, modified_ns: int
+    ) -> Iterator[tuple[Path, Path]]:
+        """Give the file's place and a whole file beside it, which the block is to put there."""
+        target, raw = self._writable(path), encoded(content)
         if len(raw) > self._max_bytes:
             raise Invalid(
                 f"{target.name} would be larger than {self._max_bytes // 1_000_000} MB, and then "
@@ -258,10 +253,10 @@ class Folder:
                 stream.flush()
                 os.utime(stream.fileno(), ns=(modified_ns, modified_ns))
                 os.fsync(stream.fileno())
-        except OSError:
+            yield target, temporary
+        finally:
             temporary.unlink(missing_ok=True)
-            raise
-        return temporary
+        _sync_folder(target.parent)
 
     def _make_folder(self, folder: Path) -> None:
         missing = []

@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from memtui.contract import Invalid, Json, Problem
+from memtui.provider_kit import is_nested_deeper
 
 MAX_FRONT_CHARS = 64 * 1024
 _MAX_DEPTH = 50
@@ -140,11 +141,9 @@ def parse(front: str | None) -> Json | Problem:
         metadata = json.loads(large.group(1))
     except (ValueError, RecursionError):
         return Problem(message="The frontmatter's metadata is long and is not JSON.")
-    level: list[Any] = [metadata]
-    for _ in range(_MAX_DEPTH):
-        parts = (one.values() if isinstance(one, dict) else one for one in level)
-        level = [inner for part in parts for inner in part if isinstance(inner, (dict, list))]
-    return _TOO_DEEP if level else rest | {"metadata": metadata}
+    if is_nested_deeper(metadata, _MAX_DEPTH):
+        return _TOO_DEEP
+    return rest | {"metadata": metadata}
 
 
 def _from_yaml(front: str) -> Json | Problem:
