@@ -16,13 +16,13 @@ from memtui.contract import Unavailable
 from memtui.csv_text import cell
 from memtui.json_text import plain, plain_text
 from memtui.screens.exports import write_file
+from memtui.store.database import quoted
 
 if TYPE_CHECKING:
     from textual.strip import Strip
 
     from memtui.analytics.sql import SqlAnswer
 
-_CHUNK = 200
 _KINDS = {
     name: "BIGINT" if field.annotation is int else "DECIMAL(38, 12)"
     for name, field in Figures.model_fields.items()
@@ -97,21 +97,17 @@ def _write_parquet(work: Path, table: Table | SqlAnswer) -> None:
             f"{name} {kind or 'VARCHAR'}" for name, kind in zip(named, kinds, strict=True)
         )
         duck.execute(f"CREATE TABLE rows ({columns})")
-        duck.execute("BEGIN")
-        for start in range(0, len(table.rows), _CHUNK):
-            part = table.rows[start : start + _CHUNK]
-            row = f"({', '.join('?' * len(named))})"
-            duck.execute(
-                f"INSERT INTO rows VALUES {', '.join([row] * len(part))}",  # noqa: S608 - question marks
+        with duck.appender("rows") as rows:
+            rows.append_rows(
                 [
-                    value if kind or value is None else plain_text(value)
-                    for one in part
-                    for value, kind in zip(one, kinds, strict=True)
-                ],
+                    tuple(
+                        value if kind or value is None else plain_text(value)
+                        for value, kind in zip(row, kinds, strict=True)
+                    )
+                    for row in table.rows
+                ]
             )
-        duck.execute("COMMIT")
-        target = str(work).replace("'", "''")
-        duck.execute(f"COPY rows TO '{target}' (FORMAT parquet, COMPRESSION zstd)")
+        duck.execute(f"COPY rows TO {quoted(work)} (FORMAT parquet, COMPRESSION zstd)")
     except duckdb.Error as error:
         first = str(error).splitlines()[0].rstrip(".")
         raise Unavailable(f"This cannot be written as Parquet ({first}); choose CSV.") from error
