@@ -239,11 +239,7 @@ def _short(selected: Selected, sign: HitSign) -> Content:
             heading(selected.title, fmt.counted(one.operation_count, "operation")),
             display(SEPARATOR.join([fmt.counted(one.query_count, "query", "queries"), writes])),
             _ended(one),
-            line(
-                fmt.short_money(one.cost_usd) if one.cost_usd else "nothing priced",
-                display(f"{unpriced} unpriced" if one.unpriced_count else "", style=WARN),
-                gap="; ",
-            ),
+            _cost(one, f"{unpriced} unpriced" if one.unpriced_count else ""),
             display(f"hits {_share(one.hit_rate)} ({_SIGNS[sign]})")
             + display(f"{SEPARATOR}empty {_share(one.empty_query_rate)}"),
             display(_latency(one)),
@@ -272,7 +268,7 @@ def _whole(selected: Selected, sign: HitSign, width: int) -> Content:
         labelled("did", display(fmt.counted(one.operation_count, "operation"))),
         labelled("", _dim(SEPARATOR.join(sorts))),
         labelled("ended", _ended(one)),
-        labelled("cost", _cost(one)),
+        labelled("cost", _cost(one, unpriced_words(one))),
         labelled("inference", f"{inference} tokens"),
         labelled("embedding", f"{fmt.count(one.embedding_tokens)} tokens"),
         labelled("latency", _latency(one)),
@@ -296,8 +292,7 @@ def _ended(figures: Figures) -> Content:
     )
 
 
-def _cost(figures: Figures) -> Content:
-    unpriced = unpriced_words(figures)
+def _cost(figures: Figures, unpriced: str) -> Content:
     paid = fmt.short_money(figures.cost_usd) if figures.cost_usd else "nothing priced"
     return line(paid, display(unpriced, style=WARN), gap="; ")
 
