@@ -3,12 +3,14 @@ from __future__ import annotations
 import stat
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_origin
 
 import pytest
 
 from memtui import config
 from memtui.config import Paths, Settings, find_paths, load_settings, system_zone
 from memtui.contract import Invalid
+from memtui.paths import TABLES
 
 
 @pytest.fixture
@@ -249,3 +251,8 @@ def test_the_zone_that_the_system_names(
     assert system_zone() == "Europe/Berlin"
     assert load_settings(home).zone_name == "Europe/Berlin"
     assert load_settings(home, timezone="America/Lima").zone_name == "America/Lima"
+
+
+def test_every_setting_that_holds_several_values_is_read_as_a_table() -> None:
+    fields = Settings.model_fields.items()
+    assert {name for name, field in fields if get_origin(field.annotation) is dict} == TABLES

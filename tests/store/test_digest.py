@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.contract import OperationStatus, OperationType, Scope, SourceKind, SourceRef, Usage
-from memtui.store.digest import GENESIS, SUBJECT, canonical, digest_of, document_of
+from memtui.store.digest import COMMITTED, GENESIS, SUBJECT, canonical, digest_of, document_of
 from memtui.store.operation import OperationDraft, OperationHandle
 
 text = st.text(alphabet=st.characters(codec=None, exclude_categories=()), max_size=8)
@@ -182,3 +182,7 @@ def test_the_document_holds_no_text_that_somebody_wrote() -> None:
     first, other = (json.loads(one)["committed"] for one in (document, again))
     assert [path for path in first if first[path] == other[path]] == [SUBJECT]
     assert len(set(first.values())) == len(first) == 11
+
+
+def test_a_field_that_was_not_there_yet_changes_no_digest_of_before() -> None:
+    assert {OperationDraft.model_fields[name].default for name in COMMITTED} == {None}
