@@ -116,10 +116,13 @@ def _tell_conflict(out: Output, error: Conflict) -> int:
 
 
 def _tell_fault(out: Output, error: Exception, invocation: Invocation) -> int:
-    from memtui.doors.cli.session import log_failure
+    import logging
+
+    from memtui.doors.cli.session import logging_to
 
     path = invocation.paths().log_file
-    written = log_failure(path, error)
+    with logging_to(path) as written:
+        logging.getLogger("memtui").error("unexpected error", exc_info=error)
     where = f"the details are in {path}" if written else f"{path} cannot be written for details"
     return _tell(
         out, "internal", f"memtui ran into a fault of its own ({type(error).__name__}); {where}."

@@ -99,25 +99,15 @@ def _document(answer: PruneAnswer, plan: PrunePlan) -> dict[str, Any]:
             {
                 "record_id": candidate.record.handle.provider_record_id,
                 "text": candidate.record.text,
-                "reason": candidate.reason,
-                "sentence": candidate.sentence,
-                "cluster_id": candidate.cluster_id,
+                **candidate.model_dump(mode="json", exclude={"record", "survivor"}),
                 "survivor_id": candidate.survivor and candidate.survivor.provider_record_id,
-                "tokens_saved": candidate.tokens_saved,
-                "suggested": candidate.suggested,
                 "marked": candidate.record.handle in marked,
             }
             for candidate in plan.candidates
         ],
         "clusters": _clusters(plan),
         "diff": [
-            {
-                "sign": line.sign,
-                "record_id": line.handle.provider_record_id,
-                "text": line.text,
-                "tokens": line.tokens,
-                "why": line.why,
-            }
+            {"record_id": line.handle.provider_record_id, **line.model_dump(exclude={"handle"})}
             for line in plan.diff()
         ],
     }

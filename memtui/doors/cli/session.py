@@ -231,38 +231,23 @@ _LOG_LINE = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 @contextmanager
-def logging_to(path: Path) -> Iterator[None]:
+def logging_to(path: Path) -> Iterator[bool]:
     """Send warnings and errors of every module to `path` (mode 0600, rotated at 1 MB).
 
-    A log that cannot be written is no reason to refuse a command; warnings are dropped then.
+    A log that cannot be written is no reason to refuse a command; warnings are dropped then. Yields
+    whether it can.
     """
     import logging
 
-    handler = _handler(path) or logging.NullHandler()
+    written = _handler(path)
+    handler = written or logging.NullHandler()
     root = logging.getLogger()
     root.addHandler(handler)
     try:
-        yield
+        yield written is not None
     finally:
         root.removeHandler(handler)
         handler.close()
-
-
-def log_failure(path: Path, error: Exception) -> bool:
-    """Write an unexpected error with its traceback to `path`; return whether that was possible."""
-    import logging
-
-    handler = _handler(path)
-    if handler is None:
-        return False
-    with_traceback = (type(error), error, error.__traceback__)
-    handler.handle(
-        logging.LogRecord(
-            "memtui", logging.ERROR, __file__, 0, "unexpected error", (), with_traceback
-        )
-    )
-    handler.close()
-    return True
 
 
 def _handler(path: Path) -> RotatingFileHandler | None:
