@@ -51,8 +51,8 @@ Answers: TypeAlias = "Sequence[MutationAnswer]"
 class EditingScreen(ListScreen[R]):
     """A list of records, or of rows that stand for them, which a person can change.
 
-    A screen gives `records_of`, `binding_of`, `changed` and `gone`, and binds the actions that it
-    wants of those that are here.
+    A screen gives `records_of`, `binding_of`, `changed`, `gone` and `reorder`, and binds the
+    actions that it wants of those that are here.
     """
 
     def __init__(self, state: AppState) -> None:
@@ -66,6 +66,7 @@ class EditingScreen(ListScreen[R]):
         self._last: tuple[str, ...] = ()
         self._taken_back: Answers = ()
         self._drafts: dict[str, str] = {}
+        self._counting = Background(self, "reads-of-records")
         self._followed: frozenset[str] = frozenset()
         self._following: dict[str, Background] = {}
 
@@ -88,6 +89,26 @@ class EditingScreen(ListScreen[R]):
     def changed_outside(self) -> None:
         """Take note of a change that was made outside of memtui."""
         raise NotImplementedError
+
+    def reorder(self) -> None:
+        """Order the rows that are held again."""
+        raise NotImplementedError
+
+    def count_reads(self, ids: Mapping[str, Sequence[str]]) -> None:
+        """Read how often records were read, by the key of their binding; not an operation."""
+        session = self.session
+
+        async def count() -> dict[str, RetrievalCount]:
+            found: dict[str, RetrievalCount] = {}
+            for key, names in ids.items():
+                found |= await session.service.log.retrieval_stats(session.caller, key, names)
+            return found
+
+        def show(found: dict[str, RetrievalCount]) -> None:
+            self.stats.update(found)
+            self.reorder()
+
+        self._counting.every(count, show, self.fail)
 
     def follow(self, keys: Iterable[str]) -> None:
         """Have `changed_outside` called for each change of these bindings, and of no others."""

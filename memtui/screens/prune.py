@@ -94,7 +94,6 @@ class Review:
         parts: Sequence[Part] = (),
         size_of: Callable[[frozenset[RecordHandle]], int] = lambda _: 0,
     ) -> None:
-        self.parts = tuple(parts)
         self._size_of = cache(size_of)
         self._items = {item.record.handle: item for part in parts for item in part.plan.items}
         self._candidates = [one for part in parts for one in part.plan.candidates]

@@ -73,7 +73,7 @@ from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
-    from memtui.service.answers import BindingView, RetrievalCount
+    from memtui.service.answers import BindingView
     from memtui.service.context import ContextAnswer
     from memtui.store.operation import OperationPage
 
@@ -129,7 +129,6 @@ class BudgetScreen(EditingScreen[FactRow]):
         self._untold: list[str] = []
         self._quiet = True
         """Whether no toast of new facts was shown lately."""
-        self._counting = Background(self, "budget-reads")
         self._finding = Background(self, "budget-offers")
         self._drawing = Background(self, "budget-charts")
         self._comparing = Background(self, "budget-same")
@@ -228,12 +227,15 @@ class BudgetScreen(EditingScreen[FactRow]):
             for row in view.rows
             if row.handle and (place := view.place_of(row))
         }
-        self._narrow()
+        self.reorder()
         self.follow(place.binding_key for place in view.places)
         self._tell_new()
         self._read_timeline()
         self._compare()
-        self._count()
+        ids: dict[str, list[str]] = defaultdict(list)
+        for handle, key in self._held_by.items():
+            ids[key].append(handle.provider_record_id)
+        self.count_reads(ids)
         if self.focused is None or not self.focused.display:
             self.focus_body()
         if self._again:
@@ -245,8 +247,10 @@ class BudgetScreen(EditingScreen[FactRow]):
         self.show_error(error, "r reads again, s chooses another scope.")
         self.view = replace(self.view, answer=None, rows=())
 
-    def _narrow(self) -> None:
+    def reorder(self) -> None:
         """Show the facts that the filter line lets through, in the order that was chosen."""
+        if self.view.answer is None:
+            return  # what is said in the place of facts stays
         shown = self.rows_list
         self._rows.replace(shown.ordered(narrowed(self.view.rows, self.state.filter)))
         shown.selection.keep_held()
@@ -264,7 +268,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         orders = [(column, first), (column, not first), None]
         now = self.rows_list.sort
         self.rows_list.sort = orders[orders.index(now) + 1] if now in orders[:2] else orders[0]
-        self._narrow()
+        self.reorder()
 
     def look(self) -> None:
         """Say how much is shown and marked."""
@@ -274,26 +278,6 @@ class BudgetScreen(EditingScreen[FactRow]):
             tokens = sum(row.tokens or 0 for row in chosen)
             words.insert(0, f"{fmt.count(len(chosen))} marked, {fmt.counted(tokens, 'token')}")
         self.show_count("  ".join(words))
-
-    def _count(self) -> None:
-        """Read how often each fact was read."""
-        session = self.session
-        groups: dict[str, list[str]] = defaultdict(list)
-        for handle, key in self._held_by.items():
-            groups[key].append(handle.provider_record_id)
-
-        async def count() -> dict[str, RetrievalCount]:
-            found: dict[str, RetrievalCount] = {}
-            for key, ids in groups.items():
-                found |= await session.service.log.retrieval_stats(session.caller, key, ids)
-            return found
-
-        def show(found: dict[str, RetrievalCount]) -> None:
-            self.stats.clear()
-            self.stats.update(found)
-            self._narrow()
-
-        self._counting.latest(count, show, self.fail)
 
     def _compare(self) -> None:
         """Count the facts that say what another says, if any text is another than before."""
@@ -553,8 +537,13 @@ class BudgetScreen(EditingScreen[FactRow]):
     async def action_add(self) -> None:
         """Write a new fact; a text that could not be written is taken up again."""
         begin = self._unwritten.text if self._unwritten else ""
+        most = self.state.settings.fact_max_chars
         prompt = Prompt(
-            "Remember", value=begin, placeholder="one short fact", check=self._check_fact
+            "Remember",
+            value=begin,
+            placeholder="one short fact",
+            hint=f"{f'at most {most:,} characters   ' if most else ''}enter take it   esc go back",
+            check=self._check_fact,
         )
         text = await self.ask(prompt)
         self._unwritten = None

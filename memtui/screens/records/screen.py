@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import BindingType
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
         BrowseAnswer,
         HistoryAnswer,
         Provenance,
-        RetrievalCount,
     )
 
 NEWEST_FIRST = ("age", True)
@@ -75,7 +74,6 @@ class RecordsScreen(EditingScreen[Record]):
         self._history: HistoryAnswer | None = None
         self._no_story = ""
         """Why the provenance of the record under the cursor could not be read."""
-        self._counting = Background(self, "records-stats")
         self._stories = Background(self, "record-provenance")
         self._histories = Background(self, "record-history")
 
@@ -117,11 +115,10 @@ class RecordsScreen(EditingScreen[Record]):
         self._binding_key = page.binding_key
         self._rows.replace(())
         self._show(page)
-        self._reorder()
+        self.reorder()
         if not self._rows.more:
             self.rows_list.selection.keep_held()
         self.rows_list.notice = self._nothing()
-        self.rows_list.rows_changed()
 
     def fetch(self, pages: tuple[int, ...]) -> None:
         """Read the next page; one at a time."""
@@ -178,21 +175,10 @@ class RecordsScreen(EditingScreen[Record]):
     def on_screen_resume(self) -> None:
         """Count again how often the records were returned: another screen may have asked."""
         if self.state.session is not None and self._binding_key and self._rows.loaded:
-            self._count([record for _, record in self._rows.held()])
+            self._count(record for _, record in self._rows.held())
 
-    def _count(self, records: Sequence[Record]) -> None:
-        """Read how often records were returned; not an operation."""
-        session, key = self.session, self._binding_key
-        ids = [record_key(record) for record in records]
-
-        def show(found: dict[str, RetrievalCount]) -> None:
-            self.stats.update(found)
-            self._reorder()
-            self.rows_list.rows_changed()
-
-        self._counting.every(
-            lambda: session.service.log.retrieval_stats(session.caller, key, ids), show, self.fail
-        )
+    def _count(self, records: Iterable[Record]) -> None:
+        self.count_reads({self._binding_key: [record_key(record) for record in records]})
 
     def changed_outside(self) -> None:
         """Read again."""
@@ -206,18 +192,19 @@ class RecordsScreen(EditingScreen[Record]):
         if column in PROVIDER_SORTS:
             self.load()
             return
-        self._reorder()
-        self.rows_list.rows_changed()
+        self.reorder()
         if self._rows.more:
             self.toast(
                 f"Ordered by {column} among the {fmt.count(self._rows.loaded)} that are loaded; "
                 "the provider cannot order all by it."
             )
 
-    def _reorder(self) -> None:
+    def reorder(self) -> None:
+        """Order the rows that came, where the provider did not."""
         column, descending = self.rows_list.sort or NEWEST_FIRST
         if column not in PROVIDER_SORTS:
             self._rows.order(self.rows_list.column(column).rank, descending=descending)
+        self.rows_list.rows_changed()
 
     def look(self) -> None:
         """Say how much is shown and marked."""
