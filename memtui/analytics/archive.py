@@ -68,11 +68,10 @@ def refuse_gap(manifest: Manifest, ends: LogEnds) -> None:
             f"The archive of {manifest.company_id} ends at operation {sealed} and its database at "
             f"{ends.head}; restore the database that the archive belongs to."
         )
-    hot_first = ends.head + 1 if ends.hot_first is None else ends.hot_first
-    if hot_first > sealed + 1:
+    if ends.hot_first > sealed + 1:
         raise Unavailable(
-            f"Operations {sealed + 1} to {hot_first - 1} of {manifest.company_id} are neither in "
-            "the database nor in the archive; `memtui archive fetch` brings what other machines "
+            f"Operations {sealed + 1} to {ends.hot_first - 1} of {manifest.company_id} are neither "
+            "in the database nor in the archive; `memtui archive fetch` brings what other machines "
             "sealed, or bring the archive folder that holds them here."
         )
 
@@ -178,7 +177,7 @@ def recover_locked(database: Database, folder: Folder) -> int:
     refuse_gap(manifest, ends)
     removed = 0
     for segment in manifest.segments:
-        if ends.hot_first is not None and segment.last_seq >= ends.hot_first:
+        if segment.last_seq >= ends.hot_first:
             _refuse_difference(database, folder, segment)
             remove_hot(database, folder.company_id, segment, MEMTUI)
             removed += segment.count
@@ -235,7 +234,7 @@ def _remove_unnamed(folder: Folder, manifest: Manifest, ends: LogEnds) -> None:
         if UNFINISHED.fullmatch(path.name):
             shutil.rmtree(path)
         elif found := SEGMENT.fullmatch(path.name):
-            if ends.hot_first is None or int(found[1]) < ends.hot_first:
+            if ends.hot_first > ends.head or int(found[1]) < ends.hot_first:
                 raise Unavailable(
                     f"The manifest of {folder.path} does not name {path.name}, whose operations "
                     "are nowhere else; restore the manifest from a backup."
@@ -325,19 +324,22 @@ def _of_segment(duck: Any, folder: Folder, segment: Segment) -> list[str]:
         [rows] = duck.execute(f"SELECT count(*) FROM read_parquet({quoted(path)})").fetchone()
         if rows != file.rows:
             problems.append(f"The file {path} has {rows} rows, its manifest says {file.rows}.")
-    if (broken := _broken_link(duck, folder, segment)) is not None:
+    operations = folder.file(segment, "operations")
+    broken = broken_link(duck, operations, segment.first_seq, segment.previous_digest)
+    if broken is not None:
         problems.append(f"Operation {broken} is not chained to the one before it.")
     return problems
 
 
-def _broken_link(duck: Any, folder: Folder, segment: Segment) -> int | None:
+def broken_link(duck: Any, operations: Path, first_seq: int, previous: str) -> int | None:
+    """Return the first operation of a file that does not continue the chain; None: all do."""
     [found] = duck.execute(
         f"""
         SELECT min(seq) FROM (
-            SELECT seq, seq <> {segment.first_seq} + row_number() OVER (ORDER BY seq) - 1
-                OR previous_digest <> lag(digest, 1, {quoted(segment.previous_digest)})
+            SELECT seq, seq <> {first_seq} + row_number() OVER (ORDER BY seq) - 1
+                OR previous_digest <> lag(digest, 1, {quoted(previous)})
                     OVER (ORDER BY seq) AS broken
-            FROM read_parquet({quoted(folder.file(segment, "operations"))})
+            FROM read_parquet({quoted(operations)})
         ) WHERE broken
         """
     ).fetchone()

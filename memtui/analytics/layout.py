@@ -232,10 +232,10 @@ def sync_folder(path: Path) -> None:
 
 
 class LogEnds(NamedTuple):
-    """The newest number of a log, and the oldest one in its hot table (None: empty)."""
+    """The newest number of a log, and the oldest in its hot table, one more where that is empty."""
 
     head: int
-    hot_first: int | None
+    hot_first: int
 
 
 def log_ends(database: Database, company_id: str) -> LogEnds:
@@ -243,7 +243,8 @@ def log_ends(database: Database, company_id: str) -> LogEnds:
     with database.read() as connection:
         heads = compiled.HEAD_SEQ.rows(connection, company_id=company_id)
         [(first,)] = compiled.FIRST_HOT.rows(connection, company_id=company_id)
-    return LogEnds(heads[0][0] if heads else 0, first)
+    head = heads[0][0] if heads else 0
+    return LogEnds(head, head + 1 if first is None else first)
 
 
 def is_settled(database: Database, folder: Folder) -> bool:
@@ -257,13 +258,12 @@ def _is_as_told(database: Database, folder: Folder) -> bool:
     ends = log_ends(database, folder.company_id)
     if ends.head < manifest.sealed_through or folder.waiting_file.exists():
         return False
-    hot_first = ends.head + 1 if ends.hot_first is None else ends.hot_first
     named = {segment.name for segment in manifest.segments}
     unnamed = (
         path.name not in named and (UNFINISHED.fullmatch(path.name) or SEGMENT.fullmatch(path.name))
         for path in folder.path.iterdir()
     )
-    return hot_first == manifest.sealed_through + 1 and not any(unnamed)
+    return ends.hot_first == manifest.sealed_through + 1 and not any(unnamed)
 
 
 @contextmanager

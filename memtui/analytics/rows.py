@@ -87,7 +87,7 @@ class LogEngine(Engine):
         while True:
             manifest = self.folder.read()
             ends = log_ends(self._database, self.folder.company_id)
-            if (ends.hot_first or ends.head + 1) <= manifest.sealed_through + 1:
+            if ends.hot_first <= manifest.sealed_through + 1:
                 break
             # A seal may have come between the two reads; the manifest is written first.
             if self.folder.read() == manifest:

@@ -18,7 +18,14 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import func, select
 
-from memtui.analytics.archive import MEMTUI, locked, recover_locked, remove_hot, remove_older
+from memtui.analytics.archive import (
+    MEMTUI,
+    broken_link,
+    locked,
+    recover_locked,
+    remove_hot,
+    remove_older,
+)
 from memtui.analytics.engine import guarded, opened
 from memtui.analytics.layout import (
     TABLES,
@@ -198,22 +205,12 @@ def _describe(
 ) -> Segment:
     """Read the files back and check that they continue the chain."""
     first, last = span
-    operations = quoted(work / "operations.parquet")
-    rows, low, high, links, started_from, started_to = duck.execute(
-        f"""
-        SELECT count(*), min(seq), max(seq), count(*) FILTER (linked),
-            epoch_us(min(started_at)), epoch_us(max(started_at))
-        FROM (SELECT *, previous_digest = lag(digest) OVER (ORDER BY seq) AS linked
-            FROM read_parquet({operations}))
-        """
+    operations, previous = work / "operations.parquet", manifest.last_digest
+    rows, first_digest, last_digest, started_from, started_to = duck.execute(
+        "SELECT count(*), arg_min(digest, seq), arg_max(digest, seq), epoch_us(min(started_at)), "
+        f"epoch_us(max(started_at)) FROM read_parquet({quoted(operations)})"
     ).fetchone()
-    ends = duck.execute(
-        f"SELECT previous_digest, digest FROM read_parquet({operations}) "
-        f"WHERE seq IN ({first}, {last}) ORDER BY seq"
-    ).fetchall()
-    wanted = last - first + 1
-    whole = (rows, low, high, links) == (wanted, first, last, wanted - 1)
-    if not whole or ends[0][0] != manifest.last_digest:
+    if rows != last - first + 1 or broken_link(duck, operations, first, previous) is not None:
         raise Conflict(
             f"The operation log of {manifest.company_id} is broken between {first} and {last} and "
             "was not sealed; find the place with memtui audit verify."
@@ -221,9 +218,9 @@ def _describe(
     return Segment(
         first_seq=first,
         last_seq=last,
-        previous_digest=ends[0][0],
-        first_digest=ends[0][1],
-        last_digest=ends[-1][1],
+        previous_digest=previous,
+        first_digest=first_digest,
+        last_digest=last_digest,
         started_from=_moment(started_from),
         started_to=_moment(started_to),
         sealed_at=made.at,

@@ -82,12 +82,12 @@ _MEANINGS = {
     "absent": "JSON: the values that the log does not hold, with what stands for each; else NULL.",
 }
 _OF_FIELDS = field_docstrings(OperationDraft)
-_OF_BINDINGS = {
-    "key": "What it is called.",
-    "provider_key": "Its provider.",
-    "enabled": "Whether it serves at all.",
-    "read_only": "Whether it refuses changes.",
-    "created_at": "When it was added.",
+_BINDINGS = {
+    "key": ("VARCHAR", "What it is called."),
+    "provider_key": ("VARCHAR", "Its provider."),
+    "enabled": ("BOOLEAN", "Whether it serves at all."),
+    "read_only": ("BOOLEAN", "Whether it refuses changes."),
+    "created_at": ("TIMESTAMPTZ", "When it was added."),
 }
 _RETURNED = "o.operation_type IN ('query', 'context')"
 _OPENED = "o.operation_type IN ('get', 'history')"
@@ -133,14 +133,6 @@ RECORDS = (
 )
 """The query of the view `records`, over the views of the log: successful operations only."""
 
-_BINDINGS = {
-    "key": "VARCHAR",
-    "provider_key": "VARCHAR",
-    "enabled": "BOOLEAN",
-    "read_only": "BOOLEAN",
-    "created_at": "TIMESTAMPTZ",
-}
-
 
 class Column(Model):
     """A column of a view, for completion and documentation."""
@@ -149,24 +141,21 @@ class Column(Model):
     meaning: str = ""
 
 
-def _columns(table: str) -> tuple[str, ...]:
-    return tuple(name for name in columns_of(table) if name not in {"company_id", "salt", "salts"})
+def _meanings(table: str) -> dict[str, str]:
+    known = _OF_FIELDS | _DERIVED | _MEANINGS
+    hidden = {"company_id", "salt", "salts"}
+    return {name: known[name] for name in columns_of(table) if name not in hidden}
 
 
-VIEWS: dict[str, tuple[Column, ...]] = {
-    "operations": tuple(
-        Column(name=name, meaning=(_OF_FIELDS | _DERIVED | _MEANINGS if table else _DERIVED)[name])
-        for table, names in ((1, _columns("operations")), (0, tuple(_DERIVED)))
-        for name in names
-    ),
-    "usage": tuple(
-        Column(name=name, meaning=_MEANINGS.get(name, "")) for name in _columns("usage")
-    ),
-    "handles": tuple(
-        Column(name=name, meaning=_MEANINGS.get(name, "")) for name in _columns("handles")
-    ),
-    "records": tuple(Column(name=name, meaning=meaning) for name, (_, meaning) in _RECORDS.items()),
-    "bindings": tuple(Column(name=name, meaning=_OF_BINDINGS[name]) for name in _BINDINGS),
+VIEWS = {
+    view: tuple(Column(name=name, meaning=meaning) for name, meaning in meanings.items())
+    for view, meanings in {
+        "operations": _meanings("operations") | _DERIVED,
+        "usage": _meanings("usage"),
+        "handles": _meanings("handles"),
+        "records": {name: meaning for name, (_, meaning) in _RECORDS.items()},
+        "bindings": {name: meaning for name, (_, meaning) in _BINDINGS.items()},
+    }.items()
 }
 """Every view and its columns, in order. A binding's config is left out: it is nobody's figure."""
 
@@ -193,19 +182,13 @@ def _load_bindings(duck: Any, database: Database, company_id: str) -> None:
     """Put the company's bindings in place of those that were there."""
     with database.read() as connection:
         rows = bindings.bindings(connection, company_id)
-    columns = ", ".join(f"{name} {kind}" for name, kind in _BINDINGS.items())
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in _BINDINGS.items())
     duck.execute(f"CREATE OR REPLACE TABLE bindings ({columns})")
     for row in rows:
-        micros = UtcMicroseconds.stored(row.created_at)
+        texts = stored_text(row.key), stored_text(row.provider_key)
         duck.execute(
             "INSERT INTO bindings VALUES (?, ?, ?, ?, make_timestamptz(?))",
-            [
-                stored_text(row.key),
-                stored_text(row.provider_key),
-                row.enabled,
-                row.read_only,
-                micros,
-            ],
+            [*texts, row.enabled, row.read_only, UtcMicroseconds.stored(row.created_at)],
         )
 
 
@@ -358,7 +341,7 @@ def _plain(value: Any) -> Any:
 
 _STATUS = Path("/proc/self/status")
 _lock = threading.Lock()
-_running = 0
+_blocks = 0
 _before = 0
 
 
@@ -374,36 +357,24 @@ def memory_ceiling(extra_mb: int) -> Iterator[None]:
     if not _STATUS.exists():
         yield
         return
-    _raise(extra_mb)
+    import resource
+
+    global _blocks, _before  # noqa: PLW0603 — a process has one limit
+    kind = resource.RLIMIT_DATA
+    with _lock:
+        _blocks += 1
+        if _blocks == 1:
+            _before, hard = resource.getrlimit(kind)
+            wanted = _held_bytes() + extra_mb * 2**20
+            others = [limit for limit in (_before, hard) if limit != resource.RLIM_INFINITY]
+            resource.setrlimit(kind, (min([wanted, *others]), hard))
     try:
         yield
     finally:
-        _lift()
-
-
-def _raise(extra_mb: int) -> None:
-    import resource
-
-    global _running, _before  # noqa: PLW0603 — a process has one limit
-    with _lock:
-        _running += 1
-        if _running > 1:
-            return
-        _before, hard = resource.getrlimit(resource.RLIMIT_DATA)
-        wanted = _held_bytes() + extra_mb * 2**20
-        others = [limit for limit in (_before, hard) if limit != resource.RLIM_INFINITY]
-        resource.setrlimit(resource.RLIMIT_DATA, (min([wanted, *others]), hard))
-
-
-def _lift() -> None:
-    import resource
-
-    global _running  # noqa: PLW0603
-    with _lock:
-        _running -= 1
-        if _running == 0:
-            hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
-            resource.setrlimit(resource.RLIMIT_DATA, (_before, hard))
+        with _lock:
+            _blocks -= 1
+            if _blocks == 0:
+                resource.setrlimit(kind, (_before, resource.getrlimit(kind)[1]))
 
 
 def _held_bytes() -> int:

@@ -15,7 +15,7 @@ import os
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
@@ -290,24 +290,11 @@ def _unpacked(data: bytes) -> Iterator[bytes]:
 
 def _as_bytes(text: str) -> list[bytes]:
     """Return how a text can stand in a file's bytes."""
-    return sorted({one for write in _WRITERS for one in write(text)})
+    in_json = [json.dumps(text, ensure_ascii=is_ascii)[1:-1] for is_ascii in (False, True)]
+    texts = {text, *in_json, *(one.replace("/", "\\/") for one in in_json)}
+    wide = (text.encode(one, "surrogatepass") for one in ("utf-16-le", "utf-16-be"))
+    return sorted({*map(_utf8, texts), *wide})
 
 
 def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def _plain(text: str) -> Iterator[bytes]:
-    yield _utf8(text)
-    for encoding in ("utf-16-le", "utf-16-be"):
-        yield text.encode(encoding, "surrogatepass")
-
-
-def _in_json(text: str) -> Iterator[bytes]:
-    for is_ascii in (False, True):
-        written = json.dumps(text, ensure_ascii=is_ascii)[1:-1]
-        yield _utf8(written)
-        yield _utf8(written.replace("/", "\\/"))
-
-
-_WRITERS: tuple[Callable[[str], Iterator[bytes]], ...] = (_plain, _in_json)
