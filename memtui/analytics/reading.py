@@ -20,9 +20,9 @@ from memtui.analytics.layout import TABLES, Segment
 from memtui.analytics.rows import LogEngine, among, fetch
 from memtui.analytics.source import columns_of
 from memtui.contract import Filter
-from memtui.store import log
 from memtui.store.conditions import READ, condition, ordering
-from memtui.store.database import quoted
+from memtui.store.database import Connection, quoted
+from memtui.store.log import LogReader
 from memtui.store.operation import Operation
 
 if TYPE_CHECKING:
@@ -115,14 +115,13 @@ class OperationLog(LogEngine):
     ) -> array[int]:
         """Return the numbers that match in the database, ends included; it ends after `most`."""
         found: array[int] = array("q")
-        company_id = self.folder.company_id
         for start in range(first, last + 1, _RECENT):
             stop.check()
             if len(found) >= most:
                 break
             end = min(start + _RECENT - 1, last)
             with self._database.read() as connection:
-                found.extend(log.seqs(connection, company_id, chosen, start, end, sight=self.sight))
+                found.extend(self._reader(connection).seqs(chosen, start, end))
         return found
 
     def _found(self, parts: Sequence[str], stop: Stop, early: _Early) -> _Numbers:
@@ -189,8 +188,7 @@ class OperationLog(LogEngine):
             sealed = [seq for seq in missing if seq <= manifest.sealed_through]
             with self._database.read() as connection:
                 hot = [seq for seq in missing if seq > manifest.sealed_through]
-                for operation in log.by_seqs(connection, self.folder.company_id, hot):
-                    found[operation.seq] = operation
+                found |= {one.seq: one for one in self._reader(connection).by_seqs(hot)}
             if sealed:
                 segments = [
                     one
@@ -206,9 +204,8 @@ class OperationLog(LogEngine):
 
     def last_begun(self, chosen: Filter, by: datetime, last: int) -> int | None:
         """Return the number of the last operation to begin by a moment, of those that match."""
-        company_id = self.folder.company_id
         with self._database.read() as connection:
-            hot = log.last_begun(connection, company_id, chosen, by, last, sight=self.sight)
+            hot = self._reader(connection).last_begun(chosen, by, last)
         manifest, _ = self.place()
         segments = _begun(manifest.segments, by, all_of_them=self._narrows(chosen))
         if segments and (hot is None or hot[0] <= max(one.started_to for one in segments)):
@@ -224,6 +221,9 @@ class OperationLog(LogEngine):
                 begun = (_EPOCH + timedelta(microseconds=microseconds), seq)
                 hot = max(hot or begun, begun)
         return None if hot is None else hot[1]
+
+    def _reader(self, connection: Connection) -> LogReader:
+        return LogReader(connection, self.folder.company_id, self.sight)
 
     def newer(self, chosen: Filter, after: int) -> tuple[Operation, ...]:
         """Return what matches above `after`, oldest first, up to `TAIL`."""

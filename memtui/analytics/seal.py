@@ -40,12 +40,12 @@ from memtui.analytics.layout import (
 from memtui.analytics.rows import among, fetch
 from memtui.analytics.source import SELECTS, create_raw, load_raw
 from memtui.contract import Conflict, Model, OperationType
-from memtui.store import log
 from memtui.store.appending import Stored, handle_rows, operation_row, usage_rows
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database, quoted
 from memtui.store.digest import is_intact
 from memtui.store.erasing import erased, newly_absent
+from memtui.store.log import company_salt
 from memtui.store.tables import OPERATIONS
 
 SEGMENT_ROWS = 250_000
@@ -108,7 +108,7 @@ def seal(
         manifest = folder.read()
         if not manifest.segments:
             with database.read() as connection:
-                salt = log.company_salt(connection, company_id)
+                salt = company_salt(connection, company_id)
             manifest = manifest.model_copy(update={"salt": salt.hex()})
         last = _last_to_seal(database, company_id, before)
         fresh: list[Segment] = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from memtui.analytics.archive import refuse_gap
 from memtui.analytics.layout import log_ends
@@ -22,11 +22,11 @@ from memtui.service.answers import Change, Erasure, Provenance, Retrieval, Retri
 from memtui.service.core import Group, in_thread
 from memtui.service.operations import change_of
 from memtui.service.visibility import Caller
-from memtui.store import erasing, journal, log
+from memtui.store import erasing, journal
 from memtui.store.database import Connection, Database
 from memtui.store.erasing import purged
 from memtui.store.journal import Found
-from memtui.store.log import ContextDay, Reads, Retrieved
+from memtui.store.log import ContextDay, LogReader, Reads, Retrieved, owners
 from memtui.store.operation import Operation, OperationPage
 from memtui.store.sight import Sight
 
@@ -66,13 +66,13 @@ class CompanyLog:
         after: int | None = None,
     ) -> OperationPage:
         """Return one page, newest first: the newest below `before`, or the oldest above `after`."""
-        hot, sealed, read = self._both(log.page, chosen, limit=limit, before=before, after=after)
+        hot, sealed, read = self._both(
+            lambda one: one.page(chosen, limit=limit, before=before, after=after)
+        )
         if not sealed.through:
             return hot
         if hot.next_before is not None or (after or 0) >= sealed.through:
-            counted = sealed.ask(
-                lambda one: log.count(one, self._company_id, chosen, sight=self._sight)
-            )
+            counted = sealed.ask(lambda one: self._reader(one).count(chosen))
             return hot.model_copy(update={"total": hot.total + (counted or 0)})
         older = sealed.ask(read) or OperationPage(operations=(), total=0)
         total = hot.total + older.total
@@ -94,7 +94,7 @@ class CompanyLog:
 
     def by_id(self, operation_id: str) -> Sequence[Operation]:
         """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
-        hot, sealed, read = self._both(log.by_id, operation_id, whole=True)
+        hot, sealed, read = self._both(lambda one: one.by_id(operation_id), whole=True)
         if any(one.operation_id == operation_id for one in hot):
             return hot
         found = {one.seq: one for one in (*(sealed.ask(read) or ()), *hot)}
@@ -103,14 +103,12 @@ class CompanyLog:
 
     def by_ids(self, operation_ids: Sequence[str]) -> tuple[Operation, ...]:
         """Return the operations with these ids, newest first."""
-        hot, sealed, _ = self._both(log.by_ids, operation_ids, whole=True)
+        hot, sealed, _ = self._both(lambda one: one.by_ids(operation_ids), whole=True)
         known = {one.operation_id for one in hot}
         missing = [one for one in operation_ids if one not in known]
         if not missing:
             return hot
-        older = sealed.ask(
-            lambda one: log.by_ids(one, self._company_id, missing, sight=self._sight)
-        )
+        older = sealed.ask(lambda one: self._reader(one).by_ids(missing))
         return (*hot, *(older or ()))
 
     def sealed_at(self, operation_ids: Sequence[str]) -> dict[str, datetime]:
@@ -120,13 +118,13 @@ class CompanyLog:
         """
         if not operation_ids:
             return {}
-        found = self.sealed.ask(lambda one: log.owners(one, operation_ids))
+        found = self.sealed.ask(lambda one: owners(one, operation_ids))
         return {operation_id: at for operation_id, (_, at) in (found or {}).items()}
 
     def oldest_sealed(self, limit: int) -> Sequence[Operation]:
         """Return the oldest operations that are sealed, newest first, whatever the database has."""
         oldest = range(1, limit + 1)
-        found = self.sealed.ask(lambda one: log.by_seqs(one, self._company_id, oldest))
+        found = self.sealed.ask(lambda one: self._reader(one).by_seqs(oldest))
         return sorted(found or (), key=lambda one: -one.seq)
 
     def sealed_about(self, aim: Aim) -> Iterator[Operation]:
@@ -138,20 +136,22 @@ class CompanyLog:
 
     def latencies(self, binding_key: str, limit: int) -> list[float]:
         """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
-        hot, sealed, read = self._both(log.latencies, binding_key, limit)
+        hot, sealed, read = self._both(lambda one: one.latencies(binding_key, limit))
         return hot if len(hot) == limit else [*(sealed.ask(read) or []), *hot][-limit:]
 
     def retrievals(
         self, binding_key: str, record_id: str, limit: int
     ) -> tuple[int, list[Retrieved]]:
         """Return how many reads returned a record, and the newest of them with rank and score."""
-        (count, found), sealed, read = self._both(log.retrievals, binding_key, record_id, limit)
+        (count, found), sealed, read = self._both(
+            lambda one: one.retrievals(binding_key, record_id, limit)
+        )
         older, older_found = sealed.ask(read) or (0, [])
         return count + older, [*found, *older_found][:limit]
 
     def retrieval_counts(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, Reads]:
         """Return how often each record was returned by a read; those never returned are absent."""
-        hot, sealed, read = self._both(log.retrieval_counts, binding_key, record_ids)
+        hot, sealed, read = self._both(lambda one: one.retrieval_counts(binding_key, record_ids))
         older: dict[str, Reads] = sealed.ask(read) or {}
         for record_id, reads in hot.items():
             known = older[record_id].times if record_id in older else 0
@@ -160,7 +160,9 @@ class CompanyLog:
 
     def mutations_of_record(self, binding_key: str, record_id: str) -> list[str]:
         """Return the ids of the mutations that touched a record."""
-        hot, sealed, read = self._both(log.mutations_of_record, binding_key, record_id, whole=True)
+        hot, sealed, read = self._both(
+            lambda one: one.mutations_of_record(binding_key, record_id), whole=True
+        )
         return list(dict.fromkeys((*hot, *(sealed.ask(read) or []))))
 
     def active(self, chosen: Filter, field: str) -> set[str]:
@@ -168,38 +170,40 @@ class CompanyLog:
 
         Configuring is left out.
         """
-        hot, sealed, read = self._both(log.active, chosen, field)
+        hot, sealed, read = self._both(lambda one: one.active(chosen, field))
         return hot | (sealed.ask(read) or set())
 
     def contexts_by_day(self, chosen: Filter) -> list[ContextDay]:
         """Return the days with contexts, the oldest first."""
-        hot, sealed, read = self._both(log.contexts_by_day, chosen)
+        hot, sealed, read = self._both(lambda one: one.contexts_by_day(chosen))
         days: dict[int, ContextDay] = {}
         for one in (*(sealed.ask(read) or []), *hot):
             days[one.day] = _joined(days[one.day], one) if one.day in days else one
         return list(days.values())
 
     def _both(
-        self, read: Callable[..., T], *asked: Any, whole: bool = False, **named: Any
+        self, ask: Callable[[LogReader], T], *, whole: bool = False
     ) -> tuple[T, Sealed, Callable[[Connection], T]]:
-        """Return what `read` finds in the database, what is sealed, and the read to ask that with.
+        """Return what is found in the database, what is sealed, and the read to ask that with.
 
         In the database it looks above what is sealed; `whole`: in all of it. The two are of one
         moment: where a seal came between them, they are read again.
         """
 
-        def look(connection: Connection, above: int = 0) -> T:
-            within = {} if whole else {"above": above}
-            return read(connection, self._company_id, *asked, sight=self._sight, **within, **named)
+        def read(connection: Connection) -> T:
+            return ask(self._reader(connection))
 
         while True:
             sealed = self.sealed
             with self._database.read() as connection:
-                found = look(connection, sealed.through)
+                found = ask(self._reader(connection, 0 if whole else sealed.through))
             ends = log_ends(self._database, self._company_id)
             if (now := self.sealed).through == sealed.through:
                 refuse_gap(now.manifest, ends)
-                return found, now, look
+                return found, now, read
+
+    def _reader(self, connection: Connection, above: int = 0) -> LogReader:
+        return LogReader(connection, self._company_id, self._sight, above)
 
 
 def _joined(one: ContextDay, other: ContextDay) -> ContextDay:

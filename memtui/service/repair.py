@@ -35,10 +35,11 @@ from memtui.contract import (
 )
 from memtui.service.home import Remains, find_remains, read_sqlite, used_database
 from memtui.service.providers import Providers
-from memtui.store import appending, bindings, log
+from memtui.store import appending, bindings
 from memtui.store.compiled import BindingRow, CompanyRow, TargetRow
 from memtui.store.database import Connection, Database
 from memtui.store.erasing import purge_request
+from memtui.store.log import LogReader
 from memtui.store.operation import Operation, OperationDraft
 from memtui.store.tables import HEADS
 
@@ -240,7 +241,8 @@ def _configurations(sealed: Sealed, company_id: str) -> Iterator[Operation]:
     chosen = Filter(operation_type=OperationType.CONFIGURE, status=OperationStatus.OK)
     seq = 0
     with sealed.read() as connection:
-        while page := log.page(connection, company_id, chosen, limit=_PAGE, after=seq).operations:
+        reader = LogReader(connection, company_id)
+        while page := reader.page(chosen, limit=_PAGE, after=seq).operations:
             yield from page[::-1]
             seq = page[0].seq
 
@@ -248,7 +250,7 @@ def _configurations(sealed: Sealed, company_id: str) -> Iterator[Operation]:
 def _erased(sealed: Sealed, company_id: str) -> tuple[Json, ...]:
     from memtui.analytics.audit import unexplained
 
-    lacking = sealed.ask(lambda one: log.lacking(one, company_id))
+    lacking = sealed.ask(lambda one: LogReader(one, company_id).lacking())
     return tuple(purge_request(unexplained(lacking or ()))["erased"])
 
 

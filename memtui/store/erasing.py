@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, String, cast, delete, false, func, or_, select, true, update
 
 from memtui.contract import Json, OperationStatus, OperationType, Scope, Snapshot
-from memtui.store import bindings, log
+from memtui.store import bindings
 from memtui.store.database import Connection, stored_json
 from memtui.store.digest import (
     COMMITTED,
@@ -35,6 +35,7 @@ from memtui.store.digest import (
     is_own,
     salt_of,
 )
+from memtui.store.log import LogReader, company_salt
 from memtui.store.operation import Absent, Operation
 from memtui.store.tables import (
     HANDLES,
@@ -171,9 +172,9 @@ def erase_fields(
     Returns:
         The paths that had a value and have none now, by `seq`.
     """
-    company = log.company_salt(connection, company_id)
+    company = company_salt(connection, company_id)
     done: dict[int, tuple[str, ...]] = {}
-    for operation in log.by_seqs(connection, company_id, list(fields_of)):
+    for operation in LogReader(connection, company_id).by_seqs(list(fields_of)):
         fresh = erased(operation, fields_of[operation.seq], company)
         if fresh is operation:
             continue
@@ -387,7 +388,8 @@ def operations(connection: Connection, aim: Aim, *, above: int) -> Iterator[Oper
         seqs = list(page.scalars())
         if not seqs:
             return
-        yield from sorted(log.by_seqs(connection, aim.company_id, seqs), key=lambda one: one.seq)
+        found = LogReader(connection, aim.company_id).by_seqs(seqs)
+        yield from sorted(found, key=lambda one: one.seq)
         above = seqs[-1]
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -98,256 +99,275 @@ def company_salt(connection: Connection, company_id: str) -> bytes:
     return found.scalar() or b""
 
 
-def page(
-    connection: Connection,
-    company_id: str,
-    chosen: Filter,
-    *,
-    limit: int,
-    before: int | None = None,
-    after: int | None = None,
-    above: int = 0,
-    sight: Sight | None = None,
-) -> OperationPage:
-    """Return one page, newest first: the newest below `before`, or the oldest above `after`.
+@dataclass(frozen=True, slots=True)
+class LogReader:
+    """A company's operations in the database, or in its archive (`memtui.analytics.sealed`).
 
-    Operations up to `above`, and those out of sight, are as if they were not there.
+    Those up to `above`, and those out of sight, are as if they were not there.
     """
-    total = count(connection, company_id, chosen, above=above, sight=sight)
-    if not total:
-        return OperationPage(operations=(), total=0)
-    matching = [above < _SEQ, *conditions(connection.dialect, company_id, chosen, sight)]
-    if after is not None:
-        found = _numbers(connection, company_id, after < _SEQ, *matching, order=_SEQ, limit=limit)
-        operations = _in_order(connection, company_id, found[::-1])
-        return OperationPage(operations=operations, total=total)
-    if before is not None:
-        matching.append(before > _SEQ)
-    found = _numbers(connection, company_id, *matching, order=_SEQ.desc(), limit=limit + 1)
-    return OperationPage(
-        operations=_in_order(connection, company_id, found[:limit]),
-        total=total,
-        next_before=found[limit - 1] if len(found) > limit else None,
-    )
 
+    connection: Connection
+    company_id: str
+    sight: Sight | None = None
+    """None: everything."""
+    above: int = 0
 
-def count(
-    connection: Connection,
-    company_id: str,
-    chosen: Filter,
-    *,
-    above: int = 0,
-    sight: Sight | None = None,
-) -> int:
-    """Return how many match; all of them are as many as the gap-free numbers they have."""
-    own = (OPERATIONS.c.company_id == company_id, above < _SEQ)
-    matching = conditions(connection.dialect, company_id, chosen, sight)
-    if matching:
-        statement = select(func.count()).select_from(OPERATIONS).where(*own, *matching)
-    else:
-        first, last = (select(end(_SEQ)).where(*own).scalar_subquery() for end in _ENDS)
-        statement = select(func.coalesce(last - first + 1, 0))
-    return int(connection.execute(statement).scalar_one())
+    @property
+    def _own(self) -> tuple[ColumnElement[bool], ...]:
+        company = OPERATIONS.c.company_id == self.company_id
+        return (company, self.above < _SEQ) if self.above else (company,)
 
+    def _matching(self, chosen: Filter) -> list[ColumnElement[bool]]:
+        return conditions(self.connection.dialect, self.company_id, chosen, self.sight)
 
-_ENDS = (func.min, func.max)
+    def page(
+        self, chosen: Filter, *, limit: int, before: int | None = None, after: int | None = None
+    ) -> OperationPage:
+        """Return one page, newest first: the newest below `before`, or the oldest above `after`."""
+        total = self.count(chosen)
+        if not total:
+            return OperationPage(operations=(), total=0)
+        matching = self._matching(chosen)
+        if after is not None:
+            found = self._numbers(after < _SEQ, *matching, order=_SEQ, limit=limit)
+            operations = self._in_order(found[::-1])
+            return OperationPage(operations=operations, total=total)
+        if before is not None:
+            matching.append(before > _SEQ)
+        found = self._numbers(*matching, order=_SEQ.desc(), limit=limit + 1)
+        return OperationPage(
+            operations=self._in_order(found[:limit]),
+            total=total,
+            next_before=found[limit - 1] if len(found) > limit else None,
+        )
 
+    def count(self, chosen: Filter) -> int:
+        """Return how many match; all of them are as many as the gap-free numbers they have."""
+        if matching := self._matching(chosen):
+            statement = select(func.count()).select_from(OPERATIONS).where(*self._own, *matching)
+        else:
+            ends = (select(end(_SEQ)).where(*self._own) for end in (func.min, func.max))
+            first, last = (end.scalar_subquery() for end in ends)
+            statement = select(func.coalesce(last - first + 1, 0))
+        return int(self.connection.execute(statement).scalar_one())
 
-def by_id(
-    connection: Connection, company_id: str, operation_id: str, *, sight: Sight | None = None
-) -> tuple[Operation, ...]:
-    """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
-    if not operation_id:
+    def by_id(self, operation_id: str) -> tuple[Operation, ...]:
+        """Return the operation with this id, else this `seq`, else up to two whose id starts so."""
+        if not operation_id:
+            return ()
+        column, own = OPERATIONS.c.operation_id, OPERATIONS.c.company_id == self.company_id
+        matches: list[tuple[Any, ...]] = [(own, column == operation_id)]
+        if operation_id.isdecimal() and len(operation_id) < 19:
+            matches.append((own, int(operation_id) == _SEQ))
+        if self.connection.dialect == "sqlite":
+            # Its LIKE uses no index, and a plain equality leads it to one of the company's instead.
+            own = (OPERATIONS.c.company_id + "") == self.company_id
+            matches.append((own, column >= operation_id, column < operation_id + "\U0010ffff"))
+        else:
+            matches.append((own, column.startswith(operation_id, autoescape=True)))
+        for match in matches:
+            found = self.connection.execute(
+                select(_SEQ).where(*match, *seen(self.sight)).limit(2)
+            ).scalars()
+            if numbers := found.all():
+                return self._in_order(numbers)
         return ()
-    column, own = OPERATIONS.c.operation_id, OPERATIONS.c.company_id == company_id
-    matches: list[tuple[Any, ...]] = [(own, column == operation_id)]
-    if operation_id.isdecimal() and len(operation_id) < 19:
-        matches.append((own, int(operation_id) == _SEQ))
-    if connection.dialect == "sqlite":
-        # Its LIKE uses no index, and a plain equality leads it to one of the company's instead.
-        own = (OPERATIONS.c.company_id + "") == company_id
-        matches.append((own, column >= operation_id, column < operation_id + "\U0010ffff"))
-    else:
-        matches.append((own, column.startswith(operation_id, autoescape=True)))
-    for match in matches:
-        found = connection.execute(select(_SEQ).where(*match, *seen(sight)).limit(2)).scalars()
-        if numbers := found.all():
-            return _in_order(connection, company_id, numbers)
-    return ()
 
+    def by_ids(self, operation_ids: Sequence[str]) -> tuple[Operation, ...]:
+        """Return the operations with these ids, newest first."""
+        column = OPERATIONS.c.operation_id
+        found = [
+            seq
+            for part in _parts(operation_ids)
+            for seq in self._numbers(column.in_(part), *seen(self.sight))
+        ]
+        return self._in_order(sorted(found, reverse=True))
 
-def by_ids(
-    connection: Connection,
-    company_id: str,
-    operation_ids: Sequence[str],
-    *,
-    sight: Sight | None = None,
-) -> tuple[Operation, ...]:
-    """Return the operations with these ids, newest first."""
-    column = OPERATIONS.c.operation_id
-    found = [
-        seq
-        for part in _parts(operation_ids)
-        for seq in _numbers(connection, company_id, column.in_(part), *seen(sight))
-    ]
-    return _in_order(connection, company_id, sorted(found, reverse=True))
-
-
-def latencies(
-    connection: Connection,
-    company_id: str,
-    binding_key: str,
-    limit: int,
-    *,
-    above: int = 0,
-    sight: Sight | None = None,
-) -> list[float]:
-    """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
-    newest = (
-        select(OPERATIONS.c.latency_ms)
-        .where(
-            OPERATIONS.c.company_id == company_id,
-            OPERATIONS.c.binding_key == binding_key,
-            above < _SEQ,
-            OPERATIONS.c.latency_ms.is_not(None),
-            *seen(sight),
-        )
-        .order_by(_SEQ.desc())
-        .limit(limit)
-    )
-    return list(connection.execute(newest).scalars())[::-1]
-
-
-def seqs(
-    connection: Connection,
-    company_id: str,
-    chosen: Filter,
-    first: int,
-    last: int,
-    *,
-    sight: Sight | None = None,
-) -> Sequence[int]:
-    """Return the numbers from `first` to `last`, ends included, that a filter lets through."""
-    matching = conditions(connection.dialect, company_id, chosen, sight)
-    return _numbers(connection, company_id, _SEQ.between(first, last), *matching, order=_SEQ)
-
-
-def lacking(connection: Connection, company_id: str) -> tuple[Operation, ...]:
-    """Return the operations that lack a value, and those that can tell why, oldest first."""
-    columns = OPERATIONS.c
-    tells = columns.operation_type.in_(sorted(CONTROL))
-    found = _numbers(connection, company_id, or_(columns.absent.is_not(None), tells), order=_SEQ)
-    return _in_order(connection, company_id, found)
-
-
-def last_begun(
-    connection: Connection,
-    company_id: str,
-    chosen: Filter,
-    by: datetime,
-    last: int,
-    *,
-    sight: Sight | None = None,
-) -> tuple[datetime, int] | None:
-    """Return when the operation began that was the last to begin by a moment, and its number.
-
-    Only what a filter lets through and is no newer than number `last` counts.
-    """
-    columns = OPERATIONS.c
-    statement = (
-        select(columns.started_at, columns.seq)
-        .where(columns.company_id == company_id, columns.started_at <= by, columns.seq <= last)
-        .where(*conditions(connection.dialect, company_id, chosen, sight))
-        .order_by(columns.started_at.desc(), columns.seq.desc())
-        .limit(1)
-    )
-    found = connection.execute(statement).one_or_none()
-    return None if found is None else (found.started_at, found.seq)
-
-
-def _successful(
-    connection: Connection, company_id: str, chosen: Filter, above: int, sight: Sight | None
-) -> Any:
-    """Return the successful operations of a filter above a `seq`, for a statement's FROM."""
-    only = chosen.model_copy(update={"status": OperationStatus.OK})
-    matching = conditions(connection.dialect, company_id, only, sight)
-    own = (OPERATIONS.c.company_id == company_id, above < _SEQ)
-    return select(OPERATIONS).where(*own, *matching).subquery()
-
-
-def retrievals(
-    connection: Connection,
-    company_id: str,
-    binding_key: str,
-    record_id: str,
-    limit: int,
-    *,
-    above: int = 0,
-    sight: Sight | None = None,
-) -> tuple[int, list[Retrieved]]:
-    """Return how many reads above a `seq` returned a record, and the newest with rank and score."""
-    columns = HANDLES.c
-    returned = (
-        columns.seq > above,
-        *_touched(company_id, binding_key, _READS, [record_id]),
-        *_in_sight(sight),
-    )
-    total = connection.execute(select(func.count()).select_from(HANDLES).where(*returned))
-    newest = select(columns.seq, columns.rank, columns.score).where(*returned)
-    rows = connection.execute(newest.order_by(columns.seq.desc()).limit(limit)).all()
-    found = {one.seq: one for one in by_seqs(connection, company_id, [row.seq for row in rows])}
-    return total.scalar_one(), [Retrieved(found[seq], rank, score) for seq, rank, score in rows]
-
-
-def retrieval_counts(
-    connection: Connection,
-    company_id: str,
-    binding_key: str,
-    record_ids: Sequence[str],
-    *,
-    above: int = 0,
-    sight: Sight | None = None,
-) -> dict[str, Reads]:
-    """Return how often each record was returned by a read; those never returned are absent."""
-    columns, found = HANDLES.c, {}
-    for part in _parts(record_ids):
-        counted = (
-            select(columns.provider_record_id, func.count(), func.max(columns.seq))
+    def latencies(self, binding_key: str, limit: int) -> list[float]:
+        """Return the latencies of a binding's newest operations in milliseconds, oldest first."""
+        newest = (
+            select(OPERATIONS.c.latency_ms)
             .where(
-                columns.seq > above,
-                *_touched(company_id, binding_key, _READS, part),
-                *_in_sight(sight),
+                *self._own,
+                OPERATIONS.c.binding_key == binding_key,
+                OPERATIONS.c.latency_ms.is_not(None),
+                *seen(self.sight),
             )
-            .group_by(columns.provider_record_id)
+            .order_by(_SEQ.desc())
+            .limit(limit)
         )
-        last = {(one, seq): times for one, times, seq in connection.execute(counted)}
-        newest = sorted({seq for _, seq in last})
-        placed = (
-            select(columns.provider_record_id, columns.seq, OPERATIONS.c.started_at, columns.rank)
-            .join(OPERATIONS, _of_operation(columns))
-            .where(columns.company_id == company_id, _among(connection, columns.seq, newest))
+        return list(self.connection.execute(newest).scalars())[::-1]
+
+    def seqs(self, chosen: Filter, first: int, last: int) -> Sequence[int]:
+        """Return the numbers from `first` to `last`, ends included, that a filter lets through."""
+        within = _SEQ.between(first, last)
+        return self._numbers(within, *self._matching(chosen), order=_SEQ)
+
+    def lacking(self) -> tuple[Operation, ...]:
+        """Return the operations that lack a value, and those that can tell why, oldest first."""
+        columns = OPERATIONS.c
+        tells = columns.operation_type.in_(sorted(CONTROL))
+        found = self._numbers(or_(columns.absent.is_not(None), tells), order=_SEQ)
+        return self._in_order(found)
+
+    def last_begun(self, chosen: Filter, by: datetime, last: int) -> tuple[datetime, int] | None:
+        """Return when the operation began that was the last to begin by a moment, and its number.
+
+        Only what a filter lets through and is no newer than number `last` counts.
+        """
+        columns = OPERATIONS.c
+        statement = (
+            select(columns.started_at, columns.seq)
+            .where(*self._own, columns.started_at <= by, columns.seq <= last)
+            .where(*self._matching(chosen))
+            .order_by(columns.started_at.desc(), columns.seq.desc())
+            .limit(1)
         )
-        for record_id, seq, at, rank in connection.execute(placed) if newest else ():
-            if (record_id, seq) in last:
-                found[record_id] = Reads(last[record_id, seq], at, rank)
-    return found
+        found = self.connection.execute(statement).one_or_none()
+        return None if found is None else (found.started_at, found.seq)
 
+    def _successful(self, chosen: Filter) -> Any:
+        """Return the successful operations of a filter, for a statement's FROM."""
+        only = chosen.model_copy(update={"status": OperationStatus.OK})
+        return select(OPERATIONS).where(*self._own, *self._matching(only)).subquery()
 
-def mutations_of_record(
-    connection: Connection,
-    company_id: str,
-    binding_key: str,
-    record_id: str,
-    *,
-    sight: Sight | None = None,
-) -> list[str]:
-    """Return the ids of the mutations that touched a record."""
-    statement = (
-        select(OPERATIONS.c.operation_id)
-        .join(HANDLES, _of_operation(HANDLES.c))
-        .where(*_touched(company_id, binding_key, _MUTATIONS, [record_id]), *seen(sight))
-    )
-    return [str(operation_id) for (operation_id,) in connection.execute(statement)]
+    def retrievals(
+        self, binding_key: str, record_id: str, limit: int
+    ) -> tuple[int, list[Retrieved]]:
+        """Return how many reads returned a record, and the newest of them with rank and score."""
+        columns, returned = HANDLES.c, self._returned(binding_key, [record_id])
+        total = self.connection.execute(select(func.count()).select_from(HANDLES).where(*returned))
+        newest = select(columns.seq, columns.rank, columns.score).where(*returned)
+        rows = self.connection.execute(newest.order_by(columns.seq.desc()).limit(limit)).all()
+        found = {one.seq: one for one in self.by_seqs([row.seq for row in rows])}
+        return total.scalar_one(), [Retrieved(found[seq], rank, score) for seq, rank, score in rows]
+
+    def retrieval_counts(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, Reads]:
+        """Return how often each record was returned by a read; those never returned are absent."""
+        columns, found = HANDLES.c, {}
+        for part in _parts(record_ids):
+            counted = (
+                select(columns.provider_record_id, func.count(), func.max(columns.seq))
+                .where(*self._returned(binding_key, part))
+                .group_by(columns.provider_record_id)
+            )
+            last = {(one, seq): times for one, times, seq in self.connection.execute(counted)}
+            newest = sorted({seq for _, seq in last})
+            placed = (
+                select(
+                    columns.provider_record_id, columns.seq, OPERATIONS.c.started_at, columns.rank
+                )
+                .join(OPERATIONS, _of_operation(columns))
+                .where(
+                    columns.company_id == self.company_id,
+                    _among(self.connection, columns.seq, newest),
+                )
+            )
+            for record_id, seq, at, rank in self.connection.execute(placed) if newest else ():
+                if (record_id, seq) in last:
+                    found[record_id] = Reads(last[record_id, seq], at, rank)
+        return found
+
+    def mutations_of_record(self, binding_key: str, record_id: str) -> list[str]:
+        """Return the ids of the mutations that touched a record."""
+        statement = (
+            select(OPERATIONS.c.operation_id)
+            .join(HANDLES, _of_operation(HANDLES.c))
+            .where(*self._touched(binding_key, _MUTATIONS, [record_id]), *seen(self.sight))
+        )
+        return [str(operation_id) for (operation_id,) in self.connection.execute(statement)]
+
+    def active(self, chosen: Filter, field: str) -> set[str]:
+        """Return the distinct values of an id among the successful operations that a filter takes.
+
+        Configuring is left out.
+        """
+        found = self._successful(chosen)
+        column = found.c[field]
+        used = found.c.operation_type != str(OperationType.CONFIGURE)
+        rows = self.connection.execute(select(column).where(column.is_not(None), used).distinct())
+        return {str(value) for (value,) in rows}
+
+    def contexts_by_day(self, chosen: Filter) -> list[ContextDay]:
+        """Return the days with contexts, the oldest first."""
+        only = chosen.model_copy(update={"operation_type": OperationType.CONTEXT})
+        found = self._successful(only)
+        asked = _readable(self.connection, found.c.request)
+        tokens, budget = (asked[name].as_integer() for name in ("tokens", "budget"))
+        day = type_coerce(found.c.started_at, BigInteger) // _DAY
+        rows = self.connection.execute(
+            select(
+                day.label("day"),
+                func.count().label("contexts"),
+                _count_true(asked["delivered"].as_boolean()).label("delivered"),
+                _count_true(asked["over_budget"].as_boolean()).label("over_budget"),
+                cast(func.sum(tokens), BigInteger).label("tokens"),
+                cast(func.sum(budget), BigInteger).label("budget"),
+                func.max(tokens).label("most_tokens"),
+            )
+            .where(tokens.is_not(None))
+            .group_by(day)
+            .order_by(day)
+        )
+        return [ContextDay(*row) for row in rows]
+
+    def _returned(
+        self, binding_key: str, record_ids: Sequence[str]
+    ) -> tuple[ColumnElement[bool], ...]:
+        """The conditions of the handles that a read has of some records."""
+        touched = (HANDLES.c.seq > self.above, *self._touched(binding_key, _READS, record_ids))
+        if self.sight is None:
+            return touched
+        of = OPERATIONS.alias()
+        own = (of.c.company_id == HANDLES.c.company_id, of.c.seq == HANDLES.c.seq)
+        return (*touched, exists().where(*own, self.sight.condition(of.c)))
+
+    def _touched(
+        self, binding_key: str, types: Sequence[OperationType], record_ids: Sequence[str]
+    ) -> tuple[ColumnElement[bool], ...]:
+        columns = HANDLES.c
+        return (
+            columns.company_id == self.company_id,
+            columns.binding_key == binding_key,
+            columns.operation_type.in_([str(kind) for kind in types]),
+            columns.provider_record_id.in_(record_ids),
+        )
+
+    def _numbers(
+        self, *where: ColumnElement[bool], order: Any = None, limit: int | None = None
+    ) -> Sequence[int]:
+        statement: Select[Any] = select(_SEQ).where(*self._own, *where)
+        return self.connection.execute(statement.order_by(order).limit(limit)).scalars().all()
+
+    def by_seqs(self, wanted: Sequence[int]) -> list[Operation]:
+        """Return the operations with these numbers, those that are there, in no order."""
+        found: list[Operation] = []
+        for part in _parts(wanted):
+            operations, usage, handles = (
+                self.connection.execute(
+                    select(table)
+                    .where(
+                        table.c.company_id == self.company_id,
+                        _among(self.connection, table.c.seq, part),
+                    )
+                    .order_by(*order)
+                ).all()
+                for table, order in (
+                    (OPERATIONS, ()),
+                    (USAGE, (USAGE.c.seq, USAGE.c.ordinal)),
+                    (HANDLES, (HANDLES.c.seq, HANDLES.c.rank)),
+                )
+            )
+            used, touched = _by_seq(usage), _by_seq(handles)
+            found += (
+                to_operation(row._mapping, used[row.seq], touched[row.seq])  # noqa: SLF001
+                for row in operations
+            )
+        return found
+
+    def _in_order(self, wanted: Sequence[int]) -> tuple[Operation, ...]:
+        found = {one.seq: one for one in self.by_seqs(wanted)}
+        return tuple(found[seq] for seq in wanted)
 
 
 def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iterator[Any]:
@@ -387,57 +407,6 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
     yield from connection.execute(statement)
 
 
-def active(
-    connection: Connection,
-    company_id: str,
-    chosen: Filter,
-    field: str,
-    *,
-    above: int = 0,
-    sight: Sight | None = None,
-) -> set[str]:
-    """Return the distinct values of an id among the successful operations that a filter takes.
-
-    Configuring is left out, and operations up to the `seq` `above` are as if they were not there.
-    """
-    found = _successful(connection, company_id, chosen, above, sight)
-    column = found.c[field]
-    used = found.c.operation_type != str(OperationType.CONFIGURE)
-    rows = connection.execute(select(column).where(column.is_not(None), used).distinct())
-    return {str(value) for (value,) in rows}
-
-
-def contexts_by_day(
-    connection: Connection,
-    company_id: str,
-    chosen: Filter,
-    *,
-    above: int = 0,
-    sight: Sight | None = None,
-) -> list[ContextDay]:
-    """Return the days with contexts above a `seq`, the oldest first."""
-    only = chosen.model_copy(update={"operation_type": OperationType.CONTEXT})
-    found = _successful(connection, company_id, only, above, sight)
-    asked = _readable(connection, found.c.request)
-    tokens, budget = (asked[name].as_integer() for name in ("tokens", "budget"))
-    day = type_coerce(found.c.started_at, BigInteger) // _DAY
-    rows = connection.execute(
-        select(
-            day.label("day"),
-            func.count().label("contexts"),
-            _count_true(asked["delivered"].as_boolean()).label("delivered"),
-            _count_true(asked["over_budget"].as_boolean()).label("over_budget"),
-            cast(func.sum(tokens), BigInteger).label("tokens"),
-            cast(func.sum(budget), BigInteger).label("budget"),
-            func.max(tokens).label("most_tokens"),
-        )
-        .where(tokens.is_not(None))
-        .group_by(day)
-        .order_by(day)
-    )
-    return [ContextDay(*row) for row in rows]
-
-
 def _count_true(condition: ColumnElement[bool]) -> ColumnElement[int]:
     return func.sum(case((condition, 1), else_=0), type_=Integer)
 
@@ -461,72 +430,9 @@ def _scope_id(snapshot: Any, name: str) -> Any:
     return snapshot["record"]["scope"][name].as_string()
 
 
-def _in_sight(sight: Sight | None) -> tuple[ColumnElement[bool], ...]:
-    """The conditions of the handles whose operation may be seen."""
-    if sight is None:
-        return ()
-    of = OPERATIONS.alias()
-    own = (of.c.company_id == HANDLES.c.company_id, of.c.seq == HANDLES.c.seq)
-    return (exists().where(*own, sight.condition(of.c)),)
-
-
 def _of_operation(columns: Any) -> ColumnElement[bool]:
     of = OPERATIONS.c
     return and_(columns.company_id == of.company_id, columns.seq == of.seq)
-
-
-def _touched(
-    company_id: str, binding_key: str, types: Sequence[OperationType], record_ids: Sequence[str]
-) -> tuple[ColumnElement[bool], ...]:
-    columns = HANDLES.c
-    return (
-        columns.company_id == company_id,
-        columns.binding_key == binding_key,
-        columns.operation_type.in_([str(kind) for kind in types]),
-        columns.provider_record_id.in_(record_ids),
-    )
-
-
-def _numbers(
-    connection: Connection,
-    company_id: str,
-    *where: ColumnElement[bool],
-    order: Any = None,
-    limit: int | None = None,
-) -> Sequence[int]:
-    statement: Select[Any] = select(_SEQ).where(OPERATIONS.c.company_id == company_id, *where)
-    return connection.execute(statement.order_by(order).limit(limit)).scalars().all()
-
-
-def by_seqs(connection: Connection, company_id: str, wanted: Sequence[int]) -> list[Operation]:
-    """Return the operations with these numbers, those that are there, in no order."""
-    found: list[Operation] = []
-    for part in _parts(wanted):
-        operations, usage, handles = (
-            connection.execute(
-                select(table)
-                .where(table.c.company_id == company_id, _among(connection, table.c.seq, part))
-                .order_by(*order)
-            ).all()
-            for table, order in (
-                (OPERATIONS, ()),
-                (USAGE, (USAGE.c.seq, USAGE.c.ordinal)),
-                (HANDLES, (HANDLES.c.seq, HANDLES.c.rank)),
-            )
-        )
-        used, touched = _by_seq(usage), _by_seq(handles)
-        found += (
-            to_operation(row._mapping, used[row.seq], touched[row.seq])  # noqa: SLF001
-            for row in operations
-        )
-    return found
-
-
-def _in_order(
-    connection: Connection, company_id: str, wanted: Sequence[int]
-) -> tuple[Operation, ...]:
-    found = {one.seq: one for one in by_seqs(connection, company_id, wanted)}
-    return tuple(found[seq] for seq in wanted)
 
 
 def _by_seq(rows: Sequence[Row[Any]]) -> dict[int, list[Loaded]]:

@@ -20,8 +20,8 @@ from memtui.analytics.layout import Folder
 from memtui.analytics.reading import OperationLog
 from memtui.contract import Comparison, Filter, Measure
 from memtui.fuzzy import finds
-from memtui.store import log as stored_log
 from memtui.store.database import Database
+from memtui.store.log import LogReader
 from memtui.store.operation import Operation
 from memtui.store.tables import OPERATIONS, HandleRow, LogHeadRow, UsageRow
 from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
@@ -201,7 +201,7 @@ def test_a_fuzzy_word_finds_the_same_everywhere(database: Database, root: Path) 
         chosen = Filter(fuzzy=(word,))
         fitting = [one.seq for one, text in zip(written, held, strict=True) if finds(word, text)]
         with database.read() as connection:
-            stored = stored_log.seqs(connection, "hot", chosen, 1, 60)
+            stored = LogReader(connection, "hot").seqs(chosen, 1, 60)
         assert list(stored) == fitting
         for log in logs.values():
             view = log.open(chosen, "seq")

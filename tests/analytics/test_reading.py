@@ -24,10 +24,10 @@ from memtui.analytics.seal import seal as logged_seal
 from memtui.analytics.sealed import Archive
 from memtui.contract import Comparison, Filter, Invalid, Measure, Unavailable, Usage
 from memtui.service.log import CompanyLog
-from memtui.store import log
 from memtui.store.conditions import SORTS
 from memtui.store.database import Database
 from memtui.store.digest import is_intact
+from memtui.store.log import LogReader
 from memtui.store.operation import Operation
 from memtui.widgets.detail_lines import actor
 from tests.analytics.logs import HOSTILE, NOW, append, draft, fill, hot
@@ -99,7 +99,7 @@ def test_a_filter_finds_the_same_as_in_the_hot_table(
     fill(database, COUNT)
     with database.read() as connection:
         expected = [
-            log.page(connection, "acme", chosen, limit=1000).operations for chosen in FILTERS
+            LogReader(connection, "acme").page(chosen, limit=1000).operations for chosen in FILTERS
         ]
     assert sum(map(len, expected)) > COUNT
     for through in (0, 70, COUNT):

@@ -32,7 +32,7 @@ from memtui.service import (
     Role,
     open_service,
 )
-from memtui.store import log
+from memtui.store.log import LogReader
 from memtui.store.operation import Operation
 
 SOURCE = SourceRef(kind="manual_note", company_id="local")
@@ -86,7 +86,7 @@ async def opened(paths: Paths, settings: Settings) -> AsyncIterator[MemoryServic
 def logged(service: MemoryService, count: int) -> tuple[Operation, ...]:
     """Return the newest operations, whoever may see them."""
     with service.analysis.database.read() as connection:
-        return log.page(connection, "local", Filter(), limit=count).operations
+        return LogReader(connection, "local").page(Filter(), limit=count).operations
 
 
 async def held(service: MemoryService, scope: Scope, text: str = "Kept") -> RecordHandle:

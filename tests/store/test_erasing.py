@@ -9,10 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from memtui.contract import Filter, OperationType, Scope
-from memtui.store import log
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS, SUBJECT, digest_of, fields, is_intact, withhold
 from memtui.store.erasing import erase_fields, erased, purge_request, purged
+from memtui.store.log import LogReader, company_salt
 from memtui.store.operation import Operation
 from tests.store.test_digest import COMPANY, EVERYTHING, LONG, drafts
 from tests.store.test_log import append, draft
@@ -22,8 +22,8 @@ LISTED = {"query": "q", "record_ids": ["one", "two", None], "tags": [], "their o
 
 def read(database: Database) -> tuple[dict[int, Operation], bytes]:
     with database.read() as connection:
-        found = log.page(connection, "acme", Filter(), limit=100).operations
-        return {one.seq: one for one in found}, log.company_salt(connection, "acme")
+        found = LogReader(connection, "acme").page(Filter(), limit=100).operations
+        return {one.seq: one for one in found}, company_salt(connection, "acme")
 
 
 def erase(database: Database, doomed: dict[int, Any]) -> dict[int, tuple[str, ...]]:

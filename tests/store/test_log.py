@@ -20,9 +20,10 @@ from memtui.contract import (
     Unavailable,
     Usage,
 )
-from memtui.store import appending, log
+from memtui.store import appending
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS, is_intact
+from memtui.store.log import LogReader
 from memtui.store.operation import OperationDraft, OperationHandle
 from tests.processes import prepared_processes
 
@@ -58,7 +59,7 @@ def read(
     **how: Any,
 ):
     with database.read() as connection:
-        return log.page(connection, company, chosen or Filter(), limit=limit, **how)
+        return LogReader(connection, company).page(chosen or Filter(), limit=limit, **how)
 
 
 def test_a_failure_of_the_driver_is_one_of_ours_and_leaves_nothing_behind(
@@ -136,7 +137,7 @@ def test_what_is_read_is_what_was_written_and_its_digest_holds(
     )
     append(database, written)
     with database.read() as connection:
-        [found] = log.by_ids(connection, "acme", [written.operation_id])
+        [found] = LogReader(connection, "acme").by_ids([written.operation_id])
     assert is_intact(found)
     assert (
         OperationDraft(**{name: getattr(found, name) for name in OperationDraft.model_fields})
