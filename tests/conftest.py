@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 import shutil
@@ -50,11 +51,7 @@ def pytest_collection_finish() -> None:
     """Let the collections of garbage not walk over every module and test that there is."""
     gc.collect()
     gc.freeze()
-
-
-def pytest_unconfigure() -> None:
-    """Let the process end whole: a module complains of what is still there."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)  # a module complains of what is there at the very end
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -17,8 +17,8 @@ from tests.migration.conftest import ends_of, fill, states
 
 pytestmark = pytest.mark.slow
 
-KILLS = 8
-RECORDS = 300
+KILLS = 6
+RECORDS = 150
 
 
 async def test_killed_at_random_moments(
@@ -32,7 +32,7 @@ async def test_killed_at_random_moments(
         process = _start(paths)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-        time.sleep(chance.uniform(0.02, 0.6))
+        time.sleep(chance.uniform(0.02, 0.4))
         process.send_signal(signal.SIGKILL)
         cut += "done" not in process.communicate()[0]
     assert cut > 1  # the later ones find little left to do

@@ -32,9 +32,7 @@ def database_url() -> str:
 
 @pytest.fixture
 def settings(paths: Paths, database_url: str) -> Settings:
-    return load_settings(
-        paths, principal="user:ana", provider_timeout_ms=300, database_url=database_url
-    )
+    return load_settings(paths, principal="user:ana", database_url=database_url)
 
 
 @pytest.fixture

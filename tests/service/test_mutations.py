@@ -276,12 +276,15 @@ async def test_an_error_before_sending_is_an_error_and_after_it_unknown(
 
 
 async def test_a_slow_mutation_ends_as_unknown_and_says_so(
-    service: MemoryService, caller: Caller, note: WriteRequest, fake
+    paths: Paths, settings: Settings, caller: Caller, note: WriteRequest, fake
 ) -> None:
-    fake.delay = 5
+    hasty = settings.model_copy(update={"provider_timeout_ms": 50})
+    service = await start(paths, hasty, caller)
+    fake.delay = 600
     with pytest.raises(Unavailable, match="did not answer within"):
         await service.write(caller, note)
     assert (await newest(service, caller)).status == OperationStatus.UNKNOWN
+    await service.close()
 
 
 async def test_a_bug_in_a_provider_degrades_it_alone(
