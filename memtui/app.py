@@ -304,7 +304,7 @@ class MemtuiApp(App[None]):
         self.controller.resolve_again()
 
     async def on_go_to(self, message: GoTo) -> None:
-        """Show another screen with what it was pointed at, filter line and binding."""
+        """Show another screen with what it was pointed at; use what else was given everywhere."""
         if message.scope is not None:
             self._remember()
             self.controller.choose_scope(message.scope)
@@ -482,7 +482,6 @@ class MemtuiApp(App[None]):
             placeholder="type a name, or run:4412",
             offer=offered,
         )
-
         scope = self.state.scope
         self._choose(chooser, lambda step: self.post_message(GoTo(scope=step.applied_to(scope))))
 

@@ -148,6 +148,7 @@ class GoTo(Message):
     select: str | None = None
     """What it should put its cursor on, in its own words: a record's or an operation's id."""
     scope: Scope | None = None
+    """Given alone: another company brings its own filter line and binding."""
 
 
 class ConfigurationChanged(Message):
