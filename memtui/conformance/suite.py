@@ -9,8 +9,7 @@ import pytest
 
 from memtui.visible import visible
 
-from .checks import CHECKS
-from .runner import TIMEOUT_S, TTL_S, CheckResult, run_conformance
+from . import CHECKS, TIMEOUT_S, TTL_S, CheckResult, run_conformance
 
 _BODY_LIMIT = 1_000
 

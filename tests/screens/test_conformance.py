@@ -15,7 +15,8 @@ from textual.widgets import Input
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings, load_settings
-from memtui.conformance import CHECKS, CheckResult, Report, SeenReply, SentRequest
+from memtui.conformance import CHECKS, CheckResult, Report
+from memtui.conformance.wire import SeenReply, SentRequest
 from memtui.screens.conformance import Conformance, as_text, columns, row_content
 from memtui.screens.dialogs import Confirm
 from memtui.service import Caller, MemoryService

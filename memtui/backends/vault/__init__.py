@@ -1,7 +1,614 @@
-"""The local vault: markdown notes and facts in a folder, searched over a derived index."""
+"""The vault behind the adapter contract: records in files, changed one at a time under one lock.
+
+The files are the truth, the index is derived (seed 002 §3, §7).
+"""
 
 from __future__ import annotations
 
-from .adapter import VaultAdapter, VaultConfig
+import asyncio
+import base64
+import binascii
+import contextlib
+import json
+import os
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path, PurePath
+from sqlite3 import Connection
+from tempfile import TemporaryDirectory
+from typing import ClassVar, Self, TypeVar
 
-__all__ = ["VaultAdapter", "VaultConfig"]
+from pydantic import Field
+
+from memtui.contract import (
+    Adapter,
+    BindingContext,
+    BrowsePage,
+    BrowseRequest,
+    Capabilities,
+    Conflict,
+    ContextBundle,
+    CorrectReply,
+    CorrectRequest,
+    Denied,
+    EraseReply,
+    EraseRequest,
+    Explanation,
+    ForgetReply,
+    ForgetRequest,
+    Health,
+    Invalid,
+    Json,
+    Model,
+    Namespace,
+    NotFound,
+    Problem,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    RecordVersion,
+    Scope,
+    Snapshot,
+    Snippet,
+    SourceRef,
+    SyncReply,
+    Unavailable,
+    Usage,
+    WriteReply,
+    WriteRequest,
+    place_of_path,
+)
+from memtui.provider_kit import (
+    abilities_in,
+    blocking,
+    check_revision,
+    read_config,
+    require_writable,
+)
+
+from . import changes, notes, search
+from .changes import NEW_FILE, FactState
+from .files import Folder
+from .history import FactsDocument, Version
+from .index import Index, unit_path
+from .layout import (
+    FACTS,
+    HISTORY,
+    KEY,
+    StoredRecord,
+    folder_for,
+    handle_of,
+    place_of,
+    sees,
+    source_of,
+    split_id,
+)
+from .notes import NoteState
+
+RequestT = TypeVar("RequestT")
+ReplyT = TypeVar("ReplyT")
+
+INDEX = "index/vault.sqlite3"
+_MAX_PROBLEMS = 1000
+_DEBOUNCE_MS, _STEP_MS = 200, 50
+_ABSENT_SECONDS = 1.0
+_SCOPES = """
+    SELECT area,
+           CASE area WHEN 'project' THEN project_id WHEN 'user' THEN subject_id
+                     WHEN 'agent' THEN agent_id END AS name,
+           count(*) AS records
+    FROM records WHERE is_current GROUP BY 1, 2 ORDER BY 1, 2
+"""
+_FREE = (Usage(provider=KEY, cost_usd=Decimal(0)),)
+"""Files on one's own disk cost nothing, which is known and not unpriced."""
+
+
+_FOLDER = "vault"
+"""The folder of a vault that no config places elsewhere, in the binding's own."""
+
+
+class VaultConfig(Model):
+    """A folder of markdown notes and facts."""
+
+    path: Path | None = None
+    """The vault's folder; None keeps it in the binding's own data folder."""
+    exclude: tuple[str, ...] = ("node_modules",)
+    """Names of folders that hold no memories, besides those that begin with a dot."""
+    refresh_seconds: float = Field(default=2.0, ge=0)
+    """How old, in seconds, what a query knows of edits made outside may be."""
+    lock_seconds: float = Field(default=10.0, gt=0)
+    """How long, in seconds, a write waits for another program that is writing."""
+    max_file_mb: int = Field(default=20, ge=1)
+    """Larger files are listed as problems, not read."""
+    templates: Json = {}
+    """The namespaces of `memtui serve plugin` for project, agent, subject and company, such as
+    `{"project": "workspace:acme-{project_id}"}`; what is left out is as usual."""
+
+
+class VaultAdapter(Adapter):
+    """Markdown files as memory."""
+
+    key: ClassVar[str] = KEY
+    config_model = VaultConfig
+    capabilities = Capabilities(
+        browse=True,
+        correction=True,
+        sync=True,
+        explain=True,
+        history=True,
+        namespaces=True,
+        restore=True,
+        chosen_owners=True,
+        expiry=True,
+        pin=True,
+        validity=True,
+        full_text=True,
+        watch=True,
+    )
+
+    def __init__(
+        self,
+        context: BindingContext,
+        folder: Folder,
+        index: Index,
+        scratch: TemporaryDirectory[str] | None,
+    ) -> None:
+        """Put it together; `scratch` holds the index where the binding's folder cannot."""
+        self._context = context
+        self._folder = folder
+        self._index = index
+        self._scratch = scratch
+        self._stopped = asyncio.Event()
+        self.capabilities = abilities_in(context, self.capabilities)
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Name the vault's folder, where it is not the binding's own."""
+        path = VaultConfig.model_validate(context.config).path
+        return [place_of_path(path)] if path else ()
+
+    @classmethod
+    def lives_in(cls, data_dir: Path) -> bool:
+        """Tell by the vault in it."""
+        return (data_dir / _FOLDER).is_dir()
+
+    @classmethod
+    def home_of(cls, config: Json, scope: Scope) -> str | None:  # noqa: ARG003
+        """Name the folder of a scope. Raises `Invalid` for an id that no folder can have."""
+        return folder_for(scope)
+
+    @classmethod
+    async def open(cls, context: BindingContext) -> Self:
+        """Open the vault; its folder need not exist yet. Raises `Invalid` for a bad config."""
+        return await asyncio.to_thread(cls._open, context)
+
+    @classmethod
+    def _open(cls, context: BindingContext) -> Self:
+        config = read_config(VaultConfig, context)
+        path = config.path.expanduser() if config.path else context.data_dir / _FOLDER
+        root = Path(os.path.realpath(path))
+        if root.exists() and not root.is_dir():
+            raise Invalid(f"{root} is not a folder; set the vault's path to one.")
+        folder = Folder(
+            root,
+            context.company_id,
+            context.now,
+            exclude=frozenset(config.exclude),
+            lock_seconds=config.lock_seconds,
+            max_bytes=config.max_file_mb * 1_000_000,
+        )
+        scratch = None
+        if context.read_only and not os.access(context.data_dir, os.W_OK):
+            scratch = TemporaryDirectory(prefix="memtui-")
+        place = Path(scratch.name) if scratch else context.data_dir
+        index = Index(place / INDEX, folder, config.refresh_seconds)
+        folder.known = folder.known or not index.is_empty
+        index.refresh(force=True)
+        if index.leftovers and not context.read_only:
+            folder.clear_leftovers(index.leftovers)
+        return cls(context, folder, index, scratch)
+
+    async def close(self) -> None:
+        """Stop watching and close the index."""
+        self._stopped.set()
+        await asyncio.to_thread(self._index.close)
+        if self._scratch is not None:
+            await asyncio.to_thread(self._scratch.cleanup)
+
+    def _check_writable(self) -> None:
+        require_writable(self._context, "This vault is")
+
+    def _check_company(self, scope: Scope) -> None:
+        if scope.company_id != self._folder.company_id:
+            raise Denied("This vault belongs to another company.")
+
+    # Read
+
+    @blocking
+    def query(self, request: QueryRequest) -> ContextBundle:
+        """Search by words; keys of facts first, the nearest scope most."""
+        found = self._ask(search.search, request).records
+        snippets = tuple(
+            Snippet(**dict(record), score=score) for record, score in found[: request.top_k]
+        )
+        return ContextBundle(snippets=snippets, capped=len(found) > request.top_k, usage=_FREE)
+
+    @blocking
+    def explain(self, request: QueryRequest) -> Explanation:
+        """Say which words counted and what text, scope, pins and keys contributed."""
+        return search.explain(self._ask(search.search, request))
+
+    @blocking
+    def browse(self, request: BrowseRequest) -> BrowsePage:
+        """Return one page with the exact total."""
+        return self._ask(search.browse, request)
+
+    def _ask(
+        self, ask: Callable[[Connection, Folder, RequestT, datetime], ReplyT], request: RequestT
+    ) -> ReplyT:
+        self._index.refresh()
+        folder, now = self._folder, self._context.now()
+        return self._index.read(lambda database: ask(database, folder, request, now))
+
+    @blocking
+    def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        """Read a record from its file; None if there is none in this scope."""
+        return self._find(handle, scope, {})
+
+    def _find(
+        self,
+        handle: RecordHandle,
+        scope: Scope,
+        loaded: dict[str, FactsDocument],
+        *,
+        expired: bool = False,
+    ) -> Record | None:
+        """Find a record, an `expired` one only if asked to.
+
+        `loaded` keeps the facts files that a bulk call has read already.
+        """
+        self._check_company(scope)
+        try:
+            stored = self._read(handle, loaded)
+        except Invalid:
+            return None
+        if stored is None or not sees(scope, stored.area, stored.record.scope):
+            return None
+        ends = stored.record.expires_at
+        is_past = ends is not None and ends <= self._context.now()
+        return None if is_past and not expired else stored.record
+
+    def _read(self, handle: RecordHandle, loaded: dict[str, FactsDocument]) -> StoredRecord | None:
+        path, name = split_id(handle.provider_record_id)
+        if handle.provider_key != KEY or not self._folder.is_path(path):
+            return None
+        if name is None:
+            note = notes.load(self._folder, path)
+            return note[1] if note else None
+        return self._facts(path, loaded).find(name)
+
+    def _facts(self, path: str, loaded: dict[str, FactsDocument]) -> FactsDocument:
+        if path not in loaded:
+            loaded[path] = changes.load(self._folder, path)
+        return loaded[path]
+
+    @blocking
+    def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
+        """Return a fact's versions, newest first; of a note only the one that holds."""
+        path, name = split_id(handle.provider_record_id)
+        if name is None:
+            note = self._find(handle, scope, {})
+            return [
+                RecordVersion(
+                    text=one.text,
+                    valid_from=one.created_at,
+                    created_by=one.created_by,
+                    source=one.source,
+                )
+                for one in ([note] if note else [])
+            ]
+        self._check_company(scope)
+        if not self._folder.is_path(path):
+            return []
+        document = changes.load(self._folder, path)
+        known = (one for one in document.records() if one.record.handle == handle)
+        first = next(known, None)
+        if first is None or not sees(scope, first.area, first.record.scope):
+            return []
+        return [
+            RecordVersion(
+                text=version.text,
+                valid_from=version.valid_from,
+                valid_to=version.valid_to,
+                created_by=version.created_by,
+                source=source_of(version.source, self._folder.company_id),
+            )
+            for version in reversed(document.versions_of(name))
+        ]
+
+    @blocking
+    def namespaces(self) -> Sequence[Namespace]:
+        """List the scopes that hold records, such as `project:web`, with their numbers."""
+        self._index.refresh()
+        return [
+            Namespace(
+                name=f"{row['area']}:{row['name']}" if row["name"] else row["area"],
+                kind=row["area"],
+                records=row["records"],
+            )
+            for row in self._index.read(lambda database: database.execute(_SCOPES).fetchall())
+        ]
+
+    # Change
+
+    @blocking
+    def write(self, request: WriteRequest) -> WriteReply:
+        """Store a note or a fact; a fact in upsert mode replaces the value of its key."""
+        self._check_writable()
+        self._check_company(request.scope)
+        folder = folder_for(request.scope)
+        before: tuple[Snapshot, ...] = ()
+        with self._folder.locked():
+            if request.kind != "fact":
+                record_id = notes.write(self._folder, request, folder)
+            else:
+                record_id, replaced = changes.write(self._folder, request, folder)
+                if replaced:
+                    record, state = replaced
+                    sealed = _seal(state.to_json())
+                    before = (Snapshot(handle=record.handle, record=record, state=sealed),)
+        self._index.follow([split_id(record_id)[0]])
+        return WriteReply(records=(handle_of(record_id),), before=before, usage=_FREE)
+
+    @blocking
+    def correct(self, request: CorrectRequest) -> CorrectReply:
+        """Change a note's body or frontmatter lines, or a fact's line, and nothing around them."""
+        self._check_writable()
+        path, name = split_id(request.handle.provider_record_id)
+        with self._folder.locked():
+            record = self._find(request.handle, request.scope, {})
+            if record is None:
+                self._read(request.handle, {})  # says what is wrong with a file that is broken
+                if request.revision is None:
+                    raise NotFound(f"There is no record {path[:200]!r} in this scope.")
+                raise Conflict("The record was removed since you read it.", proposed=request.text)
+            check_revision(record, request.revision, request.text)
+            if name is not None:
+                changes.correct(self._folder, request, path, name)
+            else:
+                notes.correct(self._folder, request, path)
+        self._index.follow([path])
+        return CorrectReply(handle=request.handle)
+
+    @blocking
+    def forget(self, request: ForgetRequest) -> ForgetReply:
+        """Remove notes' files and facts' lines, expired ones too."""
+        self._check_writable()
+        missing: list[RecordHandle] = []
+        named: dict[str, list[str]] = defaultdict(list)
+        paths: list[str] = []
+        loaded: dict[str, FactsDocument] = {}
+        with self._folder.locked():
+            for handle in dict.fromkeys(request.handles):
+                record = self._find(handle, request.scope, loaded, expired=True)
+                if record is None:
+                    missing.append(handle)
+                    continue
+                check_revision(record, request.revisions.get(handle.provider_record_id))
+                path, name = split_id(handle.provider_record_id)
+                named[path].append(name) if name else paths.append(path)
+            for path, names in named.items():
+                changes.forget(self._folder, path, names)
+            for path in paths:
+                self._folder.remove(path)
+        self._index.follow({*named, *paths})
+        return ForgetReply(missing=tuple(missing))
+
+    @blocking
+    def sync(self, source: SourceRef | None = None) -> SyncReply:  # noqa: ARG002
+        """Read every file again, whatever the index holds."""
+        seen, changed, removed = self._index.rebuild()
+        return SyncReply(seen=seen, changed=changed, removed=removed)
+
+    # Put back, and erase
+
+    @blocking
+    def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
+        """Return each record's exact bytes and place, an expired one's too."""
+        loaded: dict[str, FactsDocument] = {}
+        return [self._snapshot(handle, scope, loaded) for handle in handles]
+
+    def _snapshot(
+        self, handle: RecordHandle, scope: Scope, loaded: dict[str, FactsDocument]
+    ) -> Snapshot:
+        path, name = split_id(handle.provider_record_id)
+        record = self._find(handle, scope, loaded, expired=True)
+        state: FactState | NoteState | None = None
+        if name is not None and self._folder.is_path(path):
+            state = FactState.take(self._facts(path, loaded), name)
+        elif name is None and record is not None:
+            state = NoteState.take(self._folder, path)
+        return Snapshot(handle=handle, record=record, state=_seal(state.to_json()) if state else {})
+
+    @blocking
+    def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
+        """Put records back to the byte."""
+        self._check_writable()
+        self._check_company(scope)
+        facts: dict[str, dict[str, FactState]] = defaultdict(dict)
+        files: dict[str, NoteState | None] = {}
+        for snapshot in snapshots:
+            path, name = split_id(snapshot.handle.provider_record_id)
+            self._folder.check_path(path)
+            data = _unseal(snapshot.state)
+            if name is not None:
+                facts[path][name] = FactState.from_json(data)
+            else:
+                files[path] = NoteState.from_json(data) if snapshot.record else None
+        with self._folder.locked():
+            notes.check_restore(self._folder, files, self._index.written)
+            for path, states in facts.items():
+                changes.check_restore(self._folder, path, states)
+            for path, states in facts.items():
+                changes.restore(self._folder, path, states)
+            notes.restore(self._folder, files)
+        self._index.follow({*facts, *files})
+        back = [one.handle.provider_record_id for one in snapshots if one.record is not None]
+        return WriteReply(records=tuple(map(handle_of, back)))
+
+    @blocking
+    def erase(self, request: EraseRequest) -> EraseReply:
+        """Take what is gone out of the history beside the facts, and out of the index.
+
+        Of a project or a subject, folders that hold nothing any more go too: their names say whose
+        they were.
+        """
+        if request.apply:
+            self._check_writable()
+        root = self._folder.root
+        if not root.is_dir():
+            return EraseReply()
+        gone: dict[str, list[Version]] = {}
+        with self._folder.locked():
+            for history in sorted(self._folder.scan().signatures):
+                if history.rpartition("/")[2] == HISTORY:
+                    path = history.removesuffix(HISTORY) + FACTS
+                    if found := changes.erase(self._folder, path, request):
+                        gone[path] = found
+            if request.apply:
+                self._remove_empty(request.scope)
+        beyond = [
+            f"The vault {root} lies in the git repository {above}: its history and "
+            "its copies elsewhere keep what was committed; `git filter-repo` takes it out."
+            for above in (root, *root.parents)
+            if (above / ".git").exists()
+        ][:1]
+        if request.apply and not self._index.scrub():
+            beyond.append(
+                f"Another program reads the index {self._context.data_dir / INDEX}, which may keep "
+                "old words until it is done; end it and purge again."
+            )
+        return EraseReply(
+            kept={path.removesuffix(FACTS) + HISTORY: len(found) for path, found in gone.items()},
+            texts=tuple(version.text for found in gone.values() for version in found),
+            record_ids=tuple(
+                dict.fromkeys(f"{path}#{one.fact}" for path, found in gone.items() for one in found)
+            ),
+            folders=(root,),
+            beyond=tuple(beyond),
+        )
+
+    def _remove_empty(self, scope: Scope) -> None:
+        if not (scope.project_id or scope.subject_id):
+            return
+        root = self._folder.root / folder_for(scope)
+        facts = root / FACTS
+        if facts.is_file() and facts.read_bytes() == NEW_FILE.encode():
+            self._folder.remove(f"{folder_for(scope)}/{FACTS}")
+        for folder, _, _ in os.walk(root, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)  # noqa: PTH106  # refuses where anything is in it
+
+    # State
+
+    @blocking
+    def problems(self, scope: Scope) -> Sequence[Problem]:
+        """Return what could not be read in the folders that `scope` sees, each with whose it is."""
+        root, found = self._folder.root, self._index.troubles
+        for problem in self._index.problems(_MAX_PROBLEMS):
+            shown = problem.location.path if problem.location else str(root)
+            inside = shown.startswith(str(root))
+            path = Path(shown).relative_to(root).as_posix() if inside else shown
+            place = place_of(path if Path(path).suffix else f"{path}/")
+            owner = place.scope(self._folder.company_id)
+            if sees(scope, place.area, owner):
+                found.append(problem.model_copy(update={"scope": owner}))
+        return found
+
+    @blocking
+    def health(self) -> Health:
+        """Count the records and list what cannot be read."""
+        try:
+            self._index.refresh()
+            return self._health()
+        except Unavailable as error:
+            return Health(status="down", message=str(error))
+
+    def _health(self) -> Health:
+        index, root = self._index, self._folder.root
+        if self._context.read_only and not root.is_dir():
+            return Health(status="down", message=f"The vault's folder {root} does not exist.")
+        count = "SELECT count(*) FROM records WHERE is_current"
+        records = index.read(lambda database: database.execute(count).fetchone()[0])
+        problems, troubles = index.problems(_MAX_PROBLEMS), index.troubles
+        message = f"{len(problems)} files cannot be read whole." if problems else ""
+        if len(problems) == 1:
+            message = "1 file cannot be read whole."
+        if not root.is_dir():
+            message = f"The folder {root} will be made with the first memory."
+        if troubles:
+            message = troubles[0].message
+        return Health(
+            status="degraded" if problems or troubles else "ok",
+            message=message,
+            records=records,
+            problems=(*troubles, *problems),
+        )
+
+    async def watch(self) -> AsyncIterator[Sequence[RecordHandle]]:
+        """Yield the records that hands or other programs change, as they change.
+
+        Our own writes are in the index before their events arrive, so they are not among them.
+        """
+        import watchfiles
+
+        root, stopped = self._folder.root, self._stopped
+        while not stopped.is_set() and not await asyncio.to_thread(root.is_dir):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), _ABSENT_SECONDS)
+        if stopped.is_set():
+            return
+        batches = watchfiles.awatch(
+            root, watch_filter=None, debounce=_DEBOUNCE_MS, step=_STEP_MS, stop_event=stopped
+        )
+        self._index.is_watched = True
+        try:
+            async for batch in batches:
+                found = await asyncio.to_thread(self._follow, {path for _, path in batch})
+                if found:
+                    yield [handle_of(record_id) for record_id in found]
+        except OSError as error:
+            raise Unavailable(f"The folder {root} cannot be watched: {error}.") from error
+        finally:
+            self._index.is_watched = False
+
+    def _follow(self, changed: Iterable[str]) -> list[str]:
+        self._folder.check()
+        paths = set()
+        for absolute in changed:
+            relative = PurePath(absolute).relative_to(self._folder.root)
+            name = relative.as_posix()
+            is_hidden = any(part.startswith(".") for part in relative.parts)
+            if not is_hidden and (name.lower().endswith(".md") or name.endswith(".jsonl")):
+                paths.add(unit_path(name))
+        return self._index.update(path for path in paths if path) if any(paths) else []
+
+
+def _seal(data: Json) -> Json:
+    """Return a snapshot's state: exact text, safe from every store and redaction on its way."""
+    return {"vault": base64.b64encode(json.dumps(data).encode()).decode()}
+
+
+def _unseal(state: Json) -> Json:
+    """Return what was sealed; empty is empty. Raises `Invalid` for a foreign state."""
+    if not state:
+        return {}
+    try:
+        data = json.loads(base64.b64decode(state["vault"], validate=True))
+    except (KeyError, TypeError, ValueError, binascii.Error):
+        data = None
+    if not isinstance(data, dict):
+        raise Invalid("This snapshot was not taken by the vault; it cannot be restored.")
+    return data

@@ -16,7 +16,8 @@ from memtui.doors.cli.session import Invocation
 from memtui.visible import visible
 
 if TYPE_CHECKING:
-    from memtui.conformance import Check, CheckResult, Report
+    from memtui.conformance import CheckResult, Report
+    from memtui.conformance.probe import Check
 
 
 _MARKS = {"pass": "✓", "fail": "✗", "not_applicable": "–"}
