@@ -85,19 +85,19 @@ class Backup(Model):
     logs: dict[str, LogEnd] = {}
     """By company."""
     outside: dict[str, str] = {}
-    """Where vaults outside the home lay, by their place in the file."""
+    """Where memories outside the home lay, by their place in the file."""
     left_out: tuple[str, ...] = ()
     """What belongs to the home and is not in the file, a sentence each."""
     files: dict[str, BackedFile] = {}
 
 
 def backup(
-    paths: Paths, settings: Settings, target: Path, *, vaults: bool = False, now: datetime
+    paths: Paths, settings: Settings, target: Path, *, outside: bool = False, now: datetime
 ) -> Backup:
     """Write a home to a new file with mode 0600, also while memtui runs in it. Blocking.
 
-    Secrets of the keyring are in no file of the home and so in no backup. With `vaults` those
-    outside the home go in too.
+    Secrets of the keyring are in no file of the home and so in no backup. With `outside` the
+    memories that bindings keep outside the home go in too.
 
     Raises:
         Invalid: the file is there already, or cannot be written.
@@ -114,7 +114,7 @@ def backup(
             for log in find_remains(paths).sealed:
                 held.enter_context(_unchanged(log))
             with os.fdopen(handle, "wb") as file:
-                done = _Writer(file, paths, target.parent).write(database, vaults=vaults, now=now)
+                done = _Writer(file, paths, target.parent).write(database, outside=outside, now=now)
                 file.flush()
                 os.fsync(file.fileno())
         # A link, unlike a renaming, never takes the place of a file that came meanwhile.
@@ -159,7 +159,7 @@ class _Writer:
         self._files: dict[str, BackedFile] = {}
         self._left_out: list[str] = []
 
-    def write(self, database: Database, *, vaults: bool, now: datetime) -> Backup:
+    def write(self, database: Database, *, outside: bool, now: datetime) -> Backup:
         with self._zip:
             logs = self._database(database)
             for name in _FILES:
@@ -170,12 +170,12 @@ class _Writer:
             for company_id, (_, ends) in logs.items():
                 self._refuse_damage(company_id, ends)
             self._folder(self._paths.data / "bindings", "bindings")
-            outside = self._outside(database, wanted=vaults)
+            places = self._outside(database, wanted=outside)
             done = Backup(
                 made_at=now,
                 database=database.dialect,
                 logs={company_id: end for company_id, (end, _) in logs.items()},
-                outside=outside,
+                outside=places,
                 left_out=tuple(self._left_out),
                 files=self._files,
             )
@@ -311,7 +311,7 @@ def _raise(error: OSError) -> None:
 
 
 def _is_derived(inside: PurePosixPath) -> bool:
-    """Whether a folder holds only what is made again: a vault's index, added-up figures, drafts."""
+    """Whether a folder holds only what is made again: an index, added-up figures, drafts."""
     top, last = inside.parts[0], inside.name
     if top == "archive":
         return last.startswith((".", "daily-"))

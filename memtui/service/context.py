@@ -195,7 +195,7 @@ class Contexts(Group):
         self, caller: Caller, scope: Scope, binding_key: str | None, asked: Json
     ) -> AsyncIterator[tuple[RunningOperation, Connection, list[Record]]]:
         """List a scope's own records of the kind and topic that are asked for, the oldest first."""
-        async with self._core.reading(
+        async with self._core.connected(
             OperationType.BROWSE, caller, scope, asked, binding_key, needs="browse"
         ) as (entry, connection):
             chosen = own_filter(scope, kind=asked["kind"], topic=asked.get("topic"))

@@ -265,27 +265,11 @@ class Core:
         needs: str | None = None,
         source: SourceRef | None = None,
     ) -> AsyncIterator[tuple[RunningOperation, Connection]]:
-        """Run an operation that goes to a binding, and record it."""
+        """Run an operation that goes to a binding; one that reads says what could not be read."""
         async with self.recorder.recorded(operation_type, caller, scope, asked, source) as entry:
-            yield entry, await self.connect(entry, binding_key, needs=needs)
-
-    @asynccontextmanager
-    async def reading(
-        self,
-        operation_type: OperationType,
-        caller: Caller,
-        scope: Scope,
-        asked: Json,
-        binding_key: str | None,
-        *,
-        needs: str | None = None,
-    ) -> AsyncIterator[tuple[RunningOperation, Connection]]:
-        """Run an operation that reads from a binding, and note what could not be read there."""
-        async with self.connected(
-            operation_type, caller, scope, asked, binding_key, needs=needs
-        ) as (entry, connection):
+            connection = await self.connect(entry, binding_key, needs=needs)
             yield entry, connection
-            told = await _problems(entry, connection)
+            told = [] if operation_type.mutates else await _problems(entry, connection)
             if told:
                 entry.request = {**entry.request, "problems": len(told)}
             if len(told) > _TOLD_PROBLEMS:

@@ -136,7 +136,7 @@ class Operations(Group):
     async def query(self, caller: Caller, request: QueryRequest) -> QueryAnswer:
         """Find what is relevant to a text."""
         clean, asked = _redacted_query(request)
-        async with self._core.reading(
+        async with self._core.connected(
             OperationType.QUERY, caller, request.scope, asked, request.binding_key
         ) as (entry, connection):
             routed = clean.model_copy(update={"binding_key": connection.binding.key})
@@ -151,7 +151,7 @@ class Operations(Group):
         """Trace how a query is answered, by the records alone that the caller may read."""
         clean, asked = _redacted_query(request)
         scope = request.scope
-        async with self._core.reading(
+        async with self._core.connected(
             OperationType.EXPLAIN, caller, scope, asked, request.binding_key, needs="explain"
         ) as (entry, connection):
             routed = clean.model_copy(update={"binding_key": connection.binding.key})
@@ -188,7 +188,7 @@ class Operations(Group):
             Unavailable: it cannot be read.
         """
         request = {"record_id": _record_id(asked)}
-        async with self._core.reading(OperationType.GET, caller, scope, request, binding_key) as (
+        async with self._core.connected(OperationType.GET, caller, scope, request, binding_key) as (
             entry,
             connection,
         ):
@@ -217,7 +217,7 @@ class Operations(Group):
         if request.owners:
             asked["owners"] = _owners_json(request.owners)
         needs = "browse" if request.namespace is None else "namespace_changes"
-        async with self._core.reading(
+        async with self._core.connected(
             OperationType.BROWSE, caller, scope, asked, request.binding_key, needs=needs
         ) as (entry, connection):
             routed = request.model_copy(
@@ -260,7 +260,7 @@ class Operations(Group):
     ) -> HistoryAnswer:
         """Return how a record came to be what it is, by our journal and the provider's own."""
         request = {"record_id": _record_id(asked)}
-        async with self._core.reading(
+        async with self._core.connected(
             OperationType.HISTORY, caller, scope, request, binding_key
         ) as (entry, connection):
             handle = connection.handle_of(asked)

@@ -26,7 +26,7 @@ SCOPE = Scope(company_id="local")
 
 
 def write(lived: Lived, target: Path, *, vaults: bool = False) -> Backup:
-    return backup(lived.paths, lived.settings, target, vaults=vaults, now=NOW)
+    return backup(lived.paths, lived.settings, target, outside=vaults, now=NOW)
 
 
 async def test_a_home_comes_back_as_it_was(lived: Lived, tmp_path: Path) -> None:

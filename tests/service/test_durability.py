@@ -100,7 +100,7 @@ async def _export(lived: Lived, folder: Path) -> None:
 
 async def _back_up(lived: Lived, folder: Path) -> None:
     file = folder / "home.zip"
-    backup(lived.paths, lived.settings, file, vaults=True, now=NOW)
+    backup(lived.paths, lived.settings, file, outside=True, now=NOW)
     restore(file, type(lived.paths)(data=folder / "there", config=folder / "there"))
 
 

@@ -482,7 +482,7 @@ def backup(
         invocation.paths(),
         invocation.settings(),
         file.expanduser(),
-        vaults=vaults,
+        outside=vaults,
         now=datetime.now(UTC),
     )
     for sentence in done.left_out:
