@@ -45,7 +45,7 @@ from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database, quoted
 from memtui.store.digest import is_intact
 from memtui.store.erasing import erased, newly_absent
-from memtui.store.log import company_salt
+from memtui.store.log import company_salt, parts
 from memtui.store.tables import OPERATIONS
 
 SEGMENT_ROWS = 250_000
@@ -302,7 +302,7 @@ def rewrite(
             shutil.rmtree(target)
         work.rename(target)
         sync_folder(folder.path)
-        for part in _parts(sorted(gone)):
+        for part in parts(sorted(gone), _AT_ONCE):
             files = {table: folder.parquet([fresh], table) for table in TABLES}
             for operation in fetch(duck, files, among(part)).values():
                 if not is_intact(operation, company):
@@ -322,7 +322,7 @@ def _load_erased(
     """Let operations arrive in DuckDB without their fields; returns those that go, by `seq`."""
     create_raw(duck)
     gone: dict[int, tuple[str, ...]] = {}
-    for part in _parts(sorted(doomed)):
+    for part in parts(sorted(doomed), _AT_ONCE):
         arriving: dict[str, list[Stored]] = {table: [] for table in TABLES}
         for seq, operation in fetch(duck, files, among(part)).items():
             fresh = erased(operation, doomed[seq], company)
@@ -337,10 +337,6 @@ def _load_erased(
             with duck.appender(f"raw_{table}") as appender:
                 appender.append_rows(rows)
     return gone
-
-
-def _parts(seqs: list[int]) -> list[list[int]]:
-    return [seqs[start : start + _AT_ONCE] for start in range(0, len(seqs), _AT_ONCE)]
 
 
 def replace_waiting(folder: Folder) -> None:

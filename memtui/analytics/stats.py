@@ -224,10 +224,6 @@ def _sums(names: Sequence[str]) -> str:
     return ", ".join(f"coalesce(sum({name}), 0) AS {name}" for name in names)
 
 
-def _latency(found: Sequence[float] | None) -> Latency:
-    return Latency(**dict(zip(_SHARES, found or (), strict=False)))
-
-
 class _Exact:
     """What is asked of the operations that a filter lets through, out of their own rows."""
 

@@ -145,26 +145,24 @@ def keep(
     kept: Sequence[tuple[str, dict[str, Any], dict[str, Any] | None]],
 ) -> None:
     """Keep what an operation changed, in order: a record's id or "", its before and its after."""
-    rows = [
-        {
-            "company_id": operation.scope.company_id,
-            "operation_id": operation.operation_id,
-            "ordinal": ordinal,
-            "seq": seq,
-            "binding_key": operation.binding_key or "",
-            "provider_record_id": record_id,
-            "before": before,
-            "after": after,
-            "operation_type": operation.operation_type,
-            "status": operation.status,
-            "principal": operation.principal,
-            "started_at": operation.started_at,
-            "undoes": operation.undoes,
-            "erased_by": None,
-        }
-        for ordinal, (record_id, before, after) in enumerate(kept)
-    ]
-    compiled.ADD_STEP.run_all(connection, rows)
+    for ordinal, (record_id, before, after) in enumerate(kept):
+        compiled.ADD_STEP.run(
+            connection,
+            company_id=operation.scope.company_id,
+            operation_id=operation.operation_id,
+            ordinal=ordinal,
+            seq=seq,
+            binding_key=operation.binding_key or "",
+            provider_record_id=record_id,
+            before=before,
+            after=after,
+            operation_type=operation.operation_type,
+            status=operation.status,
+            principal=operation.principal,
+            started_at=operation.started_at,
+            undoes=operation.undoes,
+            erased_by=None,
+        )
 
 
 def operation_row(

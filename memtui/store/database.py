@@ -295,11 +295,6 @@ class Prepared:
         cursor.close()
         return changed
 
-    def run_all(self, connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Run a change once for each row of values."""
-        compiled = self._in(connection)
-        _execute(connection, compiled.sql, [compiled.parameters(values) for values in rows])
-
     def stored(self, row: Iterable[Any]) -> tuple[Any, ...]:
         """Return a row for `insert`: what is stored of values in the order of the columns."""
         return tuple(
@@ -318,7 +313,10 @@ class Prepared:
         compiled = self._in(connection)
         if not compiled.positional:
             rows = [compiled.named(row) for row in rows]
-        _execute(connection, compiled.sql, rows)
+        if rows:
+            cursor = connection.driver.cursor()
+            cursor.executemany(compiled.sql, rows)
+            cursor.close()
 
     def _in(self, connection: Connection) -> Compiled:
         known = self._compiled.get(connection.dialect)
@@ -343,13 +341,6 @@ class Prepared:
         from memtui.store import statements
 
         return statements.compiled(getattr(statements, self._name), connection.alchemy.dialect)
-
-
-def _execute(connection: Connection, sql: str, parameters: Sequence[Any]) -> None:
-    if parameters:
-        cursor = connection.driver.cursor()
-        cursor.executemany(sql, parameters)
-        cursor.close()
 
 
 class Database:

@@ -35,7 +35,7 @@ from memtui.store.digest import (
     is_own,
     salt_of,
 )
-from memtui.store.log import LogReader, company_salt
+from memtui.store.log import LogReader, company_salt, parts
 from memtui.store.operation import Absent, Operation
 from memtui.store.tables import (
     HANDLES,
@@ -56,7 +56,6 @@ SHORTEST = 12
 """Characters of a text by which alone an operation is taken to repeat it."""
 
 _PAGE = 1_000
-_CHUNK = 400
 _MOST_CONDITIONS = 60
 _LONG = 5
 _WORD = re.compile(r"\w+")
@@ -404,10 +403,9 @@ def _may_be(aim: Aim) -> ColumnElement[bool]:
         conditions.append(columns.project_id == aim.project_id)
     if aim.before is not None:
         conditions.append(columns.started_at < aim.before)
-    for start in range(0, len(ids), _CHUNK):
+    for part in parts(ids):
         touched = select(HANDLES.c.seq).where(
-            HANDLES.c.company_id == aim.company_id,
-            HANDLES.c.provider_record_id.in_(ids[start : start + _CHUNK]),
+            HANDLES.c.company_id == aim.company_id, HANDLES.c.provider_record_id.in_(part)
         )
         conditions.append(columns.seq.in_(touched))
     said = {*aim.telling, *ids} | ({aim.subject_id} if aim.subject_id is not None else set())
@@ -498,8 +496,7 @@ def erase_steps(connection: Connection, aim: Aim, found: Sequence[Step], by: str
             .values(before={}, after=None, erased_by=by)
         )
     for key, known in aim.gone.items():
-        for start in range(0, len(known), _CHUNK):
-            ids = sorted(known)[start : start + _CHUNK]
+        for ids in parts(sorted(known)):
             connection.execute(
                 update(JOURNAL)
                 .where(
@@ -543,8 +540,7 @@ def names(connection: Connection, aim: Aim, *, drop: bool = False) -> tuple[int,
     found = [0, 0]
     for key, known in aim.gone.items():
         row = bindings.binding(connection, aim.company_id, key)
-        for start in range(0, len(known), _CHUNK):
-            ids = sorted(known)[start : start + _CHUNK]
+        for ids in parts(sorted(known)):
             linked = or_(LINKS.c.old_record_id.in_(ids), LINKS.c.new_record_id.in_(ids))
             served = PLUGIN_IDS.c.binding_id == (row.binding_id if row else "")
             for place, (table, *where) in enumerate(

@@ -45,7 +45,6 @@ _SEQ: Column[int] = OPERATIONS.c.seq
 _READS = (OperationType.QUERY, OperationType.CONTEXT)
 """A record is read when a query returns it, or when a model gets it in its context."""
 _MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
-_AT_ONCE = 500
 _DAY = 86_400_000_000
 """Microseconds."""
 _ROWS_AT_ONCE = 2_000
@@ -88,7 +87,7 @@ def owners(connection: Connection, operation_ids: Sequence[str]) -> dict[str, tu
     wanted = (columns.operation_id, columns.company_id, columns.started_at)
     return {
         row.operation_id: (row.company_id, row.started_at)
-        for part in _parts(operation_ids)
+        for part in parts(operation_ids)
         for row in connection.execute(select(*wanted).where(columns.operation_id.in_(part)))
     }
 
@@ -178,7 +177,7 @@ class LogReader:
         column = OPERATIONS.c.operation_id
         found = [
             seq
-            for part in _parts(operation_ids)
+            for part in parts(operation_ids)
             for seq in self._numbers(column.in_(part), *seen(self.sight))
         ]
         return self._in_order(sorted(found, reverse=True))
@@ -245,7 +244,7 @@ class LogReader:
     def retrieval_counts(self, binding_key: str, record_ids: Sequence[str]) -> dict[str, Reads]:
         """Return how often each record was returned by a read; those never returned are absent."""
         columns, found = HANDLES.c, {}
-        for part in _parts(record_ids):
+        for part in parts(record_ids):
             counted = (
                 select(columns.provider_record_id, func.count(), func.max(columns.seq))
                 .where(*self._returned(binding_key, part))
@@ -342,7 +341,7 @@ class LogReader:
     def by_seqs(self, wanted: Sequence[int]) -> list[Operation]:
         """Return the operations with these numbers, those that are there, in no order."""
         found: list[Operation] = []
-        for part in _parts(wanted):
+        for part in parts(wanted):
             operations, usage, handles = (
                 self.connection.execute(
                     select(table)
@@ -449,6 +448,7 @@ def _among(connection: Connection, column: Any, numbers: Sequence[int]) -> Colum
     return and_(column.between(min(numbers), max(numbers)), column.in_(numbers))
 
 
-def _parts(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(values), _AT_ONCE):
-        yield values[start : start + _AT_ONCE]
+def parts(values: Sequence[T], size: int = 500) -> Iterator[Sequence[T]]:
+    """Yield values in parts that one statement can name."""
+    for start in range(0, len(values), size):
+        yield values[start : start + size]
