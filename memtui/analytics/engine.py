@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 MEMORY_MB = 160
 """What DuckDB may use; beyond it spills to a private folder."""
+POLL_SECONDS = 0.02
+"""Between two looks at whether what was stopped has ended."""
 
 
 class Engine:
@@ -86,10 +89,24 @@ class Engine:
         """Free the memory and the spilled files."""
         with self._lock:
             if self._connection is not None:
-                self._connection.close()
+                _close(self._connection)
             if self._spill is not None:
                 self._spill.cleanup()
             self._connection = self._spill = None
+
+
+def _close(connection: duckdb.DuckDBPyConnection) -> None:
+    """Close a connection, once what another thread does with it is stopped."""
+    import duckdb
+
+    while True:
+        try:
+            connection.close()
+        except duckdb.ResourceInUseException:
+            connection.interrupt()
+            time.sleep(POLL_SECONDS)
+        else:
+            return
 
 
 @contextmanager

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from memtui.analytics.engine import first_line, guarded
+from memtui.analytics.engine import POLL_SECONDS, first_line, guarded
 from memtui.analytics.rows import LogEngine, text_of
 from memtui.analytics.source import columns_of, stored_text
 from memtui.analytics.statement import check_statement
@@ -22,6 +23,7 @@ from memtui.store.sight import Sight
 if TYPE_CHECKING:
     import duckdb
 
+_CANCELLED = "The statement was cancelled."
 _USD = "cost_pico * 0.000000000001::DECIMAL(13, 12) AS cost_usd"
 _SURROGATE = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -234,7 +236,8 @@ class SqlConsole(LogEngine):
         )
         self._ceiling_mb = _CEILING * memory_mb
         self._preparing = threading.Lock()
-        self._running: set[duckdb.DuckDBPyConnection] = set()
+        self._running: dict[duckdb.DuckDBPyConnection, threading.Event] = {}
+        """Each cursor that is in use, and whether its statement was cancelled."""
 
     def run(
         self, sql: str, *, time_limit_s: float = TIME_LIMIT_S, max_rows: int = MAX_ROWS
@@ -253,13 +256,30 @@ class SqlConsole(LogEngine):
         """
         with self.asking() as cursor:
             check_statement(cursor, sql, frozenset(VIEWS))
-            self._prepare()
-            return self._ask(cursor, sql, time_limit_s, max_rows)
+            cancelled = self._running[cursor] = threading.Event()
+            try:
+                self._prepare()
+                if cancelled.is_set():
+                    raise Invalid(_CANCELLED)
+                return self._ask(cursor, sql, time_limit_s, max_rows)
+            finally:
+                del self._running[cursor]
 
     def cancel(self) -> None:
-        """Stop every statement that runs."""
-        for cursor in tuple(self._running):
+        """Stop every statement that runs, or is about to."""
+        for cursor, cancelled in tuple(self._running.items()):
+            cancelled.set()
             cursor.interrupt()
+
+    def close(self) -> None:
+        """Stop every statement, wait for its end, and free the memory.
+
+        A thread that is inside DuckDB when the process ends would abort it.
+        """
+        while self._running:
+            self.cancel()
+            time.sleep(POLL_SECONDS)
+        super().close()
 
     def _prepare(self) -> None:
         with self._preparing, guarded():
@@ -286,7 +306,6 @@ class SqlConsole(LogEngine):
 
         timer = threading.Timer(time_limit_s, stop)
         timer.daemon = True
-        self._running.add(cursor)
         timer.start()
         try:
             with memory_ceiling(self._ceiling_mb), _explained(late, time_limit_s):
@@ -295,7 +314,6 @@ class SqlConsole(LogEngine):
                 rows = cursor.fetchmany(max_rows + 1)
         finally:
             timer.cancel()
-            self._running.discard(cursor)
         return SqlAnswer(
             columns=tuple(_plain(str(column[0])) for column in described),
             types=tuple(str(column[1]) for column in described),
@@ -317,7 +335,7 @@ def _explained(late: threading.Event, time_limit_s: float) -> Iterator[None]:
                 f"The statement ran for more than {time_limit_s:g} s and was stopped; "
                 "narrow it down or raise the limit."
             ) from error
-        raise Invalid("The statement was cancelled.") from error
+        raise Invalid(_CANCELLED) from error
     except (duckdb.OutOfMemoryException, MemoryError) as error:
         raise Invalid(
             "The statement needs more memory than it may have; narrow it down or raise the limit."

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -414,6 +415,33 @@ def test_duckdb_itself_refuses_what_the_check_might_miss(
     with pytest.raises(Invalid, match="does not work"):
         shared.run(sql.format(archive=archive, other=other, othername=other.name))
     assert not list(Path("/tmp").glob("memtui-stolen*"))
+
+
+def test_a_statement_is_cancelled_before_it_runs(
+    shared: SqlConsole, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared, "_prepare", shared.cancel)
+    with pytest.raises(Invalid, match="was cancelled"):
+        shared.run("SELECT count(*) FROM range(1000000000000) t(a) WHERE a % 7 = 3")
+
+
+def test_closing_stops_what_runs_and_waits_for_it(database: Database, tmp_path: Path) -> None:
+    console = SqlConsole(database, tmp_path / "archive", "acme")
+    told: list[str] = []
+
+    def ask() -> None:
+        try:
+            console.run("SELECT count(*) FROM range(1000000000000) t(a) WHERE a % 7 = 3")
+        except Invalid as error:
+            told.append(str(error))
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    while not console._running:
+        time.sleep(0.01)
+    console.close()
+    asking.join(timeout=10)
+    assert told == ["The statement was cancelled."]
 
 
 def test_a_running_statement_is_cancelled(shared: SqlConsole) -> None:
