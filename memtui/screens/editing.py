@@ -65,10 +65,25 @@ class EditingScreen(ListScreen[R]):
         """What could not be written as a new record."""
         self._last: tuple[str, ...] = ()
         self._taken_back: Answers = ()
-        self._drafts: dict[str, str] = {}
+        self._drafts: dict[tuple[str, str, str], str] = {}
+        """By company, binding and record id: an id is unique in its binding alone."""
         self._counting = Background(self, "reads-of-records")
         self._followed: frozenset[str] = frozenset()
         self._following: dict[str, Background] = {}
+
+    def watch_state(self, before: AppState, now: AppState) -> None:
+        """Let go of what is known of records where another company or binding is looked at."""
+        held, held_now = (
+            (state.session, state.resolution and state.resolution.binding_key)
+            for state in (before, now)
+        )
+        if held != held_now:
+            self.stats.clear()
+            self.ghosts.clear()
+        super().watch_state(before, now)
+
+    def _draft_of(self, record: Record) -> tuple[str, str, str]:
+        return record.scope.company_id, self.binding_of(record), record_key(record)
 
     async def records_of(self, rows: Sequence[R]) -> list[Record]:
         """Return the records of rows, with the revisions that a change is based on."""
@@ -177,7 +192,7 @@ class EditingScreen(ListScreen[R]):
     async def action_edit(self) -> None:
         """Edit the text in place."""
         [record] = await self.records_of([self.row])
-        draft = self._drafts.get(record_key(record))
+        draft = self._drafts.get(self._draft_of(record))
         kept = "This is your draft; the record still holds the text it had."
         await self._edit_in_place(record, draft, kept if draft is not None else "")
 
@@ -191,7 +206,7 @@ class EditingScreen(ListScreen[R]):
         title = f"Edit {record_name(record)[:80]}"
         text = await self.ask(EditText(title, record.text, draft, note))
         if text is None:
-            self._drafts.pop(record_key(record), None)
+            self._drafts.pop(self._draft_of(record), None)
         else:
             await self._correct_text(record, text)
 
@@ -199,7 +214,7 @@ class EditingScreen(ListScreen[R]):
     async def action_edit_external(self) -> None:
         """Edit the text in the person's own editor."""
         [record] = await self.records_of([self.row])
-        text = self._drafts.get(record_key(record), record.text)
+        text = self._drafts.get(self._draft_of(record), record.text)
         with edited(text, self.state.settings.editor, partial(run_in_terminal, self.app)) as new:
             if new == record.text:
                 self.toast("Unchanged, nothing was written.")
@@ -207,7 +222,7 @@ class EditingScreen(ListScreen[R]):
                 await self._correct_text(record, new)
 
     async def _correct_text(self, record: Record, text: str) -> None:
-        self._drafts[record_key(record)] = text
+        self._drafts[self._draft_of(record)] = text
         try:
             answer = await self.correct(record, text=text)
         except Conflict as error:
@@ -215,7 +230,7 @@ class EditingScreen(ListScreen[R]):
         except MemtuiError as error:
             self.toast(f"{error} Your text is kept; e takes it up again.", severity="error")
         else:
-            self._drafts.pop(record_key(record), None)
+            self._drafts.pop(self._draft_of(record), None)
             self.toast(said("Changed.", answer))
 
     async def _resolve(self, record: Record, theirs: Record | None, mine: str) -> None:
@@ -228,7 +243,7 @@ class EditingScreen(ListScreen[R]):
         else:
             self._accept(record, theirs)
             if choice is Resolve.THEIRS:
-                self._drafts.pop(record_key(record), None)
+                self._drafts.pop(self._draft_of(record), None)
             elif choice is Resolve.AGAIN:
                 note = "Saving puts this on top of the record as it is now."
                 await self._edit_in_place(theirs or record, mine, note)

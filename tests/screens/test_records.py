@@ -17,6 +17,9 @@ from memtui.contract import (
     QueryRequest,
     Record,
     Scope,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
 )
 from memtui.screens.dialogs import Confirm, ConflictScreen, EditText, WriteRecord
 from memtui.service import Caller, MemoryService
@@ -215,6 +218,42 @@ async def test_a_conflict_put_off_keeps_the_own_text_as_a_draft(
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EditText))
         assert app.screen.query_one(ForeignTextArea).text == "mainx"
+
+
+async def test_what_is_known_of_a_record_is_not_told_of_another_company_s(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [record] = await write_notes(service, caller, ["main"])
+    other = Caller(company_id="other", principal="user:ana", door="test")
+    await service.companies.add(other, "Other")
+    await service.bindings.add(other, "default", "vault", {})
+    await service.bindings.set_target(other, "company", "other", "default")
+    request = WriteRequest(
+        scope=Scope(company_id="other", project_id="mech"),
+        source=SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="other"),
+        content="main",
+    )
+    [theirs] = (await service.write(other, request)).records
+    assert theirs.handle == record.handle
+    await service.query(caller, QueryRequest(scope=MECH, query="main"))
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await until(pilot, lambda: "1×" in screen_text(app))
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        await service.correct(
+            caller, CorrectRequest(scope=record.scope, handle=record.handle, text="ours")
+        )
+        await pilot.press("x", "ctrl+s")
+        await until(pilot, lambda: isinstance(app.screen, ConflictScreen))
+        await pilot.press("escape")
+        await until(pilot, lambda: texts(app) == ["ours"])
+        app.controller.choose_scope(Scope(company_id="other"))
+        await until(pilot, lambda: texts(app) == ["main"])
+        assert "1×" not in screen_text(app)
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, EditText))
+        assert app.screen.query_one(ForeignTextArea).text == "main"
 
 
 async def test_a_note_is_added_with_the_scope_it_stands_in(
