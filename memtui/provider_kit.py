@@ -89,11 +89,14 @@ def need_secret(context: BindingContext, name: str, what: str) -> str:
     )
 
 
+_CHANGING = ("writable", "correction", "restore", "keeps_ids", "namespace_changes")
+
+
 def abilities_in(context: BindingContext, abilities: Capabilities) -> Capabilities:
     """Return what is left of a provider's abilities in a binding, which may be read-only."""
     if not context.read_only:
         return abilities
-    return abilities.model_copy(update={"writable": False, "correction": False, "restore": False})
+    return abilities.model_copy(update=dict.fromkeys(_CHANGING, False))
 
 
 def require_writable(context: BindingContext, what: str) -> None:

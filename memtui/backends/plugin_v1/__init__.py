@@ -46,7 +46,7 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
-from memtui.provider_kit import blocking, read_config
+from memtui.provider_kit import abilities_in, blocking, read_config, require_writable
 
 from . import changing, reading
 from .config import NamespaceMap, PluginConfig, Templates, is_namespace, kind_of
@@ -123,8 +123,8 @@ class PluginAdapter(Adapter):
 
         Gives what the call's reply says of its usage; a plugin that is not free is unpriced.
         """
-        if changes and self._context.read_only:
-            raise Unsupported("This plugin is open read-only; open it writable to change it.")
+        if changes:
+            require_writable(self._context, "This plugin is")
         started = perf_counter()
 
         def usage() -> Json:
@@ -139,8 +139,7 @@ class PluginAdapter(Adapter):
             self._show_abilities()
 
     def _show_abilities(self) -> None:
-        abilities = self._plugin.abilities
-        self.capabilities = abilities.capabilities(read_only=self._context.read_only)
+        self.capabilities = abilities_in(self._context, self._plugin.abilities.capabilities)
 
     async def write(self, request: WriteRequest) -> WriteReply:
         """Store a record; one with a `record_id` replaces the record of that id."""

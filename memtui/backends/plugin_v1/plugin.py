@@ -69,17 +69,17 @@ class Abilities:
         """Whether a memory can be put back as it was."""
         return self.keeps_ids and self.keeps_details
 
-    def capabilities(self, *, read_only: bool) -> Capabilities:
-        """Return them in the contract's words."""
+    @property
+    def capabilities(self) -> Capabilities:
+        """They in the contract's words."""
         return Capabilities(
             browse=True,
-            correction=not read_only,
-            writable=not read_only,
+            correction=True,
             explain=True,
             namespaces=True,
-            namespace_changes=not read_only,
-            restore=self.is_exact and not read_only,
-            keeps_ids=self.is_exact and not read_only,
+            namespace_changes=True,
+            restore=self.is_exact,
+            keeps_ids=self.is_exact,
             expiry=self.has("ttl"),
             pin=self.has("pin"),
             full_text=self.has("fts"),
