@@ -6,7 +6,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,7 +103,8 @@ def _close(connection: duckdb.DuckDBPyConnection) -> None:
         try:
             connection.close()
         except duckdb.ResourceInUseException:
-            connection.interrupt()
+            with suppress(duckdb.ConnectionException):  # it is being closed already
+                connection.interrupt()
             time.sleep(POLL_SECONDS)
         else:
             return
