@@ -158,6 +158,13 @@ class RetrievalCount(Model):
     last_rank: int
 
 
+class TargetView(Model):
+    """What a binding serves: the whole company, one project or one agent."""
+
+    target_type: str
+    target_id: str
+
+
 class BindingView(Model):
     """A binding as a person sees it; secrets in `config` are masked."""
 
@@ -172,13 +179,6 @@ class BindingView(Model):
     shared: bool = False
     """True: another company's binding lies in the same store, and each reads the other's."""
     created_at: UtcDatetime
-
-
-class TargetView(Model):
-    """What a binding serves: the whole company, one project or one agent."""
-
-    target_type: str
-    target_id: str
 
 
 class CompanyView(Model):
@@ -228,6 +228,3 @@ class UndoCandidate(Model):
     """What it changed of the company's own settings."""
     why_not: str | None = None
     """Why it cannot be taken back; None: it can."""
-
-
-BindingView.model_rebuild()

@@ -101,6 +101,22 @@ class CompanyLog:
         exact = [one for one in found.values() if operation_id in {one.operation_id, str(one.seq)}]
         return exact[:1] or list(found.values())[:2]
 
+    def named(self, asked: str) -> Operation:
+        """Return the only operation that a person's id, the beginning of one, or number names.
+
+        Raises:
+            NotFound: none does.
+            Invalid: several do.
+        """
+        found = self.by_id(asked)
+        if not found:
+            raise NotFound(
+                f"There is no operation {asked}; `memtui ops list` shows those there are."
+            )
+        if len(found) > 1:
+            raise Invalid(f"{asked} is the beginning of several operation ids; give more of it.")
+        return found[0]
+
     def by_ids(self, operation_ids: Sequence[str]) -> tuple[Operation, ...]:
         """Return the operations with these ids, newest first."""
         hot, sealed, _ = self._both(lambda one: one.by_ids(operation_ids), whole=True)
@@ -254,7 +270,7 @@ class Log(Group):
         return self._get(caller, operation_id)
 
     def _get(self, caller: Caller, operation_id: str) -> Operation:
-        return one(self._of(caller).by_id(operation_id), operation_id)
+        return self._of(caller).named(operation_id)
 
     @in_thread
     def changes(self, caller: Caller, operation_id: str) -> tuple[Change, ...]:
@@ -340,20 +356,6 @@ class Log(Group):
             record_id: RetrievalCount.like(reads, count=reads.times)
             for record_id, reads in counts.items()
         }
-
-
-def one(found: Sequence[Operation], asked: str) -> Operation:
-    """Return the only operation that a person's id, prefix or number names.
-
-    Raises:
-        NotFound: none does.
-        Invalid: several do.
-    """
-    if not found:
-        raise NotFound(f"There is no operation {asked}; `memtui ops list` shows those there are.")
-    if len(found) > 1:
-        raise Invalid(f"{asked} is the beginning of several operation ids; give more of it.")
-    return found[0]
 
 
 def _asked(request: Json) -> str:

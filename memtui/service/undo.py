@@ -33,7 +33,6 @@ from memtui.service.answers import MutationAnswer, UndoCandidate
 from memtui.service.bindings import refuse_shared
 from memtui.service.connections import Connection
 from memtui.service.core import Group, in_thread, to_its_end
-from memtui.service.log import one
 from memtui.service.members import REVOKED
 from memtui.service.recorder import RunningOperation
 from memtui.service.visibility import CONTENT, Caller, Role
@@ -140,10 +139,7 @@ class Undo(Group):
             operation = newest[0].operation
             which = f"The last change, {operation.operation_type} #{operation.seq},"
         else:
-            operation = one(
-                self._core.log(company_id, self._core.sight(caller)).by_id(operation_id),
-                operation_id,
-            )
+            operation = self._core.log(company_id, self._core.sight(caller)).named(operation_id)
             which = f"The {operation.operation_type} #{operation.seq}"
         if operation.operation_type is OperationType.PURGE:
             raise Invalid(f"{which} cannot be taken back. {LASTING}")
@@ -179,26 +175,26 @@ class Undo(Group):
 
         def change(database: DatabaseConnection) -> None:
             there = settings.read(database, company_id, kinds)
-            for one_change in reversed(changed):
-                now = there.get(settings.place_of(company_id, one_change))
-                if not settings.same(now, one_change.after):
+            for one in reversed(changed):
+                now = there.get(settings.place_of(company_id, one))
+                if not settings.same(now, one.after):
                     raise Conflict(
-                        f"The {one_change.name} has changed since operation "
+                        f"The {one.name} has changed since operation "
                         f"{operation.operation_id}; undo what came after it first, or set it by "
                         "hand."
                     )
-                if one_change.setting == "token" and one_change.before is not None:
+                if one.setting == "token" and one.before is not None:
                     raise Invalid(REVOKED)
-                settings.put(database, company_id, one_change)
+                settings.put(database, company_id, one)
             _refuse_impossible(database, company_id)
 
         entry.result_count = len(changed)
-        for one_change in changed:
-            if one_change.setting == "binding" and one_change.before is not None:
-                await refuse_shared(self._core, BindingRow(**one_change.before))
+        for one in changed:
+            if one.setting == "binding" and one.before is not None:
+                await refuse_shared(self._core, BindingRow(**one.before))
         await self._core.configure(entry, change, kinds)
-        for one_change in changed:
-            if (row := one_change.before or one_change.after) and one_change.setting == "binding":
+        for one in changed:
+            if (row := one.before or one.after) and one.setting == "binding":
                 await self._core.connections.drop(row["binding_id"])
         return MutationAnswer(
             **entry.answer(), undoes=operation.operation_id, settings=tuple(entry.settings)
