@@ -16,9 +16,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar
 
-from memtui.backends.derived import Broken, DerivedDatabase, scrub
 from memtui.backends.plugin_v1.wire import Place, moment
 from memtui.contract import Namespace
+from memtui.provider_kit import Broken, DerivedDatabase, scrub
 
 T = TypeVar("T")
 

@@ -17,8 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from memtui.backends.derived import Broken, DerivedDatabase, scrub
 from memtui.contract import Location, Problem, Record, Scope, Unavailable
+from memtui.provider_kit import Broken, DerivedDatabase, scrub
 
 from . import notes
 from .files import Folder
