@@ -96,7 +96,7 @@ def handle(record_id: str) -> RecordHandle:
 def record_of(memory: Memory, namespaces: NamespaceMap) -> Record:
     """Return a memory as a record; `created_by` is the principal, else the wire's source."""
     details = details_of(memory) or Details()
-    metadata = whole(details.metadata)
+    metadata = details.metadata
     if others := foreign(memory):
         metadata = {**metadata, FOREIGN: whole(others)}
     created_at = details.created_at or memory.created_at
@@ -154,7 +154,7 @@ def details_of(memory: Memory) -> Details | None:
     if not isinstance(held, dict):
         return None
     try:
-        return Details.model_validate(held.get(OWN, {}))
+        return Details.model_validate(whole(held.get(OWN, {})))
     except (ValidationError, RecursionError):
         return None
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memtui.backends.plugin_v1.config import NamespaceMap, Templates
@@ -71,6 +71,7 @@ def one(**fields: Any) -> Memory:
     return read_hits({"memories": [ROW | fields]}).memories[0]
 
 
+@example({"memories": [ROW | {"propagation": {"memtui": {"title": "\ud800", "id": "\ud800"}}}]})
 @given(anything | st.fixed_dictionaries({"memories": st.lists(row_like, max_size=5)}))
 def test_any_json_is_read_or_is_an_error_of_the_contract(answer: Any) -> None:
     for read in (read_health, read_written, partial(read_namespace, name="org:x")):
