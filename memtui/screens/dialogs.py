@@ -36,7 +36,10 @@ _WAITING_SECONDS = 0.3
 
 
 class Dialog(ModalScreen[T]):
-    """A box over the screen; `esc` goes back without an answer, and so does a click beside it."""
+    """A box over the screen; `esc` goes back without an answer.
+
+    So does a click beside it, but it may be a slip: not where it would throw away what is written.
+    """
 
     BINDINGS = [("escape", "back", "back")]
     BOX: ClassVar[str] = ""
@@ -63,9 +66,14 @@ class Dialog(ModalScreen[T]):
         """Go back without an answer."""
         self.dismiss(None)
 
+    @property
+    def is_written(self) -> bool:
+        """Whether something is written that going back throws away without a question."""
+        return False
+
     def on_click(self, event: Click) -> None:
         """Go back for a click beside the box."""
-        if event.widget is self:
+        if event.widget is self and not self.is_written:
             self.action_back()
 
     def refuse(self, sentence: str) -> None:
@@ -269,6 +277,11 @@ class Prompt(Dialog[str]):
             self._value, placeholder=self._placeholder, compact=True, classes="dialog-input"
         )
         yield Static(classes="dialog-error")
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the line is another than at the beginning."""
+        return self.query_one(Input).value != self._value
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         """Take the text if it passes the check."""

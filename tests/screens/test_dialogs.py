@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from textual.app import App
+from textual.widgets import Input
+
+from memtui.screens.dialogs import Prompt
+
+
+class _Host(App[None]):
+    """An app that asks one thing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answers: list[str | None] = []
+
+    def on_mount(self) -> None:
+        self.push_screen(Prompt("Its name?", value="old"), self.answers.append)
+
+
+async def test_a_click_beside_a_dialog_goes_back() -> None:
+    app = _Host()
+    async with app.run_test() as pilot:
+        await pilot.click(offset=(0, 0))
+        await pilot.pause()
+        assert app.answers == [None]
+
+
+async def test_a_click_beside_a_dialog_throws_away_nothing_that_is_written() -> None:
+    app = _Host()
+    async with app.run_test() as pilot:
+        await pilot.press("e", "r")
+        await pilot.click(offset=(0, 0))
+        await pilot.pause()
+        assert app.answers == []
+        assert app.screen.query_one(Input).value == "er"
+        await pilot.press("escape")
+        await pilot.pause()
+        assert app.answers == [None]
