@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import shutil
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import date
 from io import BytesIO
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from memtui.analytics.export import ExportFormat
 from memtui.analytics.figures import Bucket
@@ -106,7 +108,9 @@ def template(
     if request.param == "sqlite":
         shutil.copy(empty_database, paths.database)
     else:
-        url = make_database(request.getfixturevalue("postgres_server"), "sight")
+        # A process that helps another makes the fixtures of a module more than once.
+        name = f"sight_{uuid.uuid4().hex}"
+        url = make_database(request.getfixturevalue("postgres_server"), name)
     return paths.data, url, asyncio.run(_fill(paths, url))
 
 
@@ -158,7 +162,7 @@ async def home(
     copy = ""
     if url:
         server = request.getfixturevalue("postgres_server")
-        copy = make_database(server, "sight_copy", template="sight")
+        copy = make_database(server, "sight_copy", template=str(conninfo_to_dict(url)["dbname"]))
     service = await open_service(
         paths, load_settings(paths, principal="user:setup", database_url=copy)
     )
