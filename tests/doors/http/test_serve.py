@@ -19,6 +19,7 @@ import httpx
 import pytest
 
 from memtui.config import find_paths, load_settings
+from memtui.doors.http.server import on_port
 from memtui.service import Caller, open_service
 from tests.doors.http.conftest import USER_PATH, client_of
 
@@ -214,3 +215,10 @@ def test_the_log_file_tells_of_refused_tokens_and_no_token(home: Path, token: st
     log = (home / "memtui.log").read_text()
     assert "unknown token" in log
     assert "memtui_guessed" not in log
+
+
+def test_an_answer_in_two_parts_does_not_wait_for_an_acknowledgement() -> None:
+    with on_port("127.0.0.1", 0) as listener:
+        address = listener.socket.getsockname()
+        with socket.create_connection(address), listener.socket.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
