@@ -505,6 +505,14 @@ def owner_scope(scope: Scope) -> Scope:
     return Scope(**{"company_id": scope.company_id, **dict([owner_of(scope)])})
 
 
+def owner_scopes(scope: Scope) -> list[Scope]:
+    """Return a scope for each owner that a scope names, the one it writes to first."""
+    company = {"company_id": scope.company_id}
+    named = [(field, getattr(scope, field)) for field in OWNER_FIELDS]
+    own = [Scope.model_validate({**company, field: value}) for field, value in named if value]
+    return own or [Scope(**company)]
+
+
 def own_filter(scope: Scope, *, kind: str | None, topic: str | None = None) -> Filter:
     """Return the filter that lets through an owner's records, and few others."""
     field, value = owner_of(scope)

@@ -29,8 +29,10 @@ def make_private(folder: Path) -> None:
 
 
 @contextmanager
-def replacing(target: Path) -> Iterator[Path]:
+def replacing(target: Path, mode: int = 0o600) -> Iterator[Path]:
     """A private file beside `target` to write; it takes its place, durably, if the block ends well.
+
+    Then it has these rights.
 
     Raises `OSError`.
     """
@@ -39,7 +41,7 @@ def replacing(target: Path) -> Iterator[Path]:
     fresh = Path(name)
     try:
         yield fresh
-        fresh.chmod(0o600)  # whoever wrote it may have made it anew
+        fresh.chmod(mode)  # whoever wrote it may have made it anew
         with fresh.open("rb") as file:
             os.fsync(file.fileno())
         fresh.replace(target)

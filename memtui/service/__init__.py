@@ -15,6 +15,7 @@ from memtui.service.answers import (
     GetAnswer,
     HistoryAnswer,
     MutationAnswer,
+    ProfileAnswer,
     Provenance,
     QueryAnswer,
     Resolution,

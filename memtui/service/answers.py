@@ -11,6 +11,7 @@ from memtui.contract import (
     Json,
     Model,
     Problem,
+    Profile,
     Record,
     RecordHandle,
     RecordVersion,
@@ -51,6 +52,12 @@ class QueryAnswer(Answer):
     snippets: tuple[Snippet, ...] = ()
     profile_summary: str | None = None
     capped: bool = False
+
+
+class ProfileAnswer(Answer):
+    """What a provider says of a scope as a whole."""
+
+    profile: Profile
 
 
 class GetAnswer(Answer):

@@ -12,7 +12,16 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from memtui.config import Paths, Settings
-from memtui.contract import Adapter, Conflict, MemtuiError, RecordHandle, Scope, Unsupported
+from memtui.contract import (
+    Adapter,
+    Conflict,
+    MemtuiError,
+    OperationType,
+    RecordHandle,
+    Scope,
+    Unsupported,
+    owner_scopes,
+)
 from memtui.service.answers import MutationAnswer, Resolution, UndoCandidate
 from memtui.service.connections import Connections
 from memtui.service.core import SETUP_DOOR, Core
@@ -20,7 +29,14 @@ from memtui.service.home import open_database
 from memtui.service.operations import FactLimits, Operations
 from memtui.service.providers import Providers, unexpected
 from memtui.service.recorder import Recorder, Sessions, new_operation_id
-from memtui.service.visibility import Caller, caller_of
+from memtui.service.visibility import (
+    Caller,
+    abilities,
+    action_of,
+    caller_of,
+    held_by,
+    refusal,
+)
 from memtui.store import bindings
 from memtui.store.database import Database
 from memtui.threads import use_loose_threads
@@ -205,6 +221,31 @@ class MemoryService(Operations):
             binding_key=routed.binding.key,
             provider_key=routed.binding.provider_key,
             reason=routed.reason,
+        )
+
+    async def allowed(
+        self, caller: Caller, scope: Scope, binding_key: str | None = None
+    ) -> frozenset[OperationType]:
+        """Return which operations on memories binding, role and mode allow. Not an operation.
+
+        A scope may name several owners: what may be done to the memories of one of them counts.
+        """
+        routed = await self._core.resolve(caller, scope, binding_key)
+        connection = await self._core.open(
+            routed.binding, company_read_only=routed.company_read_only
+        )
+        closed = self.read_only or routed.company_read_only or routed.binding.read_only
+        able = abilities(connection.adapter.capabilities, closed=closed)
+        if routed.held is None:
+            return able
+        held = held_by(routed.held, caller)
+        return frozenset(
+            one
+            for one in able
+            if any(
+                refusal(held, action_of(one, by_ai=caller.by_ai), part) is None
+                for part in ([scope] if not one.mutates else owner_scopes(scope))
+            )
         )
 
     async def undo(self, caller: Caller, operation_id: str | None = None) -> MutationAnswer:

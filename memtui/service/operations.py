@@ -43,6 +43,7 @@ from memtui.service.answers import (
     GetAnswer,
     HistoryAnswer,
     MutationAnswer,
+    ProfileAnswer,
     QueryAnswer,
 )
 from memtui.service.connections import Connection
@@ -172,6 +173,17 @@ class Operations(Group):
                 )
                 explanation = explanation.model_copy(update={"stages": stages})
         return ExplainAnswer(**entry.answer(), explanation=explanation)
+
+    async def profile(
+        self, caller: Caller, scope: Scope, *, binding_key: str | None = None
+    ) -> ProfileAnswer:
+        """Return what the provider says of a scope as a whole (seed 000, `profile(scope)`)."""
+        async with self._core.connected(
+            OperationType.PROFILE, caller, scope, {}, binding_key, needs="profile"
+        ) as (entry, connection):
+            found = await connection.read(lambda: connection.adapter.profile(scope))
+            entry.usage = found.usage
+        return ProfileAnswer(**entry.answer(), profile=found)
 
     async def get(
         self,

@@ -331,6 +331,8 @@ class Recorder:
         source: SourceRef | None = None,
     ) -> AsyncIterator[RunningOperation]:
         """Run an operation and log it, whatever becomes of it."""
+        if caller.run_id is not None and scope.run_id is None:
+            scope = scope.model_copy(update={"run_id": caller.run_id})
         entry = RunningOperation(
             operation_id=self._new_id(),
             operation_type=operation_type,

@@ -26,7 +26,15 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from memtui.config import Settings
-from memtui.contract import Denied, Invalid, Model, OperationType, Record, Scope
+from memtui.contract import (
+    Capabilities,
+    Denied,
+    Invalid,
+    Model,
+    OperationType,
+    Record,
+    Scope,
+)
 from memtui.store.compiled import MemberRow
 from memtui.store.digest import withhold
 from memtui.store.sight import Sight
@@ -49,6 +57,8 @@ class Caller(Model):
     door: str
     acts_for: str | None = None
     """The person, as a principal, on whose behalf an agent acts."""
+    run_id: str | None = None
+    """The run that it calls from: its operations belong to it where their scope names none."""
 
     @property
     def by_ai(self) -> bool:
@@ -106,6 +116,21 @@ def action_of(operation_type: OperationType, *, by_ai: bool) -> Action:
     if operation_type is OperationType.CONFIGURE:
         return Action.CONFIGURE
     return Action.DELETE if operation_type.mutates else Action.VIEW
+
+
+def abilities(capabilities: Capabilities, *, closed: bool) -> frozenset[OperationType]:
+    """Return the operations on memories that a provider can do; `closed`: it may only be read."""
+    able = {
+        OperationType.QUERY: True,
+        OperationType.GET: True,
+        OperationType.BROWSE: capabilities.browse,
+        OperationType.EXPLAIN: capabilities.explain,
+        OperationType.PROFILE: capabilities.profile,
+        OperationType.WRITE: capabilities.writable,
+        OperationType.CORRECT: capabilities.writable and capabilities.correction,
+        OperationType.FORGET: capabilities.writable,
+    }
+    return frozenset(one for one, can in able.items() if can and not (closed and one.mutates))
 
 
 def person_of(caller: Caller) -> str | None:

@@ -50,11 +50,19 @@ class LazyGroup(TyperGroup):
 
     words: ClassVar[str]
     modules: ClassVar[Sequence[str]]
+    alone: ClassVar[str | None]
+    """The command that is meant where none is named."""
 
     @classmethod
-    def of(cls, words: str, modules: Sequence[str]) -> type[Self]:
+    def of(cls, words: str, modules: Sequence[str], alone: str | None = None) -> type[Self]:
         """Return the class of the group of these words, whose commands these modules have."""
-        return type(cls.__name__, (cls,), {"words": words, "modules": modules})
+        members = {"words": words, "modules": modules, "alone": alone}
+        return type(cls.__name__, (cls,), members)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the arguments; what is no command and no `--help` goes to the one that is meant."""
+        named = args and (not args[0].startswith("-") or args[0] == "--help")
+        return super().parse_args(ctx, args if named or not self.alone else [self.alone, *args])
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the names of the commands, those of groups in this one last."""

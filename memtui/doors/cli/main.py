@@ -70,8 +70,12 @@ GROUPS = {
     "members": ("Who may see, add and delete what.", "companies"),
     "tokens": ("What programs prove with who they are.", "companies"),
     "budget": ("Spending limits, and what was spent of them.", "budget"),
+    "mcp": ("The MCP server for agents; `memtui mcp` alone serves.", "mcp"),
 }
 """What the list of commands says of each group, and the modules that have its commands."""
+
+ALONE = {"mcp": "serve"}
+"""The command of a group that is meant where none is named."""
 
 COMMANDS = {
     "query": ("Find the records that are relevant to TEXT, best first.", "query"),
@@ -113,7 +117,7 @@ def build_app() -> typer.Typer:
     groups = {"": app}
     for words, (sentence, *modules) in GROUPS.items():
         above, _, name = words.rpartition(" ")
-        group = LazyGroup.of(words, modules)
+        group = LazyGroup.of(words, modules, ALONE.get(words))
         groups[words] = typer.Typer(cls=group, help=sentence, rich_markup_mode=None)
         groups[above].add_typer(groups[words], name=name)
     for name, (sentence, module) in COMMANDS.items():

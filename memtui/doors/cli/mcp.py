@@ -1,0 +1,270 @@
+"""`mcp`: an MCP server for agents."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import uuid
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from memtui.contract import Conflict, Invalid, Scope
+from memtui.doors.cli.input import confirm
+from memtui.doors.cli.options import complete_binding, complete_name
+from memtui.doors.cli.output import columns, table
+from memtui.doors.cli.session import Invocation, Session, build
+
+if TYPE_CHECKING:
+    from memtui.doors.mcp.clients import Plan
+    from memtui.doors.mcp.over_http import HttpServer
+
+HOST = "127.0.0.1"
+PORT = 8766
+_AGENT = "agent:"
+
+
+async def mcp_serve(
+    session: Session,
+    *,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            help="The agent's name, for the log and the roles; assistant where it is left out. "
+            "Over HTTP the token says it.",
+            autocompletion=complete_name("agent"),
+        ),
+    ] = None,
+    project: Annotated[
+        str | None,
+        typer.Option(
+            help="The project (drive) that it works in.", autocompletion=complete_name("project")
+        ),
+    ] = None,
+    run: Annotated[
+        str | None, typer.Option(help="The run's id; each MCP session is one where it is left out.")
+    ] = None,
+    binding: Annotated[
+        str | None,
+        typer.Option(
+            help="Use this binding instead of the one that the scope resolves to.",
+            autocompletion=complete_binding,
+        ),
+    ] = None,
+    allow_destructive: Annotated[
+        bool,
+        typer.Option(
+            "--allow-destructive",
+            help="Also offer the tools that change and remove memories; undo brings them back.",
+        ),
+    ] = False,
+    http: Annotated[
+        bool, typer.Option("--http", help="Serve streamable HTTP with a token each, not stdio.")
+    ] = False,
+    host: Annotated[str, typer.Option(help="Listen on this address, with --http.")] = HOST,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Listen on this port, with --http.")
+    ] = PORT,
+) -> None:
+    """Serve memories to agents as an MCP server.
+
+    Over stdio to the client that starts it, until that closes it; with --http to every client that
+    has a token. An agent that this starts acts for you. It reads and adds; what changes or removes
+    memories takes --allow-destructive.
+    """
+    _require_extra()
+    if http:
+        from memtui.doors.mcp.over_http import HttpServer
+
+        if agent is not None or run is not None:
+            raise Invalid("Over HTTP the token says who calls; leave --agent and --run out.")
+        served = HttpServer(
+            session.service,
+            session.company.company_id,
+            run_id=_new_run(),
+            project_id=project,
+            binding_key=binding,
+            may_destroy=allow_destructive,
+        )
+        await _serve_http(session, served, host, port)
+        return
+    from memtui.doors.mcp.server import DOOR, serve_stdio
+    from memtui.doors.mcp.tools import Agent
+
+    own = session.caller
+    name = agent or (own.principal.removeprefix(_AGENT) if own.by_ai else "assistant")
+    caller = own.model_copy(
+        update={
+            "principal": f"{_AGENT}{name}",
+            "acts_for": own.acts_for if own.by_ai else own.principal,
+            "door": DOOR,
+            "run_id": run or _new_run(),
+        }
+    )
+    scope = build(
+        Scope,
+        company_id=session.company.company_id,
+        agent_id=name,
+        project_id=project,
+        subject_id=await session.service.members.own_subject(caller),
+    )
+    await serve_stdio(Agent(session.service, caller, scope, binding, allow_destructive))
+
+
+ClientKey = Annotated[
+    str, typer.Argument(metavar="CLIENT", help="The client; `memtui mcp clients` lists them.")
+]
+YesTo = Annotated[
+    str | None,
+    typer.Option("--yes", metavar="CODE", help="Do it without asking; the code is shown before."),
+]
+
+
+def mcp_clients(invocation: Invocation) -> None:
+    """List the MCP clients that memtui knows, and which have it as a server."""
+    from memtui.doors.mcp.clients import CLIENTS, is_installed
+
+    found, rows = [], []
+    for client in CLIENTS:
+        file = client.file(Path.home())
+        there = file.exists() or bool(client.program and shutil.which(client.program))
+        try:
+            installed: bool | None = is_installed(client, Path.home())
+        except Invalid:
+            installed = None
+        state = {True: "installed", False: "", None: "cannot be read"}[installed]
+        rows.append([client.key, client.name, "" if there else "not found", state, str(file)])
+        found.append(
+            {
+                "client": client.key,
+                "name": client.name,
+                "file": str(file),
+                "there": there,
+                "installed": installed,
+            }
+        )
+    titles = columns("client", "name", "", "", "file")
+    invocation.out.answer({"clients": found}, table(titles, rows))
+
+
+def mcp_install(
+    invocation: Invocation,
+    client: ClientKey,
+    *,
+    agent: Annotated[
+        str | None,
+        typer.Option(help="The agent's name in the log; the client's where it is left out."),
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="The project that it works in.")] = None,
+    allow_destructive: Annotated[
+        bool,
+        typer.Option(
+            "--allow-destructive",
+            help="Also offer the tools that change and remove memories; undo brings them back.",
+        ),
+    ] = False,
+    yes: YesTo = None,
+) -> int:
+    """Tell an MCP client of memtui, and when to use it.
+
+    It runs the client's own command where there is one, and otherwise shows the change to the
+    client's file and makes it after a yes; everything else in the file stays. Exit 1 if nothing was
+    done.
+    """
+    from memtui.doors.mcp.clients import find_client, plan_install
+    from memtui.doors.mcp.guide import skill
+
+    chosen = find_client(client)
+    home = str(invocation.home.resolve()) if invocation.home else os.environ.get("MEMTUI_HOME")
+    command = [
+        *_program(),
+        *(["--home", home] if home else []),
+        *(["--company", invocation.company] if invocation.company else []),
+        *["mcp", "--agent", agent or chosen.key],
+        *(["--project", project] if project else []),
+        *(["--allow-destructive"] if allow_destructive else []),
+    ]
+    plan = plan_install(chosen, Path.home(), command, skill())
+    return _carried_out(invocation, plan, yes, f"{chosen.name} has memtui", "restart it")
+
+
+def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:
+    """Take memtui out of an MCP client again. Exit 1 if nothing was done."""
+    from memtui.doors.mcp.clients import find_client, plan_uninstall
+
+    chosen = find_client(client)
+    plan = plan_uninstall(chosen, Path.home())
+    return _carried_out(invocation, plan, yes, f"{chosen.name} has memtui no more", "restart it")
+
+
+def _carried_out(invocation: Invocation, plan: Plan, yes: str | None, done: str, then: str) -> int:
+    """Show a plan, carry it out if a yes was given to just this one, and return the exit code."""
+    out = invocation.out
+    document: dict[str, Any] = {
+        "command": plan.command,
+        "changes": [{"file": str(one.path), "diff": one.lines()} for one in plan.changes],
+        "code": plan.token,
+        "done": False,
+    }
+    if plan.command is None and not plan.changes:
+        out.answer({**document, "done": True}, [f"{done} already."])
+        return 0
+    if yes is not None and yes != plan.token:
+        raise Conflict(
+            f"The code {yes} is of another change; look at what is to be done now, and give "
+            f"--yes {plan.token}."
+        )
+    if yes is None:
+        if invocation.as_json or not sys.stdin.isatty():
+            out.answer(
+                document, plan.lines(), f"Nothing was done; to do it give --yes {plan.token}."
+            )
+            return 1
+        for line in plan.lines():
+            out.say(line)
+        confirm("Do this?")
+    plan.carry_out()
+    out.answer({**document, "done": True}, [f"{done}; {then}."])
+    return 0
+
+
+def _program() -> list[str]:
+    """Return the command that starts this memtui, wherever a client starts it from."""
+    beside = Path(sys.executable).with_name("memtui")
+    return [str(beside)] if beside.exists() else [sys.executable, "-m", "memtui"]
+
+
+async def _serve_http(session: Session, served: HttpServer, host: str, port: int) -> None:
+    from memtui.doors.http.server import is_loopback, on_port, run
+    from memtui.doors.mcp.over_http import PATH
+
+    if not await session.service.tokens.all(session.caller):
+        raise Invalid(
+            f"There is no token in {served.company_id}, so nobody could be answered; "
+            "make one with `memtui tokens add`."
+        )
+    if not is_loopback(host):
+        session.out.say(
+            f"Warning: other machines reach {host}, and tokens and memories travel unencrypted; "
+            "put a proxy with TLS in front."
+        )
+    with on_port(host, port) as listener:
+        async with served.app(listener.names) as app:
+            url = listener.url + PATH
+            document = {"company_id": served.company_id, "url": url}
+            told = f"Serving {served.company_id} to agents at {url}"
+            session.out.answer(document, [told])
+            sys.stdout.flush()
+            await run(app, listener)
+
+
+def _new_run() -> str:
+    return f"mcp-{uuid.uuid4().hex[:12]}"
+
+
+def _require_extra() -> None:
+    if find_spec("mcp") is None or find_spec("fastapi") is None:
+        raise Invalid("The MCP server needs more packages: pip install 'memtui[mcp]'.")

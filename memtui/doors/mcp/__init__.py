@@ -1,0 +1,1 @@
+"""The MCP server: what agents are told, and what they write."""

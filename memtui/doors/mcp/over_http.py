@@ -1,0 +1,121 @@
+"""The MCP server over streamable HTTP: a token each, and no page of a stranger's site.
+
+A token says who calls, in which company and for whom; project and binding are the server's own
+configuration. A page in a browser names its origin: it is answered only where that is this server's
+own name, so that no site can use a browser on this machine as its way in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from http import HTTPStatus
+from urllib.parse import urlsplit
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from mcp.server.streamable_http_manager import (
+    StreamableHTTPASGIApp,
+    StreamableHTTPSessionManager,
+)
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as AsgiScope
+
+from memtui.contract import Denied, Json, Scope
+from memtui.doors.http.app import ErrorStyle, Guard
+from memtui.doors.mcp.server import DOOR, Context, MemoryServer
+from memtui.doors.mcp.tools import Agent
+from memtui.service import Caller, MemoryService
+from memtui.service.visibility import AGENT_PREFIX
+
+PATH = "/mcp"
+_CALLER = "memtui.caller"
+_NOT_HERE = "The MCP server is at /mcp."
+
+
+def _body(kind: str, message: str) -> Json:
+    return {"error": {"kind": kind, "message": message}}
+
+
+_STYLE = ErrorStyle(_body, invalid=400)
+
+
+@dataclass(frozen=True, slots=True)
+class HttpServer:
+    """What is served, and to whom."""
+
+    service: MemoryService
+    company_id: str
+    run_id: str
+    """The run that calls belong to whose client keeps no session."""
+    project_id: str | None = None
+    binding_key: str | None = None
+    may_destroy: bool = False
+
+    @asynccontextmanager
+    async def app(self, names: frozenset[str] | None) -> AsyncIterator[ASGIApp]:
+        """Give the ASGI app; it answers to these host `names`, to any if None."""
+        server = MemoryServer(self._agent)
+        sessions = StreamableHTTPSessionManager(app=server.protocol)
+        inner = StreamableHTTPASGIApp(sessions)
+
+        async def door(scope: AsgiScope, receive: Receive, send: Send) -> None:
+            refusal = await self._admit(scope, names)
+            await (refusal or inner)(scope, receive, send)
+
+        async with sessions.run(), server.watching():
+            yield Guard(door, style=_STYLE, names=names)
+
+    async def _admit(self, scope: AsgiScope, names: frozenset[str] | None) -> ASGIApp | None:
+        """Note in `scope` who calls; return what to answer to whom it is refused."""
+        headers = Headers(scope=scope)
+        if scope["path"] != PATH:
+            return _STYLE.reply(HTTPStatus.NOT_FOUND, _NOT_HERE)
+        origin = headers.get("origin")
+        if origin is not None and not _is_own(origin, names):
+            return _STYLE.reply(HTTPStatus.FORBIDDEN, "Pages of other sites are not answered.")
+        kind, _, secret = headers.get("authorization", "").partition(" ")
+        if kind.lower() != "bearer" or not secret:
+            return _unknown("Send a token: Authorization: Bearer TOKEN.")
+        try:
+            caller = await self.service.tokens.authenticate(secret.strip(), DOOR)
+        except Denied as error:
+            return _unknown(str(error))
+        if caller.company_id != self.company_id:
+            return _unknown("The bearer token is another company's; use one of this one.")
+        scope[_CALLER] = caller
+        # The SDK lets a session be used only with the credential that began it.
+        scope["user"] = AuthenticatedUser(
+            AccessToken(token=secret, client_id=caller.principal, scopes=[], subject=secret)
+        )
+        return None
+
+    async def _agent(self, context: Context) -> Agent:
+        request = context.request
+        assert isinstance(request, Request)  # noqa: S101 - the transport gives nothing else
+        caller: Caller = request.scope[_CALLER]
+        session = request.headers.get("mcp-session-id")
+        run_id = f"mcp-{session[:12]}" if session else self.run_id
+        is_agent = caller.principal.startswith(AGENT_PREFIX)
+        scope = Scope(
+            company_id=self.company_id,
+            agent_id=caller.principal.removeprefix(AGENT_PREFIX) if is_agent else None,
+            project_id=self.project_id,
+            subject_id=await self.service.members.own_subject(caller),
+        )
+        caller = caller.model_copy(update={"run_id": run_id})
+        return Agent(self.service, caller, scope, self.binding_key, self.may_destroy)
+
+
+def _unknown(sentence: str) -> ASGIApp:
+    return _STYLE.reply(
+        HTTPStatus.UNAUTHORIZED, sentence, {"WWW-Authenticate": 'Bearer realm="memtui"'}
+    )
+
+
+def _is_own(origin: str, names: frozenset[str] | None) -> bool:
+    host = urlsplit(origin).hostname or ""
+    return host in (names or ()) or f"[{host}]" in (names or ())

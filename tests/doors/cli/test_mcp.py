@@ -1,0 +1,91 @@
+"""`memtui mcp install`: looked at first, done by its code, and taken back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.doors.cli.conftest import Run
+
+
+@pytest.fixture
+def own_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Cursor's file in a home folder of its own."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    path = tmp_path / ".cursor" / "mcp.json"
+    path.parent.mkdir()
+    path.write_text('{\n  // mine\n  "mcpServers": {}\n}\n')
+    return path
+
+
+def test_a_client_is_told_by_a_code_and_the_server_taken_out_again(
+    here: Run, own_file: Path
+) -> None:
+    before = own_file.read_bytes()
+    shown = here("mcp", "install", "cursor", "--project", "apollo")
+    assert shown.code == 1
+    assert '+  "mcpServers": {"memtui"' in shown.out
+    assert own_file.read_bytes() == before
+
+    code = here("mcp", "install", "cursor", "--project", "apollo", "--json").document["code"]
+    other = here("mcp", "install", "cursor", "--yes", code)
+    assert other.code == 5
+    assert own_file.read_bytes() == before
+
+    done = here("mcp", "install", "cursor", "--project", "apollo", "--yes", code, "--json")
+    assert done.document["done"]
+    said = own_file.read_text()
+    assert "// mine" in said
+    entry = json.loads(said.replace("// mine", ""))["mcpServers"]["memtui"]
+    assert entry["args"][-5:] == ["mcp", "--agent", "cursor", "--project", "apollo"]
+    again = here("mcp", "install", "cursor", "--project", "apollo")
+    assert (again.code, "already" in again.out) == (0, True)
+    listed = here("mcp", "clients", "--json").document["clients"]
+    assert [one["client"] for one in listed if one["installed"]] == ["cursor"]
+
+    code = here("mcp", "uninstall", "cursor", "--json").document["code"]
+    assert here("mcp", "uninstall", "cursor", "--yes", code).code == 0
+    assert own_file.read_bytes() == before
+    gone = here("mcp", "uninstall", "cursor")
+    assert gone.code == 1
+    assert "has no server memtui" in gone.err
+
+
+def test_a_yes_is_of_the_file_as_it_was_shown(here: Run, own_file: Path) -> None:
+    code = here("mcp", "install", "cursor", "--json").document["code"]
+    own_file.write_text("{}")
+    late = here("mcp", "install", "cursor", "--yes", code)
+    assert late.code == 5
+    assert own_file.read_text() == "{}"
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "words"), [("{", 2, "cannot be read"), ('{"mcpServers": 1}', 2, "mend")]
+)
+def test_a_file_that_cannot_be_edited_is_refused(
+    here: Run, own_file: Path, text: str, code: int, words: str
+) -> None:
+    own_file.write_text(text)
+    refused = here("mcp", "install", "cursor")
+    assert refused.code == code
+    assert words in refused.err
+    assert own_file.read_text() == text
+    assert here("mcp", "clients").code == 0
+
+
+def test_an_unknown_client_is_named_with_the_known_ones(here: Run) -> None:
+    refused = here("mcp", "install", "emacs")
+    assert refused.code == 2
+    assert "claude-code" in refused.err
+
+
+def test_over_http_nobody_is_served_without_a_token(here: Run) -> None:
+    refused = here("mcp", "--http", "--port", "0")
+    assert refused.code == 2
+    assert "memtui tokens add" in refused.err
+    unfit = here("mcp", "serve", "--http", "--agent", "x")
+    assert unfit.code == 2
+    assert "--agent" in unfit.err

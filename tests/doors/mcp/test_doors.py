@@ -1,0 +1,62 @@
+"""Who gets in over HTTP, and the server as a process over stdio."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import httpx
+import pytest
+from mcp.client.client import Client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+
+from memtui.service import Caller, MemoryService
+from tests.doors.mcp.conftest import text_of
+
+_PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status", "words"),
+    [
+        ({}, 401, "Send a token"),
+        ({"Authorization": "Bearer wrong"}, 401, "not known"),
+        ({"Authorization": "Basic YTpi"}, 401, "Send a token"),
+        ({"Host": "evil.example"}, 403, "answers to"),
+        ({"Origin": "https://evil.example"}, 403, "other sites"),
+        ({"Origin": "null"}, 403, "other sites"),
+    ],
+)
+async def test_strangers_are_refused(
+    url: str, headers: dict[str, str], status: int, words: str
+) -> None:
+    async with httpx.AsyncClient() as client:
+        answer = await client.post(url, json=_PING, headers=headers)
+    assert answer.status_code == status
+    assert words in answer.json()["error"]["message"]
+
+
+async def test_a_revoked_token_ends(url: str, service: MemoryService, caller: Caller) -> None:
+    token = (await service.tokens.add(caller, "short", "agent:coding", acts_for="user:ana")).token
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(headers=headers) as client:
+        assert (await client.post(url, json=_PING)).status_code != 401
+        await service.tokens.remove(caller, "short")
+        assert (await client.post(url, json=_PING)).status_code == 401
+
+
+async def test_a_client_starts_it_over_stdio(tmp_path: Path) -> None:
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "memtui", "mcp", "--agent", "coding", "--project", "apollo"],
+        env={"PATH": os.environ["PATH"], "MEMTUI_HOME": str(tmp_path / "home")},
+    )
+    for mode in ("legacy", "auto"):
+        async with Client(stdio_client(server), mode=mode) as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert names == {"memory_search", "memory_browse", "memory_note", "save_memory"}
+            stored = await client.call_tool("memory_note", {"text": f"Told over stdio, {mode}."})
+            assert text_of(stored).startswith("Stored as ")
+            found = await client.call_tool("memory_search", {"query": f"stdio {mode}"})
+            assert found.structured_content["memories"][0]["written_by"] == "agent:coding"
