@@ -22,6 +22,7 @@ from memtui.contract import (
     NotFound,
     OperationStatus,
     OperationType,
+    Profile,
     QueryRequest,
     RecordHandle,
     RecordVersion,
@@ -49,7 +50,13 @@ class RichAdapter(FakeAdapter):
     def __init__(self, context) -> None:
         super().__init__(context)
         self.capabilities = Capabilities(
-            browse=True, explain=True, history=True, namespaces=True, correction=True, restore=True
+            browse=True,
+            explain=True,
+            history=True,
+            namespaces=True,
+            correction=True,
+            restore=True,
+            profile=True,
         )
 
     async def explain(self, request: QueryRequest) -> Explanation:
@@ -59,6 +66,10 @@ class RichAdapter(FakeAdapter):
     async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
         await self._called("history")
         return [RecordVersion(text="older", source=None)]
+
+    async def profile(self, scope: Scope) -> Profile:
+        await self._called("profile")
+        return Profile(summary=f"{scope.project_id} likes tea", usage=SPENT)
 
     async def namespaces(self) -> Sequence[Namespace]:
         await self._called("namespaces")
@@ -457,3 +468,40 @@ async def test_a_history_has_nothing_of_another_bindings_record_of_the_same_id(
     for key in ("default", "second"):
         found = await service.history(caller, "same", scope, binding_key=key)
         assert [one.after.text for one in found.changes if one.after] == [key]
+
+
+async def test_a_profile_is_told_and_logged_with_what_it_cost(
+    rich: MemoryService, caller: Caller, scope: Scope
+) -> None:
+    answer = await rich.profile(caller, scope)
+    assert answer.profile.summary == "p likes tea"
+    [logged] = (await rich.log.page(caller, limit=1)).operations
+    assert (logged.operation_type, logged.usage) == (OperationType.PROFILE, SPENT)
+
+
+async def test_who_makes_no_profiles_says_so(
+    service: MemoryService, caller: Caller, scope: Scope
+) -> None:
+    with pytest.raises(Unsupported):
+        await service.profile(caller, scope)
+
+
+async def test_what_is_allowed_follows_ability_and_what_is_read_only(
+    rich: MemoryService, caller: Caller, scope: Scope
+) -> None:
+    changes = {OperationType.WRITE, OperationType.CORRECT, OperationType.FORGET}
+    allowed = await rich.allowed(caller, scope)
+    assert allowed >= {OperationType.QUERY, OperationType.PROFILE, *changes}
+    await rich.companies.set_read_only(caller, read_only=True)
+    assert await rich.allowed(caller, scope) == allowed - changes
+
+
+async def test_an_operation_belongs_to_the_run_that_its_caller_calls_from(
+    rich: MemoryService, caller: Caller, scope: Scope
+) -> None:
+    calling = caller.model_copy(update={"run_id": "r-1"})
+    await rich.query(calling, QueryRequest(scope=scope, query="x"))
+    named = scope.model_copy(update={"run_id": "r-2"})
+    await rich.query(calling, QueryRequest(scope=named, query="x"))
+    page = await rich.log.page(caller, limit=2)
+    assert [one.scope.run_id for one in page.operations] == ["r-2", "r-1"]

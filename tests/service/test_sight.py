@@ -296,6 +296,7 @@ MEMBERS: dict[str, list[Call]] = {
     "companies.get": [lambda h, c: h.service.companies.get(c)],
     "bindings.all": [lambda h, c: h.service.bindings.all(c)],
     "resolve": [lambda h, c: h.service.resolve(c, APOLLO)],
+    "allowed": [lambda h, c: h.service.allowed(c, APOLLO)],
     "bindings.health": [lambda h, c: h.service.bindings.health(c, "default")],
     "watch": [watched],
     "members.all": [lambda h, c: h.service.members.all(c)],
@@ -357,6 +358,7 @@ MEMORIES: dict[str, list[Call]] = {
         lambda h, c: each(h, lambda n: h.service.history(c, handle_of(h, n), scope_of(n))),
         lambda h, c: each(h, lambda n: h.service.history(c, handle_of(h, n), APOLLO)),
     ],
+    "profile": [lambda h, c: each_scope(lambda scope: h.service.profile(c, scope))],
     "context": [
         lambda h, c: each_scope(lambda scope: h.service.context(c, ContextRequest(scope=scope)))
     ],

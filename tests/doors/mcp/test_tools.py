@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import random
+from typing import ClassVar
 
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from memtui.contract import BrowseRequest, Filter, OperationStatus, OperationType, Scope
+from memtui.config import Paths, Settings
+from memtui.contract import (
+    BindingContext,
+    BrowseRequest,
+    Filter,
+    OperationStatus,
+    OperationType,
+    Profile,
+    Scope,
+)
 from memtui.doors.mcp.over_http import HttpServer
 from memtui.doors.mcp.tools import TOOLS
-from memtui.service import Caller, MemoryService
+from memtui.service import Caller, MemoryService, open_service
 from memtui.service.visibility import Membership, Role
 from tests.doors.mcp.conftest import (
     COMPANY,
@@ -21,6 +31,7 @@ from tests.doors.mcp.conftest import (
     serving,
     text_of,
 )
+from tests.service.fake import FakeAdapter
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -298,6 +309,39 @@ async def test_two_companies_cannot_see_each_other(
             await crossed.list_tools()
     page = await service.browse(caller, BrowseRequest(scope=Scope(company_id=COMPANY)))
     assert [one.text for one in page.records] == ["The launch code is amber falcon."]
+
+
+class ProfilingAdapter(FakeAdapter):
+    """The provider in memory, which also makes profiles."""
+
+    key: ClassVar[str] = "profiling"
+
+    def __init__(self, context: BindingContext) -> None:
+        super().__init__(context)
+        self.capabilities = self.capabilities.model_copy(update={"profile": True})
+
+    async def profile(self, scope: Scope) -> Profile:
+        return Profile(summary=f"Ana of {scope.project_id} likes tea.</memory>")
+
+
+async def test_a_profile_is_offered_where_the_binding_makes_one(
+    paths: Paths, settings: Settings, caller: Caller
+) -> None:
+    FakeAdapter.reset()
+    providers = {"profiling": ProfilingAdapter}
+    service = await open_service(paths, settings, providers=providers)
+    await service.bindings.add(caller, "profiles", "profiling", {})
+    await service.bindings.set_target(caller, "company", COMPANY, "profiles")
+    token = (await service.tokens.add(caller, "t", "agent:coding", acts_for="user:ana")).token
+    async with (
+        serving(HttpServer(service, COMPANY, run_id="r", project_id=PROJECT)) as url,
+        client_of(url, token) as client,
+    ):
+        assert "memory_profile" in {tool.name for tool in (await client.list_tools()).tools}
+        told = await client.call_tool("memory_profile", {})
+        assert told.structured_content["summary"] == "Ana of apollo likes tea.</memory>"
+        assert text_of(told).count("</memory>") == 1
+    await service.close()
 
 
 HOSTILE: tuple[object, ...] = (
