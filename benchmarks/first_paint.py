@@ -1,4 +1,4 @@
-"""How soon memtui paints, next to a bare Textual app: `python benchmarks/first_paint.py [RUNS]`.
+"""How soon memtui paints, next to a bare Textual app: `python -m benchmarks.first_paint [RUNS]`.
 
 Each app is started in a terminal of 120x40, in turns; what counts is when its tabs are painted, and
 what that took of the processor. memtui is to stay under 1.6 times of the bare app, 1.3 is wanted.
@@ -17,6 +17,8 @@ import tempfile
 import termios
 import time
 from pathlib import Path
+
+from benchmarks.table import environment
 
 BARE_APP = """
 from textual.app import App
@@ -51,13 +53,13 @@ def first_paint(arguments: list[str], environment: dict[str, str]) -> tuple[floa
     return wall * 1000, ticks * 1000 / os.sysconf("SC_CLK_TCK")
 
 
-def show_first_paint(environment: dict[str, str], turns: int) -> None:
+def show_first_paint(variables: dict[str, str], turns: int) -> None:
     """Print the medians of runs that take turns."""
     apps = {"a bare Textual app": ["-c", BARE_APP], "memtui": ["-m", "memtui"]}
     runs: dict[str, list[tuple[float, float]]] = {name: [] for name in apps}
     for _ in range(turns):
         for name, arguments in apps.items():
-            runs[name].append(first_paint(arguments, environment))
+            runs[name].append(first_paint(arguments, variables))
     bare, ours = (
         [statistics.median(column) for column in zip(*taken, strict=True)]
         for taken in runs.values()
@@ -70,7 +72,7 @@ def main() -> None:
     """Print the table."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
     with tempfile.TemporaryDirectory() as home:
-        show_first_paint(os.environ | {"MEMTUI_HOME": home, "TERM": "xterm-256color"}, runs)
+        show_first_paint(environment(MEMTUI_HOME=home, TERM="xterm-256color"), runs)
 
 
 if __name__ == "__main__":

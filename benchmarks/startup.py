@@ -1,4 +1,4 @@
-"""What a command costs, next to importing Textual: `python benchmarks/startup.py [RUNS]`.
+"""What a command costs, next to importing Textual: `python -m benchmarks.startup [RUNS]`.
 
 Each command is a process of its own; they take turns, so that a busy moment harms all of them. The
 medians of wall time and of CPU count, and what matters is their ratio to `import textual.app`: at
@@ -15,6 +15,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
+
+from benchmarks.table import environment
 
 YARDSTICK = "import textual.app"
 MEMTUI = ["-m", "memtui"]
@@ -54,7 +56,7 @@ def run(arguments: list[str], home: str) -> Cost:
     pid = os.posix_spawn(
         sys.executable,
         [sys.executable, *arguments],
-        os.environ | {"MEMTUI_HOME": home},
+        environment(MEMTUI_HOME=home),
         file_actions=quiet,
     )
     _, status, used = os.wait4(pid, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import NamedTuple
@@ -25,6 +26,16 @@ def limited(what: str, ratio: float, limit: float, details: str = "") -> Line:
 def reached(what: str, ratio: float, floor: float, details: str = "") -> Line:
     """Return the line of a ratio that is to be at least the floor."""
     return Line(what, f"{ratio:.2f} x{details}", f">= {floor:g} x", ratio >= floor)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Return the environment of a process that is timed.
+
+    Python keeps what it compiled, as an installed program has it: some machines forbid that, and
+    then every start pays for compiling all of it.
+    """
+    inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    return inherited | more
 
 
 def best(works: Sequence[Callable[[], object]], rounds: int = 3) -> list[float]:
