@@ -27,10 +27,20 @@ from memtui.contract import (
     SourceRef,
     Unsupported,
     WriteRequest,
+    owner_scope,
 )
 from memtui.external_editor import edited
 from memtui.screens.base import conversation
-from memtui.screens.dialogs import Confirm, ConflictScreen, EditText, NewRecord, Prompt, Resolve
+from memtui.screens.dialogs import (
+    Choice,
+    Choose,
+    Confirm,
+    ConflictScreen,
+    EditText,
+    NewRecord,
+    Prompt,
+    Resolve,
+)
 from memtui.screens.expiry import moment_or_never, written_expiry
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import run_in_terminal
@@ -361,6 +371,31 @@ class EditingScreen(ListScreen[R]):
         answers = await self.forget_quietly(records)
         gone = sum(len(answer.handles) - len(answer.ghosts) for answer in answers)
         self.toast(said(f"Forgot {fmt.count(gone)}{saved}. u brings them back.", *answers))
+
+    async def merge(self, records: Sequence[Record]) -> bool:
+        """Make one fact of several of one place, after asking which wording stays."""
+        if len({(self.binding_of(one), owner_scope(one.scope)) for one in records}) > 1:
+            raise Invalid("Facts of several places cannot become one; mark those of one place.")
+        ordered = sorted(records, key=lambda one: not one.pinned)
+        chooser: Choose[str] = Choose(
+            f"Merge {fmt.count(len(ordered))} facts into one: which wording stays?",
+            [Choice(one.text, one.text, "⚑" if one.pinned else "") for one in ordered],
+            placeholder="type to narrow, or a new wording",
+            offer=lambda text: [Choice(text, text, "new")],
+        )
+        text = await self.ask(chooser)
+        if text is None:
+            return False
+        stays = next((one for one in ordered if one.text == text), ordered[0])
+        others = [one for one in ordered if one is not stays]
+        fields: dict[str, object] = {} if stays.text == text else {"text": text}
+        if any(one.pinned for one in ordered) and not stays.pinned:
+            fields["pinned"] = True
+        changes = [await self.correct(stays, **fields)] if fields else []
+        answers = await self.forget_quietly(others, *changes)
+        merged = fmt.counted(len(ordered), "fact")
+        self.toast(said(f"Made one of {merged}. u takes it back.", *answers))
+        return True
 
     async def forget_quietly(self, records: Sequence[Record], *before: MutationAnswer) -> Answers:
         """Forget records, one operation a binding and place; `before` is taken back with them.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from functools import cache
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from textual import on
 from textual.binding import BindingType
@@ -36,7 +36,8 @@ from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import Opened, VirtualList
 
 if TYPE_CHECKING:
-    from memtui.screens.budget.screen import BudgetScreen
+    from memtui.screens.budget.view import BudgetView
+    from memtui.screens.editing import EditingScreen
 
 WORDS = {
     Reason.EXACT_DUPLICATE: "says exactly the same",
@@ -278,10 +279,11 @@ class PruneReview(ModalListScreen):
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("prune")
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
 
-    def __init__(self, budget: BudgetScreen) -> None:
-        super().__init__(budget.state)
-        self._budget = budget
-        self._view = budget.view
+    def __init__(self, below: EditingScreen[Any], view: BudgetView) -> None:
+        """Review what `view` shows; the screen below carries out what is decided."""
+        super().__init__(below.state)
+        self._below = below
+        self._view = view
         self._rules = PruneRules(
             max_characters=self.state.settings.fact_max_chars or PruneRules().max_characters
         )
@@ -407,7 +409,7 @@ class PruneReview(ModalListScreen):
             return _BUSY[self._doing]
         if verb == "apply" and not self._review.marks:
             return "Nothing is marked."
-        return self._budget.why_disabled(f"prune.{verb}")
+        return self._below.why_disabled(f"prune.{verb}")
 
     @on(Opened)
     def _chosen(self, event: Opened) -> None:
@@ -464,21 +466,21 @@ class PruneReview(ModalListScreen):
         """Forget what is marked, after a yes that names the count and the tokens."""
         records, saved = self._review.marked, self._review.saved
         facts, tokens = fmt.counted(len(records), "fact"), fmt.counted(saved, "token")
-        question = f"Forget {facts}, {tokens}, from {self._budget.where(records)}?"
+        question = f"Forget {facts}, {tokens}, from {self._below.where(records)}?"
         if not await self.ask(Confirm(question, verb="forget", detail="u brings them back.")):
             return
         self._doing = "forgetting"
         self.draw()
         # It goes on where this review is left meanwhile.
-        self._budget.talk(self._forget(records, f", saved {tokens}"))
+        self._below.talk(self._forget(records, f", saved {tokens}"))
 
     async def _forget(self, records: Sequence[Record], saved: str) -> None:
         try:
-            await self._budget.forget_now(records, saved)
+            await self._below.forget_now(records, saved)
         except MemtuiError as error:
             hint = " The plan was made again; look again and repeat."
             said = f"{error}{hint if isinstance(error, Conflict) else ''}"
-            self._budget.toast(said, severity="error")
+            self._below.toast(said, severity="error")
             if self.is_attached:
                 self._read(self._review)
         else:
@@ -492,10 +494,10 @@ class PruneReview(ModalListScreen):
         if len(records) < 2:
             self.toast("Nothing else says the same; go to a duplicate.", severity="warning")
             return
-        self._budget.talk(self._merge(records))
+        self._below.talk(self._merge(records))
 
     async def _merge(self, records: Sequence[Record]) -> None:
-        if await self._budget.merge(records) and self.is_attached:
+        if await self._below.merge(records) and self.is_attached:
             self._read(self._review)
 
     def action_copy(self) -> None:

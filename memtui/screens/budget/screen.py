@@ -34,7 +34,6 @@ from memtui.contract import (
     own_filter,
     owned,
     owner_of,
-    owner_scope,
 )
 from memtui.filters import Taker
 from memtui.screens.base import conversation
@@ -60,7 +59,7 @@ from memtui.screens.budget.view import (
     share_content,
 )
 from memtui.screens.dialogs import Choice, Choose, NewRecord, Prompt, Sheet, TypedConfirm
-from memtui.screens.editing import EditingScreen, said
+from memtui.screens.editing import EditingScreen
 from memtui.screens.scope_choices import ScopeStep
 from memtui.screens.state import AppState, GoTo
 from memtui.widgets import format as fmt
@@ -592,36 +591,11 @@ class BudgetScreen(EditingScreen[FactRow]):
             raise Invalid("Mark the facts to merge first, two at least.")
         await self.merge(await self.records_of(chosen))
 
-    async def merge(self, records: Sequence[Record]) -> bool:
-        """Make one fact of several of one place, after asking which wording stays."""
-        if len({(self.binding_of(one), owner_scope(one.scope)) for one in records}) > 1:
-            raise Invalid("Facts of several places cannot become one; mark those of one place.")
-        ordered = sorted(records, key=lambda one: not one.pinned)
-        chooser: Choose[str] = Choose(
-            f"Merge {fmt.count(len(ordered))} facts into one: which wording stays?",
-            [Choice(one.text, one.text, "⚑" if one.pinned else "") for one in ordered],
-            placeholder="type to narrow, or a new wording",
-            offer=lambda text: [Choice(text, text, "new")],
-        )
-        text = await self.ask(chooser)
-        if text is None:
-            return False
-        stays = next((one for one in ordered if one.text == text), ordered[0])
-        others = [one for one in ordered if one is not stays]
-        fields: dict[str, object] = {} if stays.text == text else {"text": text}
-        if any(one.pinned for one in ordered) and not stays.pinned:
-            fields["pinned"] = True
-        changes = [await self.correct(stays, **fields)] if fields else []
-        answers = await self.forget_quietly(others, *changes)
-        merged = fmt.counted(len(ordered), "fact")
-        self.toast(said(f"Made one of {merged}. u takes it back.", *answers))
-        return True
-
     def action_prune(self) -> None:
         """Review which facts could go."""
         from memtui.screens.prune import PruneReview
 
-        self.app.push_screen(PruneReview(self))
+        self.app.push_screen(PruneReview(self, self.view))
 
     # Looking.
 
