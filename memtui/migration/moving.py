@@ -167,7 +167,9 @@ async def apply(
     with kept.alone(), Index(ends.source.key, ends.destination.key) as index:
         known = await asyncio.to_thread(kept.read)
         await _read_destination(ends, index)
-        begun = MigrationState(begun_at=datetime.now(UTC), switched=known.switched)
+        begun = MigrationState(
+            begun_at=datetime.now(UTC), switched=known.switched, closed=known.closed
+        )
         await asyncio.to_thread(kept.write, begun)
         mover = _Mover(ends, index, Pace(report))
         async for page in ends.pages(ends.source, mover.pace.search):

@@ -142,6 +142,18 @@ async def test_the_old_binding_is_read_only_until_it_is_given_back(
     await write()
 
 
+async def test_one_that_was_closed_opens_again_though_a_run_came_after(
+    service: MemoryService, caller: Caller, paths: Paths
+) -> None:
+    await fill(service, caller, "default", 2)
+    ends = await ends_of(service, caller, "default", "memory")
+    assert (await switch(ends, paths.data, force=True)).closed
+    await apply(await ends_of(service, caller, "default", "memory"), paths.data)
+    ends = await ends_of(service, caller, "default", "memory")
+    assert (await switch(ends, paths.data, back=True)).opened
+    assert not (await service.bindings.all(caller))[0].read_only
+
+
 async def test_one_that_was_read_only_before_stays_so(
     service: MemoryService, caller: Caller, paths: Paths
 ) -> None:
