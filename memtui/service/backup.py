@@ -27,7 +27,9 @@ from memtui import __version__
 from memtui.config import Paths, Settings, find_paths, make_private
 from memtui.contract import Invalid, Model, Unavailable, UtcDatetime
 from memtui.service.home import SealedLog, find_remains, open_database, read_sqlite
+from memtui.service.providers import Providers
 from memtui.store import bindings
+from memtui.store.compiled import BindingRow
 from memtui.store.database import Database
 from memtui.store.tables import HEADS
 
@@ -244,12 +246,13 @@ class _Writer:
                 for company in bindings.companies(connection)
                 for row in bindings.bindings(connection, company.company_id)
             ]
+        providers = Providers()
         for row in rows:
             given = row.config.get("path")
             path = Path(given).expanduser() if isinstance(given, str) else None
             if path is None or path.resolve().is_relative_to(self._paths.data.resolve()):
                 continue
-            if not row.capabilities.get("writable", True):
+            if not _keeps_memories(providers, row):
                 self._left_out.append(
                     f"The binding {row.binding_id} reads {path}, which is another program's."
                 )
@@ -259,8 +262,9 @@ class _Writer:
                     "in."
                 )
             else:
-                places[f"{_OUTSIDE}/{row.binding_id}"] = str(path)
-                self._folder(path, f"{_OUTSIDE}/{row.binding_id}")
+                name = f"{_OUTSIDE}/{row.binding_id}"
+                places[name] = str(path)
+                (self._file if path.is_file() else self._folder)(path, name)
         return places
 
     def _folder(self, root: Path, name: str) -> None:
@@ -303,6 +307,17 @@ class _Writer:
         self._files[name] = BackedFile(
             sha256=digest.hexdigest(), bytes=size, mode=mode, modified_ns=status.st_mtime_ns
         )
+
+
+def _keeps_memories(providers: Providers, row: BindingRow) -> bool:
+    """Whether a binding's provider keeps memories, and does not only read another program's.
+
+    A binding that is read-only has abilities that do not tell, so the provider's own count, except
+    those of another package, which is not loaded for this.
+    """
+    if providers.is_foreign(row.provider_key):
+        return bool(row.capabilities.get("writable", True))
+    return providers.load(row.provider_key).capabilities.writable
 
 
 def _raise(error: OSError) -> None:

@@ -17,6 +17,8 @@ from memtui.config import Paths, find_paths, load_settings
 from memtui.contract import Invalid, NotFound, QueryRequest, Scope, Unavailable
 from memtui.service import Caller, open_service
 from memtui.service.backup import Backup, backup, restore
+from memtui.store import bindings
+from memtui.store.compiled import BindingRow
 from memtui.store.database import Database
 from tests.service.conftest import Lived
 
@@ -109,6 +111,66 @@ async def test_a_vault_elsewhere_goes_in_when_asked_for(lived: Lived, tmp_path: 
     restore(tmp_path / "with.zip", there)
     kept = there.data / "outside/local/notes/mine.md"
     assert kept.read_text() == "# Mine\n\nOutside\n"
+
+
+async def test_a_vault_elsewhere_goes_in_though_it_is_read_only_now(
+    lived: Lived, tmp_path: Path
+) -> None:
+    vault = tmp_path / "notes"
+    vault.mkdir()
+    (vault / "mine.md").write_text("# Mine\n\nOutside\n")
+    service = await open_service(lived.paths, lived.settings)
+    await service.bindings.add(CALLER, "notes", "vault", {"path": str(vault)}, read_only=True)
+    [_, kept] = await service.bindings.all(CALLER)
+    assert not kept.capabilities.writable
+    await service.close()
+    taken = write(lived, tmp_path / "with.zip", vaults=True)
+    assert taken.outside == {"outside/local/notes": str(vault)}
+    assert "outside/local/notes/mine.md" in taken.files
+    assert taken.left_out == ()
+
+
+async def test_what_another_program_keeps_elsewhere_stays_there(
+    lived: Lived, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    service = await open_service(lived.paths, lived.settings)
+    await service.bindings.add(CALLER, "theirs", "memsearch", {"path": str(theirs)})
+    await service.close()
+    taken = write(lived, tmp_path / "with.zip", vaults=True)
+    assert taken.outside == {}
+    assert taken.left_out == (
+        f"The binding local/theirs reads {theirs}, which is another program's.",
+    )
+
+
+def test_another_packages_single_file_elsewhere_goes_in_when_asked_for(
+    lived: Lived, tmp_path: Path
+) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("Outside")
+    row = BindingRow(
+        binding_id="local/notes",
+        company_id="local",
+        key="notes",
+        provider_key="not-installed-here",
+        config={"path": str(file)},
+        capabilities={"writable": True},
+        enabled=True,
+        read_only=False,
+        created_at=NOW,
+    )
+    with (
+        closing(Database.open(lived.paths.database, create=False)) as opened,
+        opened.write() as database,
+    ):
+        bindings.add_binding(database, row)
+    taken = write(lived, tmp_path / "with.zip", vaults=True)
+    assert taken.outside == {"outside/local/notes": str(file)}
+    there = find_paths(tmp_path / "there")
+    restore(tmp_path / "with.zip", there)
+    assert (there.data / "outside/local/notes").read_text() == "Outside"
 
 
 async def test_a_database_of_a_provider_is_copied_as_one_moment(
