@@ -345,13 +345,20 @@ class MemtuiScreen(ServiceScreen):
 
     @on(DescendantFocus)
     @on(DescendantBlur)
+    def _moved_focus(self) -> None:
+        self._draw_footer()
+
+    def _watch_missing(self) -> None:
+        self._draw_footer()
+
+    def _watch_labels(self) -> None:
+        self._draw_footer()
+
     def _draw_footer(self) -> None:
         if self.is_mounted:
             self.query_one("#key-footer", KeyFooter).entries = footer_entries(
                 self.group, self.state.keymap, self.why_disabled, self.labels
             )
-
-    _watch_missing = _watch_labels = _draw_footer
 
 
 def frame_of(part: DOMNode) -> MemtuiScreen:

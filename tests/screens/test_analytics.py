@@ -137,6 +137,10 @@ def words(app: MemtuiApp) -> str:
     return " ".join(str(app.screen.query_one("#figures").render()).split())
 
 
+def keys(app: MemtuiApp) -> str:
+    return screen_text(app).splitlines()[-1]
+
+
 def status(app: MemtuiApp) -> str:
     return str(app.screen.query_one("#sql-status").render())
 
@@ -163,6 +167,10 @@ async def test_the_dashboard_adds_up_and_is_cut_by_keys(log: Paths, settings: Se
         assert "█ queries" in shown
         assert "$0.04; 50% of calls unpriced" in said
         assert "hits 4.8% (used)" in said
+        assert "saved" not in keys(app)
+        await pilot.press("tab")
+        assert "period" in keys(app)
+        assert "saved" not in keys(app)
         assert all(f"{share} " in said for share in ("p50", "p95", "p99"))
         assert "2k in · 0 out · 140 embedded" in said
         assert "✗ 1 failed" in said
