@@ -11,7 +11,7 @@ from textual.widgets import Input
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.contract import ForgetRequest, OperationType, QueryRequest, Record, Scope
+from memtui.contract import ForgetRequest, OperationType, QueryRequest, Record, Scope, Unavailable
 from memtui.service import Caller, MemoryService
 from memtui.store.operation import Operation
 from memtui.widgets.panes import OptionRows
@@ -178,6 +178,31 @@ async def test_sorting_by_duration_and_back(
         assert times == sorted(times, reverse=True)
         await pilot.press("F", "F")
         await until(pilot, lambda: current(app).seq >= newest)
+
+
+async def test_a_jump_that_fails_leaves_rows_and_order_as_they_were(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await write_notes(service, caller, ["one", "two"])
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("S")
+        await until(pilot, lambda: "paused" in screen_text(app))
+        assert app.state.session is not None
+
+        async def refuse(*_: object, **__: object) -> None:
+            raise Unavailable("The log cannot be read now.")
+
+        monkeypatch.setattr(app.state.session.service.analysis, "open_log", refuse)
+        await pilot.press("at", *"1d", "enter")
+        await until(pilot, lambda: "The log cannot be read now." in toasts(app))
+        assert listed(app).sort == ("type", True)
+        assert "paused" in screen_text(app)
+        assert "ordering by" not in screen_text(app)
 
 
 async def test_hostile_texts_are_shown_and_never_obeyed(

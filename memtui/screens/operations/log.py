@@ -272,9 +272,10 @@ class LogFeed:
         """Go to the last operation that had begun by a moment, in the order of time."""
         screen = self._screen
         if not self._natural:
-            self._screen.reads.forget()
-            self.order = screen.rows_list.sort = NEWEST_FIRST
+            screen.reads.forget()
+            self.order = screen.rows_list.sort = self._shown_order
             opened = await screen.change(lambda: self._open(self.chosen, NEWEST_FIRST))
+            self.order = screen.rows_list.sort = NEWEST_FIRST
             self._show(opened, again=True)
         if (view := self._view) is not None:
             position = await screen.change(lambda: view.position(moment))
