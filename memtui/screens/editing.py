@@ -44,7 +44,7 @@ from memtui.screens.dialogs import (
 from memtui.screens.expiry import moment_or_never, written_expiry
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import run_in_terminal
-from memtui.screens.state import AppState
+from memtui.screens.state import AppState, ServiceSession
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.columns import Cell, Column
@@ -78,16 +78,12 @@ class EditingScreen(ListScreen[R]):
         self._drafts: dict[tuple[str, str, str], str] = {}
         """By company, binding and record id: an id is unique in its binding alone."""
         self._counting = Background(self, "reads-of-records")
-        self._followed: frozenset[str] = frozenset()
-        self._following: dict[str, Background] = {}
+        self._following: dict[tuple[str, str], Background] = {}
+        """What waits for changes from outside, by company and binding."""
 
     def watch_state(self, before: AppState, now: AppState) -> None:
         """Let go of what is known of records where another company or binding is looked at."""
-        held, held_now = (
-            (state.session, state.resolution and state.resolution.binding_key)
-            for state in (before, now)
-        )
-        if held != held_now:
+        if _held_in(before) != _held_in(now):
             self.stats.clear()
             self.ghosts.clear()
         super().watch_state(before, now)
@@ -121,7 +117,7 @@ class EditingScreen(ListScreen[R]):
 
     def count_reads(self, ids: Mapping[str, Sequence[str]]) -> None:
         """Read how often records were read, by the key of their binding; not an operation."""
-        session = self.session
+        session, asked_in = self.session, _held_in(self.state)
 
         async def count() -> dict[str, RetrievalCount]:
             found: dict[str, RetrievalCount] = {}
@@ -130,25 +126,29 @@ class EditingScreen(ListScreen[R]):
             return found
 
         def show(found: dict[str, RetrievalCount]) -> None:
-            self.stats.update(found)
-            self.reorder()
+            if asked_in == _held_in(self.state):
+                self.stats.update(found)
+                self.reorder()
 
         self._counting.every(count, show, self.fail)
 
     def follow(self, keys: Iterable[str]) -> None:
         """Have `changed_outside` called for each change of these bindings, and of no others."""
-        self._followed = frozenset(keys)
-        for key in self._followed:
-            work = self._following.setdefault(key, Background(self, f"records-watch-{key}"))
-            if not work.busy:
-                work.latest(partial(self._wait_for, key), lambda _: None, self.fail)
-
-    async def _wait_for(self, key: str) -> None:
         session = self.session
+        wanted = {(session.caller.company_id, key) for key in keys}
+        for place, work in self._following.items():
+            if place not in wanted:
+                work.forget()
+        for place in wanted:
+            key = place[1]
+            work = self._following.setdefault(place, Background(self, f"records-watch-{key}"))
+            if not work.busy:
+                work.latest(partial(self._wait_for, session, key), lambda _: None, self.fail)
+
+    async def _wait_for(self, session: ServiceSession, key: str) -> None:
         with suppress(Unsupported):
             async for _ in session.service.watch(session.caller, key):
-                if key in self._followed:
-                    self.changed_outside()
+                self.changed_outside()
 
     # What can be done.
 
@@ -524,6 +524,11 @@ class EditingScreen(ListScreen[R]):
         self.ghosts.difference_update(one.provider_record_id for one in handles)
         self.load()
         return self.came_back(answers)
+
+
+def _held_in(state: AppState) -> tuple[ServiceSession | None, str | None]:
+    """Return company and binding that what is known of records holds for."""
+    return state.session, state.resolution.binding_key if state.resolution else None
 
 
 def record_key(record: Record) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -254,6 +256,31 @@ async def test_what_is_known_of_a_record_is_not_told_of_another_company_s(
         await pilot.press("e")
         await until(pilot, lambda: isinstance(app.screen, EditText))
         assert app.screen.query_one(ForeignTextArea).text == "main"
+
+
+async def test_what_is_watched_is_the_binding_of_the_company_that_is_shown(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["main"])
+    other = Caller(company_id="other", principal="user:ana", door="test")
+    await service.companies.add(other, "Other")
+    await service.bindings.add(other, "default", "vault", {})
+    await service.bindings.set_target(other, "company", "other", "default")
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        assert app.state.session is not None
+        watched: list[str] = []
+
+        async def watch(caller: Caller, key: str) -> AsyncIterator[tuple[()]]:
+            watched.append(f"{caller.company_id} {key}")
+            await asyncio.Event().wait()
+            yield ()
+
+        app.state.session.service.watch = watch  # type: ignore[method-assign, assignment]
+        app.controller.choose_scope(Scope(company_id="other"))
+        await until(pilot, lambda: watched == ["other default"])
+        app.controller.choose_scope(Scope(company_id="local"))
+        await until(pilot, lambda: watched == ["other default", "local default"])
 
 
 async def test_a_note_is_added_with_the_scope_it_stands_in(

@@ -167,7 +167,8 @@ class BudgetScreen(EditingScreen[FactRow]):
         view, shown, places = self.view, self.rows_list, places_of(self.state.record_scope)
         self._known = None
         if [place.scope for place in places] != [place.scope for place in view.places]:
-            self._compared = None
+            self._compared = self._last_seq = None  # each company has a log of its own
+            self._tail.forget()
             view = BudgetView(view.model, view.budget, places)
             shown.selection.reset()
         if view.answer is None:
