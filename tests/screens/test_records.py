@@ -276,7 +276,7 @@ async def test_what_is_watched_is_the_binding_of_the_company_that_is_shown(
             await asyncio.Event().wait()
             yield ()
 
-        app.state.session.service.watch = watch  # type: ignore[method-assign, assignment]
+        app.state.session.service.watch = watch  # type: ignore[method-assign]
         app.controller.choose_scope(Scope(company_id="other"))
         await until(pilot, lambda: watched == ["other default"])
         app.controller.choose_scope(Scope(company_id="local"))
