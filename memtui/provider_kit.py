@@ -596,6 +596,7 @@ class DerivedDatabase:
                 connection.close()
                 _remove(path)
                 connection = self._created(path)
+            connection.execute(f"PRAGMA synchronous = {self._synchronous}")
             self._connection, self._inode = connection, self._inode_now()
         return connection
 
@@ -650,7 +651,6 @@ class DerivedDatabase:
             path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         connection.row_factory = sqlite3.Row
-        connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         return connection
 
     def _created(self, path: Path | str) -> sqlite3.Connection:

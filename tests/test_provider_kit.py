@@ -22,6 +22,7 @@ from memtui.contract import (
     SourceRef,
 )
 from memtui.provider_kit import (
+    DerivedDatabase,
     blocking,
     is_nested_deeper,
     matcher,
@@ -159,3 +160,12 @@ def test_how_deep_lists_and_objects_stand_in_each_other() -> None:
     assert not is_nested_deeper(value, 3)
     assert not is_nested_deeper("text", 0)
     assert is_nested_deeper([], 0)
+
+
+@pytest.mark.parametrize("held", [b"", b"no database" * 1000], ids=["nothing", "garbage"])
+def test_a_derived_file_that_holds_nothing_sound_is_begun_anew(tmp_path: Path, held: bytes) -> None:
+    path = tmp_path / "derived.sqlite3"
+    path.write_bytes(held)
+    database = DerivedDatabase(path, "CREATE TABLE kept (word);", version=1, what="The words")
+    assert database.run(lambda one: one.execute("SELECT count(*) FROM kept").fetchone()[0]) == 0
+    database.close()

@@ -113,9 +113,6 @@ async def run_conformance(
         run = _Run(spaces, wire, frozenset(server.capabilities), ttl_s, tell)
         try:
             results = await run.all(chosen)
-        except asyncio.CancelledError:
-            await wire.settle()
-            raise
         finally:
             await spaces.clear()
             if spaces.leftovers and on_leftovers is not None:

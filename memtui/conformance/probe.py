@@ -111,7 +111,11 @@ class Spaces:
         self._made[name] = False
 
     async def clear(self) -> None:
-        """Remove every namespace and memory of the run, as far as the server lets it."""
+        """Remove every namespace and memory of the run, as far as the server lets it.
+
+        A check that failed may have left requests under way; what they still make goes too.
+        """
+        await self._wire.settle()
         names = list(self._made)
         try:
             async with asyncio.timeout(max(_LEAST_SECONDS, 2 * self._wire.timeout_s)):

@@ -89,6 +89,39 @@ async def test_a_run_that_is_cancelled_cleans_up(serve: Serve) -> None:
     assert (plugin.spaces, plugin.rows) == ({}, {})
 
 
+class SlowWrites(Plugin):
+    """Refuses the first write at once, and takes its time for those sent beside it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = self.under_way = self.left = 0
+
+    async def handle(self, request: Request) -> Answer:
+        if not request.path.endswith("/memories"):
+            return await super().handle(request)
+        self.asked += 1
+        if self.asked == 1:
+            return Refused(500, "internal", "disk full").answer
+        self.under_way += 1
+        try:
+            await asyncio.sleep(0.2)
+            return await super().handle(request)
+        finally:
+            self.under_way -= 1
+
+    def delete(self, name: str) -> Answer:
+        self.left = max(self.left, self.under_way)
+        return super().delete(name)
+
+
+async def test_nothing_is_removed_while_a_failed_check_is_still_writing(serve: Serve) -> None:
+    plugin = SlowWrites()
+    report = await run_conformance(await serve(plugin), only=["search-no-silent-cap"])
+    assert failed(report) == {"search-no-silent-cap"}
+    assert plugin.left == 0
+    assert (plugin.spaces, plugin.rows) == ({}, {})
+
+
 async def test_a_unix_socket_is_served_too(serve: Serve, tmp_path: Path) -> None:
     socket = tmp_path / "plugin.sock"
     await serve(Plugin(), socket)
