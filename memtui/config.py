@@ -98,6 +98,10 @@ class Settings(Model):
     """How many characters a fact may have; 0 sets no limit."""
     fact_max_count: Annotated[int, Field(ge=0)] = 50
     """How many facts a user or a project may have; 0 sets no limit."""
+    saves_per_run: Annotated[int, Field(ge=0)] = 50
+    """How many memories an agent may write in one run; 0 sets no limit."""
+    saves_per_hour: Annotated[int, Field(ge=0)] = 200
+    """How many memories an agent may write in an hour; 0 sets no limit."""
     context_budget: Annotated[int, Field(ge=0)] = 500
     """Tokens that the memory context of a request should stay under."""
     context_model: str = "claude-sonnet-4-5"

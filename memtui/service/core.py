@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from memtui.service.log import CompanyLog
     from memtui.service.memory import MemoryService
     from memtui.service.operations import FactLimits
+    from memtui.service.save_limits import SaveLimits
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,6 +91,7 @@ class Core:
     new_id: Callable[[], str]
     read_only: bool
     fact_limits: FactLimits
+    save_limits: SaveLimits
     _changes: set[asyncio.Task[Any]] = field(default_factory=set)
 
     @cached_property

@@ -29,6 +29,7 @@ from memtui.service.home import open_database
 from memtui.service.operations import FactLimits, Operations
 from memtui.service.providers import Providers, unexpected
 from memtui.service.recorder import Recorder, Sessions, new_operation_id
+from memtui.service.save_limits import SaveLimits
 from memtui.service.visibility import (
     Caller,
     abilities,
@@ -108,6 +109,7 @@ async def open_service(
         fact_limits=FactLimits(
             max_chars=settings.fact_max_chars, max_count=settings.fact_max_count
         ),
+        save_limits=SaveLimits(per_run=settings.saves_per_run, per_hour=settings.saves_per_hour),
     )
     service = MemoryService(core, paths, settings)
     try:

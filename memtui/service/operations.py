@@ -351,7 +351,7 @@ class Operations(Group):
                 note_owner(entry, there)
                 if any(map(is_org, there)):
                     log_text(entry, clean.content, withheld=True)
-            await core.recorder.begin(entry, before)
+            await core.recorder.begin(entry, before, core.save_limits.check)
             reply = await entry.mutate(connection, lambda: connection.adapter.write(routed))
             entry.usage = reply.usage
             after = await entry.read_back(

@@ -353,8 +353,18 @@ class Recorder:
             raise
         await self._finish(entry)
 
-    async def begin(self, entry: RunningOperation, before: Sequence[Snapshot]) -> None:
-        """Write a mutation's intent; from here on its end is logged or shows as unknown."""
+    async def begin(
+        self,
+        entry: RunningOperation,
+        before: Sequence[Snapshot],
+        check: Callable[[DatabaseConnection, RunningOperation], None] = lambda _database, _entry: (
+            None
+        ),
+    ) -> None:
+        """Write a mutation's intent; from here on its end is logged or shows as unknown.
+
+        `check` looks at the log in the same transaction, and may refuse with `Denied`.
+        """
         unseen = entry.draft().model_copy(
             update={
                 "status": OperationStatus.UNKNOWN,
@@ -368,9 +378,14 @@ class Recorder:
         def write() -> None:
             host, session = self._sessions.place, self._sessions.own()
             with self._database.write() as connection:
+                check(connection, entry)
                 appending.begin(connection, unseen, before, host=host, session=session)
 
-        await asyncio.to_thread(write)
+        try:
+            await asyncio.to_thread(write)
+        except Denied:
+            entry.begun = False
+            raise
 
     async def _finish(self, entry: RunningOperation) -> None:
         """Append it to the log, whether or not its caller still waits."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from operator import attrgetter
 from os import urandom
 from typing import Any, TypeAlias
@@ -117,6 +118,24 @@ def pending(connection: Connection, company_id: str | None = None) -> list[Inten
     """Return the mutations that have begun and not ended, of one company or of all."""
     waiting = compiled.INTENTS.found(connection, IntentRow)
     return [row for row in waiting if company_id in {None, row.company_id}]
+
+
+def writes(connection: Connection, company_id: str, principal: str, within: str | datetime) -> int:
+    """Return how often a principal wrote in a run, or since a moment; writes under way count."""
+    who = {"company_id": company_id, "principal": principal}
+    run_id = within if isinstance(within, str) else None
+    if run_id is not None:
+        found = compiled.WRITES_OF_RUN.rows(connection, run_id=run_id, **who)
+    else:
+        found = compiled.WRITES_SINCE.rows(connection, since=within, **who)
+    drafts = (row.draft for row in pending(connection, company_id))
+    under_way: int = sum(
+        draft["operation_type"] == "write"
+        and draft["principal"] == principal
+        and run_id in {None, draft["scope"]["run_id"]}
+        for draft in drafts
+    )
+    return int(found[0][0]) + under_way
 
 
 def record(

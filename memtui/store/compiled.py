@@ -315,6 +315,38 @@ ADVANCE_HEAD = Prepared(
     binds="last_seq=plain last_digest=text company=text",
 )
 
+WRITES_OF_RUN = Prepared(
+    "WRITES_OF_RUN",
+    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.run_id = ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ?",
+    binds="company_id=text run_id=text coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain principal=text",
+    results="plain",
+    constants={
+        "coalesce_1": "",
+        "coalesce_2": "write",
+        "coalesce_3": "",
+        "coalesce_4": "ok",
+        "coalesce_5": "",
+        "coalesce_6": "unknown",
+        "coalesce_7": "",
+    },
+)
+
+WRITES_SINCE = Prepared(
+    "WRITES_SINCE",
+    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.started_at >= ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ?",
+    binds="company_id=text since=moment coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain principal=text",
+    results="plain",
+    constants={
+        "coalesce_1": "",
+        "coalesce_2": "write",
+        "coalesce_3": "",
+        "coalesce_4": "ok",
+        "coalesce_5": "",
+        "coalesce_6": "unknown",
+        "coalesce_7": "",
+    },
+)
+
 FIRST_HOT = Prepared(
     "FIRST_HOT",
     "SELECT min(memory_operations.seq) AS min_1 FROM memory_operations WHERE memory_operations.company_id = ?",

@@ -179,6 +179,16 @@ ADVANCE_HEAD = (
     .values(seq=bindparam("last_seq"), digest=bindparam("last_digest"))
 )
 _operation = tables.OPERATIONS.c
+_written = (
+    # Not looked up by these: how many a run or an hour has is the smaller number.
+    func.coalesce(_operation.operation_type, "") == "write",
+    or_(*(func.coalesce(_operation.status, "") == one for one in ("ok", "unknown"))),
+    func.coalesce(_operation.principal, "") == bindparam("principal", type_=ForeignText),
+)
+WRITES_OF_RUN = select(func.count()).where(_is(_operation, "company_id", "run_id"), *_written)
+WRITES_SINCE = select(func.count()).where(
+    _is(_operation, "company_id"), _operation.started_at >= bindparam("since"), *_written
+)
 FIRST_HOT = select(func.min(_operation.seq)).where(_is(_operation, "company_id"))
 ADD_OPERATION = insert(tables.OPERATIONS)
 ADD_USAGE = insert(tables.USAGE)
