@@ -168,7 +168,7 @@ class Model(BaseModel):
 
 
 def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """Return what stands below each field of a class and its bases. Reads their source."""
+    """Return what stands below each field of a class and its bases, as far as there is source."""
     import ast
     import inspect
     from itertools import pairwise
@@ -176,9 +176,12 @@ def field_docstrings(model: type[BaseModel]) -> dict[str, str]:
 
     found: dict[str, str] = {}
     for base in reversed(model.__mro__):
-        if not issubclass(base, Model) or base is Model:
+        if not issubclass(base, BaseModel) or base in {BaseModel, Model}:
             continue
-        [definition] = ast.parse(dedent(inspect.getsource(base))).body
+        try:
+            [definition] = ast.parse(dedent(inspect.getsource(base))).body
+        except (OSError, SyntaxError):  # it was made without a file, or the file is another now
+            continue
         for above, below in pairwise(getattr(definition, "body", ())):
             match above, below:
                 case (

@@ -42,7 +42,7 @@ _TAKEN = "\0in the index\0"
 
 
 class ClaudeMemoryConfig(FilesConfig):
-    """The binding's settings; `path` is a project's `memory` folder."""
+    """A Claude Code project's auto memory: its `memory` folder."""
 
 
 class ClaudeMemoryAdapter(FilesAdapter[ClaudeMemoryConfig]):

@@ -55,7 +55,10 @@ _CODE_SPAN = re.compile(r"`[^`]*`")
 
 
 class InstructionsConfig(FilesConfig):
-    """The binding's settings; `path` is a project's folder, or the `.claude` folder of a person."""
+    """What coding agents are told: the CLAUDE.md, AGENTS.md and rules of a project or a person.
+
+    `path` is the project's folder, or the person's `.claude`.
+    """
 
     layout: Literal["project", "user"] = "project"
     """`user`: `path` itself holds CLAUDE.md and rules, as `~/.claude` does."""

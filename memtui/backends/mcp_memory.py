@@ -35,7 +35,7 @@ _TIME_KEYS = ("created_at", "createdAt", "timestamp", "date")
 
 
 class McpMemoryConfig(FilesConfig):
-    """The binding's settings; `path` is the file that `MEMORY_FILE_PATH` names."""
+    """The knowledge graph of an MCP memory server: the file that `MEMORY_FILE_PATH` names."""
 
 
 class McpMemoryAdapter(FilesAdapter[McpMemoryConfig]):

@@ -33,7 +33,7 @@ _DEPTH = 3
 
 
 class MemsearchConfig(FilesConfig):
-    """The binding's settings; `path` is the folder `.memsearch/memory`."""
+    """The daily logs of memsearch: a folder `.memsearch/memory`."""
 
 
 class MemsearchAdapter(FilesAdapter[MemsearchConfig]):

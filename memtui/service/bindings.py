@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from memtui.contract import (
     Adapter,
@@ -36,6 +36,9 @@ from memtui.store import bindings as table
 from memtui.store.compiled import BindingRow, TargetRow
 from memtui.store.database import Connection
 
+if TYPE_CHECKING:
+    from memtui.service.provider_views import ProviderView
+
 _TARGET_TYPES = ("company", "project", "agent")
 _LATENCIES = 60
 
@@ -50,6 +53,14 @@ class Bindings(Group):
     def provider(self, name: str) -> type[Adapter]:
         """Return the class of a provider. Blocking; raises `Invalid` if there is none."""
         return self._core.providers.load(name)
+
+    async def provider_view(self, name: str) -> ProviderView:
+        """Say what a provider opens, what can be set and what it can do; or why it is not used.
+
+        Raises:
+            Invalid: there is no such provider.
+        """
+        return await self._core.providers.view(name)
 
     def is_plugin(self, name: str) -> bool:
         """Whether behind a provider is a memory plugin. Blocking; unknown of a stranger's is no."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import sys
 from collections import defaultdict
 from collections.abc import (
     AsyncGenerator,
@@ -18,14 +19,16 @@ from collections.abc import (
     Awaitable,
     Callable,
     Coroutine,
+    Iterator,
     Mapping,
     Sequence,
 )
 from contextlib import suppress
+from contextvars import ContextVar
 from functools import cache, cached_property, partial
 from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from threading import Thread
-from typing import Any, TypeVar, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError
@@ -44,6 +47,9 @@ from memtui.contract import (
 )
 from memtui.threads import use_loose_threads
 
+if TYPE_CHECKING:
+    from memtui.service.provider_views import ProviderView
+
 _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -56,6 +62,28 @@ def unexpected(provider: str, error: Exception) -> Unavailable:
         f"{provider} failed unexpectedly ({type(error).__name__}); the log file says more.",
         sent=True,
     )
+
+
+_is_theirs: ContextVar[bool] = ContextVar("is_theirs", default=False)
+"""Whether the code that runs now is another package's."""
+
+
+class _OwnOutput:
+    """Standard output for memtui alone: what another package prints goes to standard error.
+
+    A command's answer is read by programs, and a protocol may be spoken there.
+    """
+
+    def __init__(self, output: TextIO) -> None:
+        self._output = output
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(sys.stderr if _is_theirs.get() else self._output, name)
+
+
+def _keep_output() -> None:
+    if not isinstance(sys.stdout, _OwnOutput):
+        sys.stdout = cast("TextIO", _OwnOutput(sys.stdout))
 
 
 GROUP = "memtui.providers"
@@ -117,11 +145,7 @@ class Providers:
         """
         if (known := self._loaded.get(name)) is not None:
             return known
-        own = self._own.get(name)
-        entries = [own] if own else self._entry_points.get(name)
-        if entries is None:
-            known_names = ", ".join(self.names())
-            raise Invalid(f"There is no provider {name}; installed are: {known_names}.")
+        entries = self._registered(name)
         if len(entries) > 1:
             raise Invalid(
                 f"More than one class is registered as provider {name}, by {self.package(name)}; "
@@ -130,14 +154,69 @@ class Providers:
         try:
             loaded = entries[0].load()
         except BaseException as error:  # a stranger's package may fail in any way, and exit too
-            why = " ".join(f"{type(error).__name__}: {error}".split())[:_SHOWN_CHARS]
-            raise Invalid(
-                f"The provider {name} does not import ({why}); "
-                f"mend or remove the package {self.package(name)}."
-            ) from error
+            raise self._faulty(name, "does not import", error) from error
         _check(loaded, name, self.package(name))
         self._loaded[name] = loaded
         return loaded  # type: ignore[no-any-return]  # just checked
+
+    async def view(self, name: str) -> ProviderView:
+        """Say what a provider is; one that does not load says why.
+
+        Raises:
+            Invalid: there is no such provider.
+        """
+        from memtui.service.provider_views import ProviderView, class_view
+
+        self._registered(name)
+        known = {
+            "key": name,
+            "package": self.package(name),
+            "version": self._version(name),
+            "foreign": self.is_foreign(name),
+            "problem": " ".join(self._namesakes(name)) or None,
+        }
+        try:
+            told = await self.within(name, partial(self._told, name, class_view))
+        except MemtuiError as error:
+            told = {"usable": False, "problem": str(error)}
+        return ProviderView(**known | told)
+
+    def _told(self, name: str, look: Callable[[type[Adapter]], Json]) -> Json:
+        provider = self.load(name)
+        try:
+            return look(provider)
+        except BaseException as error:  # a stranger's class runs code of its own
+            raise self._faulty(name, "does not say what can be set", error) from error
+
+    def _registered(self, name: str) -> list[EntryPoint]:
+        """Return a provider's entry points: of one that was added none, else one as a rule."""
+        if name in self._extra:
+            return []
+        own = self._own.get(name)
+        entries = [own] if own else self._entry_points.get(name)
+        if entries is None:
+            known = ", ".join(self.names())
+            raise Invalid(f"There is no provider {name}; installed are: {known}.")
+        return entries
+
+    def _version(self, name: str) -> str | None:
+        found = {entry.dist.version for entry in self._registered(name) if entry.dist}
+        return found.pop() if len(found) == 1 else None
+
+    def _faulty(self, name: str, what: str, error: BaseException) -> Invalid:
+        why = " ".join(f"{type(error).__name__}: {error}".split())[:_SHOWN_CHARS]
+        return Invalid(
+            f"The provider {name} {what} ({why}); mend or remove the package {self.package(name)}."
+        )
+
+    def _namesakes(self, name: str) -> Iterator[str]:
+        """Say which other packages take the name of one of ours."""
+        for entry in self._entry_points.get(name, ()):
+            if self.package(name) == _OWN != _package(entry):
+                yield (
+                    f"The package {_package(entry)} registers a provider {name} too; "
+                    "memtui's own is used."
+                )
 
     async def within(self, name: str, work: Callable[[], T]) -> T:
         """Run code of a provider's package in a thread, where it can block nobody else.
@@ -146,9 +225,17 @@ class Providers:
             Unavailable: it is another's package and does not come to an end.
         """
         use_loose_threads()
+        if not self.is_foreign(name):
+            return await asyncio.to_thread(work)
+
+        def theirs() -> T:
+            _is_theirs.set(True)
+            return work()
+
+        _keep_output()
         try:
-            async with asyncio.timeout(self._timeout_s if self.is_foreign(name) else None):
-                return await asyncio.to_thread(work)
+            async with asyncio.timeout(self._timeout_s):
+                return await asyncio.to_thread(theirs)
         except TimeoutError as error:
             raise Unavailable(
                 f"The provider {name} did not load within {self._timeout_s:g} s; "
@@ -157,13 +244,7 @@ class Providers:
 
     async def problems(self) -> list[str]:
         """Say which providers of other packages are not used and why; loads them all."""
-        found = [
-            f"The package {_package(entry)} registers a provider {name} too; memtui's own is used."
-            for name, entries in self._entry_points.items()
-            if self.package(name) == _OWN
-            for entry in entries
-            if _package(entry) != _OWN
-        ]
+        found = [said for name in self._entry_points for said in self._namesakes(name)]
         for name in filter(self.is_foreign, self.names()):
             try:
                 await self.within(name, partial(self.load, name))
@@ -279,6 +360,7 @@ class OwnLoop:
     @staticmethod
     async def _contained(work: Callable[[], Awaitable[T]]) -> T:
         use_loose_threads()
+        _is_theirs.set(True)
         try:
             return await work()
         except (Exception, asyncio.CancelledError):

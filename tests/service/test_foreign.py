@@ -299,12 +299,98 @@ async def test_two_packages_of_one_provider_are_both_refused(
     assert broken.message == problems[0]
 
 
+PROVIDERS = {
+    "import sys; sys.exit(3)": "does not import (SystemExit: 3)",
+    "raise RuntimeError('half\\ninstalled')": "does not import (RuntimeError: half installed)",
+    "Acme = 3": "is no memtui Adapter",
+    "Acme.config_model = None": "has no config_model",
+    "Config.model_json_schema = lambda: sys.exit(3)": "does not say what can be set (SystemExit",
+}
+
+
+@pytest.mark.parametrize("line", PROVIDERS)
+async def test_a_broken_one_is_told_of_in_one_sentence(
+    install: Install, start: Start, line: str
+) -> None:
+    install(line)
+    service = await start()
+    view = await service.bindings.provider_view("acme")
+    assert not view.usable
+    assert PROVIDERS[line] in (view.problem or "")
+    assert "\n" not in (view.problem or "")
+    assert (view.package, view.version, view.foreign) == ("acme-memory", "1.0", True)
+    assert (await service.bindings.provider_view("vault")).usable
+
+
+async def test_a_good_one_is_told_of_and_does_not_write_to_our_output(
+    install: Install, start: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(
+        """
+        class Drawer(BaseModel):
+            '''A drawer
+            of acme.
+
+            It has a lock.'''
+            folder: Path
+            '''Where it
+            stands.'''
+            token_secret: str | None = None
+            rows: int = Field(default=5, ge=1, le=1_000)
+            locked: bool = Field(default=True, description="Whether it is.")
+            shape: Literal["deep", "flat"] = "flat"
+            labels: tuple[str, ...] = ()
+            price: Decimal = Decimal(1)
+            more: dict[str, int] = {}
+
+        async def query(self, request):
+            print("to a caller")
+            return await asyncio.to_thread(lambda: print("in a thread") or ContextBundle())
+
+        Acme.config_model = Drawer
+        Acme.query = query
+        print("at import")
+        """,
+        before="""
+        from decimal import Decimal
+        from pathlib import Path
+        from typing import Literal
+        from pydantic import Field
+        """,
+    )
+    service = await start()
+    view = await service.bindings.provider_view("acme")
+    assert (view.opens, view.about, view.problem) == ("A drawer of acme.", "It has a lock.", None)
+    assert view.capabilities is not None
+    assert view.capabilities.watch
+    told = {one.name: (one.kind, one.words, one.default, one.help) for one in view.config}
+    assert told == {
+        "folder": ("path", "path", None, "Where it stands."),
+        "token_secret": ("secret", "name of a secret", None, ""),
+        "rows": ("whole", "whole number, 1 or more, 1,000 at most", 5, ""),
+        "locked": ("switch", "yes or no", True, "Whether it is."),
+        "shape": ("choice", "one of deep, flat", "flat", ""),
+        "labels": ("list", "list of texts", [], ""),
+        "price": ("number", "number", "1", ""),
+        "more": ("json", "JSON object", {}, ""),
+    }
+    assert [one.name for one in view.config if one.required] == ["folder"]
+    await service.bindings.add(CALLER, "acme", "acme", {"folder": "/"})
+    await service.query(CALLER, QUERY)
+    print("ours")
+    out, err = capsys.readouterr()
+    assert out == "ours\n"
+    assert err == "at import\nto a caller\nin a thread\n"
+
+
 async def test_a_package_that_takes_the_name_of_ours(install: Install, start: Start) -> None:
     install(name="vault")
     service = await start()
     await service.bindings.add(CALLER, "second", "vault", {})
     [problem] = await service.bindings.provider_problems()
     assert problem.startswith("The package acme-memory registers a provider vault too")
+    view = await service.bindings.provider_view("vault")
+    assert (view.package, view.usable, view.problem) == ("memtui", True, problem)
 
 
 async def test_a_class_of_another_key_is_refused(install: Install, start: Start) -> None:

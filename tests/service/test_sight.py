@@ -427,6 +427,7 @@ OTHERWISE = {
     "close": "the process's own",
     "bindings.providers": "the process's own",
     "bindings.provider": "the process's own",
+    "bindings.provider_view": "the process's own",
     "bindings.is_plugin": "the process's own",
     "read_only": "the process's own",
     "bindings.provider_problems": "the process's own",

@@ -67,7 +67,7 @@ _HELD = (
 
 
 class FactsConfig(Model):
-    """Short facts about users and drives (seed 004 §6.1).
+    """Short facts about users and drives, in SQLite or PostgreSQL.
 
     Without a URL the facts are in a SQLite file of the binding's own data folder. With one they
     are in the tables `user_memories` and `drive_memories` of that PostgreSQL database.

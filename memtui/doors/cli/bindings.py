@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
     from memtui.service import BindingHealth, BindingView
     from memtui.service.namespaces import NamespaceDeleted
+    from memtui.service.provider_views import ProviderView
 
 
 TargetType = Annotated[
@@ -254,10 +255,60 @@ async def bindings_health(
     return 3 if any(answer.health.status == "down" for answer in answers) else 0
 
 
-async def bindings_providers(session: Session) -> None:
-    """List the providers that are installed."""
-    names = session.service.bindings.providers()
-    session.out.answer({"providers": names}, names)
+async def bindings_providers(
+    session: Session,
+    key: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PROVIDER", help="The provider, in full; left out: all, a line each."
+        ),
+    ] = None,
+) -> int:
+    """Say what the installed providers open, can be told, and can do.
+
+    A provider that is not used says why. Exit 1 if that is the one that was asked for.
+    """
+    bindings = session.service.bindings
+    if key is not None:
+        found = await bindings.provider_view(key)
+        session.out.answer(found, _provider(found))
+        return 0 if found.usable else 1
+    views = [await bindings.provider_view(name) for name in bindings.providers()]
+    rows = [
+        [one.key, _package(one), one.opens if one.usable else f"✗ {one.problem}"] for one in views
+    ]
+    titles = columns("provider", "package", "opens*")
+    taken = (one.problem or "" for one in views if one.usable)
+    session.out.answer({"providers": views}, table(titles, rows), *taken)
+    return 0
+
+
+def _package(view: ProviderView) -> str:
+    return f"{view.package} {view.version or ''}".rstrip()
+
+
+def _provider(view: ProviderView) -> Iterator[Line]:
+    able = view.capabilities
+    yield from fields(
+        [
+            ("provider", view.key),
+            ("package", _package(view)),
+            ("problem", view.problem or ""),
+            ("opens", view.opens),
+            ("about", view.about),
+            ("can", ", ".join(able.words()) if able else ""),
+        ]
+    )
+    for one in view.config:
+        if one.required:
+            default = "needed"
+        elif one.default in (None, "", [], {}):
+            default = "not needed"
+        else:
+            default = f"default {json.dumps(one.default, ensure_ascii=False)}"
+        yield f"--set {one.name}=…  {one.words}; {default}"
+        if one.help:
+            yield Dim(f"  {one.help}")
 
 
 async def bindings_sync(session: Session, key: BindingKey) -> None:

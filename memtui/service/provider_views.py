@@ -1,0 +1,152 @@
+"""What a person is told of a provider: what it opens, what can be set, and what it can do.
+
+All of it is read from the provider's class: the docstrings and the JSON schema of its config.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from memtui.contract import Adapter, Capabilities, Json, Model, field_docstrings
+
+FieldKind = Literal[
+    "text", "path", "secret", "switch", "choice", "whole", "number", "list", "json"
+]  # fmt: skip
+"""How a value is written: `secret` is the name of one, `whole` a whole number, `list` texts."""
+
+
+class ConfigField(Model):
+    """One setting of a binding's config."""
+
+    name: str
+    kind: FieldKind
+    words: str
+    """What a value of it is: `whole number, 1 or more`."""
+    required: bool = False
+    default: Any = None
+    """What counts where it is not set; None: nothing does."""
+    choices: tuple[Any, ...] = ()
+    """The values that a `choice` has."""
+    help: str = ""
+
+
+class ProviderView(Model):
+    """An installed provider."""
+
+    key: str
+    package: str
+    version: str | None = None
+    """The package's version; None where nobody knows."""
+    foreign: bool = False
+    """Whether it comes from another package than memtui's own."""
+    usable: bool = True
+    """Whether a binding can be made with it."""
+    problem: str | None = None
+    """What is wrong with it, or with another package that takes its name."""
+    opens: str = ""
+    """What a binding to it opens, in a sentence."""
+    about: str = ""
+    """What else its config's docstring says."""
+    config: tuple[ConfigField, ...] = ()
+    capabilities: Capabilities | None = None
+    """What it can do; None: each binding says for itself."""
+
+
+def class_view(provider: type[Adapter]) -> Json:
+    """Return what a provider's class says, as fields of its `ProviderView`.
+
+    Blocking, and a stranger's class runs its own code: it may raise anything.
+    """
+    model = provider.config_model
+    told = (one.__dict__.get("__doc__") for one in (model, provider))
+    words = inspect.cleandoc(next(filter(None, told), ""))
+    opens, _, about = words.partition("\n\n")
+    able = provider.capabilities
+    return {
+        "opens": _one_line(opens),
+        "about": _one_line(about),
+        "config": tuple(_config_fields(model)),
+        "capabilities": able if isinstance(able, Capabilities) else None,
+    }
+
+
+def _config_fields(model: type[BaseModel]) -> Iterator[ConfigField]:
+    schema = model.model_json_schema()
+    definitions, required = schema.get("$defs", {}), schema.get("required", ())
+    told = field_docstrings(model)
+    for name, said in schema.get("properties", {}).items():
+        kinds = [_resolved(one, definitions) for one in said.get("anyOf", [said])]
+        form = next((one for one in kinds if one.get("type") != "null"), {})
+        types = {one.get("type") for one in kinds} - {"null"}
+        kind, words = _kind(name, form, types)
+        yield ConfigField(
+            name=name,
+            kind=kind,
+            words=words,
+            required=name in required,
+            default=said.get("default"),
+            choices=_choices(form),
+            help=_one_line(
+                said.get("description") or told.get(name) or form.get("description", "")
+            ),
+        )
+
+
+def _resolved(schema: Json, definitions: Json) -> Json:
+    name = str(schema.get("$ref", "")).rpartition("/")[2]
+    found: Json = definitions.get(name, schema)
+    return found
+
+
+def _choices(schema: Json) -> tuple[Any, ...]:
+    return tuple(schema.get("enum", [schema["const"]] if "const" in schema else ()))
+
+
+_BOUNDED: dict[str, tuple[FieldKind, str]] = {
+    "integer": ("whole", "whole number"),
+    "number": ("number", "number"),
+    "number string": ("number", "number"),
+    "integer number": ("number", "number"),
+}
+_PATHS = frozenset({"path", "file-path", "directory-path"})
+_JSON = {"array": "JSON list", "object": "JSON object"}
+
+
+def _kind(name: str, form: Json, types: set[Any]) -> tuple[FieldKind, str]:
+    """Return how a value is written, and what it is; `types` are those it may have but null."""
+    kinds = " ".join(sorted(map(str, types)))
+    found: tuple[FieldKind, str] = "json", _JSON.get(kinds, "JSON")
+    if choices := _choices(form):
+        found = "choice", f"one of {', '.join(map(str, choices))}"
+    elif kinds == "boolean":
+        found = "switch", "yes or no"
+    elif kinds in _BOUNDED:
+        kind, noun = _BOUNDED[kinds]
+        found = kind, _bounded(noun, form)
+    elif kinds == "string" and name.endswith("_secret"):
+        found = "secret", "name of a secret"
+    elif kinds == "string":
+        found = ("path", "path") if form.get("format") in _PATHS else ("text", "text")
+    elif kinds == "array" and form.get("items", {}).get("type") == "string":
+        found = "list", "list of texts"
+    return found
+
+
+def _bounded(noun: str, form: Json) -> str:
+    least, most = form.get("minimum"), form.get("maximum")
+    above, below = form.get("exclusiveMinimum"), form.get("exclusiveMaximum")
+    bounds = [
+        f"{least:,} or more" if least is not None else "",
+        f"more than {above:,}" if above is not None else "",
+        f"{most:,} at most" if most is not None else "",
+        f"less than {below:,}" if below is not None else "",
+    ]
+    return ", ".join([noun, *filter(None, bounds)])
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
