@@ -41,6 +41,7 @@ class Need(StrEnum):
     CORRECTION = "This provider cannot correct a record in place."
     HISTORY = "This provider keeps no history."
     EXPLAIN = "This provider does not explain its results."
+    AGENTS_SEARCH = "This provider cannot be searched as its agents search it."
     SYNC = "This provider has nothing to sync."
     UNDO = "There is nothing to undo."
     UNKNOWN_OUTCOME = "The outcome of this operation is known."
@@ -261,6 +262,12 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("back", "escape", "Go back from the details to the results."),
         _do("input", "i", "Write a question.", label="ask"),
         _do("intent", "t", "Change what the question is for."),
+        _do(
+            "as_agents",
+            "m",
+            "Search as the provider's own agents do, or as memtui does.",
+            (Need.AGENTS_SEARCH,),
+        ),
         _do("more", "plus", "Ask for more results."),
         _do("fewer", "minus", "Ask for fewer results."),
         _do("open", "o", "Open where the result came from.", _SOURCE, label="source"),

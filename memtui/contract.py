@@ -274,6 +274,13 @@ class QueryIntent(StrEnum):
     BROWSE = "browse"
 
 
+class Matching(StrEnum):
+    """Whose search answers a query: what memtui finds, or what the provider's own agents would."""
+
+    MEMTUI = "memtui"
+    AGENTS = "agents"
+
+
 class WriteMode(StrEnum):
     """`UPSERT` replaces a record of the same id or key; `SUMMARIZE` lets the provider condense."""
 
@@ -313,6 +320,8 @@ class Capabilities(Model):
     """A query or a list of the company can be narrowed to what some scopes own."""
     full_text: bool = False
     semantic: bool = False
+    agents_search: bool = False
+    """A query can be answered as the provider answers its own agents, who do not ask memtui."""
     watch: bool = False
 
     def words(self) -> list[str]:
@@ -580,6 +589,8 @@ class QueryRequest(Model):
     embedding: tuple[float, ...] | None = None
     owners: tuple[Scope, ...] = ()
     """Only what one of these scopes owns; capability `chosen_owners`."""
+    matching: Matching = Matching.MEMTUI
+    """`AGENTS`: as the provider's own agents search; capability `agents_search`."""
 
 
 class ContextBundle(Model):

@@ -9,7 +9,7 @@ relation may name an entity that is not there. Unknown keys are kept in the meta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from memtui.backends.files.reading import (
     parse_moment,
     printable_id,
 )
-from memtui.contract import Json
+from memtui.contract import Json, Record, Unavailable
 from memtui.provider_kit import is_nested_deeper
 
 _ENTITY_KEYS = frozenset({"type", "_type", "name", "entityType", "observations"})
@@ -44,6 +44,18 @@ class McpMemoryAdapter(FilesAdapter[McpMemoryConfig]):
     key = "mcp-memory"
     config_model = McpMemoryConfig
     holds = "file"
+    capabilities = FilesAdapter.capabilities.model_copy(update={"agents_search": True})
+
+    def found_by_agents(self, query: str, records: dict[str, Record]) -> Iterable[Record]:
+        """Return what the server's `search_nodes` finds: entities that match, then relations.
+
+        Raises:
+            Unavailable: the server fails at this query.
+        """
+        text = self.config.path.read_text("utf-8", "replace")
+        lines = lines_found_by_server(text.split("\n"), query)
+        there = [r for r in records.values() if r.location and r.location.line in lines]
+        return sorted(there, key=lambda record: record.kind == "relation")
 
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
         """Read the one file."""
@@ -61,6 +73,58 @@ def parse_graph(text: str) -> ParsedFile:
             except _Unreadable as error:
                 graph.flaws.append(Flaw(str(error), number))
     return graph.parsed()
+
+
+def lines_found_by_server(lines: Sequence[str], query: str) -> set[int]:
+    """Return the lines, counted from 1, that `search_nodes` answers a query with.
+
+    An entity matches where its name, its type or one of its observations holds the query, whatever
+    its case; a relation where an entity that it names does. Only lines with a `type` count.
+
+    Raises:
+        Unavailable: the server cannot read a line, or compare what stands in it.
+    """
+    graph: list[tuple[int, Json]] = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                value = json.loads(line.strip("\r"))
+            except (ValueError, RecursionError) as error:
+                raise _fails(number, "the line is not valid JSON") from error
+            graph.append((number, value if isinstance(value, dict) else {}))
+    needle, names, found = query.lower(), set[str](), set[int]()
+    for number, value in graph:
+        if value.get("type") == "entity" and _matches(value, needle, number):
+            names.add(value["name"])
+            found.add(number)
+    for number, value in graph:
+        if value.get("type") == "relation" and {value.get("from"), value.get("to")} & names:
+            found.add(number)
+    return found
+
+
+def _matches(entity: Json, needle: str, number: int) -> bool:
+    observations = entity.get("observations")
+    for value in (entity.get("name"), entity.get("entityType")):
+        if not isinstance(value, str):
+            raise _fails(number, "the entity has no name or no type that is a text")
+        if needle in value.lower():
+            return True
+    if not isinstance(observations, list):
+        raise _fails(number, "the entity's observations are no list")
+    for value in observations:
+        if not isinstance(value, str):
+            raise _fails(number, "an observation is no text")
+        if needle in value.lower():
+            return True
+    return False
+
+
+def _fails(number: int, why: str) -> Unavailable:
+    return Unavailable(
+        f"Its agents find nothing: the memory server fails at line {number}, since {why}; mend "
+        "that line."
+    )
 
 
 class _Unreadable(Exception):

@@ -19,6 +19,7 @@ from memtui.contract import (
     ForgetRequest,
     Invalid,
     Json,
+    Matching,
     MemtuiError,
     Model,
     NotFound,
@@ -137,8 +138,9 @@ class Operations(Group):
     async def query(self, caller: Caller, request: QueryRequest) -> QueryAnswer:
         """Find what is relevant to a text."""
         clean, asked = _redacted_query(request)
+        needs = "agents_search" if request.matching is Matching.AGENTS else None
         async with self._core.connected(
-            OperationType.QUERY, caller, request.scope, asked, request.binding_key
+            OperationType.QUERY, caller, request.scope, asked, request.binding_key, needs=needs
         ) as (entry, connection):
             routed = clean.model_copy(update={"binding_key": connection.binding.key})
             bundle = await connection.read(lambda: connection.adapter.query(routed))
@@ -579,6 +581,7 @@ def _redacted_query(request: QueryRequest) -> tuple[QueryRequest, Json]:
         "as_of": clean.as_of and clean.as_of.isoformat(),
         "owners": _owners_json(clean.owners),
         "metadata_filter": clean.metadata_filter,
+        "matching": clean.matching if clean.matching is Matching.AGENTS else None,
     }
     return clean, {
         "query": clean.query[:_LOGGED_CHARS],

@@ -24,6 +24,7 @@ from memtui.contract import (
     Filter,
     ForgetRequest,
     Invalid,
+    Matching,
     MemtuiError,
     Namespace,
     NotFound,
@@ -363,6 +364,15 @@ class ReadChecks(Kit):
         kept = await self.write(adapter, "Otter note two.", metadata={"stage": "final"})
         ids = await self.found(adapter, "otter note", metadata_filter={"stage": "final"})
         assert ids == [kept.provider_record_id], "the metadata filter is not applied"
+
+    async def test_agents_search(self, adapter: Adapter) -> None:
+        """`agents_search`: its agents find a record by its own words, and nothing by others."""
+        need(adapter, "exact", "agents_search")
+        handle = await self.write(adapter, "quokka")
+        as_agents: dict[str, Any] = {"matching": Matching.AGENTS}
+        ids = await self.found(adapter, "quokka", **as_agents)
+        assert handle.provider_record_id in ids, "its agents do not find what was just written"
+        assert await self.found(adapter, "qxzvkj", **as_agents) == [], "they find anything"
 
     async def test_projects_are_apart(self, adapter: Adapter) -> None:
         """A project's records are not seen from another project."""

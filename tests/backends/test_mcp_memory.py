@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.backends.files.reading import ParsedFile
-from memtui.backends.mcp_memory import McpMemoryAdapter, parse_graph
-from memtui.contract import BrowseRequest, QueryRequest, Record, Scope, SourceKind
+from memtui.backends.mcp_memory import McpMemoryAdapter, lines_found_by_server, parse_graph
+from memtui.contract import BrowseRequest, QueryRequest, Record, Scope, SourceKind, Unavailable
 
 ACME = Scope(company_id="acme")
 
@@ -233,3 +233,28 @@ async def test_a_line_that_was_cut_off_is_told_with_every_read(
     assert problem.sentence().startswith(f"{path}:2: The line is not valid JSON")
     assert problem.scope == Scope(company_id="acme", project_id="editors")
     assert list(await adapter.problems(Scope(company_id="acme", project_id="other"))) == []
+
+
+def test_lines_are_found_as_the_server_finds_them() -> None:
+    lines = [
+        json.dumps(one)
+        for one in (
+            entity("ripgrep", "Is FAST"),
+            entity("vim", "edits"),
+            relation("vim", "is slower than", "ripgrep"),
+            {"_type": "entity", "name": "fast old form", "entityType": "x", "observations": []},
+            relation("emacs", "fast as", "nano"),
+        )
+    ]
+    assert lines_found_by_server(lines, "s fas") == {1, 3}
+    assert lines_found_by_server(lines, "TOOL") == {1, 2, 3}
+    assert lines_found_by_server(lines, "fast edits") == set()
+
+
+@pytest.mark.parametrize(
+    ("broken", "query"),
+    [("{", "vim"), ('{"type": "entity", "name": "a"}', "b"), (json.dumps(entity("a", {})), "b")],
+)
+def test_where_the_server_fails_its_agents_find_nothing(broken: str, query: str) -> None:
+    with pytest.raises(Unavailable, match="line 2"):
+        lines_found_by_server([json.dumps(entity("vim")), broken], query)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -27,6 +27,7 @@ from memtui.contract import (
     ForgetRequest,
     Health,
     Location,
+    Matching,
     Model,
     Problem,
     QueryRequest,
@@ -154,17 +155,31 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     def query(self, request: QueryRequest) -> ContextBundle:
         """Return the best matches of any word of the query; a topic keeps records without one."""
         with self._lock:
-            records = self._fresh()
-            self._index = self._index or TextIndex(tuple(records.values()))
             found = (
                 Snippet(**dict(record), score=score)
-                for record, score in self._index.search(request.query)
+                for record, score in self._matches(request, self._fresh())
                 if sees(request.scope, record.scope)
                 and (request.topic is None or record.topic in {None, request.topic})
                 and has_metadata(record, request.metadata_filter)
             )
             snippets = tuple(islice(found, request.top_k))
             return ContextBundle(snippets=snippets, capped=next(found, None) is not None)
+
+    def _matches(
+        self, request: QueryRequest, records: dict[str, Record]
+    ) -> Iterator[tuple[Record, float | None]]:
+        if request.matching is Matching.AGENTS:
+            return ((record, None) for record in self.found_by_agents(request.query, records))
+        self._index = self._index or TextIndex(tuple(records.values()))
+        return self._index.search(request.query)
+
+    def found_by_agents(self, query: str, records: dict[str, Record]) -> Iterable[Record]:
+        """Return those of `records` that this provider's own agents would find, best first.
+
+        Capability `agents_search`. Blocking.
+        """
+        del query, records
+        raise Unsupported(f"How its agents search {self.key} is not known.")
 
     @blocking
     def get(self, handle: RecordHandle, scope: Scope) -> Record | None:

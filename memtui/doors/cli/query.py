@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.contract import QueryIntent, QueryRequest, Snippet
+from memtui.contract import Matching, QueryIntent, QueryRequest, Snippet
 from memtui.doors.cli.options import BindingOptions, ScopeOptions, json_object
 from memtui.doors.cli.output import Dim, Line, jsonable, write_exactly
 from memtui.doors.cli.session import Session
@@ -31,6 +31,12 @@ async def query(
     where: Annotated[
         str | None, typer.Option(help="Metadata that must match, as a JSON object.")
     ] = None,
+    as_agents: Annotated[
+        bool,
+        typer.Option(
+            "--as-agents", help="Search as the provider's own agents do, who do not ask memtui."
+        ),
+    ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show how the provider finds its answer instead.")
     ] = False,
@@ -45,6 +51,7 @@ async def query(
         metadata_filter=json_object(where, "--where"),
         topic=topic,
         as_of=session.moment(as_of) if as_of else None,
+        matching=Matching.AGENTS if as_agents else Matching.MEMTUI,
     )
     if explain:
         explained = await session.service.explain(session.caller, request)

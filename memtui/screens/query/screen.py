@@ -20,6 +20,7 @@ from memtui.actions import Need
 from memtui.contract import (
     Explanation,
     Filter,
+    Matching,
     NotFound,
     OperationType,
     QueryIntent,
@@ -61,6 +62,7 @@ class QueryView:
 
     intent: QueryIntent = QueryIntent.ANSWER
     top_k: int = 10
+    matching: Matching = Matching.MEMTUI
     request: QueryRequest | None = None
     answer: QueryAnswer | None = None
     """The answer that is shown; None while the past questions are."""
@@ -201,6 +203,7 @@ class QueryScreen(MemtuiScreen):
             top_k=self.view.top_k,
             intent=self.view.intent,
             topic=self.state.filter.topic,
+            matching=self.view.matching,
         )
         self.query_one("#ask-input", Input).value = text
         self.view = replace(self.view, asking=True, error="")
@@ -271,6 +274,9 @@ class QueryScreen(MemtuiScreen):
             missing[Need.EXPLAIN] = "Ask something first."
         elif binding is not None and not binding.capabilities.explain:
             missing[Need.EXPLAIN] = f"{binding.key} does not explain its results."
+        is_own = self.view.matching is Matching.MEMTUI
+        if is_own and not (binding is not None and binding.capabilities.agents_search):
+            missing[Need.AGENTS_SEARCH] = ""
         self.missing = missing
 
     @property
@@ -311,6 +317,13 @@ class QueryScreen(MemtuiScreen):
         intents = list(QueryIntent)
         following = intents[(intents.index(self.view.intent) + 1) % len(intents)]
         self.view = replace(self.view, intent=following)
+
+    def action_as_agents(self) -> None:
+        """Search as the provider's own agents do, or as memtui does; ask again so."""
+        is_own = self.view.matching is Matching.MEMTUI
+        self.view = replace(self.view, matching=Matching.AGENTS if is_own else Matching.MEMTUI)
+        if self.view.answer is not None:
+            self._ask(self.view.question)
 
     def action_more(self) -> None:
         """Ask for more results."""
@@ -381,6 +394,7 @@ def options_line(view: QueryView, state: AppState) -> Content:
     return line(
         display(f"intent {view.intent.value.replace('_', ' ')}"),
         display(f"top {view.top_k}"),
+        display("as its agents search" if view.matching is Matching.AGENTS else "", style=WARN),
         display(f"in {', '.join(named) or 'the whole company'}", limit=160),
         display(binding, limit=200, style=DIM),
         gap=SEPARATOR,
@@ -393,9 +407,11 @@ def title_line(view: QueryView, state: AppState) -> Content:
         return display("Asked before · enter asks again", style=DIM) if view.past else Content("")
     found = fmt.counted(len(view.answer.snippets), "result")
     elsewhere = view.request is not None and view.request.scope != state.record_scope
+    as_agents = view.request is not None and view.request.matching is Matching.AGENTS
     notes = [
         "more may match" if view.answer.capped else "",
         "asked in another scope" if elsewhere else "",
+        "as its agents find them" if as_agents else "",
         fmt.not_read(view.answer.problems),
     ]
     return line(
