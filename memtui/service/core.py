@@ -149,11 +149,14 @@ class Core:
         An explicit key wins, then the project's target, the agent's, the company's default.
 
         Raises:
-            Denied: the scope is another company's, or the binding is disabled.
+            Denied: the scope is another company's or outside of the project that the caller's
+                token is for, or the binding is disabled.
             NotFound: no such company or key, or nothing serves the scope.
         """
         if scope.company_id != caller.company_id:
             raise Denied("The scope names another company than yours; memories never cross it.")
+        if caller.project_id is not None and scope.project_id not in {None, caller.project_id}:
+            raise Denied(f"Your token is for the project {caller.project_id}; name no other.")
         _check_ids(scope)
         found = await self.ask(
             route,
@@ -189,10 +192,9 @@ class Core:
         Raises:
             Denied: the caller's role does not allow the action in one of the scopes.
         """
-        rows = await self.ask(_roles, caller)
-        if rows is None:
+        held = held_by(await self.ask(_roles, caller), caller)
+        if held is None:
             return
-        held = held_by(rows, caller)
         for scope in dict.fromkeys(scopes):
             if (why := refusal(held, action, scope)) is not None:
                 raise Denied(why)
@@ -205,7 +207,7 @@ class Core:
         """
         with self.database.read() as database:
             rows = _roles(database, caller)
-        return None if rows is None else sight_of(held_by(rows, caller), caller)
+        return sight_of(held_by(rows, caller), caller)
 
     async def may_change(self, caller: Caller, scopes: Iterable[Scope]) -> None:
         """Raise `Denied` where the caller may not change records of one of these scopes."""
@@ -229,8 +231,8 @@ class Core:
         if entry.source is not None and entry.source.company_id != entry.caller.company_id:
             raise Denied("The source names another company than yours; memories never cross it.")
         routed = await self.resolve(entry.caller, entry.scope, binding_key)
-        if routed.held is not None:
-            held = held_by(routed.held, entry.caller)
+        held = held_by(routed.held, entry.caller)
+        if held is not None:
             entry.sight = sight_of(held, entry.caller)
             action = action_of(entry.operation_type, by_ai=entry.caller.by_ai)
             if (why := refusal(held, action, entry.scope)) is not None:

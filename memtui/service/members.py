@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from memtui.contract import Denied, Invalid, Model, NotFound, UtcDatetime
 from memtui.service.companies import awaits_owner
-from memtui.service.core import Group, in_thread, to_its_end
+from memtui.service.core import Group, check_target_id, in_thread, to_its_end
 from memtui.service.visibility import (
     AGENT_PREFIX,
     USER_PREFIX,
@@ -17,6 +17,7 @@ from memtui.service.visibility import (
     Membership,
     Role,
     membership,
+    own_subject,
     person_of,
 )
 from memtui.store import bindings
@@ -32,6 +33,8 @@ class TokenView(Model):
     label: str
     principal: str
     acts_for: str | None = None
+    project_id: str | None = None
+    """The project that it is for; None: any."""
     created_at: UtcDatetime
 
 
@@ -65,8 +68,7 @@ class Members(Group):
         person = person_of(caller) or caller.principal
         with self._core.database.read() as database:
             rows = bindings.roles_of(database, caller.company_id, person) or []
-        named = [row.subject_id for row in rows if row.subject_id]
-        return named[0] if named else person.removeprefix(USER_PREFIX)
+        return own_subject(map(membership, rows), caller)
 
     @to_its_end
     async def set(self, caller: Caller, member: Membership) -> Membership:
@@ -158,32 +160,48 @@ class Tokens(Group):
         ]
 
     async def add(
-        self, caller: Caller, label: str, principal: str, *, acts_for: str | None = None
+        self,
+        caller: Caller,
+        label: str,
+        principal: str,
+        *,
+        acts_for: str | None = None,
+        project_id: str | None = None,
     ) -> NewToken:
         """Make a bearer token for a principal, which can be read only now.
 
-        `acts_for` names the person on whose behalf an agent acts.
+        `acts_for` names the person on whose behalf an agent acts. Through a token of a project
+        nobody reaches another project's memories, whatever role they have.
 
         Raises:
             Conflict: the label is taken.
+            Invalid: a name is empty, or cannot be one.
         """
         secret = f"memtui_{secrets.token_urlsafe(32)}"
 
         def change(database: Connection) -> TokenRow:
             if not label.strip() or not principal.strip():
                 raise Invalid("A token needs a label and a principal.")
+            if project_id is not None:
+                check_target_id("project", project_id)
             row = TokenRow(
                 digest=_digest(secret),
                 company_id=caller.company_id,
                 label=label,
                 principal=principal,
                 acts_for=acts_for,
+                project_id=project_id,
                 created_at=self._core.clock(),
             )
             bindings.add_token(database, row)
             return row
 
-        asked = {"add_token": label, "principal": principal, "acts_for": acts_for}
+        asked = {
+            "add_token": label,
+            "principal": principal,
+            "acts_for": acts_for,
+            "project_id": project_id,
+        }
         return NewToken.like(await self._core.change(caller, asked, change), token=secret)
 
     async def remove(self, caller: Caller, label: str) -> None:

@@ -238,9 +238,9 @@ class MemoryService(Operations):
         )
         closed = self.read_only or routed.company_read_only or routed.binding.read_only
         able = abilities(connection.adapter.capabilities, closed=closed)
-        if routed.held is None:
-            return able
         held = held_by(routed.held, caller)
+        if held is None:
+            return able
         return frozenset(
             one
             for one in able

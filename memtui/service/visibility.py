@@ -59,6 +59,8 @@ class Caller(Model):
     """The person, as a principal, on whose behalf an agent acts."""
     run_id: str | None = None
     """The run that it calls from: its operations belong to it where their scope names none."""
+    project_id: str | None = None
+    """The project that its token holds it to: no other's memories are there for it. None: any."""
 
     @property
     def by_ai(self) -> bool:
@@ -138,14 +140,25 @@ def person_of(caller: Caller) -> str | None:
     return caller.acts_for if caller.by_ai else caller.principal
 
 
-def held_by(rows: Sequence[MemberRow], caller: Caller) -> list[Membership]:
-    """Return the roles that count for a caller, of those of a company that has members.
+def held_by(rows: Sequence[MemberRow] | None, caller: Caller) -> list[Membership] | None:
+    """Return the roles that count for a caller; None: it may see and do everything.
+
+    In the project that its token holds it to it has the role that it has in the whole company.
+
+    Args:
+        rows: The roles of the company's members; None: it has none, and is open to everybody.
+        caller: Who calls.
 
     Raises:
-        Denied: there are none; an agent that acts for nobody has none either.
+        Denied: there are members and none of the roles counts; an agent that acts for nobody has
+            none either.
     """
     person = person_of(caller)
+    if rows is None:
+        return None if caller.project_id is None else [_owner_of_its_project(caller)]
     held = [membership(row) for row in rows if row.principal == person]
+    if caller.project_id is not None and held:
+        held = _in_project(held, caller.project_id)
     if held:
         return held
     if person is None:
@@ -157,12 +170,44 @@ def held_by(rows: Sequence[MemberRow], caller: Caller) -> list[Membership]:
     raise Denied(f"{who} no member here; ask an owner to add you with `memtui members add`.")
 
 
-def sight_of(held: Sequence[Membership], caller: Caller) -> Sight:
-    """Return what somebody with these roles, at least one, may see of the log and of records."""
+def own_subject(held: Iterable[Membership], caller: Caller) -> str:
+    """Return whose memories are the caller's own: the user that a role names, else by its name."""
+    named = (one.subject_id for one in held if one.subject_id)
+    return next(named, (person_of(caller) or caller.principal).removeprefix(USER_PREFIX))
+
+
+def _owner_of_its_project(caller: Caller) -> Membership:
+    return Membership(
+        principal=person_of(caller) or caller.principal,
+        subject_id=own_subject((), caller),
+        project_id=caller.project_id,
+        role=Role.OWNER,
+    )
+
+
+def _in_project(held: Sequence[Membership], project_id: str) -> list[Membership]:
+    """Return the roles as they are in one project.
+
+    Raises:
+        Denied: there is none.
+    """
+    kept = [one for one in held if one.project_id in {None, project_id}]
+    if not kept:
+        raise Denied(f"{held[0].principal} is no member of {project_id}, which the token is for.")
+    return [one.model_copy(update={"project_id": project_id}) for one in kept]
+
+
+def sight_of(held: Sequence[Membership] | None, caller: Caller) -> Sight | None:
+    """Return what somebody with these roles may see of the log and of records; None: everything.
+
+    Whose token is for one project sees there what others do; elsewhere not even what it did itself.
+    """
+    if held is None:
+        return None
     projects = {one.project_id for one in held if one.project_id}
     company = {one.role for one in held if not one.project_id}
     return Sight(
-        person=person_of(caller) or "",
+        person=(person_of(caller) or "") if caller.project_id is None else "",
         subjects=frozenset(one.subject_id for one in held if one.subject_id),
         projects=None if company else frozenset(projects),
         manages=not company.isdisjoint(_MANAGERS),

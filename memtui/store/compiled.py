@@ -69,6 +69,7 @@ class TokenRow:
     label: str
     principal: str
     acts_for: str | None = None
+    project_id: str | None = None
     created_at: datetime
 
 
@@ -224,22 +225,22 @@ REMOVE_MEMBER = Prepared(
 
 TOKENS = Prepared(
     "TOKENS",
-    "SELECT memory_tokens.digest, memory_tokens.company_id, memory_tokens.label, memory_tokens.principal, memory_tokens.acts_for, memory_tokens.created_at FROM memory_tokens WHERE memory_tokens.company_id = ? ORDER BY memory_tokens.created_at",
+    "SELECT memory_tokens.digest, memory_tokens.company_id, memory_tokens.label, memory_tokens.principal, memory_tokens.acts_for, memory_tokens.project_id, memory_tokens.created_at FROM memory_tokens WHERE memory_tokens.company_id = ? ORDER BY memory_tokens.created_at",
     binds="company_id=text",
-    results="text text text text text moment",
+    results="text text text text text text moment",
 )
 
 TOKEN = Prepared(
     "TOKEN",
-    "SELECT memory_tokens.digest, memory_tokens.company_id, memory_tokens.label, memory_tokens.principal, memory_tokens.acts_for, memory_tokens.created_at FROM memory_tokens WHERE memory_tokens.digest = ?",
+    "SELECT memory_tokens.digest, memory_tokens.company_id, memory_tokens.label, memory_tokens.principal, memory_tokens.acts_for, memory_tokens.project_id, memory_tokens.created_at FROM memory_tokens WHERE memory_tokens.digest = ?",
     binds="digest=text",
-    results="text text text text text moment",
+    results="text text text text text text moment",
 )
 
 ADD_TOKEN = Prepared(
     "ADD_TOKEN",
-    "INSERT INTO memory_tokens (digest, company_id, label, principal, acts_for, created_at) VALUES (?, ?, ?, ?, ?, ?)",
-    binds="digest=text company_id=text label=text principal=text acts_for=text created_at=moment",
+    "INSERT INTO memory_tokens (digest, company_id, label, principal, acts_for, project_id, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    binds="digest=text company_id=text label=text principal=text acts_for=text project_id=text created_at=moment",
 )
 
 REMOVE_TOKEN = Prepared(

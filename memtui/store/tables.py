@@ -276,6 +276,8 @@ class TokenTable(SQLModel, table=True):
     principal: str = _text()
     acts_for: str | None = _optional_text()
     """The person on whose behalf an agent acts."""
+    project_id: str | None = _optional_text()
+    """The project that it is for; NULL: any."""
     created_at: datetime = _moment()
 
 

@@ -156,10 +156,16 @@ async def tokens_list(session: Session) -> None:
     """
     tokens = await session.service.tokens.all(session.caller)
     rows = [
-        [t.label, t.principal, t.acts_for or "", shown.ago(t.created_at, session.now)]
+        [
+            t.label,
+            t.principal,
+            t.acts_for or "",
+            t.project_id or "any",
+            shown.ago(t.created_at, session.now),
+        ]
         for t in tokens
     ]
-    titles = columns("label", "principal", "acts for", "made>")
+    titles = columns("label", "principal", "acts for", "project", "made>")
     session.out.answer({"tokens": tokens}, table(titles, rows))
 
 
@@ -173,12 +179,22 @@ async def tokens_add(
         str | None,
         typer.Option(metavar="PRINCIPAL", help="The person on whose behalf an agent acts."),
     ] = None,
+    *,
+    project: Annotated[
+        str | None,
+        typer.Option(
+            help="The project that it is for: no other's memories are there for it.",
+            autocompletion=complete_name("project"),
+        ),
+    ] = None,
 ) -> None:
     """Make a bearer token and print it, this once.
 
     It cannot be read again.
     """
-    token = await session.service.tokens.add(session.caller, label, holder, acts_for=acts_for)
+    token = await session.service.tokens.add(
+        session.caller, label, holder, acts_for=acts_for, project_id=project
+    )
     session.out.answer(token, [token.token], "Keep it now; it cannot be shown again.")
 
 

@@ -1,8 +1,9 @@
 """The MCP server over streamable HTTP: a token each, and no page of a stranger's site.
 
-A token says who calls, in which company and for whom; project and binding are the server's own
-configuration. A page in a browser names its origin: it is answered only where that is this server's
-own name, so that no site can use a browser on this machine as its way in.
+A token says who calls, in which company and for whom, and may name the project. The binding, and
+the project where the token names none, are the server's own configuration. A page in a browser
+names its origin: it is answered only where that is this server's own name, so that no site can use
+a browser on this machine as its way in.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ class HttpServer:
     run_id: str
     """The run that calls belong to whose client keeps no session."""
     project_id: str | None = None
+    """Of the callers whose token names none."""
     binding_key: str | None = None
     may_destroy: bool = False
 
@@ -103,7 +105,7 @@ class HttpServer:
         scope = Scope(
             company_id=self.company_id,
             agent_id=caller.principal.removeprefix(AGENT_PREFIX) if is_agent else None,
-            project_id=self.project_id,
+            project_id=caller.project_id or self.project_id,
             subject_id=await self.service.members.own_subject(caller),
         )
         caller = caller.model_copy(update={"run_id": run_id})

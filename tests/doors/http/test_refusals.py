@@ -23,6 +23,7 @@ from memtui.contract import (
 from memtui.doors.http.facts import MAX_BODY_BYTES
 from memtui.service import Caller, MemoryService, open_service
 from memtui.service.connections import Connection
+from memtui.service.visibility import Membership, Role
 from tests.doors.http.conftest import DRIVE_PATH, USER_PATH, client_of, serving
 from tests.service.fake import FakeAdapter, down
 
@@ -114,6 +115,31 @@ async def test_a_revoked_token_and_one_of_another_company(
         assert_refused(await client.get(USER_PATH), 401, "denied")
     async with client_of(url, theirs.token) as client:
         assert_refused(await client.get(USER_PATH), 401, "denied")
+
+
+@pytest.mark.parametrize("roles", [False, True])
+async def test_a_token_of_a_drive_reaches_no_other_drive(
+    memories: MemoryService, caller: Caller, url: str, roles: bool
+) -> None:
+    if roles:
+        owner = Membership(principal="user:ana", subject_id="ana", role=Role.OWNER)
+        await memories.members.set(caller, owner)
+    free = await memories.tokens.add(caller, "any", "user:ana")
+    made = await memories.tokens.add(caller, "gemini", "user:ana", project_id="gemini")
+    async with client_of(url, free.token) as ana, client_of(url, made.token) as bound:
+        secret = (await ana.post(DRIVE_PATH, json={"fact": "Amber falcon"})).json()
+        own = await bound.post("/api/memory/drive/gemini", json={"fact": "Two seats"})
+        assert own.status_code == 201
+        assert (await bound.post(USER_PATH, json={"fact": "Likes tea"})).status_code == 201
+        told = await bound.get(DRIVE_PATH)
+        assert_refused(told, 403, "denied")
+        assert told.json()["error"]["message"] == (
+            "Your token is for the project gemini; name no other."
+        )
+        assert_refused(await bound.post(DRIVE_PATH, json={"fact": "x"}), 403, "denied")
+        assert_refused(await bound.delete(f"/api/memory/drive/{secret['id']}"), 403, "denied")
+        kept = (await ana.get(DRIVE_PATH)).json()["memories"]
+        assert [one["fact"] for one in kept] == ["Amber falcon"]
 
 
 NO_JSON = [

@@ -311,6 +311,48 @@ async def test_two_companies_cannot_see_each_other(
     assert [one.text for one in page.records] == ["The launch code is amber falcon."]
 
 
+@pytest.mark.parametrize("roles", [False, True])
+async def test_a_token_of_a_project_reaches_no_other_project(
+    service: MemoryService, caller: Caller, url: str, connect: Connect, roles: bool
+) -> None:
+    if roles:
+        owner = Membership(principal="user:ana", subject_id="ana", role=Role.OWNER)
+        await service.members.set(caller, owner)
+    elsewhere = await connect()  # by the server's own configuration, in apollo
+    noted = await elsewhere.call_tool("memory_note", {"text": "The launch code is amber falcon."})
+    [name] = noted.structured_content["ids"]
+    made = await service.tokens.add(
+        caller, "gemini", "agent:coding", acts_for="user:ana", project_id="gemini"
+    )
+    async with client_of(url, made.token) as bound:
+        own = await bound.call_tool("memory_note", {"text": "Gemini has two seats."})
+        [kept] = own.structured_content["ids"]
+        for tool, asked in (
+            ("memory_search", {"query": "amber falcon seats"}),
+            ("memory_browse", {}),
+            ("memory_browse", {"scope": "drive"}),
+        ):
+            found = await bound.call_tool(tool, asked)
+            assert [one["id"] for one in found.structured_content["memories"]] == [kept]
+        hostile: tuple[tuple[str, dict[str, object]], ...] = (
+            ("memory_correct", {"id": name, "text": "mine"}),
+            ("memory_forget", {"ids": [name]}),
+            ("remove_memory", {"scope": "drive", "factId": name}),
+            ("memory_note", {"text": "x", "project_id": PROJECT}),
+        )
+        for tool, arguments in hostile:
+            refused = await bound.call_tool(tool, arguments)
+            assert refused.is_error
+            assert "amber falcon" not in text_of(refused)
+        with pytest.raises(MCPError):
+            await bound.read_resource(f"memory://record/{name}")
+    held = await service.get(caller, name, Scope(company_id=COMPANY))
+    assert (held.record.text, held.record.scope.project_id) == (
+        "The launch code is amber falcon.",
+        PROJECT,
+    )
+
+
 class ProfilingAdapter(FakeAdapter):
     """The provider in memory, which also makes profiles."""
 
