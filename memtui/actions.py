@@ -181,6 +181,12 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         ),
         _do("clear_target", "T", "Stop this binding from serving a target.", _CHANGE_BINDING),
         _do(
+            "capture",
+            "p",
+            "Choose what this binding captures of agents' work: runs, comments, documents.",
+            _CHANGE_BINDING,
+        ),
+        _do(
             "remove",
             "d",
             "Take the binding away; its memories stay where they are.",

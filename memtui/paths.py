@@ -20,6 +20,8 @@ TABLES = frozenset({"keymap", "score_thresholds"})
 """The settings that hold several values by name."""
 
 _HOME_VARIABLE = "MEMTUI_HOME"
+HOOK_PARENT = "MEMTUI_HOOK_PARENT"
+"""The variable in which a hook that was forked gets the process id of whoever called it."""
 
 
 def make_private(folder: Path) -> None:
@@ -149,7 +151,7 @@ def read_environment() -> dict[str, Any]:
     own = {
         name.lower().removeprefix(ENV_PREFIX.lower()): value
         for name, value in os.environ.items()
-        if name.upper().startswith(ENV_PREFIX) and name.upper() != _HOME_VARIABLE
+        if name.upper().startswith(ENV_PREFIX) and name.upper() not in {_HOME_VARIABLE, HOOK_PARENT}
     }
     found: dict[str, Any] = {}
     for name in sorted(own):

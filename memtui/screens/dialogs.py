@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, ClassVar, Generic, TypeVar
@@ -217,6 +217,52 @@ class Choose(Dialog[T]):
             listed.add_option(Option(detail + gap + display(one.label, limit=200)))
         if self._shown:
             listed.highlighted = 0
+
+
+class ChooseAll(Dialog[tuple[T, ...]]):
+    """Let a person turn each of a few choices on or off; `chosen` are those that are on already."""
+
+    BINDINGS = [("space", "turn", "turn on or off"), ("ctrl+s", "save", "save")]
+
+    def __init__(
+        self, title: str, choices: Sequence[Choice[T]], chosen: Collection[T], detail: str = ""
+    ) -> None:
+        super().__init__(title, "space turn on or off   ctrl+s save   esc go back")
+        self._choices = choices
+        self._before = [one.value in chosen for one in choices]
+        self._on = list(self._before)
+        self._detail = detail
+
+    def body(self) -> ComposeResult:
+        """Yield the detail and the choices."""
+        yield from _detail(self._detail)
+        yield OptionList(*map(self._drawn, range(len(self._choices))), compact=True)
+
+    def _drawn(self, place: int) -> Content:
+        mark = Content.styled("● on   ", ACCENT) if self._on[place] else display("○ off  ")
+        return mark + display(self._choices[place].label, limit=200)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        """Turn what was clicked."""
+        event.stop()
+        self.action_turn()
+
+    def action_turn(self) -> None:
+        """Turn the highlighted choice on or off."""
+        listed = self.query_one(OptionList)
+        if (place := listed.highlighted) is not None:
+            self._on[place] = not self._on[place]
+            listed.replace_option_prompt_at_index(place, self._drawn(place))
+
+    def action_save(self) -> None:
+        """Take what is on."""
+        on = zip(self._choices, self._on, strict=True)
+        self.dismiss(tuple(one.value for one, is_on in on if is_on))
+
+    @property
+    def is_written(self) -> bool:
+        """Whether something was turned."""
+        return self._on != self._before
 
 
 class Confirm(Dialog[bool]):

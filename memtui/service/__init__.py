@@ -8,6 +8,7 @@ from memtui.service.answers import (
     BindingHealth,
     BindingView,
     BrowseAnswer,
+    Capture,
     Change,
     CompanyView,
     Erasure,

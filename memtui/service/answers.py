@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 
 from memtui.contract import (
     Capabilities,
@@ -26,7 +27,36 @@ from memtui.store.settings import SettingChange
 _PLACE = re.compile(r"\{(\w+)\}")
 
 
-class Resolution(Model):
+class Capture(StrEnum):
+    """What a binding may be given without anybody asking (seed 000, "Automatic hooks")."""
+
+    POST_RUN = "post_run"
+    """A note of what a run was asked and came to."""
+    COMMENTS = "comments"
+    """Comments of issues."""
+    DOCUMENTS = "documents"
+    """Documents of issues."""
+
+    @property
+    def switch(self) -> str:
+        """The field of a binding that allows it."""
+        return f"capture_{self}"
+
+
+class CaptureSwitches(Model):
+    """What a binding captures; nothing, until somebody turns it on."""
+
+    capture_post_run: bool = False
+    capture_comments: bool = False
+    capture_documents: bool = False
+
+    @property
+    def captures(self) -> tuple[Capture, ...]:
+        """What is turned on."""
+        return tuple(one for one in Capture if getattr(self, one.switch))
+
+
+class Resolution(CaptureSwitches):
     """The binding that serves a scope, and why it was chosen."""
 
     binding_key: str
@@ -172,7 +202,7 @@ class TargetView(Model):
     target_id: str
 
 
-class BindingView(Model):
+class BindingView(CaptureSwitches):
     """A binding as a person sees it; secrets in `config` are masked."""
 
     binding_id: str

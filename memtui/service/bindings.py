@@ -7,7 +7,7 @@ compared; two homes that point at one folder know nothing of each other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from memtui.contract import (
     MemtuiError,
     NotFound,
 )
-from memtui.service.answers import BindingHealth, BindingView, TargetView
+from memtui.service.answers import BindingHealth, BindingView, Capture, TargetView
 from memtui.service.core import (
     Core,
     Group,
@@ -135,9 +135,10 @@ class Bindings(Group):
         *,
         enabled: bool | None = None,
         read_only: bool | None = None,
+        capture: Mapping[Capture, bool] | None = None,
         config: Json | None = None,
     ) -> BindingView:
-        """Change a binding; what is None stays.
+        """Change a binding; what is None, or not named, stays.
 
         Raises:
             NotFound: no such binding.
@@ -147,6 +148,7 @@ class Bindings(Group):
         core = self._core
         changes: dict[str, Any] = {"enabled": enabled, "read_only": read_only}
         changes = {name: value for name, value in changes.items() if value is not None}
+        changes |= {one.switch: is_on for one, is_on in (capture or {}).items()}
         asked = {"update_binding": key, **changes}
         if config is not None:
             asked["config"] = sorted(config)

@@ -219,11 +219,7 @@ class MemoryService(Operations):
         """Return the binding that serves a scope, and why. Not an operation."""
         await asyncio.to_thread(self._core.sight, caller)
         routed = await self._core.resolve(caller, scope, binding_key)
-        return Resolution(
-            binding_key=routed.binding.key,
-            provider_key=routed.binding.provider_key,
-            reason=routed.reason,
-        )
+        return Resolution.like(routed.binding, binding_key=routed.binding.key, reason=routed.reason)
 
     async def allowed(
         self, caller: Caller, scope: Scope, binding_key: str | None = None

@@ -79,6 +79,9 @@ class BindingTable(SQLModel, table=True):
     capabilities: dict[str, Any] = _json()
     enabled: bool = True
     read_only: bool = False
+    capture_post_run: bool = False
+    capture_comments: bool = False
+    capture_documents: bool = False
     created_at: datetime = _moment()
 
 

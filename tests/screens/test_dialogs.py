@@ -3,7 +3,7 @@ from __future__ import annotations
 from textual.app import App
 from textual.widgets import Input
 
-from memtui.screens.dialogs import Prompt
+from memtui.screens.dialogs import Choice, ChooseAll, Prompt
 
 
 class _Host(App[None]):
@@ -15,6 +15,20 @@ class _Host(App[None]):
 
     def on_mount(self) -> None:
         self.push_screen(Prompt("Its name?", value="old"), self.answers.append)
+
+
+async def test_each_choice_is_turned_by_itself_and_taken_together() -> None:
+    answers: list[tuple[str, ...] | None] = []
+    app: App[None] = App()
+    async with app.run_test() as pilot:
+        choices = [Choice(one, one) for one in ("runs", "comments", "documents")]
+        asked: ChooseAll[str] = ChooseAll("Which?", choices, ("comments",))
+        await app.push_screen(asked, answers.append)
+        await pilot.press("space", "down", "enter", "down", "space")
+        assert asked.is_written
+        await pilot.press("space", "ctrl+s")
+        await pilot.pause()
+    assert answers == [("runs",)]
 
 
 async def test_a_click_beside_a_dialog_goes_back() -> None:

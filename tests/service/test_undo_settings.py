@@ -20,6 +20,7 @@ from memtui.contract import (
 )
 from memtui.service import (
     Caller,
+    Capture,
     LimitMeasure,
     LimitPeriod,
     LimitTarget,
@@ -92,6 +93,9 @@ CHANGES: dict[str, Change] = {
     "binding added": lambda s, c: s.bindings.add(c, "third", "fake", {}),
     "binding disabled": lambda s, c: s.bindings.update(c, "default", enabled=False),
     "binding configured": lambda s, c: s.bindings.update(c, "other", config={"label": "y"}),
+    "binding captures": lambda s, c: s.bindings.update(
+        c, "default", capture={Capture.POST_RUN: True}
+    ),
     "binding with targets removed": lambda s, c: s.bindings.remove(c, "other"),
     "target set": lambda s, c: s.bindings.set_target(c, "project", "q", "default"),
     "target cleared": lambda s, c: s.bindings.clear_target(c, "agent", "coding"),

@@ -27,7 +27,7 @@ from memtui.widgets.format import counted, exact, held, held_words
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
-    from memtui.service import BindingHealth, BindingView
+    from memtui.service import BindingHealth, BindingView, Capture
     from memtui.service.namespaces import NamespaceDeleted
     from memtui.service.provider_views import ProviderView
 
@@ -54,10 +54,17 @@ async def bindings_list(session: Session) -> None:
     """
     views = await session.service.bindings.all(session.caller)
     rows = [
-        [one.key, one.provider_key, _state(one), _targets(one), ", ".join(one.capabilities.words())]
+        [
+            one.key,
+            one.provider_key,
+            _state(one),
+            _targets(one),
+            ", ".join(map(_words, one.captures)),
+            ", ".join(one.capabilities.words()),
+        ]
         for one in views
     ]
-    titles = columns("key", "provider", "state", "serves", "can*")
+    titles = columns("key", "provider", "state", "serves", "captures", "can*")
     session.out.answer({"bindings": views}, table(titles, rows))
 
 
@@ -142,6 +149,47 @@ async def bindings_read_only(session: Session, key: BindingKey, switch: Switch) 
     _answer(session, view)
 
 
+OnOff = Literal["on", "off"]
+
+
+async def bindings_capture(
+    session: Session,
+    key: BindingKey,
+    *,
+    post_run: Annotated[
+        OnOff | None, typer.Option(help="A note of each run, from `memtui hook post-run`.")
+    ] = None,
+    comments: Annotated[
+        OnOff | None, typer.Option(help="Comments of issues, from `memtui hook comment`.")
+    ] = None,
+    documents: Annotated[
+        OnOff | None, typer.Option(help="Documents of issues, from `memtui hook document`.")
+    ] = None,
+) -> None:
+    """Choose what hooks may write to a binding by themselves.
+
+    Nothing, until it is turned on. Without an option it shows what is on.
+    """
+    from memtui.service import Capture
+
+    given = {
+        Capture.POST_RUN: post_run,
+        Capture.COMMENTS: comments,
+        Capture.DOCUMENTS: documents,
+    }
+    capture = {one: switch == "on" for one, switch in given.items() if switch is not None}
+    view = await _view(session, key)
+    if capture:
+        view = await session.service.bindings.update(session.caller, key, capture=capture)
+    document = {"key": view.key, **{one.value: one in view.captures for one in Capture}}
+    lines = fields([(_words(one), "on" if one in view.captures else "off") for one in Capture])
+    session.out.answer(document, lines)
+
+
+def _words(capture: Capture) -> str:
+    return capture.replace("_", "-")
+
+
 async def bindings_target_set(
     session: Session, key: BindingKey, target_type: TargetType, target_id: TargetId = None
 ) -> None:
@@ -190,6 +238,7 @@ def _detail(view: BindingView) -> Iterator[Line]:
             ("provider", view.provider_key),
             ("state", _state(view)),
             ("serves", _targets(view)),
+            ("captures", ", ".join(map(_words, view.captures))),
             ("can", ", ".join(view.capabilities.words())),
             ("config", json.dumps(view.config, ensure_ascii=False, default=str)),
             ("id", view.binding_id),

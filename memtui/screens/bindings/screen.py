@@ -21,14 +21,16 @@ from memtui.actions import ACTIONS, Need
 from memtui.contract import Invalid, Json, Location, NotFound, Problem
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.bindings.view import (
+    CAPTURE_WORDS,
     BindingsView,
     TreeRow,
+    capture_words,
     row_detail,
     rows_of,
     short_path,
     target_words,
 )
-from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
+from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Prompt
 from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
 from memtui.screens.scope_choices import seen_scopes
@@ -355,6 +357,25 @@ class BindingsScreen(MemtuiScreen):
             named = target.target_type, target.target_id
             said = f"{binding.key} no longer serves {target_words(target)}."
             await self._change(self._service.clear_target, *named, said=said)
+
+    @conversation
+    async def action_capture(self) -> None:
+        """Choose what this binding captures of agents' work."""
+        binding = self._binding
+        choices = [Choice(one, words) for one, words in CAPTURE_WORDS.items()]
+        chosen = await self.ask(
+            ChooseAll(
+                f"What does {binding.key} capture?",
+                choices,
+                binding.captures,
+                "Hooks write these here by themselves. Nothing else is captured.",
+            )
+        )
+        if chosen is not None and chosen != binding.captures:
+            capture = {one: one in chosen for one in CAPTURE_WORDS}
+            words = capture_words(chosen) or "nothing"
+            said = f"{binding.key} captures {words} now."
+            await self._change(self._service.update, binding.key, capture=capture, said=said)
 
     @conversation
     async def action_namespaces(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +11,7 @@ from textual.content import Content
 
 from memtui.contract import Problem
 from memtui.screens.state import AppState
+from memtui.service import Capture
 from memtui.widgets.charts import sparkline
 from memtui.widgets.detail_lines import pairs
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
@@ -121,6 +122,7 @@ def _binding_line(
         display(f"{mark} {word}", style=style),
         display("read-only", style=WARN) if binding.read_only else None,
         display("shared with another company", style=WARN) if binding.shared else None,
+        display("captures", style=DIM) if binding.captures else None,
     ]
     if health is not None:
         if health.latencies_ms:
@@ -207,6 +209,18 @@ def target_serves(target: TargetView, state: AppState) -> bool:
     return reason == f"{target.target_type} target {target.target_id}"
 
 
+CAPTURE_WORDS = {
+    Capture.POST_RUN: "a note of each run",
+    Capture.COMMENTS: "comments of issues",
+    Capture.DOCUMENTS: "documents of issues",
+}
+
+
+def capture_words(captures: Collection[Capture]) -> str:
+    """Return what a binding captures, as a part of a sentence."""
+    return ", ".join(words for one, words in CAPTURE_WORDS.items() if one in captures)
+
+
 def target_words(target: TargetView) -> str:
     """Return what a target is: `the whole company`, `project x`, `agent y`."""
     if target.target_type == "company":
@@ -252,6 +266,7 @@ def _binding_detail(
         ("serves", targets),
         ("can", ", ".join(binding.capabilities.words())),
         ("read-only", "yes" if binding.read_only else "no"),
+        ("captures", capture_words(binding.captures) or "nothing; p chooses"),
         *([("shared", "another company's memories lie there too")] if binding.shared else []),
         *_health_facts(health, state),
         ("added", exact(binding.created_at, state.zone)),

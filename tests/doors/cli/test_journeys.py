@@ -148,6 +148,9 @@ def test_bindings_are_added_targeted_and_removed(here: Run, tmp_path: Path) -> N
     assert here("bindings", "read-only", "other", "off").code == 0
     assert here("note", "x", "--project", "p").code == 0
     assert "project p" in here("bindings", "list").out
+    captured = here("bindings", "capture", "other", "--post-run", "on", "--json").document
+    assert captured == {"key": "other", "post_run": True, "comments": False, "documents": False}
+    assert "post-run" in here("bindings", "list").out
     assert here("bindings", "disable", "other").code == 0
     assert here("note", "x", "--project", "p").code == 4
     assert here("bindings", "enable", "other").code == 0
