@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
 import json
 import os
 import re
 import sqlite3
 import threading
 import unicodedata
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import wraps
 from pathlib import Path
 from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ValidationError
 
@@ -31,9 +33,12 @@ from memtui.contract import (
     BrowseRequest,
     Capabilities,
     Conflict,
+    Denied,
     Filter,
     Invalid,
     Json,
+    MemtuiError,
+    NotFound,
     Record,
     Scope,
     Snippet,
@@ -80,6 +85,29 @@ def blocking(
         return await asyncio.to_thread(work, adapter, *args, **kwargs)
 
     return call
+
+
+async def together(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
+    """Make calls a few at a time and return their answers in order.
+
+    All end before the first error, if any, is raised.
+    """
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(call: Callable[[], Awaitable[T]]) -> T:
+        async with turn:
+            return await call()
+
+    answers = await asyncio.gather(*map(one, calls), return_exceptions=True)
+    done: list[T] = []
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer
+        done.append(answer)
+    return done
+
+
+_AT_ONCE = 8
 
 
 def need_secret(context: BindingContext, name: str, what: str) -> str:
@@ -503,6 +531,165 @@ class HttpClient:
                 if len(body) > self._most_bytes:
                     raise NoReply("long")
             return HttpReply(response.status_code, response.headers, bytes(body))
+
+
+_NO_REPLY = {
+    "unreachable": "cannot be reached; check its url and whether it runs",
+    "late": "did not answer within {0:g} s; try again",
+    "broken": "broke off ({2}); try again",
+    "compressed": "answered something unreadable: it is compressed, and nobody asked for that",
+    "long": "answered something unreadable: it is larger than {1:,} bytes",
+}
+_MESSAGE_CHARS = 200
+
+
+class Unreadable(Exception):
+    """A reply that is not what was asked for; its text says what is wrong."""
+
+
+class JsonApi:
+    """The calls of a server that speaks JSON; its refusals are the contract's errors.
+
+    `who` begins their sentences. `Unavailable.sent` is true where a change may have been made all
+    the same.
+    """
+
+    def __init__(
+        self,
+        who: str,
+        url: str,
+        *,
+        seconds: float,
+        most_bytes: int,
+        headers: Mapping[str, str],
+        socket: Path | None = None,
+    ) -> None:
+        self._who, self._seconds, self._most_bytes = who, seconds, most_bytes
+        self._http = HttpClient(
+            url,
+            socket=socket,
+            seconds=seconds,
+            most_bytes=most_bytes,
+            headers=headers,
+            trust_env=True,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.close()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        parse: Callable[[bytes], T],
+        body: Json | None = None,
+        *,
+        changes: bool = True,
+    ) -> T:
+        """Send a request and return what `parse` makes of the reply's body (see `read_json`).
+
+        Raises:
+            MemtuiError: it is refused, or no reply came that `parse` can read (`Unreadable`).
+        """
+        content, headers = None, {}
+        if body is not None:
+            content, headers = json_bytes(body), {"Content-Type": "application/json"}
+        try:
+            reply = await self._http.send(method, path, content, headers)
+            reply.require_plain()
+            if not 200 <= reply.status < 300:
+                raise self._refusal(reply, changes=changes)
+            return parse(reply.body)
+        except NoReply as error:
+            said = _NO_REPLY[error.why].format(self._seconds, self._most_bytes, error)
+            is_sent = changes and error.why != "unreachable"
+            raise Unavailable(f"{self._who} {said}.", sent=is_sent) from error
+        except Unreadable as error:
+            said = f"{self._who} answered something unreadable: {error}."
+            raise Unavailable(said, sent=changes) from error
+
+    def _refusal(self, reply: HttpReply, *, changes: bool) -> MemtuiError:
+        """Return the contract's error for a status that is no success."""
+        status, who, said = reply.status, self._who, _said(reply.body)
+        if status in {401, 403}:
+            hint = "check the token" if status == 401 else "ask an owner for the right"
+            return Denied(f"{who} refused{said}; {hint}.")
+        if status == 404:
+            return NotFound(f"{who} does not know it{said}; check the id and the url.")
+        if status == 409:
+            return Conflict(f"{who} has a conflict{said}; read it again.")
+        if status in {400, 413, 422}:
+            return Invalid(f"{who} does not take it{said}.")
+        if 300 <= status < 400:
+            return Unavailable(f"{who} redirects elsewhere; set url to its real address.")
+        return Unavailable(f"{who} answered {status}{said}; try again.", sent=changes)
+
+
+def json_bytes(body: Json) -> bytes:
+    """Return a request's body. Raises `Invalid` for what JSON cannot hold."""
+    try:
+        words = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+        return words.encode()
+    except (ValueError, TypeError, RecursionError) as error:
+        raise Invalid(
+            "The record holds something that JSON cannot carry, such as a number that is not "
+            "finite or half a character; take it out."
+        ) from error
+
+
+def read_json(body: bytes) -> Any:
+    """Return what a reply's JSON says. Raises `Unreadable`."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable("it is no JSON") from error
+
+
+def _said(body: bytes) -> str:
+    """Return what a refusal says, in brackets: `error`, `message` or `detail` of its JSON."""
+    try:
+        told = json.loads(body)
+        told = next(told[name] for name in ("error", "message", "detail") if name in told)
+        message = told["message"] if isinstance(told, dict) else told
+    except (ValueError, RecursionError, KeyError, TypeError, StopIteration):
+        return ""
+    words = " ".join(str(message)[: 4 * _MESSAGE_CHARS].split())[:_MESSAGE_CHARS]
+    return f" ({words.rstrip('.')})" if words else ""
+
+
+def path_segment(name: str, *, what: str) -> str:
+    """Return an id as one segment of a path. Raises `Invalid` where it cannot be one."""
+    if name in {"", ".", ".."} or any("\ud800" <= char <= "\udfff" for char in name):
+        raise Invalid(f"{what} has the id {name!r}, which no address can carry; use another.")
+    return quote(name, safe="")
+
+
+def check_address(url: str, *, what: str, is_private: bool) -> None:
+    """Raise `Invalid` for what is no address, or one that a token cannot safely go to.
+
+    `what` begins the sentences. `is_private`: nobody else can listen, or the person allows it.
+    """
+    try:
+        parts = urlsplit(url)
+        host, is_odd = parts.hostname or "", parts.username or parts.query or parts.fragment
+        _ = parts.port
+    except ValueError as error:
+        raise Invalid(f"{what} is no address; use https://host.") from error
+    if parts.scheme not in {"http", "https"} or not host or is_odd:
+        raise Invalid(f"{what} is an address such as https://host, and no more.")
+    if not (parts.scheme == "https" or is_private or is_loopback(host)):
+        raise Invalid(
+            f"The token would go to {host} unencrypted; use https, or set allow_http to true."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host of an address is this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 # What was derived, in a SQLite file: damaged, it is thrown away and begun anew. One that cannot be

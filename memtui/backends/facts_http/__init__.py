@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar, Self
-from urllib.parse import urlsplit
 
 from pydantic import Field
 
@@ -51,7 +49,15 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
-from memtui.provider_kit import check_revision, matcher, need_secret, page, read_config, read_moment
+from memtui.provider_kit import (
+    check_address,
+    check_revision,
+    matcher,
+    need_secret,
+    page,
+    read_config,
+    read_moment,
+)
 
 USAGE = Usage(provider=KEY)
 """What a call consumes; what the server spends on it, nobody says."""
@@ -84,7 +90,8 @@ class FactsHttpConfig(Model):
     def of(cls, context: BindingContext) -> Self:
         """Return the config of a binding. Raises `Invalid` where it does not fit."""
         config = read_config(cls, context)
-        config.check_url()
+        is_private = config.allow_http or config.socket is not None
+        check_address(config.url, what="The facts' url", is_private=is_private)
         return config
 
     def find_token(self, context: BindingContext) -> str:
@@ -93,29 +100,6 @@ class FactsHttpConfig(Model):
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise Invalid(f"The secret {self.token_secret} is no token; it has odd characters.")
         return token
-
-    def check_url(self) -> None:
-        """Raise `Invalid` for no address, or one that the token cannot safely go to."""
-        try:
-            parts = urlsplit(self.url)
-            host, is_odd = parts.hostname or "", parts.username or parts.query or parts.fragment
-            _ = parts.port
-        except ValueError as error:
-            raise Invalid("The facts' url is no address; use https://host.") from error
-        if parts.scheme not in {"http", "https"} or not host or is_odd:
-            raise Invalid("The facts' url is an address such as https://host, and no more.")
-        is_safe = parts.scheme == "https" or self.socket is not None or _is_loopback(host)
-        if not (is_safe or self.allow_http):
-            raise Invalid(
-                f"The token would go to {host} unencrypted; use https, or set allow_http to true."
-            )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 class FactsHttpAdapter(FactProvider):

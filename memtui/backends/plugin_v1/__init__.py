@@ -46,14 +46,20 @@ from memtui.contract import (
     place_of_path,
     place_of_url,
 )
-from memtui.provider_kit import abilities_in, blocking, read_config, require_writable
+from memtui.provider_kit import (
+    abilities_in,
+    blocking,
+    read_config,
+    require_writable,
+    together,
+)
 
 from . import changing, reading
 from .config import NamespaceMap, PluginConfig, Templates, is_namespace, kind_of
 from .id_cache import IdCache
 from .listing import Lister
 from .memories import KEY, places
-from .plugin import Plugin, together
+from .plugin import Plugin
 
 _CACHE = "plugin.sqlite3"
 _PLUGINS_OWN = (

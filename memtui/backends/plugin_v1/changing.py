@@ -34,9 +34,8 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
-from memtui.provider_kit import check_revision
+from memtui.provider_kit import check_revision, json_bytes, together
 
-from .client import encoded
 from .config import kind_of
 from .memories import (
     OWN,
@@ -51,7 +50,7 @@ from .memories import (
     split,
     wire_id,
 )
-from .plugin import Lookup, Plugin, together
+from .plugin import Lookup, Plugin
 from .wire import KINDS, SOURCES, Memory, Place, moment, read_hits
 
 T = TypeVar("T")
@@ -191,7 +190,7 @@ async def _post(plugin: Plugin, namespace: str, body: Json) -> str:
         Invalid: the record holds a NUL, which the reference server's database cannot keep.
         Unavailable: with `sent` where the memory may have been stored.
     """
-    if _NUL.search(encoded(body)):
+    if _NUL.search(json_bytes(body)):
         raise Invalid("A memory plugin cannot keep a NUL character; take it out of the record.")
     plugin.generation += 1
     try:

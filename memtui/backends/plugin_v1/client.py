@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from memtui.contract import Denied, Invalid, Json, Namespace, NotFound, Unavailable, Unsupported
-from memtui.provider_kit import HttpClient, HttpReply, NoReply
+from memtui.provider_kit import HttpClient, HttpReply, NoReply, json_bytes
 
 from .config import PluginConfig
 from .wire import (
@@ -150,7 +150,7 @@ class PluginClient:
     async def _send(
         self, method: str, path: str, body: Json | None = None, *, changes: bool = True
     ) -> HttpReply:
-        content = None if body is None else encoded(body)
+        content = None if body is None else json_bytes(body)
         headers = {} if body is None else {"content-type": "application/json"}
         try:
             reply = await self._http.send(method, path, content, headers)
@@ -207,17 +207,6 @@ def _said(reply: HttpReply) -> str:
         found = as_object(json.loads(reply.body), "an error")
         text = f"{found.get('message') or found.get('code') or text}"
     return " ".join(text.split())[:200].rstrip(".") or "without a word"
-
-
-def encoded(body: Json) -> bytes:
-    """Return a request's body. Raises `Invalid` for what JSON cannot hold."""
-    try:
-        return json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
-    except (ValueError, TypeError, RecursionError) as error:
-        raise Invalid(
-            "The record holds something that JSON cannot carry, such as a number that is not "
-            "finite or half a character; take it out."
-        ) from error
 
 
 async def _parsed(reply: HttpReply, *, changes: bool) -> Any:

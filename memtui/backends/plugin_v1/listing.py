@@ -20,8 +20,10 @@ from functools import partial
 from itertools import islice
 from time import monotonic
 
+from memtui.provider_kit import together
+
 from .id_cache import phrases, plain_words
-from .plugin import Plugin, holds_strange_kinds, together
+from .plugin import Plugin, holds_strange_kinds
 from .wire import CURSOR, KINDS, Hits, Memory, Place
 
 _BATCH = 8

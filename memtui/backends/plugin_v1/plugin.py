@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
-from typing import TypeVar
 
 from memtui.contract import BindingContext, Capabilities, Json, NotFound, Record, Scope, Unavailable
+from memtui.provider_kit import together
 
 from .client import PluginClient
 from .config import NamespaceMap, PluginConfig
@@ -24,9 +24,6 @@ from .id_cache import IdCache, telling_words
 from .memories import is_expired, is_uuid, record_of
 from .wire import IDS, KINDS, MOST_ROWS, HealthReply, Hits, Memory, Place
 
-T = TypeVar("T")
-
-_AT_ONCE = 8
 _MOST_NOTED = 100_000
 SCOPE_IDS = ("project_id", "agent_id", "subject_id")
 
@@ -358,23 +355,3 @@ def holds_strange_kinds(found: Mapping[Place, Memory], name: str) -> bool:
 def _lookup(places: Sequence[Place], found: Mapping[Place, Memory], whole: set[str]) -> Lookup:
     memory = next((found[place] for place in places if place in found), None)
     return Lookup(memory, memory is not None or all(place[0] in whole for place in places))
-
-
-async def together(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Make calls a few at a time and return their answers in order.
-
-    All end before the first error, if any, is raised.
-    """
-    turn = asyncio.Semaphore(_AT_ONCE)
-
-    async def one(call: Callable[[], Awaitable[T]]) -> T:
-        async with turn:
-            return await call()
-
-    answers = await asyncio.gather(*map(one, calls), return_exceptions=True)
-    done: list[T] = []
-    for answer in answers:
-        if isinstance(answer, BaseException):
-            raise answer
-        done.append(answer)
-    return done
