@@ -1,6 +1,7 @@
 """Find the memories that are already on this machine and say how each could be bound.
 
-Discovery only reads, looks at known places alone, and adds nothing. It blocks and never raises.
+Discovery only reads, looks at known places alone, and adds nothing. It blocks, for a bounded time,
+and never raises. What another user keeps is not looked at, whoever names it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,17 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from memtui.backends.claude_memory import INDEX
+from memtui.backends.client_configs import (
+    client_files,
+    codex_folder,
+    managed_folder,
+    program_folders,
+    projects,
+    read_configuration,
+    servers,
+)
 from memtui.backends.files.reading import digest, is_file, is_folder, resolved, sign
 from memtui.backends.instructions import (
     OTHERS,
@@ -25,21 +34,37 @@ from memtui.backends.instructions import (
     USER_RULES,
 )
 from memtui.contract import Json, Model
+from memtui.threads import LooseThreads
 
 ENTRY_LIMIT = 2_000
 """Entries of one folder that are looked at."""
 _COUNT_BYTES = 4 * 1024 * 1024
-_CONFIG_BYTES = 32 * 1024 * 1024
 _SERVER_LIMIT = 1_000
 _PARENTS = 20
+_PROJECT_LIMIT = 200
+"""Other projects, which a client names, that are looked at."""
+_SECONDS = 10.0
+"""How long a search may take."""
 _VAULTS = ("vault", ".agent-queue/vault", "agent-queue/vault", ".memtui/vault")
-_PROJECT_CONFIGS = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json")
-_HOME_CONFIGS = (
-    ".claude.json",
-    "Library/Application Support/Claude/claude_desktop_config.json",
-    ".cursor/mcp.json",
-    ".codeium/windsurf/mcp_config.json",
+_AGENT_MEMORIES = ("agent-memory", "agent-memory-local")
+"""Where Claude Code keeps a folder for each subagent that remembers."""
+_OBSIDIAN_LISTS = (
+    ".var/app/md.obsidian.Obsidian/config/obsidian/obsidian.json",
+    "snap/obsidian/current/.config/obsidian/obsidian.json",
 )
+_OBSIDIAN_HOMES = ("", "Documents", "Obsidian")
+_UNOPENED = (
+    ("gemini", ".gemini/GEMINI.md", "Gemini CLI memory"),
+    ("letta", ".letta/sqlite.db", "Letta server"),
+    ("claude-mem", ".claude-mem/claude-mem.db", "claude-mem database"),
+    ("mcp-memory-service", ".local/share/mcp-memory/sqlite_vec.db", "mcp-memory-service"),
+    (
+        "mcp-memory-service",
+        "Library/Application Support/mcp-memory/sqlite_vec.db",
+        "mcp-memory-service",
+    ),
+)
+"""Memories that no provider of memtui opens: system, place under the home folder, and title."""
 _VAULT_PARTS = ("system", "orchestrator", "projects/*", "agent-types/*", "users/*")
 _TURN = re.compile(rb"^###[ \t]", re.MULTILINE)
 _HEADING = re.compile(rb"^#{1,6}[ \t]", re.MULTILINE)
@@ -48,6 +73,10 @@ _VARIABLE = "MEMORY_FILE_PATH"
 _PACKAGE = "@modelcontextprotocol/server-memory"
 _PLACEHOLDER = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-([^}]*))?\}")
 _KEY_LIMIT = 48
+_HOMES = (Path("/home"), Path("/Users"))
+_HOSTED = {"openmemory": "OpenMemory", "mem0": "mem0"}
+"""What tells in an MCP server's entry that memories are kept with mem0."""
+_NO_MEM0 = "memtui has no provider for mem0 yet."
 
 
 class Finding(Model):
@@ -76,15 +105,37 @@ class Finding(Model):
         return bool(self.config)
 
 
-def discover(home: Path, cwd: Path, env: Mapping[str, str]) -> list[Finding]:
+def discover(
+    home: Path,
+    cwd: Path,
+    env: Mapping[str, str],
+    *,
+    managed: Path | None = None,
+    seconds: float = _SECONDS,
+) -> list[Finding]:
     """Return the memories found on this machine, the nearest to `cwd` first. Blocking.
 
-    Looks at `cwd` and its parents up to the git root, at the known folders of `home`, and at the
-    files that `env` and the configuration of MCP clients name; it walks no tree, reads a bounded
-    part of each place, writes nothing and raises nothing. What is there and cannot be read is a
-    finding without a config whose problems say why.
+    Looks at `cwd` and its parents up to the git root, at the known folders of `home`, at the
+    `managed` folder of the whole machine, and at what `env` and the configuration of agents'
+    programs name; it walks no tree, reads a bounded part of each place, writes nothing and raises
+    nothing. What is there and cannot be read, or that memtui has no provider for, is a finding
+    without a config whose problems say why. After so many `seconds` it returns what it has, and
+    says so: a file system that does not answer cannot hold it.
     """
-    return _with_keys(_Search(resolved(home) or home, resolved(cwd) or cwd, env).findings())
+    place = resolved(home) or home, resolved(cwd) or cwd
+    found: list[Finding] = []
+    search = _Search(*place, managed or managed_folder(), env).findings()
+    threads = LooseThreads(1)
+    searching = threads.submit(found.extend, search)
+    try:
+        searching.result(seconds)
+    except TimeoutError:
+        searching.cancel()
+        problem = f"Looking took longer than {seconds:g} s; the rest was not looked at."
+        found = [*found, _named("discovery", cwd, "This machine", "It was searched.", problem)]
+    finally:
+        threads.shutdown(wait=False)
+    return _with_keys(found)
 
 
 def discover_here() -> list[Finding]:
@@ -165,22 +216,6 @@ def _count(paths: Sequence[Path], what: re.Pattern[bytes], least: int = 0) -> in
     return total
 
 
-def _read_configuration(path: Path) -> Json | str | None:
-    """Return a JSON object, why it cannot be read, or None where there is no file."""
-    found = sign(path)
-    if found is None:
-        return None
-    if not found.is_file or found.size > _CONFIG_BYTES:
-        return f"{path} is no file that could be a configuration."
-    try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        return f"{path} cannot be read: {error.strerror}."
-    except (ValueError, RecursionError):
-        return f"{path} is not valid JSON."
-    return value if isinstance(value, dict) else f"{path} is not a JSON object."
-
-
 def _found(
     provider: str, path: Path, key: str, title: str, why: str, *,
     problems: tuple[str, ...] = (), records: int | None = None, **config: str,
@@ -197,11 +232,31 @@ def _found(
     )
 
 
+def _named(provider: str, path: Path | str, title: str, why: str, problem: str) -> Finding:
+    """Return the finding of what cannot be opened."""
+    key = Path(path).name or provider
+    return Finding(
+        provider=provider, key=key, title=title, path=str(path), why=why, problems=(problem,)
+    )
+
+
+def _is_anothers(path: Path, home: Path) -> bool:
+    """Whether a path leads, links followed, into the home folder of another user."""
+    leads = resolved(path) or path
+    homes = {*_HOMES, *({home.parent} if home.parent.name in {"home", "Users"} else ())}
+    if leads.is_relative_to(home):
+        return False
+    return leads.is_relative_to("/root") or any(
+        leads.is_relative_to(one) and leads.relative_to(one).parts[:1] not in {(), ("Shared",)}
+        for one in homes
+    )
+
+
 class _Search:
     """One look at a machine."""
 
-    def __init__(self, home: Path, cwd: Path, env: Mapping[str, str]) -> None:
-        self._home, self._env = home, env
+    def __init__(self, home: Path, cwd: Path, managed: Path, env: Mapping[str, str]) -> None:
+        self._home, self._managed, self._env = home, managed, env
         own = env.get("CLAUDE_CONFIG_DIR")
         self._claude = Path(own) if own else home / ".claude"
         climbed = [cwd, *cwd.parents][:_PARENTS]
@@ -211,6 +266,29 @@ class _Search:
 
     def findings(self) -> Iterator[Finding]:
         """Yield what is there, the nearest first."""
+        yield from self._in_projects()
+        yield from self._in_home()
+        files = client_files(self._home, self._projects, self._managed, self._env)
+        configs = {path: read_configuration(path) for path in files}
+        read = [one for one in configs.values() if isinstance(one, dict)]
+        known = list(dict.fromkeys(path for config in read for path in projects(config)))
+        yield from self._claude_memories(known)
+        yield from self._in_known_projects(known)
+        yield from self._obsidian()
+        yield from self._basic_memory()
+        yield from self._letta()
+        if written := self._env.get(_VARIABLE, "").strip():
+            yield self._graph(written, f"The environment variable {_VARIABLE} names it.")
+        for path, config in configs.items():
+            yield from self._in_configuration(path, config)
+        yield from self._default_graphs()
+        yield from self._mem0()
+        for system, name, title in _UNOPENED:
+            if is_file(path := self._home / name):
+                problem = f"memtui has no provider for {title} yet."
+                yield _named(system, path, title, "It is a usual place for it.", problem)
+
+    def _in_projects(self) -> Iterator[Finding]:
         for number, folder in enumerate(self._projects):
             why = "It is above the folder you are in." if number else "You are in this folder."
             if not self._home.is_relative_to(folder):
@@ -218,9 +296,14 @@ class _Search:
                 yield from self._vault(folder, why)
             yield from self._vault(folder / "vault", why)
             yield from self._memsearch(folder, why)
+            if is_folder(folder / ".obsidian"):
+                yield _found("vault", folder, folder.name, f"Obsidian vault {folder}", why)
             files = self._instruction_files(folder, PROJECT_FILES, PROJECT_RULES)
             own = [path for path in files if not path.is_relative_to(self._claude)]
             yield from self._instructions(folder, own, "project", why)
+            yield from self._agent_memories(folder / ".claude", why)
+
+    def _in_home(self) -> Iterator[Finding]:
         why = "It is a usual place for it."
         for name in _VAULTS:
             yield from self._vault(self._home / name, why)
@@ -228,13 +311,129 @@ class _Search:
         files = self._instruction_files(self._claude, USER_FILES, USER_RULES)
         why = "Claude Code loads it into every session."
         yield from self._instructions(self._claude, files, "user", why)
-        configs = {path: _read_configuration(path) for path in self._configurations()}
-        yield from self._claude_memories([one for one in configs.values() if isinstance(one, dict)])
-        if written := self._env.get(_VARIABLE, "").strip():
-            yield self._graph(written, f"The environment variable {_VARIABLE} names it.")
-        for path, config in configs.items():
-            yield from self._in_configuration(path, config)
-        yield from self._default_graphs()
+        files = self._instruction_files(self._managed, USER_FILES, USER_RULES)
+        why = "Claude Code loads it into every session on this machine."
+        yield from self._instructions(self._managed, files, "user", why)
+        yield from self._agent_memories(self._claude, "Claude Code's subagents write it.")
+        codex = codex_folder(self._home, self._env)
+        files = self._instruction_files(codex, (), USER_RULES)
+        yield from self._instructions(codex, files, "project", "Codex loads it into every session.")
+        yield from self._notes(codex / "memories", "codex", "Codex memories", "Codex writes it.")
+
+    def _in_known_projects(self, known: list[str]) -> Iterator[Finding]:
+        """Look at what agents wrote in the other projects that their programs name."""
+        why = "An agent's program has worked there."
+        for folder in map(Path, known[:_PROJECT_LIMIT]):
+            if folder.is_absolute() and not _is_anothers(folder, self._home):
+                yield from self._memsearch(folder, why)
+                yield from self._agent_memories(folder / ".claude", why)
+
+    def _notes(self, folder: Path, key: str, title: str, why: str) -> Iterator[Finding]:
+        """Look for a folder of markdown, which a vault can open; what is another's is named."""
+        if _is_anothers(folder, self._home):
+            problem = "It lies in another user's folder, which is not looked into."
+            yield _named("vault", folder, title, why, problem)
+        elif is_folder(folder):
+            yield _found("vault", folder, key, title, why)
+
+    def _agent_memories(self, folder: Path, why: str) -> Iterator[Finding]:
+        """Look for what subagents of Claude Code remember, a folder each."""
+        for root in (folder / name for name in _AGENT_MEMORIES):
+            for agent in _list_folder(root).names if is_folder(root) else ():
+                path = root / agent
+                title = f"Claude Code memory of the subagent {agent}"
+                yield from self._claude_memory(path, agent, title, why, agent_id=agent)
+
+    def _claude_memory(
+        self, path: Path, key: str, title: str, why: str, **config: str
+    ) -> Iterator[Finding]:
+        held = _list_folder(path) if is_folder(path) else _Listing()
+        if (memories := held.documents()) or held.problems:
+            count = len([name for name in memories if name != INDEX]) or 1
+            yield _found(
+                "claude-memory", path, key, title, why,
+                problems=held.problems, records=count, **config,
+            )  # fmt: skip
+
+    def _moved_memories(self) -> Iterator[Finding]:
+        """Look where the settings of Claude Code put its auto memory."""
+        settings = [self._managed / "managed-settings.json", self._claude / "settings.json"]
+        for folder in self._projects:
+            local = folder / ".claude"
+            settings += [local / "settings.json", local / "settings.local.json"]
+        for file in dict.fromkeys(settings):
+            config = read_configuration(file)
+            if isinstance(config, str):
+                title, why = f"Claude Code settings {file}", "They may move the memory folder."
+                yield _named("claude-memory", file, title, why, config)
+            written = config.get("autoMemoryDirectory") if isinstance(config, dict) else None
+            if not isinstance(written, str) or not written.strip() or "\0" in written:
+                continue
+            inside = file.parent.parent if file.parent.name == ".claude" else file.parent
+            path = inside / self._expanded(written.strip())
+            title, why = f"Claude Code memory in {path}", f"{file} moves the memory there."
+            if _is_anothers(path, self._home):
+                problem = "It lies in another user's folder, which is not looked into."
+                yield _named("claude-memory", path, title, why, problem)
+            else:
+                yield from self._claude_memory(path, path.name, title, why)
+
+    def _obsidian(self) -> Iterator[Finding]:
+        """Look for the vaults that Obsidian lists, and for others where people keep them."""
+        lists = [folder / "obsidian" / "obsidian.json" for folder in
+                 program_folders(self._home, self._env)]  # fmt: skip
+        for file in (*lists, *(self._home / name for name in _OBSIDIAN_LISTS)):
+            config = read_configuration(file)
+            if isinstance(config, str):
+                title, why = "Obsidian vaults", "Obsidian lists its vaults there."
+                yield _named("vault", file, title, why, config)
+            vaults = config.get("vaults") if isinstance(config, dict) else None
+            for vault in islice(vaults.values(), _SERVER_LIMIT) if isinstance(vaults, dict) else ():
+                path = vault.get("path") if isinstance(vault, dict) else None
+                if isinstance(path, str) and Path(path).is_absolute():
+                    title, why = f"Obsidian vault {path}", "Obsidian lists it."
+                    yield from self._notes(Path(path), Path(path).name, title, why)
+        for folder in (self._home / name for name in _OBSIDIAN_HOMES):
+            for path in (folder, *(folder / name for name in _list_folder(folder).names)):
+                if is_folder(path / ".obsidian"):
+                    title, why = f"Obsidian vault {path}", "It holds a folder .obsidian."
+                    yield from self._notes(path, path.name, title, why)
+
+    def _basic_memory(self) -> Iterator[Finding]:
+        """Look for the projects of basic-memory: folders of markdown."""
+        own = self._env.get("BASIC_MEMORY_CONFIG_DIR")
+        file = (Path(own) if own else self._home / ".basic-memory") / "config.json"
+        config = read_configuration(file)
+        if isinstance(config, str):
+            title, why = "basic-memory projects", "basic-memory lists its projects there."
+            yield _named("vault", file, title, why, config)
+        named = config.get("projects") if isinstance(config, dict) else None
+        for name, place in islice(named.items(), _SERVER_LIMIT) if isinstance(named, dict) else ():
+            path = place.get("path") if isinstance(place, dict) else place
+            if isinstance(path, str) and path.strip() and "\0" not in path:
+                folder, title = self._expanded(path), f"basic-memory project {name}"
+                yield from self._notes(folder, f"basic-{name}", title, "basic-memory lists it.")
+
+    def _letta(self) -> Iterator[Finding]:
+        root = self._home / ".letta" / "agents"
+        for agent in _list_folder(root).names:
+            title, why = f"Letta memory of {agent}", "Letta keeps its agents' memory there."
+            yield from self._notes(root / agent / "memory", f"letta-{agent}", title, why)
+
+    def _mem0(self) -> Iterator[Finding]:
+        """Name what there is of mem0: an account, and what its library left."""
+        if self._env.get("MEM0_API_KEY"):
+            why = "The environment variable MEM0_API_KEY is set."
+            yield _named("mem0", "https://api.mem0.ai", "mem0 platform", why, _NO_MEM0)
+        own = self._env.get("MEM0_DIR")
+        folder = Path(own) if own else self._home / ".mem0"
+        if is_file(folder / "history.db"):
+            why = "The mem0 library keeps its history there."
+            yield _named("mem0", folder, "mem0 library", why, _NO_MEM0)
+
+    def _expanded(self, written: str) -> Path:
+        """Return a path as somebody wrote it, from the home folder where it begins with `~`."""
+        return self._home / written[2:] if written.startswith("~/") else Path(written)
 
     @staticmethod
     def _vault(folder: Path, why: str) -> Iterator[Finding]:
@@ -270,23 +469,22 @@ class _Search:
         files = [folder / name for name in (*names, OTHERS) if is_file(folder / name)]
         return files + [folder / rules / name for name in _list_folder(folder / rules).documents()]
 
-    @staticmethod
-    def _instructions(folder: Path, files: list[Path], layout: str, why: str) -> Iterator[Finding]:
+    def _instructions(
+        self, folder: Path, files: list[Path], layout: str, why: str
+    ) -> Iterator[Finding]:
         if files:
-            is_own = layout == "user"
+            is_own = layout == "user" and folder != self._managed
             title = "Your own agent instructions" if is_own else f"Agent instructions of {folder}"
-            key = "user" if is_own else folder.name or "root"
+            key = "user" if is_own else folder.name.strip(".") or "root"
             why = f"{why} It holds {', '.join(path.name for path in files[:4])}."
             count = _count(files, _HEADING, least=1)
             yield _found("instructions", folder, key, title, why, records=count, layout=layout)
 
-    def _claude_memories(self, configs: list[Json]) -> Iterator[Finding]:
+    def _claude_memories(self, known: list[str]) -> Iterator[Finding]:
         """Look for auto memories; their folders name a project by its slug."""
-        known = [str(path) for path in self._projects]
-        for config in configs:
-            listed = config.get("projects")
-            known.extend(listed if isinstance(listed, dict) else ())
-        projects = {re.sub(r"[^A-Za-z0-9]", "-", path): path for path in reversed(known)}
+        yield from self._moved_memories()
+        known = [*map(str, self._projects), *known]
+        named = {re.sub(r"[^A-Za-z0-9]", "-", path): path for path in reversed(known)}
         provider, why, root = "claude-memory", "Claude Code writes it.", self._claude / "projects"
         listing = _list_folder(root)
         notes = listing.problems
@@ -295,38 +493,27 @@ class _Search:
         if notes:
             yield _found(provider, root, "projects", "Claude Code projects", why, problems=notes)
         for slug in listing.names:
-            path = root / slug / "memory"
-            held = _list_folder(path) if is_folder(path) else _Listing()
-            if (memories := held.documents()) or held.problems:
-                count = len([name for name in memories if name != INDEX]) or 1
-                project = projects.get(slug)
-                key, title = Path(project).name if project else slug, project or slug
-                yield _found(
-                    provider, path, key, f"Claude Code memory of {title}", why,
-                    problems=held.problems, records=count,
-                )  # fmt: skip
-
-    def _configurations(self) -> list[Path]:
-        """Return where MCP clients keep their servers, each once."""
-        settings = Path(self._env.get("XDG_CONFIG_HOME") or self._home / ".config")
-        paths = [folder / name for folder in self._projects for name in _PROJECT_CONFIGS]
-        paths += [self._home / name for name in _HOME_CONFIGS]
-        paths.append(settings / "Claude" / "claude_desktop_config.json")
-        if self._env.get("APPDATA"):
-            paths.append(Path(self._env["APPDATA"]) / "Claude" / "claude_desktop_config.json")
-        return list(dict.fromkeys(paths))
+            project = named.get(slug)
+            key, title = Path(project).name if project else slug, project or slug
+            title = f"Claude Code memory of {title}"
+            yield from self._claude_memory(root / slug / "memory", key, title, why)
 
     def _in_configuration(self, path: Path, config: Json | str | None) -> Iterator[Finding]:
         """Look at every server of one client's configuration."""
         if isinstance(config, str):
             title, why = f"MCP servers in {path}", "An MCP client keeps its servers there."
             yield _found("mcp-memory", path, path.stem, title, why, problems=(config,))
-        for name, server in islice(_servers(config), _SERVER_LIMIT):
+            return
+        for name, server in islice(servers(config or {}), _SERVER_LIMIT):
+            why = f"The MCP server {name} in {path} writes it."
             variables = server.get("env")
             written = variables.get(_VARIABLE) if isinstance(variables, dict) else None
             if isinstance(written, str) and written.strip():
-                why = f"The MCP server {name} in {path} writes it."
                 yield self._graph(written.strip(), why)
+            told = json.dumps(server)
+            if hosted := next((one for one in _HOSTED if one in told), None):
+                title, problem = f"{_HOSTED[hosted]} of the MCP server {name}", _NO_MEM0
+                yield _named("mem0", path, title, why, problem)
 
     def _default_graphs(self) -> Iterator[Finding]:
         """Look where the server keeps its file when it is told no path and was started by npx."""
@@ -345,15 +532,16 @@ class _Search:
             lambda match: variables.get(match[1], match[2] if match[2] is not None else match[0]),
             written,
         )
-        if expanded.startswith("~/"):
-            expanded = str(self._home / expanded[2:])
-        path, found, problem = Path(expanded), None, ""
+        path, found, problem = self._expanded(expanded), None, ""
+        expanded = str(path)
         if "${" in expanded or "\0" in expanded:
             problem = f"The path {expanded!r} cannot be resolved here."
         elif not path.is_absolute():
             problem = (
                 f"The path {expanded} is relative to the server's own folder, which is not known."
             )
+        elif _is_anothers(path, self._home):
+            problem = "It lies in another user's folder, which is not looked into."
         elif (found := sign(path)) is None:
             problem = f"There is no file {expanded} yet, or it may not be seen."
         elif not found.is_file:
@@ -364,12 +552,3 @@ class _Search:
             problems=(problem,) if problem else (),
             records=None if problem else _count([path], _FULL_LINE),
         )  # fmt: skip
-
-
-def _servers(config: Any) -> Iterator[tuple[str, Json]]:
-    projects = config.get("projects") if isinstance(config, dict) else None
-    for holder in (config, *(projects.values() if isinstance(projects, dict) else ())):
-        for section in ("mcpServers", "servers") if isinstance(holder, dict) else ():
-            servers = holder.get(section)
-            if isinstance(servers, dict):
-                yield from (item for item in servers.items() if isinstance(item[1], dict))

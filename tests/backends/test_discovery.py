@@ -4,6 +4,7 @@ import json
 import os
 import re
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -13,11 +14,18 @@ from memtui.backends.discovery import Finding, discover
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.memsearch import MemsearchAdapter
+from memtui.backends.vault import VaultAdapter
 from memtui.contract import Adapter, BindingContext
 
 READERS: dict[str, type[Adapter]] = {
     adapter.key: adapter
-    for adapter in (ClaudeMemoryAdapter, InstructionsAdapter, McpMemoryAdapter, MemsearchAdapter)
+    for adapter in (
+        ClaudeMemoryAdapter,
+        InstructionsAdapter,
+        McpMemoryAdapter,
+        MemsearchAdapter,
+        VaultAdapter,
+    )
 }
 
 
@@ -135,7 +143,7 @@ def test_one_file_named_twice_is_one_finding(home: Path, project: Path) -> None:
 
 
 def test_what_cannot_be_used_says_why(home: Path, project: Path) -> None:
-    write(project / ".mcp.json", "{ // comment\n}")
+    write(project / ".mcp.json", "{ // comment\n")
     servers = {
         "relative": "memory.json",
         "gone": "/gone/memory.jsonl",
@@ -148,6 +156,141 @@ def test_what_cannot_be_used_says_why(home: Path, project: Path) -> None:
     findings = discover(home, project, {})
     assert len(findings) == 6
     assert all(not finding.usable and finding.problems for finding in findings)
+
+
+HOMES = {
+    ".codex/config.toml": '[mcp_servers.m.env]\nMEMORY_FILE_PATH = "@"\n',
+    ".config/Code/User/mcp.json": "JSON",
+    "Library/Application Support/Code/User/mcp.json": "JSON",
+    "roaming/Code/User/mcp.json": "JSON",
+    ".gemini/settings.json": "JSON",
+    ".gemini/config/mcp_config.json": "JSON",
+    ".cursor/mcp.json": "JSON",
+    "work/app/.vscode/mcp.json": """{
+        // the team's
+        "servers": {"m": {"env": {"MEMORY_FILE_PATH": "@", /* "x": */},},},
+    }""",
+    "etc/managed-mcp.json": "JSON",
+}
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_the_servers_of_every_program_are_looked_at(name: str, home: Path, project: Path) -> None:
+    graph = write(home / "kg.jsonl", "{}\n")
+    config = {"mcpServers": {"m": {"env": {"MEMORY_FILE_PATH": "@"}}}}
+    text = HOMES[name].replace("JSON", json.dumps(config)).replace("@", str(graph))
+    write(home / name, text)
+    env = {"APPDATA": str(home / "roaming")}
+    (finding,) = discover(home, project, env, managed=home / "etc")
+    assert (finding.path, finding.usable) == (str(graph), True)
+    write(home / name, "{")
+    (finding,) = discover(home, project, env, managed=home / "etc")
+    assert str(home / name) in finding.problems[0]
+
+
+async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
+    home: Path, project: Path, tmp_path: Path
+) -> None:
+    other = home / "work" / "other"
+    write(home / ".claude.json", json.dumps({"projects": {str(other): {}}}))
+    write(other / ".memsearch" / "memory" / "2026-01-01.md", "### 10:00\n- a\n")
+    write(other / ".claude" / "agent-memory" / "tester" / "MEMORY.md", "# Memory\ntext\n")
+    write(home / ".claude" / "agent-memory" / "reviewer" / "MEMORY.md", "# Memory\ntext\n")
+    write(project / ".claude" / "settings.local.json", '{"autoMemoryDirectory": "~/mem"}')
+    write(home / "mem" / "topic.md", "---\nname: a\ndescription: b\ntype: user\n---\ntext\n")
+    write(home / "etc" / "CLAUDE.md", "# Rules\ntext\n")
+    write(home / ".codex" / "AGENTS.md", "# Rules\ntext\n")
+    write(home / ".codex" / "memories" / "MEMORY.md")
+    listed = {"vaults": {"1": {"path": str(home / "garden")}, "2": {"path": 3}, "3": None}}
+    write(home / ".config" / "obsidian" / "obsidian.json", json.dumps(listed))
+    write(home / "garden" / "a.md")
+    write(home / "Documents" / "Second" / ".obsidian" / "app.json")
+    places = {"projects": {"main": "~/basic", "new": {"path": str(home / "new")}, "gone": "/gone"}}
+    write(home / ".basic-memory" / "config.json", json.dumps(places))
+    write(home / "basic" / "a.md")
+    write(home / "new" / "a.md")
+    write(home / ".letta" / "agents" / "agent-1" / "memory" / "system" / "human.md")
+
+    findings = discover(home, project, {}, managed=home / "etc")
+    assert usable(findings) == {
+        "instructions-etc": home / "etc",
+        "claude-memory-reviewer": home / ".claude" / "agent-memory" / "reviewer",
+        "instructions-codex": home / ".codex",
+        "vault-codex": home / ".codex" / "memories",
+        "claude-memory-mem": home / "mem",
+        "memsearch-other": other / ".memsearch" / "memory",
+        "claude-memory-tester": other / ".claude" / "agent-memory" / "tester",
+        "vault-garden": home / "garden",
+        "vault-second": home / "Documents" / "Second",
+        "vault-basic-main": home / "basic",
+        "vault-basic-new": home / "new",
+        "vault-letta-agent-1": home / ".letta" / "agents" / "agent-1" / "memory",
+    }
+    for finding in findings:
+        adapter = await READERS[finding.provider].open(
+            BindingContext(
+                company_id="acme",
+                binding_key=finding.key,
+                config=finding.config,
+                read_only=True,
+                data_dir=tmp_path / "state" / finding.key,
+            )
+        )
+        health = await adapter.health()
+        assert (health.status, health.records or 1) == ("ok", finding.records or 1)
+        await adapter.close()
+
+
+def test_what_memtui_cannot_open_is_named(home: Path, project: Path) -> None:
+    write(home / ".mem0" / "history.db")
+    write(home / ".letta" / "sqlite.db")
+    write(home / ".gemini" / "GEMINI.md")
+    entry = {"url": "http://localhost:8765/mcp/openmemory/sse/ana"}
+    write(home / ".cursor" / "mcp.json", json.dumps({"mcpServers": {"m": entry}}))
+    findings = discover(home, project, {"MEM0_API_KEY": "m0-secret"})
+    assert {(one.provider, one.title) for one in findings} == {
+        ("mem0", "mem0 platform"),
+        ("mem0", "mem0 library"),
+        ("mem0", "OpenMemory of the MCP server m"),
+        ("letta", "Letta server"),
+        ("gemini", "Gemini CLI memory"),
+    }
+    assert not usable(findings)
+    assert all("no provider" in one.problems[0] for one in findings)
+    assert "m0-secret" not in repr(findings)
+
+
+def test_another_users_folder_is_named_and_not_looked_into(tmp_path: Path) -> None:
+    home, other = tmp_path / "home" / "ana", tmp_path / "home" / "bob"
+    home.mkdir(parents=True)
+    graph = write(other / "kg.jsonl", "{}\n")
+    write(other / "notes" / "a.md")
+    (home / "theirs").symlink_to(other)
+    servers = {
+        name: {"env": {"MEMORY_FILE_PATH": str(path)}}
+        for name, path in {"a": graph, "b": home / "theirs" / "kg.jsonl"}.items()
+    }
+    config = {"mcpServers": servers, "projects": {str(other / "notes"): {}}}
+    write(home / ".claude.json", json.dumps(config))
+    write(other / "notes" / ".memsearch" / "memory" / "2026-01-01.md", "### 10:00\n- a\n")
+    listed = {"vaults": {"1": {"path": str(other / "notes")}}}
+    write(home / ".config" / "obsidian" / "obsidian.json", json.dumps(listed))
+    write(home / ".claude" / "settings.json", json.dumps({"autoMemoryDirectory": str(other)}))
+    findings = discover(home, home, {})
+    assert len(findings) == 4
+    assert all("another user" in one.problems[0] for one in findings)
+
+
+def test_a_search_that_does_not_end_gives_what_it_has(
+    home: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(project / "CLAUDE.md")
+    hangs = Event()
+    monkeypatch.setattr(discovery, "client_files", lambda *_: [Path(str(hangs.wait()))])
+    found = discover(home, project, {}, seconds=0.5)
+    hangs.set()
+    assert [one.usable for one in found] == [True, False]
+    assert "longer than 0.5 s" in found[1].problems[0]
 
 
 @pytest.mark.parametrize(

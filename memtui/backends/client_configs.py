@@ -1,0 +1,121 @@
+"""Where agents' programs keep their settings, and the MCP servers that stand there.
+
+A file is JSON, with or without comments, or TOML. Only known places are looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from memtui.backends.files.reading import sign
+from memtui.contract import Json
+
+_MOST_BYTES = 32 * 1024 * 1024
+_IN_PROJECT = (
+    ".mcp.json",
+    ".cursor/mcp.json",
+    ".vscode/mcp.json",
+    ".gemini/settings.json",
+    ".agents/mcp_config.json",
+    ".codex/config.toml",
+)
+_IN_HOME = (
+    ".claude.json",
+    ".cursor/mcp.json",
+    ".codeium/windsurf/mcp_config.json",
+    ".copilot/mcp-config.json",
+    ".gemini/settings.json",
+    ".gemini/config/mcp_config.json",
+    ".gemini/antigravity/mcp_config.json",
+    ".gemini/antigravity-cli/mcp_config.json",
+)
+_OF_PROGRAMS = (
+    "Claude/claude_desktop_config.json",
+    "Code/User/mcp.json",
+    "Code - Insiders/User/mcp.json",
+    "VSCodium/User/mcp.json",
+)
+_SERVERS = ("mcpServers", "servers", "mcp_servers")
+"""What clients call the member that holds their servers."""
+_STRING = r'("(?:\\.|[^"\\])*(?:"|\Z))'
+_COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
+_LAST_COMMA = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)
+
+
+def managed_folder() -> Path:
+    """Return where an administrator keeps what Claude Code is told on a whole machine."""
+    mac = "/Library/Application Support/ClaudeCode"
+    return Path(mac if sys.platform == "darwin" else "/etc/claude-code")
+
+
+def program_folders(home: Path, env: Mapping[str, str]) -> list[Path]:
+    """Return where programs with windows keep their settings, on whichever platform."""
+    linux = env.get("XDG_CONFIG_HOME")
+    folders = [home / "Library" / "Application Support", Path(linux) if linux else home / ".config"]
+    if windows := env.get("APPDATA"):
+        folders.append(Path(windows))
+    return folders
+
+
+def codex_folder(home: Path, env: Mapping[str, str]) -> Path:
+    """Return Codex's own folder."""
+    return Path(env.get("CODEX_HOME") or home / ".codex")
+
+
+def client_files(
+    home: Path, projects: Sequence[Path], managed: Path, env: Mapping[str, str]
+) -> list[Path]:
+    """Return the files in which MCP clients keep their servers, each once."""
+    paths = [folder / name for folder in projects for name in _IN_PROJECT]
+    paths += [home / name for name in _IN_HOME]
+    paths += [folder / name for folder in program_folders(home, env) for name in _OF_PROGRAMS]
+    paths += [codex_folder(home, env) / "config.toml", managed / "managed-mcp.json"]
+    return list(dict.fromkeys(paths))
+
+
+def read_configuration(path: Path) -> Json | str | None:
+    """Return what a file says, why it cannot be read, or None where there is no file."""
+    found = sign(path)
+    if found is None:
+        return None
+    if not found.is_file or found.size > _MOST_BYTES:
+        return f"{path} is no file that could be a configuration."
+    form = "TOML" if path.suffix == ".toml" else "JSON"
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        value = tomllib.loads(text) if form == "TOML" else _read_json(text)
+    except OSError as error:
+        return f"{path} cannot be read: {error.strerror}."
+    except (ValueError, RecursionError):
+        return f"{path} is not valid {form}."
+    return value if isinstance(value, dict) else f"{path} is not a JSON object."
+
+
+def _read_json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:  # some programs allow comments, and a comma after the last
+        plain = _COMMENT.sub(lambda match: match[1] or " ", text)
+        return json.loads(_LAST_COMMA.sub(lambda match: match[1] or "", plain))
+
+
+def servers(config: Json) -> Iterator[tuple[str, Json]]:
+    """Yield the MCP servers of a configuration, those of its projects too, by name."""
+    projects = config.get("projects")
+    for holder in (config, *(projects.values() if isinstance(projects, dict) else ())):
+        for section in _SERVERS if isinstance(holder, dict) else ():
+            named = holder.get(section)
+            if isinstance(named, dict):
+                yield from (item for item in named.items() if isinstance(item[1], dict))
+
+
+def projects(config: Json) -> list[str]:
+    """Return the folders that a client has worked in, as far as its configuration names them."""
+    named = config.get("projects")
+    return [path for path in named if isinstance(path, str)] if isinstance(named, dict) else []
