@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     )
     from memtui.service.metrics import FactDay, FactMetrics
     from memtui.service.namespaces import KeptNamespace, MemoryName, NamespaceDeleted
+    from memtui.service.runs import RecordState, Replay, Run, RunPage, RunRecord, RunStep, ToldNow
     from memtui.service.stored_secrets import StoredSecret
     from memtui.service.survey import PurgeAnswer, PurgeRequest
 
@@ -58,6 +59,7 @@ _MODULES = {
     ),
     "metrics": ("FactDay", "FactMetrics"),
     "namespaces": ("KeptNamespace", "MemoryName", "NamespaceDeleted"),
+    "runs": ("RecordState", "Replay", "Run", "RunPage", "RunRecord", "RunStep", "ToldNow"),
     "survey": ("PurgeAnswer", "PurgeRequest"),
     "stored_secrets": ("StoredSecret",),
 }

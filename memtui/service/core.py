@@ -62,6 +62,9 @@ GroupT = TypeVar("GroupT", bound="Group")
 SETUP_DOOR = "setup"
 """Through it comes what memtui sets up by itself."""
 
+EXPLICIT_KEY = "explicit key"
+"""Why a binding serves that the caller named."""
+
 _TOLD_PROBLEMS = 20
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}")
 
@@ -522,7 +525,7 @@ def _reason(found: Route, scope: Scope) -> str:
     reasons = {
         "project": f"project target {scope.project_id}",
         "agent": f"agent target {scope.agent_id}",
-        BY_KEY: "explicit key",
+        BY_KEY: EXPLICIT_KEY,
     }
     return reasons.get(found.chosen_by or "", "company default")
 

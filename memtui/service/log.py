@@ -26,7 +26,7 @@ from memtui.store import erasing, journal
 from memtui.store.database import Connection, Database
 from memtui.store.erasing import purged
 from memtui.store.journal import Found
-from memtui.store.log import ContextDay, LogReader, Reads, Retrieved, owners
+from memtui.store.log import ContextDay, LogReader, Reads, Retrieved, RunFigures, owners
 from memtui.store.operation import Operation, OperationPage
 from memtui.store.sight import Sight
 
@@ -188,6 +188,27 @@ class CompanyLog:
         """
         hot, sealed, read = self._both(lambda one: one.active(chosen, field))
         return hot | (sealed.ask(read) or set())
+
+    def runs(self, chosen: Filter, told: tuple[str, Sequence[str]] | None = None) -> dict[str, int]:
+        """Return the runs that an operation of a filter is of, as `LogReader.runs`."""
+        hot, sealed, read = self._both(lambda one: one.runs(chosen, told), whole=True)
+        return {**(sealed.ask(read) or {}), **hot}
+
+    def run_figures(self, run_ids: Sequence[str]) -> RunFigures:
+        """Return what runs come to."""
+        hot, sealed, read = self._both(lambda one: one.run_figures(run_ids))
+        older = sealed.ask(read) or RunFigures([], [], [])
+        return RunFigures(
+            parts=older.parts + hot.parts,
+            contexts=older.contexts + hot.contexts,
+            usage=older.usage + hot.usage,
+        )
+
+    def of_run(self, run_id: str, *, after: int, limit: int) -> tuple[Operation, ...]:
+        """Return the first operations of a run above a `seq`, the oldest first."""
+        hot, sealed, read = self._both(lambda one: one.of_run(run_id, after=after, limit=limit))
+        older = sealed.ask(read) if after < sealed.through else None
+        return (*(older or ()), *hot)[:limit]
 
     def contexts_by_day(self, chosen: Filter) -> list[ContextDay]:
         """Return the days with contexts, the oldest first."""

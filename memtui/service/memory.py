@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from memtui.service.metrics import Metrics
     from memtui.service.namespaces import Namespaces, PluginLedger
     from memtui.service.purge import Purging
+    from memtui.service.runs import Runs
     from memtui.service.stored_secrets import Secrets
     from memtui.service.undo import Undo
     from memtui.store.journal import Found
@@ -183,6 +184,8 @@ class MemoryService(Operations):
     """What serving a binding as a memory plugin keeps beside its provider."""
     purging: _Lazy[Purging] = _Lazy("purge", "Purging")
     """What a purge would erase, erasing it, and what may be erased by its age."""
+    runs: _Lazy[Runs] = _Lazy("runs", "Runs")
+    """What the runs of agents were told and did, replayed from the log."""
     secrets: _Lazy[Secrets] = _Lazy("stored_secrets", "Secrets")
     """Secrets that stand in the clear in what is stored."""
     tokens: _Lazy[Tokens] = _Lazy("members", "Tokens")

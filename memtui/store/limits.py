@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement
 
 _TOKENS = ("input_tokens", "output_tokens", "embedding_tokens")
-_HALF = 1_000_000_000
+HALF = 1_000_000_000
 """SQLite fails where a sum passes 63 bits, so each number is summed in two halves."""
 
 
@@ -95,9 +95,9 @@ def spent(
     begun, seq = OPERATIONS.c.started_at, OPERATIONS.c.seq
     begun, seq = (_unindexed(begun), seq) if after else (begun, _unindexed(seq))
     cost = type_coerce(USAGE.c.cost_usd, BigInteger)
-    sums = [half for name in _TOKENS for half in _halves(USAGE.c[name])]
+    sums = [half for name in _TOKENS for half in halves(USAGE.c[name])]
     rows = connection.execute(
-        select(*keys, func.count() - func.count(cost), *_halves(cost), *sums)
+        select(*keys, func.count() - func.count(cost), *halves(cost), *sums)
         .join(
             USAGE,
             and_(
@@ -114,10 +114,9 @@ def spent(
         )
         .group_by(*keys)
     )
-    for agent, project, binding, unpriced, *halves in rows:
+    for agent, project, binding, unpriced, *parted in rows:
         cost_pico, *tokens = (
-            int(high) * _HALF + int(low)
-            for high, low in zip(halves[::2], halves[1::2], strict=True)
+            int(high) * HALF + int(low) for high, low in zip(parted[::2], parted[1::2], strict=True)
         )
         yield Spent(
             agent_id=agent,
@@ -136,9 +135,9 @@ def _unindexed(column: Any) -> Any:
     return func.coalesce(column, null(), type_=column.type)
 
 
-def _halves(number: Any) -> tuple[ColumnElement[int], ColumnElement[int]]:
+def halves(number: Any) -> tuple[ColumnElement[int], ColumnElement[int]]:
     """Return the sums of a column's high and low half; what is NULL adds nothing."""
     from sqlalchemy import BigInteger, cast, func
 
-    high, low = (func.coalesce(func.sum(part), 0) for part in (number // _HALF, number % _HALF))
+    high, low = (func.coalesce(func.sum(part), 0) for part in (number // HALF, number % HALF))
     return cast(high, BigInteger), cast(low, BigInteger)

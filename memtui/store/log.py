@@ -29,13 +29,15 @@ from sqlalchemy import (
     func,
     or_,
     select,
+    true,
     type_coerce,
 )
 
-from memtui.contract import Filter, OperationStatus, OperationType
+from memtui.contract import Filter, OperationStatus, OperationType, Record
 from memtui.store.conditions import conditions
 from memtui.store.database import Connection
 from memtui.store.digest import CONTROL
+from memtui.store.limits import HALF, halves
 from memtui.store.operation import Loaded, Operation, OperationPage, to_operation
 from memtui.store.sight import Sight, seen
 from memtui.store.tables import HANDLES, HEADS, JOURNAL, OPERATIONS, USAGE
@@ -44,10 +46,21 @@ _SEQ: Column[int] = OPERATIONS.c.seq
 
 _READS = (OperationType.QUERY, OperationType.CONTEXT)
 """A record is read when a query returns it, or when a model gets it in its context."""
+_TOLD = (*_READS, OperationType.GET)
+"""What lets a run know a record."""
 _MUTATIONS = tuple(kind for kind in OperationType if kind.mutates)
+_LOOKING = "tui"
+"""The door of a person who looks at a run: what they do in its scope is not done by the run."""
 _DAY = 86_400_000_000
 """Microseconds."""
 _ROWS_AT_ONCE = 2_000
+
+_CONSUMED = (
+    USAGE.c.input_tokens,
+    USAGE.c.output_tokens,
+    USAGE.c.embedding_tokens,
+    type_coerce(USAGE.c.cost_usd, BigInteger),
+)
 
 T = TypeVar("T")
 
@@ -79,6 +92,62 @@ class ContextDay(NamedTuple):
     budget: int
     """`tokens` and `budget` are sums over the day's contexts."""
     most_tokens: int
+
+
+class RunPart(NamedTuple):
+    """The operations of a run that are alike in what is named here."""
+
+    run_id: str
+    operation_type: str
+    status: str
+    agent_id: str | None
+    project_id: str | None
+    subject_id: str | None
+    issue_id: str | None
+    principal: str
+    door: str
+    operations: int
+    with_results: int
+    first_seq: int
+    last_seq: int
+    first_at: datetime
+    last_at: datetime
+
+
+class RunContexts(NamedTuple):
+    """The contexts that a run was given, those that a person only looked at left out."""
+
+    run_id: str
+    contexts: int
+    tokens: int
+
+
+class RunUsage(NamedTuple):
+    """What the operations of a run consumed; `cost_pico` is what is priced, in 1e-12 dollars."""
+
+    run_id: str
+    calls: int
+    unpriced: int
+    input_tokens: int
+    output_tokens: int
+    embedding_tokens: int
+    cost_pico: int
+
+
+class RunFigures(NamedTuple):
+    """What some runs come to; what is sealed of a run and what is not stand apart."""
+
+    parts: list[RunPart]
+    contexts: list[RunContexts]
+    usage: list[RunUsage]
+
+
+class RecordText(NamedTuple):
+    """What a successful mutation did to a record: None where it did not exist."""
+
+    seq: int
+    before: Record | None
+    after: Record | None
 
 
 def owners(connection: Connection, operation_ids: Sequence[str]) -> dict[str, tuple[str, datetime]]:
@@ -287,6 +356,85 @@ class LogReader:
         rows = self.connection.execute(select(column).where(column.is_not(None), used).distinct())
         return {str(value) for (value,) in rows}
 
+    def runs(self, chosen: Filter, told: tuple[str, Sequence[str]] | None = None) -> dict[str, int]:
+        """Return the runs that an operation of a filter is of, each with the last such `seq`.
+
+        Args:
+            chosen: Its run is the operation's own, not that of its source.
+            told: A binding and the ids of a record there: only what let a run know the record.
+        """
+        run, columns = OPERATIONS.c.run_id, HANDLES.c
+        where = self._matching(chosen.model_copy(update={"run_id": None}))
+        where.append(run.is_not(None) if chosen.run_id is None else run == chosen.run_id)
+        if told is not None:
+            touched = self._touched(told[0], _TOLD, told[1])
+            where.append(_SEQ.in_(select(columns.seq).where(*touched)))
+        own = (*self._own, OPERATIONS.c.door != _LOOKING)
+        found = select(run, func.max(_SEQ)).where(*own, *where).group_by(run)
+        return dict(self.connection.execute(found).all())
+
+    def run_figures(self, run_ids: Sequence[str]) -> RunFigures:
+        """Return what runs come to."""
+        found = RunFigures([], [], [])
+        columns = OPERATIONS.c
+        alike = [columns[name] for name in RunPart._fields if name in columns]
+        asked = _readable(self.connection, columns.request)
+        sums = [half for column in _CONSUMED for half in halves(column)]
+        for run_ids_of_part in parts(run_ids):
+            own = self._of_runs(run_ids_of_part)
+            counted = self.connection.execute(
+                select(
+                    *alike,
+                    func.count().label("operations"),
+                    _count_true(columns.result_count > 0).label("with_results"),
+                    func.min(_SEQ).label("first_seq"),
+                    func.max(_SEQ).label("last_seq"),
+                    func.min(columns.started_at).label("first_at"),
+                    func.max(columns.started_at).label("last_at"),
+                )
+                .where(*own)
+                .group_by(*alike)
+            )
+            found.parts.extend(RunPart(*row) for row in counted)
+            given = self.connection.execute(
+                select(
+                    columns.run_id,
+                    func.count().label("contexts"),
+                    _sum_of(asked["tokens"].as_integer()).label("tokens"),
+                )
+                .where(
+                    *own,
+                    columns.operation_type == str(OperationType.CONTEXT),
+                    columns.status == str(OperationStatus.OK),
+                    func.coalesce(asked["delivered"].as_boolean(), true()),
+                )
+                .group_by(columns.run_id)
+            )
+            found.contexts.extend(RunContexts(*row) for row in given)
+            calls = func.count().label("calls")
+            unpriced = (func.count() - func.count(USAGE.c.cost_usd)).label("unpriced")
+            used = self.connection.execute(
+                select(columns.run_id, calls, unpriced, *sums)
+                .join(USAGE, _of_operation(USAGE.c))
+                .where(*own)
+                .group_by(columns.run_id)
+            )
+            for run_id, call_count, unpriced_count, *parted in used:
+                pairs = zip(parted[::2], parted[1::2], strict=True)
+                whole = [int(high) * HALF + int(low) for high, low in pairs]
+                found.usage.append(RunUsage(run_id, call_count, unpriced_count, *whole))
+        return found
+
+    def of_run(self, run_id: str, *, after: int, limit: int) -> tuple[Operation, ...]:
+        """Return the first operations of a run above a `seq`, the oldest first."""
+        found = self._numbers(after < _SEQ, *self._of_runs([run_id]), order=_SEQ, limit=limit)
+        return self._in_order(found)
+
+    def _of_runs(self, run_ids: Sequence[str]) -> tuple[ColumnElement[bool], ...]:
+        columns = OPERATIONS.c
+        ids = columns.run_id.in_(run_ids)
+        return (*self._own, ids, columns.door != _LOOKING, *seen(self.sight))
+
     def contexts_by_day(self, chosen: Filter) -> list[ContextDay]:
         """Return the days with contexts, the oldest first."""
         only = chosen.model_copy(update={"operation_type": OperationType.CONTEXT})
@@ -404,6 +552,38 @@ def fact_steps(connection: Connection, company_id: str, until: datetime) -> Iter
         .execution_options(yield_per=_ROWS_AT_ONCE)
     )
     yield from connection.execute(statement)
+
+
+def record_texts(
+    connection: Connection, company_id: str, binding_key: str, record_ids: Sequence[str]
+) -> dict[str, list[RecordText]]:
+    """Return what the journal keeps of records, by id, the oldest first."""
+    found: dict[str, list[RecordText]] = defaultdict(list)
+    columns = JOURNAL.c
+    wanted = (columns.provider_record_id, columns.seq, columns.before, columns.after)
+    for part in parts(record_ids):
+        rows = connection.execute(
+            select(*wanted)
+            .where(
+                columns.company_id == company_id,
+                columns.binding_key == binding_key,
+                columns.provider_record_id.in_(part),
+                columns.status == str(OperationStatus.OK),
+                columns.erased_by.is_(None),
+            )
+            .order_by(columns.seq, columns.ordinal)
+        )
+        for record_id, seq, *states in rows:
+            before, after = (
+                Record.model_validate(state["record"]) if state and state.get("record") else None
+                for state in states
+            )
+            found[record_id].append(RecordText(seq, before, after))
+    return found
+
+
+def _sum_of(numbers: ColumnElement[int]) -> ColumnElement[int]:
+    return cast(func.coalesce(func.sum(numbers), 0), BigInteger)
 
 
 def _count_true(condition: ColumnElement[bool]) -> ColumnElement[int]:

@@ -19,6 +19,7 @@ from memtui.contract import (
 from memtui.service import Caller, ContextRequest, MemoryService
 
 ANA = Caller(company_id="local", principal="user:ana", door="test")
+FIRST, LAST = (ANA.model_copy(update={"run_id": one}) for one in ("run-1", "run-2"))
 SCOPE = Scope(company_id="local", project_id="apollo", subject_id="ana")
 SOURCE = SourceRef(kind="manual_note", company_id="local")
 START = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -31,12 +32,12 @@ async def play(service: MemoryService) -> list[RecordHandle]:
         request = WriteRequest(scope=SCOPE, source=SOURCE, content=text, kind="fact")
         kept.append((await service.write(ANA, request)).handles[0])
     for asked in ("deploy", "tabs", "note", "deploy branch", "nothing at all"):
-        await service.query(ANA, QueryRequest(scope=SCOPE, query=asked))
+        await service.query(FIRST, QueryRequest(scope=SCOPE, query=asked))
     fixed = CorrectRequest(scope=SCOPE, handle=kept[1], text="Prefers spaces")
-    kept[1] = (await service.correct(ANA, fixed)).handles[0]
+    kept[1] = (await service.correct(FIRST, fixed)).handles[0]
     await service.forget(ANA, ForgetRequest(scope=SCOPE, handles=(kept.pop(),)))
-    await service.context(ANA, ContextRequest(scope=SCOPE, delivered=True))
-    await service.query(ANA, QueryRequest(scope=SCOPE, query="deploy"))
+    await service.context(LAST, ContextRequest(scope=SCOPE, delivered=True))
+    await service.query(FIRST, QueryRequest(scope=SCOPE, query="deploy"))
     await service.context(ANA, ContextRequest(scope=SCOPE))
     return kept
 
@@ -65,6 +66,15 @@ async def told(service: MemoryService, kept: list[RecordHandle]) -> dict[str, An
         "text": await pages(service, Filter(text="{operations} 'quotes'", until=until)),
         "provenance": [await service.log.provenance(ANA, "default", one) for one in kept],
         "retrieval": await service.log.retrieval_stats(ANA, "default", ids),
+        "runs": [
+            await service.runs.page(ANA, chosen, told=record, limit=limit)
+            for chosen, record, limit in (
+                (Filter(), None, 1),
+                (Filter(operation_type=OperationType.CORRECT), None, 9),
+                (Filter(run_id="run-2"), None, 9),
+                (Filter(), ("default", ids[0]), 9),
+            )
+        ],
         "undoable": await service.undoable(ANA),
         "metrics": await service.metrics.facts(ANA, START, until),
         "by id": [

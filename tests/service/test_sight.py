@@ -142,7 +142,8 @@ async def _fill(paths: Paths, database_url: str) -> Home:
             answer = await service.write(writers[word], request)
             made.records[word + part] = answer.handles[0]
             made.written[word + part] = answer.operation_id
-            await service.query(writers[word], QueryRequest(scope=scope, query=word + part))
+            run = writers[word].model_copy(update={"run_id": f"run-{word}{part}"})
+            await service.query(run, QueryRequest(scope=scope, query=word + part))
         if part == "sealed":
             await service.analysis.seal(BOSS, everything=True)
     await service.limits.set(BOSS, limit("project", "apollo", 3))
@@ -231,6 +232,15 @@ async def undoable(home: Home, caller: Caller) -> list[str]:
     return [names.get(one.operation.operation_id, "") for one in found]
 
 
+async def replayed(home: Home, caller: Caller) -> list[Any]:
+    """Replay each run; that one is not there says nothing but its id, which was asked for."""
+    asked = [
+        (f"run-{name}", home.service.runs.replay(caller, f"run-{name}")) for name in home.written
+    ]
+    found = [(run_id, await _answer(replay)) for run_id, replay in asked]
+    return [one.replace(run_id, "") if isinstance(one, str) else one for run_id, one in found]
+
+
 def sql(statement: str) -> Call:
     return lambda h, c: h.service.analysis.sql(c, statement)
 
@@ -250,6 +260,8 @@ LOG: dict[str, list[Call]] = {
         lambda h, c: each(h, lambda name: h.service.log.provenance(c, "default", h.records[name]))
     ],
     "undoable": [undoable],
+    "runs.page": [lambda h, c: h.service.runs.page(c)],
+    "runs.replay": [replayed],
     "analysis.open_log": [
         view,
         lambda h, c: view(h, c, Filter(text="w")),
@@ -312,6 +324,9 @@ MEMBERS: dict[str, list[Call]] = {
     ],
     "companies.content": [lambda h, c: h.service.companies.content(c)],
     "check_outcome": [check_one],
+    "runs.told_now": [
+        lambda h, c: each(h, lambda name: h.service.runs.told_now(c, h.written[name]))
+    ],
     "log.found_outcome": [lambda h, c: h.service.log.found_outcome(c, h.written["wapollohot"])],
     "plugin.namespaces": [lambda h, c: h.service.plugin.namespaces(c, "default")],
     "plugin.named": [lambda h, c: h.service.plugin.named(c, "default", ["a:b"])],

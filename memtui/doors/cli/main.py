@@ -64,6 +64,7 @@ GROUPS = {
     "bindings target": ("Whom a binding serves.", "bindings"),
     "bindings namespace": ("A partition of a provider.", "bindings"),
     "ops": ("The operation log.", "ops"),
+    "runs": ("What each run of an agent was told, asked, got and wrote.", "runs"),
     "archive": ("The old part of the operation log, in sealed files.", "archive"),
     "audit": ("The proof that nobody altered the operation log.", "archive"),
     "companies": ("Whose memory this is.", "companies"),

@@ -1,0 +1,193 @@
+"""`runs`: what each run of an agent was given and did, and what it would be told now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.contract import NotFound
+from memtui.doors.cli.options import FilterLine, Limit, OperationOptions, ScopeOptions
+from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
+from memtui.doors.cli.records import say_unknown_of_operations
+from memtui.doors.cli.session import Session
+from memtui.widgets import format as shown
+from memtui.widgets import runs as words
+
+if TYPE_CHECKING:
+    from memtui.service import Replay, Run, RunRecord, RunStep, ToldNow
+
+_TEXT_CELLS = 100
+"""Of a record's text; what a context says stands whole."""
+
+
+async def runs_list(
+    session: Session,
+    scope: ScopeOptions,
+    which: OperationOptions,
+    line: FilterLine = None,
+    *,
+    told: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RECORD_ID",
+            help="Only runs that were told this record or got it; --binding says where it is.",
+        ),
+    ] = None,
+    limit: Limit = 100,
+    before: Annotated[
+        int | None, typer.Option(min=1, help="Only before this number; for the next page.")
+    ] = None,
+) -> None:
+    """List the runs of agents, the last to do something first.
+
+    A run is listed where one of its operations passes the filter and the options; what is counted
+    is all of it.
+    """
+    chosen = which.filter(session, line, scope)
+    place = None
+    if told is not None:
+        where = await session.service.resolve(session.caller, scope.scope(session), scope.binding)
+        place = where.binding_key, told
+        chosen = chosen.model_copy(update={"binding_key": None})
+    page = await session.service.runs.page(
+        session.caller, chosen, told=place, limit=limit, before=before
+    )
+    titles = columns(
+        "run", "last>", "agent", "project", "contexts>", "told>", "queries>", "writes>",
+        "corrected>", "forgot>", "failed>", "cost>", "through*",
+    )  # fmt: skip
+    more = f"; the next page: --before {page.next_before}" if page.next_before else ""
+    session.out.answer(
+        page,
+        table(titles, (_cells(session, one) for one in page.runs)) if page.runs else (),
+        f"{shown.of_total(len(page.runs), page.total)}{more}." if page.runs else "",
+        "" if page.runs else "No run is in the log, or none that passes the filter.",
+    )
+    if not page.total:
+        await say_unknown_of_operations(session, chosen)
+
+
+async def runs_show(
+    session: Session,
+    run: Annotated[
+        str, typer.Argument(metavar="RUN", help="The run's id, or the beginning of it.")
+    ],
+    *,
+    diff: Annotated[
+        bool,
+        typer.Option("--diff", help="Show what it would be told now, as a difference."),
+    ] = False,
+    limit: Limit = 200,
+    after: Annotated[
+        int, typer.Option(min=0, help="Only after this number; for the next page.")
+    ] = 0,
+) -> None:
+    """Replay one run: what it was given, asked, got and wrote, and what of it is there today.
+
+    With --diff each context that it was given is assembled again, for nobody, and compared with
+    what it was told then.
+    """
+    service, caller = session.service.runs, session.caller
+    replay = await service.replay(caller, run, after=after, limit=limit)
+    if diff:
+        given = [one.operation for one in replay.steps if one.context is not None]
+        if not given:
+            raise NotFound(f"The run {replay.run.run_id} was given no context by memtui.")
+        now = [await service.told_now(caller, one.operation_id) for one in given]
+        contexts = [jsonable(one) | {"difference": one.difference} for one in now]
+        document = {"run": jsonable(replay.run), "contexts": contexts}
+        session.out.answer(document, _differences(now))
+    else:
+        session.out.answer(replay, _replay(session, replay))
+    if replay.next_after is not None:
+        session.out.say(f"There is more: --after {replay.next_after}.")
+
+
+def _cells(session: Session, run: Run) -> list[str]:
+    return [
+        run.run_id,
+        shown.ago(run.last_at, session.now),
+        ", ".join(run.agents),
+        ", ".join(run.projects),
+        shown.count(run.contexts),
+        shown.count(run.tokens_given),
+        shown.count(run.queries),
+        shown.count(run.writes),
+        shown.count(run.corrections),
+        shown.count(run.forgets),
+        shown.count(run.failures),
+        words.short_cost(run),
+        ", ".join(run.doors),
+    ]
+
+
+def _replay(session: Session, replay: Replay) -> Iterator[Line]:
+    run = replay.run
+    yield f"run {run.run_id}"
+    yield from fields(
+        [
+            ("agent", ", ".join(run.agents)),
+            ("project", ", ".join(run.projects)),
+            ("subject", ", ".join(run.subjects)),
+            ("issue", ", ".join(run.issues)),
+            ("by", ", ".join(run.principals)),
+            ("through", ", ".join(run.doors)),
+            ("from", shown.exact(run.started_at, session.zone)),
+            ("to", shown.exact(run.last_at, session.zone)),
+            ("given", words.given(run)),
+            ("did", words.did(run)),
+            ("failed", words.failed(run)),
+            ("cost", words.cost(run)),
+            ("today", words.today(one for step in replay.steps for one in step.records)),
+        ]
+    )
+    for step in replay.steps:
+        yield ""
+        yield from _step(replay, step)
+
+
+def _step(replay: Replay, step: RunStep) -> Iterator[Line]:
+    operation = step.operation
+    ended = shown.outcome(operation.status)
+    at = words.offset(operation.started_at - replay.run.started_at)
+    yield f"{at}  {ended.symbol} {words.verb(step)}  {words.what(step)}".rstrip()
+    yield Dim(f"        #{operation.seq}  {words.spent(step)}  {operation.operation_id}")
+    if operation.error_message:
+        yield f"        {operation.error_message}"
+    if step.context is not None:
+        yield from _context(step)
+    for record in step.records:
+        yield from _record(record)
+
+
+def _context(step: RunStep) -> Iterator[Line]:
+    if step.context is None:
+        return
+    if step.context.text is None:
+        yield Dim("        the text is not kept any more")
+        return
+    for line in step.context.text.rstrip("\n").split("\n"):
+        yield f"        | {line}"
+
+
+def _record(record: RunRecord) -> Iterator[Line]:
+    measured = shown.score(record.score) if record.tokens is None else f"{record.tokens} tok"
+    text = " ".join((record.text or record.handle.provider_record_id)[:_TEXT_CELLS].split())
+    yield f"        {record.rank:>3}  {measured:>8}  {words.state(record)}: {text}"
+    if record.now is not None:
+        yield Dim(f"{'':23}now: {' '.join(record.now[:_TEXT_CELLS].split())}")
+    yield Dim(f"{'':23}{record.handle.provider_record_id}")
+
+
+def _differences(found: list[ToldNow]) -> Iterator[Line]:
+    for one in found:
+        tokens = one.operation.request.get("tokens")
+        yield (
+            f"#{one.operation.seq}  {shown.count(int(tokens or 0))} tokens then, "
+            f"{shown.count(one.now.tokens)} now"
+        )
+        if not one.difference:
+            yield Dim("  the same, word for word")
+        yield from one.difference

@@ -1,0 +1,136 @@
+"""How a run and its steps read, in a row, a line and a sentence; pure functions for every door."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from memtui.contract import OperationStatus, OperationType
+from memtui.store.operation import ASKED
+from memtui.widgets import format as fmt
+
+if TYPE_CHECKING:
+    from memtui.service.runs import Run, RunRecord, RunStep
+
+_VERBS = {
+    OperationType.CONTEXT: "told",
+    OperationType.QUERY: "asked",
+    OperationType.GET: "opened",
+    OperationType.BROWSE: "looked through",
+    OperationType.HISTORY: "asked for the history",
+    OperationType.EXPLAIN: "asked how it is found",
+    OperationType.PROFILE: "asked for the profile",
+    OperationType.WRITE: "wrote",
+    OperationType.CORRECT: "corrected",
+    OperationType.FORGET: "forgot",
+    OperationType.UNDO: "took back",
+}
+_STATES = {
+    "unchanged": "there",
+    "changed": "changed since",
+    "gone": "gone",
+    "there": "there, perhaps changed",
+    "unread": "not read",
+}
+"""What each state of a record reads as, the best known first."""
+
+
+def given(run: Run) -> str:
+    """Return what a run was given: `2 contexts, 412 tokens`."""
+    if not run.contexts:
+        return "no context"
+    tokens = f", {fmt.counted(run.tokens_given, 'token')}" if run.tokens_given else ""
+    return f"{fmt.counted(run.contexts, 'context')}{tokens}"
+
+
+def did(run: Run) -> str:
+    """Return what a run did: `3 queries (1 found nothing), 2 writes`."""
+    asked = fmt.counted(run.queries, "query", "queries")
+    if empty := run.queries - run.answered_queries:
+        asked += f" ({fmt.count(empty)} found nothing)"
+    parts = [asked] if run.queries else []
+    named = ((run.writes, "write"), (run.corrections, "correction"), (run.forgets, "forget"))
+    parts += [fmt.counted(number, word) for number, word in named if number]
+    return ", ".join(parts) or "nothing"
+
+
+def failed(run: Run) -> str:
+    """Return how many operations of a run failed, or nothing."""
+    return fmt.counted(run.failures, "operation") if run.failures else ""
+
+
+def cost(run: Run) -> str:
+    """Return what a run's operations cost, exactly, with what is unpriced."""
+    return fmt.money(run.cost_usd, unpriced=bool(run.unpriced_count))
+
+
+def short_cost(run: Run) -> str:
+    """Return the same for a column."""
+    return fmt.short_money(run.cost_usd, unpriced=bool(run.unpriced_count))
+
+
+def today(records: Iterable[RunRecord]) -> str:
+    """Return what is there of a run's records, each counted once: `4 there, 1 gone`."""
+    states = {(one.binding_key, one.handle.provider_record_id): one.state for one in records}
+    counts: Counter[str] = Counter(states.values())
+    return ", ".join(
+        f"{fmt.count(counts[name])} {words}" for name, words in _STATES.items() if counts[name]
+    )
+
+
+def state(record: RunRecord) -> str:
+    """Return what became of a record: `changed since`, `there as n-2`, `not read (why)`."""
+    words = _STATES[record.state]
+    if record.new_id is not None:
+        words += f" as {record.new_id}"
+    if record.ghost:
+        words += ", a ghost"
+    return f"{words} ({record.why.rstrip('.')})" if record.why else words
+
+
+def offset(since_start: timedelta) -> str:
+    """Return how far into a run something was: `+0:06`, `+1:02:09`."""
+    seconds = int(since_start.total_seconds())
+    hours, minutes, rest = seconds // 3600, seconds // 60 % 60, seconds % 60
+    return f"+{hours}:{minutes:02}:{rest:02}" if hours else f"+{minutes}:{rest:02}"
+
+
+def verb(step: RunStep) -> str:
+    """Return what a step was, as a verb: told, asked, wrote."""
+    operation = step.operation
+    if operation.operation_type is OperationType.CONTEXT and step.context is None:
+        return "looked at" if "delivered" in operation.request else "replied"
+    return _VERBS.get(operation.operation_type, operation.operation_type.value)
+
+
+def what(step: RunStep) -> str:
+    """Return what a step was about, on one line."""
+    operation = step.operation
+    if step.context is not None:
+        prompt = operation.request.get("prompt")
+        about = f"for “{' '.join(str(prompt)[:200].split())}”" if prompt else ""
+        return f"{fmt.counted(operation.result_count, 'record')} {about}".rstrip()
+    for name in ASKED:
+        value = operation.request.get(name)
+        if isinstance(value, str) and value:
+            return " ".join(value[:400].split())
+    if operation.operation_type is OperationType.FORGET or operation.handles:
+        return fmt.counted(operation.result_count, "record")
+    return "erased" if operation.erased else ""
+
+
+def spent(step: RunStep) -> str:
+    """Return the tokens and the price of a step: of a context what it costs the prompt."""
+    operation, context = step.operation, step.context
+    if context is not None:
+        priced = context.price
+        cost = fmt.money(priced.cost_usd, unpriced=not priced.priced)
+        over = ", over budget" if context.over_budget else ""
+        return f"{fmt.counted(priced.input_tokens, 'token')}, {cost} as {priced.model}{over}"
+    if operation.status is not OperationStatus.OK:
+        return fmt.outcome(operation.status).word
+    found = fmt.counted(operation.result_count, "record")
+    used = f", {fmt.operation_cost(operation)}" if operation.usage else ""
+    return f"{found}{used}"
