@@ -22,10 +22,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Literal, ParamSpec, TypeVar
+from typing import Annotated, Any, Concatenate, Literal, ParamSpec, TypeVar
 from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, ValidationError
+from pydantic import AfterValidator, BaseModel, ValidationError
 
 from memtui.contract import (
     BindingContext,
@@ -39,6 +39,7 @@ from memtui.contract import (
     Json,
     MemtuiError,
     NotFound,
+    QueryRequest,
     Record,
     Scope,
     Snippet,
@@ -69,6 +70,20 @@ def read_config(model: type[ConfigT], context: BindingContext) -> ConfigT:
             f"The setting {field} of the binding {context.binding_key} does not fit: "
             f"{first['msg']}."
         ) from error
+
+
+def _absolute(path: Path) -> Path:
+    try:
+        path = path.expanduser()
+    except RuntimeError as error:
+        raise ValueError("the home folder is not known") from error
+    if not path.is_absolute() or "\0" in str(path):
+        raise ValueError("give an absolute path")
+    return path
+
+
+LocalPath = Annotated[Path, AfterValidator(_absolute)]
+"""A file or folder that a config names, absolute or from `~`: a command may run in any folder."""
 
 
 def blocking(
@@ -258,6 +273,18 @@ def sees(scope: Scope, other: Scope) -> bool:
     pairs = [(getattr(scope, name), getattr(other, name)) for name in _SEEN_BY]
     return scope.company_id == other.company_id and not any(
         asked is not None and held is not None and asked != held for asked, held in pairs
+    )
+
+
+def eligible(request: QueryRequest) -> Callable[[Record], bool]:
+    """Return the test of what a query asks beside its words: scope, topic and metadata.
+
+    A record without a topic is eligible for any.
+    """
+    return lambda record: (
+        sees(request.scope, record.scope)
+        and (request.topic is None or record.topic in {None, request.topic})
+        and has_metadata(record, request.metadata_filter)
     )
 
 

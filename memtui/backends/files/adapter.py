@@ -11,8 +11,6 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from pydantic import field_validator
-
 from memtui.backends.files.reading import FileReader, ParsedFile, ParsedRecord, digest, printable_id
 from memtui.contract import (
     Adapter,
@@ -44,9 +42,10 @@ from memtui.contract import (
     place_of_path,
 )
 from memtui.provider_kit import (
+    LocalPath,
     TextIndex,
     blocking,
-    has_metadata,
+    eligible,
     matcher,
     page,
     read_config,
@@ -59,7 +58,7 @@ _PROBLEM_LIMIT = 500
 class FilesConfig(Model):
     """What every read-only file provider is told."""
 
-    path: Path
+    path: LocalPath
     """The folder or file to read; absolute, or from `~`."""
     project_id: str | None = None
     """The project that the memories belong to; unset means the whole company."""
@@ -67,17 +66,6 @@ class FilesConfig(Model):
     """The agent that the memories belong to; unset means every agent."""
     subject_id: str | None = None
     """Whom the memories are about; unset means nobody in particular."""
-
-    @field_validator("path")
-    @classmethod
-    def _absolute(cls, path: Path) -> Path:
-        try:
-            path = path.expanduser()
-        except RuntimeError as error:
-            raise ValueError("the home folder is not known") from error
-        if not path.is_absolute() or "\0" in str(path):
-            raise ValueError("give an absolute path")
-        return path
 
 
 ConfigT = TypeVar("ConfigT", bound=FilesConfig)
@@ -155,12 +143,11 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     def query(self, request: QueryRequest) -> ContextBundle:
         """Return the best matches of any word of the query; a topic keeps records without one."""
         with self._lock:
+            may_be = eligible(request)
             found = (
                 Snippet(**dict(record), score=score)
                 for record, score in self._matches(request, self._fresh())
-                if sees(request.scope, record.scope)
-                and (request.topic is None or record.topic in {None, request.topic})
-                and has_metadata(record, request.metadata_filter)
+                if may_be(record)
             )
             snippets = tuple(islice(found, request.top_k))
             return ContextBundle(snippets=snippets, capped=next(found, None) is not None)

@@ -61,6 +61,7 @@ from memtui.contract import (
     place_of_path,
 )
 from memtui.provider_kit import (
+    LocalPath,
     abilities_in,
     blocking,
     check_revision,
@@ -112,7 +113,7 @@ _FOLDER = "vault"
 class VaultConfig(Model):
     """A folder of markdown notes and facts."""
 
-    path: Path | None = None
+    path: LocalPath | None = None
     """The vault's folder; None keeps it in the binding's own data folder."""
     exclude: tuple[str, ...] = ("node_modules",)
     """Names of folders that hold no memories, besides those that begin with a dot."""
@@ -187,7 +188,7 @@ class VaultAdapter(Adapter):
     @classmethod
     def _open(cls, context: BindingContext) -> Self:
         config = read_config(VaultConfig, context)
-        path = config.path.expanduser() if config.path else context.data_dir / _FOLDER
+        path = config.path or context.data_dir / _FOLDER
         root = Path(os.path.realpath(path))
         if root.exists() and not root.is_dir():
             raise Invalid(f"{root} is not a folder; set the vault's path to one.")

@@ -535,7 +535,8 @@ def _lines(findings: Sequence[Finding], bound: dict[str, str]) -> Iterator[Line]
         yield "no memories were found outside memtui"
     for finding in findings:
         about = "about " if finding.estimated else ""
-        records = "" if finding.records is None else f"  {about}{finding.records:,} records"
+        held = "" if finding.records is None else counted(finding.records, "record")
+        records = f"  {about}{held}" if held else ""
         state = f"  bound as {bound[finding.key]}" if finding.key in bound else ""
         yield f"{finding.key}  {finding.title}{records}{state}"
         yield Dim(f"  {finding.path}  {finding.why}")
