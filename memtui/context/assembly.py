@@ -9,14 +9,16 @@ and sent unchanged, with a warning, since a silent repair here would hide what t
 from __future__ import annotations
 
 import re
+import sys
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain
 
 from memtui.context.cost import TokenCounter
+from memtui.context.data import DATA_NOTICE, as_data, inert, opening_tag
 from memtui.contract import Invalid, Model, Problem, Record, RecordHandle, UtcDatetime
 
 DEFAULT_BUDGET = 500
@@ -45,6 +47,7 @@ class Tier(StrEnum):
     FACTS = "L1 facts"
     GUIDANCE = "L1 guidance"
     TOPIC = "L2 topic"
+    SEARCH = "L3 search"
 
 
 class SectionKind(StrEnum):
@@ -54,10 +57,15 @@ class SectionKind(StrEnum):
     USER = "user"
     WORKSPACE = "workspace"
     FACTS = "facts"
-    """Facts of the agent and of the company."""
+    """Facts of the agent."""
+    COMPANY = "company"
     GUIDANCE = "guidance"
     """Notes of `memory/guidance/`."""
+    PROFILE = "profile"
+    """What the provider says of the scope as a whole."""
     TOPIC = "topic"
+    RELATED = "related"
+    """What a search found for the prompt, best first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,10 @@ class SectionRule:
     budget: int
     bullets: bool = True
     """Whether each entry is a bullet; else it is text of its own lines."""
+    marked: bool = False
+    """Whether each entry is marked as data (`memtui.context.data`): nobody chose it for prompts."""
+    fills: bool = False
+    """Whether it takes only what the others leave of the whole budget, in the order it is given."""
 
 
 RULES: dict[SectionKind, SectionRule] = {
@@ -76,8 +88,13 @@ RULES: dict[SectionKind, SectionRule] = {
     SectionKind.USER: SectionRule(Tier.FACTS, "About This User", 250),
     SectionKind.WORKSPACE: SectionRule(Tier.FACTS, "About This Workspace", 250),
     SectionKind.FACTS: SectionRule(Tier.FACTS, "Facts", 200),
+    SectionKind.COMPANY: SectionRule(Tier.FACTS, "About This Company", 200),
     SectionKind.GUIDANCE: SectionRule(Tier.GUIDANCE, "Guidance", 300, bullets=False),
+    SectionKind.PROFILE: SectionRule(Tier.FACTS, "Profile", 300, bullets=False, marked=True),
     SectionKind.TOPIC: SectionRule(Tier.TOPIC, "Topic", 500, bullets=False),
+    SectionKind.RELATED: SectionRule(
+        Tier.SEARCH, "Related Memories", 500, bullets=False, marked=True, fills=True
+    ),
 }
 """Budgets of seed 002's tiers; the user's and the workspace's share seed 004's 500 (§11)."""
 
@@ -92,6 +109,8 @@ class ContextFact(Model):
     created_by: str | None = None
     expires_at: UtcDatetime | None = None
     pinned: bool = False
+    truncated: bool = False
+    """True: `text` is the beginning of it."""
 
 
 class LeftOut(Model):
@@ -121,7 +140,6 @@ class AssembledFact(ContextFact):
 
     tokens: int
     """What its line, bullet and line end included, costs the prompt."""
-    truncated: bool = False
 
 
 class AssembledSection(Model):
@@ -146,6 +164,7 @@ class WarningKind(StrEnum):
     LINE_BREAK = "line_break"
     CONTROL_CHARACTERS = "control_characters"
     UNREAD = "unread"
+    LATE = "late"
 
 
 class ContextWarning(Model):
@@ -179,10 +198,10 @@ def section_of_records(
 
     An expired record, one outside its validity window and one without text are left out, each with
     its reason. Records of the same rank keep a stable order, pinned first and then the oldest, so
-    that a prompt's cached beginning survives a new fact.
+    that a prompt's cached beginning survives a new fact. What a search found keeps its order.
     """
     facts, left_out = [], []
-    for record in sorted(records, key=_prompt_order):
+    for record in records if RULES[kind].fills else sorted(records, key=_prompt_order):
         reason = _why_not(record, now)
         if reason is None:
             facts.append(ContextFact.like(record))
@@ -192,6 +211,55 @@ def section_of_records(
                 LeftOut(section=title, text=record.text, handle=record.handle, reason=reason)
             )
     return ContextSection(kind=kind, facts=tuple(facts), left_out=tuple(left_out))
+
+
+def without_given(
+    section: ContextSection, given: Sequence[str], *, logged: Callable[[str], str]
+) -> ContextSection:
+    """Leave out of a section what texts that were given before hold, word for word.
+
+    Args:
+        section: What would be given now.
+        given: The texts, as the log keeps them.
+        logged: Returns what the log keeps of a text.
+    """
+    title, kept, left_out = section.rule.title, [], list(section.left_out)
+    for fact in section.facts:
+        if any(_is_in(text, fact, section.rule, logged) for text in given):
+            reason = "This run was given it before."
+            left_out.append(
+                LeftOut(section=title, text=fact.text, handle=fact.handle, reason=reason)
+            )
+        else:
+            kept.append(fact)
+    return ContextSection(kind=section.kind, facts=tuple(kept), left_out=tuple(left_out))
+
+
+def _is_in(text: str, fact: ContextFact, rule: SectionRule, logged: Callable[[str], str]) -> bool:
+    """Whether a context's text holds a fact, or the beginning of one that it had room for."""
+    written = "\n".join(_lines(fact, rule))
+    if any(f"\n{one}\n" in text for one in (written, logged(written))):
+        return True
+    if not rule.marked:
+        return False
+    _, _, after = text.partition(f"\n{opening_tag(_said(fact))}\n")
+    beginning, cut, _ = after.partition(f"\n{TRUNCATED}\n</memory>\n")
+    return bool(cut) and logged(inert(fact.text)).startswith(f"{beginning}\n")
+
+
+def _lines(fact: ContextFact, rule: SectionRule) -> list[str]:
+    """Return the lines of a fact. One that must not be cut is one line, whatever it holds."""
+    if rule.marked:
+        cut = f"\n{TRUNCATED}" if fact.truncated else ""
+        return [as_data(fact.text + cut, _said(fact))]
+    return [f"- {fact.text}"] if rule.bullets else fact.text.split("\n")
+
+
+def _said(fact: ContextFact) -> dict[str, str | None]:
+    return {
+        "id": fact.handle.provider_record_id if fact.handle else None,
+        "on": fact.created_at.date().isoformat() if fact.created_at else None,
+    }
 
 
 def _why_not(record: Record, now: datetime) -> str | None:
@@ -226,7 +294,8 @@ def assemble(
 ) -> AssembledContext:
     """Assemble sections into the text for the model, in the order of their kinds.
 
-    Budgets only warn (seed 002). Only `max_tokens` and `max_characters`, the hard limits of whoever
+    Budgets only warn (seed 002); what fills a budget takes what the rest leaves of it. Only
+    `max_tokens` and `max_characters`, the hard limits of whoever
     carries the text, cut it: after a whole fact or a whole line of a note, never inside one, with
     `[truncated]` in place and everything cut listed in `left_out`. The end goes first.
 
@@ -243,7 +312,7 @@ def assemble(
     if min(budget, max_tokens or 0, max_characters or 0) < 0:
         raise Invalid("A budget or limit cannot be below 0; give a number of tokens.")
     order = list(SectionKind)
-    drafts = [_Draft(one) for one in sorted(sections, key=lambda one: order.index(one.kind))]
+    drafts = _drafts(sorted(sections, key=lambda one: order.index(one.kind)), budget, counter)
 
     def fits(kept: int) -> bool:
         text = "".join(_texts(drafts, kept))
@@ -297,17 +366,69 @@ def assemble(
     )
 
 
+def _drafts(sections: Sequence[ContextSection], budget: int, counter: TokenCounter) -> list[_Draft]:
+    """Draft sections in order; of one that fills the budget goes in what those before leave."""
+    drafts: list[_Draft] = []
+    for one in sections:
+        section = one
+        if section.rule.fills and section.facts:
+            used = counter.tokens("".join(_texts(drafts, sys.maxsize)))
+            section = _fitting(one, budget - used, counter)
+        drafts.append(_Draft(section))
+    return drafts
+
+
+def _fitting(section: ContextSection, room: int, counter: TokenCounter) -> ContextSection:
+    """Return a section with those of its facts that fit so many tokens, the first ones first.
+
+    Of the first that does not fit its first lines go in, if they do, and it is the last.
+    """
+    rule, kept, left_out = section.rule, [], list(section.left_out)
+    room -= counter.tokens(_heading(rule))
+    for fact in section.facts:
+        lines = fact.text.split("\n")
+
+        def cost(count: int, fact: ContextFact = fact, lines: Sequence[str] = lines) -> int:
+            written = "\n".join(_lines(_beginning(fact, lines, count), rule))
+            return counter.tokens(f"{written}\n")
+
+        whole = len(lines)
+        fits = whole
+        if cost(whole) > room:
+            fits = bisect_left(range(1, whole), 1, key=lambda count: cost(count) > room)
+        if fits:
+            kept.append(_beginning(fact, lines, fits))
+            room -= cost(fits)
+        if fits < whole:
+            room = 0 if fits else room
+            rest = "\n".join(lines[fits:])
+            reason = "It does not fit what is left of the budget."
+            left_out.append(
+                LeftOut(section=rule.title, text=rest, handle=fact.handle, reason=reason)
+            )
+    return ContextSection(kind=section.kind, facts=tuple(kept), left_out=tuple(left_out))
+
+
+def _beginning(fact: ContextFact, lines: Sequence[str], count: int) -> ContextFact:
+    if count == len(lines):
+        return fact
+    return fact.model_copy(update={"text": "\n".join(lines[:count]), "truncated": True})
+
+
+def _heading(rule: SectionRule) -> str:
+    """Return what stands above a section, as seed 004 §6.3 has it, and what marks data."""
+    return f"## {rule.title}\n\n" + (f"{DATA_NOTICE}\n\n" if rule.marked else "")
+
+
 class _Draft:
     """A section as lines; a line is a whole fact, or one line of a note."""
 
     def __init__(self, section: ContextSection) -> None:
+        rule = section.rule
         self.section = section
-        self.parts = [
-            [f"- {fact.text}"] if section.rule.bullets else fact.text.split("\n")
-            for fact in section.facts
-        ]
+        self.parts = [_lines(fact, rule) for fact in section.facts]
         """Each fact's lines; an empty one stands between two notes."""
-        if not section.rule.bullets:
+        if not (rule.bullets or rule.marked):
             for part in self.parts[1:]:
                 part[0] = f"\n{part[0]}"
         self.size = sum(map(len, self.parts))
@@ -325,9 +446,12 @@ class _Draft:
             if is_in:
                 facts.append(
                     AssembledFact(
-                        **vars(fact) | {"text": inside.removeprefix("\n") if is_cut else fact.text},
+                        **vars(fact)
+                        | {
+                            "text": inside.removeprefix("\n") if is_cut else fact.text,
+                            "truncated": is_cut or fact.truncated,
+                        },
                         tokens=counter.tokens(inside + "\n"),
-                        truncated=is_cut,
                     )
                 )
             if is_cut:
@@ -352,7 +476,7 @@ def _texts(drafts: Sequence[_Draft], kept: int) -> list[str]:
     if filled and sum(map(len, shares)) < sum(draft.size for draft in drafts):
         filled[-1].append(TRUNCATED)
     return [
-        f"## {draft.section.rule.title}\n\n" + "\n".join(lines) + "\n\n" if lines else ""
+        _heading(draft.section.rule) + "\n".join(lines) + "\n\n" if lines else ""
         for draft, lines in zip(drafts, shares, strict=True)
     ]
 
@@ -361,6 +485,13 @@ def unread_warning(problem: Problem) -> ContextWarning:
     """Warn that something which belongs into the context may not be in it."""
     message = f"The model is not told what could not be read. {problem.sentence()}"
     return ContextWarning(kind=WarningKind.UNREAD, message=message)
+
+
+def late_warning(kind: SectionKind, within_ms: int) -> ContextWarning:
+    """Warn that a section is not in the context, or not all of it, because it took too long."""
+    title = RULES[kind].title
+    message = f"What belongs to {title} was not there within {within_ms:,} ms and is left out."
+    return ContextWarning(kind=WarningKind.LATE, section=title, message=message)
 
 
 def _over_budget(tokens: int, budget: int, section: str | None) -> tuple[ContextWarning, ...]:
@@ -382,7 +513,7 @@ def _over_budget(tokens: int, budget: int, section: str | None) -> tuple[Context
 def _odd_texts(facts: Sequence[ContextFact], rule: SectionRule) -> Iterator[ContextWarning]:
     """Warn of text that a model may read as something else than one fact."""
     broken = [fact for fact in facts if rule.bullets and _LINE_BREAK.search(fact.text)]
-    odd = [fact for fact in facts if _CONTROL.search(fact.text)]
+    odd = [fact for fact in facts if not rule.marked and _CONTROL.search(fact.text)]
     for kind, found, what in (
         (
             WarningKind.LINE_BREAK,

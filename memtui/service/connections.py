@@ -30,6 +30,7 @@ from memtui.contract import (
     Scope,
     Snapshot,
     Unavailable,
+    Unsupported,
     place_of_path,
 )
 from memtui.service.providers import Providers, open_foreign, unexpected
@@ -207,6 +208,14 @@ class Connection:
         if not asked:
             raise Invalid("A record is named by its id; give one.")
         return RecordHandle(provider_key=self.adapter.key, provider_record_id=asked)
+
+    def require(self, capability: str) -> None:
+        """Raise `Unsupported` where the provider lacks a capability."""
+        if not getattr(self.adapter.capabilities, capability):
+            raise Unsupported(
+                f"The provider {self.binding.provider_key} of binding {self.binding.key} "
+                f"has no {capability.replace('_', ' ')}."
+            )
 
     def lacks(self, handle: RecordHandle) -> NotFound:
         """Return the error for a record that is not there."""

@@ -7,34 +7,47 @@ model gets (seed 000 "pre-run hydrate", seed 002's tiers, seed 004 §6.3).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 from pydantic import Field
 
 from memtui.context.assembly import (
     DEFAULT_BUDGET,
     AssembledContext,
+    ContextFact,
+    ContextSection,
     SectionKind,
     assemble,
     fact_tokens,
+    late_warning,
     section_of_records,
     unread_warning,
+    without_given,
 )
 from memtui.context.cost import Price, PromptShare, TokenCounter, price, share_of_prompt
 from memtui.contract import (
     BrowseRequest,
+    Denied,
+    Filter,
     Invalid,
     Json,
+    MemtuiError,
     Model,
+    NotFound,
+    OperationStatus,
     OperationType,
     Problem,
+    QueryIntent,
+    QueryRequest,
     Record,
     Scope,
     SourceRef,
+    Usage,
     own_filter,
     owned,
     owner_of,
@@ -43,36 +56,54 @@ from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.plan import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
 from memtui.service.answers import RetrievalCount
 from memtui.service.connections import Connection
-from memtui.service.core import Group
+from memtui.service.core import Core, Group, Routed, problems
 from memtui.service.recorder import RunningOperation
-from memtui.service.visibility import Caller, readable
-from memtui.store import journal
+from memtui.service.redaction import redact
+from memtui.service.visibility import Caller, as_agents_read, is_org, readable
+from memtui.store import given, journal
 from memtui.store.operation import OperationHandle
 
 DEFAULT_MODEL = "claude-sonnet-4-5"
 _FORGOTTEN = 2_000
 """How many texts that people deleted are looked at, the newest first."""
+_PROMPT_CHARS = 4_000
+"""What a search and the log look at of a prompt."""
+_SEARCHED = 20
+"""Records that a search for a prompt may find; the budget decides how many of them are told."""
+_CONTEXTS_OF_RUN = 1_000
+_ALWAYS = frozenset({"model", "budget", "delivered"})
+
+T = TypeVar("T")
 
 
 class ContextRequest(Model):
     """Whose context, for which model, under which budget.
 
     A scope with a subject brings the user's facts, one with a project the workspace's, one with an
-    agent the agent's identity, facts and guidance.
+    agent the agent's identity, facts and guidance; each brings the company's facts.
     """
 
     scope: Scope
     model: str = DEFAULT_MODEL
     budget: Annotated[int, Field(ge=0)] = DEFAULT_BUDGET
-    """Tokens, advisory."""
+    """Tokens, advisory; what is found for the prompt takes what the rest leaves of it."""
     max_tokens: int | None = None
     max_characters: int | None = None
     """Hard limits of whoever carries the text."""
     topic: str | None = None
     """Brings the notes of this topic (tier L2)."""
+    prompt: str | None = None
+    """What the model is asked; brings what a search finds for it (tier L3)."""
+    profile: bool = False
+    """Bring what the provider says of the scope as a whole, where it can."""
+    skip_given: bool = False
+    """Leave out what this run was given already."""
+    within_ms: Annotated[int, Field(ge=1)] | None = None
+    """Go without whatever has not been read by then."""
     binding_key: str | None = None
     delivered: bool = False
-    """True: a model gets it, so its records count as read. False: a person looks at it."""
+    """True: a model gets it, so its records count as read and the log keeps the text. False: a
+    person looks at it."""
     source: SourceRef | None = None
 
 
@@ -83,6 +114,8 @@ class ContextAnswer(AssembledContext):
     model: str
     price: Price
     share: PromptShare
+    late: tuple[SectionKind, ...] = ()
+    """What was not read in time, wholly or in part."""
     problems: tuple[Problem, ...] = ()
     """What could not be read where the parts are kept: the model is not told of it."""
 
@@ -108,7 +141,7 @@ class PruneAnswer(Model):
 
 
 class _Part(NamedTuple):
-    """One read that a section is made of."""
+    """One list of records that a section is made of."""
 
     kind: SectionKind
     scope: Scope
@@ -117,11 +150,151 @@ class _Part(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a part's binding holds for it, and what of that could not be read."""
+    """What a binding holds for a section."""
 
+    kind: SectionKind
     binding_key: str
-    records: list[Record]
-    problems: tuple[Problem, ...]
+    records: Sequence[Record]
+
+
+@dataclass(eq=False)
+class _Reading:
+    """The reads of one context: all at once, each within the time that is left.
+
+    One that does not end in time is late; one whose provider fails is a problem. Neither keeps the
+    others from the model.
+    """
+
+    core: Core
+    entry: RunningOperation
+    request: ContextRequest
+    until: float | None
+    """By the event loop's clock; None sets no limit."""
+    found: list[_Found] = field(default_factory=list)
+    profile: str | None = None
+    late: list[SectionKind] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    usage: list[Usage] = field(default_factory=list)
+    _failed: list[MemtuiError] = field(default_factory=list)
+    _has_answer: bool = False
+
+    async def read(self, routed: Routed, parts: Sequence[_Part]) -> None:
+        """Read all that the context is made of; `routed` serves its whole scope.
+
+        Raises:
+            Invalid: a provider says that this cannot be asked.
+            Unavailable: nothing could be read.
+        """
+        served = await self._routes(routed, parts)
+        by_binding: dict[str, tuple[Routed, list[_Part]]] = {routed.binding.key: (routed, [])}
+        for part in parts:
+            if (own := served.get(part.scope)) is not None:
+                by_binding.setdefault(own.binding.key, (own, []))[1].append(part)
+        whole = routed.binding.key
+        await asyncio.gather(
+            *(self._from(own, its, whole=key == whole) for key, (own, its) in by_binding.items())
+        )
+        invalid = (error for error in self._failed if isinstance(error, Invalid))
+        if (error := next(invalid, None)) is not None:
+            raise error
+        if self._failed and not (self._has_answer or self.late):
+            raise self._failed[0]
+
+    async def _routes(self, routed: Routed, parts: Sequence[_Part]) -> dict[Scope, Routed]:
+        """Return what serves each part's scope; where nothing does, nothing is remembered."""
+        served: dict[Scope, Routed] = {}
+        for scope in dict.fromkeys(part.scope for part in parts):
+            if self.request.binding_key is not None:
+                served[scope] = routed
+                continue
+            try:
+                served[scope] = await self.core.resolve(self.entry.caller, scope, None)
+            except NotFound:
+                continue
+            except Denied as error:
+                self._fails(error)
+        return served
+
+    async def _from(self, routed: Routed, parts: Sequence[_Part], *, whole: bool) -> None:
+        """Read what one binding has; the one of the `whole` scope is searched as well."""
+        kinds = [part.kind for part in parts]
+        if whole and self.request.prompt:
+            kinds.append(SectionKind.RELATED)
+        if whole and self.request.profile:
+            kinds.append(SectionKind.PROFILE)
+        connection = await self._within(kinds, self._opened(routed))
+        if connection is None:
+            return
+        reads = [((part.kind,), self._list(connection, part)) for part in parts]
+        if SectionKind.RELATED in kinds:
+            reads.append(((SectionKind.RELATED,), self._search(connection)))
+        if SectionKind.PROFILE in kinds and connection.adapter.capabilities.profile:
+            reads.append(((SectionKind.PROFILE,), self._summarise(connection)))
+        if any(await asyncio.gather(*(self._within(*read) for read in reads))):
+            self._has_answer = True
+            self.problems += await self._within((), problems(self.entry, connection)) or ()
+
+    async def _within(self, kinds: Sequence[SectionKind], read: Awaitable[T]) -> T | None:
+        """Return what a read for some sections finds; None where it is late or fails."""
+        try:
+            async with asyncio.timeout_at(self.until):
+                return await read
+        except TimeoutError:
+            self.late += [kind for kind in kinds if kind not in self.late]
+        except MemtuiError as error:
+            self._fails(error)
+        return None
+
+    def _fails(self, error: MemtuiError) -> None:
+        self._failed.append(error)
+        self.problems.append(Problem(message=str(error)))
+
+    async def _opened(self, routed: Routed) -> Connection:
+        """Open a binding. That goes on where it is given up, so that the next context finds it."""
+        opening = asyncio.ensure_future(
+            self.core.open(routed.binding, company_read_only=routed.company_read_only)
+        )
+        opening.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(opening)
+
+    async def _list(self, connection: Connection, part: _Part) -> bool:
+        """Read a part's records; False: its binding keeps none of its scope."""
+        connection.require("browse")
+        request = _browse(connection, part)
+        if request is None:
+            return False
+        records: list[Record] = []
+        self.found.append(_Found(part.kind, connection.binding.key, records))
+        async for page in connection.pages(request):
+            self.usage += page.usage
+            records += _own(readable(page.records, part.scope, self.entry.sight), part.scope)
+        return True
+
+    async def _search(self, connection: Connection) -> bool:
+        """Find what belongs to the prompt; of other users and projects nothing is told."""
+        scope, prompt = self.request.scope, self.request.prompt or ""
+        asked = QueryRequest(
+            scope=scope,
+            query=redact(prompt[:_PROMPT_CHARS])[0],
+            binding_key=connection.binding.key,
+            top_k=_SEARCHED,
+            intent=QueryIntent.AGENT_PREAMBLE,
+        )
+        bundle = await connection.read(lambda: connection.adapter.query(asked))
+        self.usage += bundle.usage
+        if self.request.profile and self.profile is None:
+            self.profile = bundle.profile_summary
+        seen = readable(bundle.snippets, scope, self.entry.sight)
+        mine = [one for one in seen if _is_told_in(one.scope, scope)]
+        self.found.append(_Found(SectionKind.RELATED, connection.binding.key, mine))
+        return True
+
+    async def _summarise(self, connection: Connection) -> bool:
+        scope = self.request.scope
+        profile = await connection.read(lambda: connection.adapter.profile(scope))
+        self.usage += profile.usage
+        self.profile = profile.summary
+        return True
 
 
 class Contexts(Group):
@@ -131,48 +304,75 @@ class Contexts(Group):
         """Assemble what a model will see before a run, with its tokens and its price.
 
         Raises:
-            Invalid: the scope names neither a user, nor a project, nor an agent.
+            Invalid: the scope names neither a user, nor a project, nor an agent; or what was given
+                is to be left out, and no run is named.
+            Unavailable: nothing of it could be read.
         """
-        core, parts = self._core, _parts(request)
-        asked = {"model": request.model, "budget": request.budget, "delivered": request.delivered}
+        core = self._core
+        until = _now() + request.within_ms / 1000 if request.within_ms else None
+        asked = _asked(request)
         async with core.recorder.recorded(
             OperationType.CONTEXT, caller, request.scope, asked, request.source
         ) as entry:
-            connection = await core.connect(entry, request.binding_key, needs="browse")
+            routed = await core.admit(entry, request.binding_key)
+            parts = _parts(request)
             if not parts:
                 raise Invalid(
                     "A context needs somebody to be about: name a subject, project or agent."
                 )
-            found: dict[_Part, _Found] = {}
-            for part in parts:
-                told = {"kind": part.record_kind, "topic": part.topic, "for": "context"}
-                own = self._own(caller, part.scope, request.binding_key, told)
-                async with own as (read, its_connection, records):
-                    pass
-                found[part] = _Found(its_connection.binding.key, records, read.problems)
-            assembled = await asyncio.to_thread(_assembled, request, found, core.clock())
-            problems = tuple(dict.fromkeys(one for part in found.values() for one in part.problems))
-            warnings = (*map(unread_warning, problems), *assembled.warnings)
-            if request.delivered:
-                entry.handles = _handles(assembled, found, connection.binding.key)
+            texts = await self._given(entry) if request.skip_given else []
+            reading = _Reading(core, entry, request, until)
+            await reading.read(routed, parts)
+            assembled = await asyncio.to_thread(_assembled, reading, texts, core.clock())
+            told = tuple(dict.fromkeys(reading.problems))
+            late = tuple(kind for kind in SectionKind if kind in reading.late)
+            entry.usage = tuple(reading.usage)
             entry.result_count = sum(len(section.facts) for section in assembled.sections)
             entry.request = asked | {
                 "tokens": assembled.tokens,
                 "over_budget": assembled.over_budget,
                 "sections": {section.kind: section.tokens for section in assembled.sections},
             }
-            if problems:
-                entry.request["problems"] = len(problems)
+            if request.delivered:
+                entry.handles = _handles(assembled, reading.found, routed.binding.key)
+                entry.request["text"] = assembled.text
+            if late:
+                entry.request["late"] = list(late)
+            if told:
+                entry.request["problems"] = len(told)
         cost = await asyncio.to_thread(price, request.model, assembled.tokens, at=core.clock())
+        warnings = (
+            *(late_warning(kind, request.within_ms or 0) for kind in late),
+            *map(unread_warning, told),
+            *assembled.warnings,
+        )
         # Its parts were just checked; checking ten thousand facts again would hold up the loop.
         return ContextAnswer.model_construct(
             **dict(assembled) | {"warnings": warnings},
-            problems=problems,
+            late=late,
+            problems=told,
             operation_id=entry.operation_id,
             model=request.model,
             price=cost,
             share=share_of_prompt(assembled.tokens),
         )
+
+    async def _given(self, entry: RunningOperation) -> list[str]:
+        """Return the texts that the run of an operation was given, as the log keeps them."""
+        run_id, company_id = entry.scope.run_id, entry.caller.company_id
+        if run_id is None:
+            raise Invalid("Name the run, so that it shows what it was given already.")
+        texts, is_whole = await self._core.ask(given.texts_of_run, company_id, run_id)
+        if is_whole or not await asyncio.to_thread(self._core.archive.is_dir):
+            return texts
+        contexts = Filter(
+            run_id=run_id, operation_type=OperationType.CONTEXT, status=OperationStatus.OK
+        )
+        log = self._core.log(company_id)
+        page = await asyncio.to_thread(log.page, contexts, limit=_CONTEXTS_OF_RUN)
+        return given.texts_given(
+            one.request for one in page.operations if one.scope.run_id == run_id
+        )[0]
 
     async def prune_plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
         """Plan what to prune from a scope's own records; forgetting the marked ones applies it."""
@@ -243,6 +443,24 @@ class Contexts(Group):
         return make_plan(records, candidates, tokens_of=tokens_of, size_of=size_of)
 
 
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _asked(request: ContextRequest) -> Json:
+    """Return what the log says was asked for."""
+    asked: Json = {
+        "model": request.model,
+        "budget": request.budget,
+        "delivered": request.delivered,
+        "prompt": request.prompt and redact(request.prompt[:_PROMPT_CHARS])[0],
+        "profile": request.profile,
+        "skip_given": request.skip_given,
+        "within_ms": request.within_ms,
+    }
+    return {name: value for name, value in asked.items() if value or name in _ALWAYS}
+
+
 def _parts(request: ContextRequest) -> list[_Part]:
     company_id, scope = request.scope.company_id, request.scope
     parts = []
@@ -262,14 +480,67 @@ def _parts(request: ContextRequest) -> list[_Part]:
         parts.append(_Part(SectionKind.WORKSPACE, drive, "fact"))
         if request.topic:
             parts.append(_Part(SectionKind.TOPIC, drive, "note", request.topic))
+    if parts:
+        parts.append(_Part(SectionKind.COMPANY, Scope(company_id=company_id), "fact"))
     return parts
 
 
-def _assembled(
-    request: ContextRequest, found: Mapping[_Part, _Found], now: datetime
-) -> AssembledContext:
+def _browse(connection: Connection, part: _Part) -> BrowseRequest | None:
+    """Return how to list a part's records; None where its binding keeps none of that scope.
+
+    The company's own lie among everybody's: a provider that can is asked for nothing else.
+    """
+    request = BrowseRequest(
+        scope=part.scope,
+        filter=own_filter(part.scope, kind=part.record_kind, topic=part.topic),
+        sort="created_at",
+    )
+    if not is_org(part.scope):
+        return request
+    adapter = connection.adapter
+    try:
+        home = adapter.home_of(connection.binding.config, part.scope)
+    except Invalid:
+        return None
+    if adapter.capabilities.chosen_owners:
+        return request.model_copy(update={"owners": (part.scope,)})
+    if adapter.capabilities.namespace_changes and home is not None:
+        return request.model_copy(update={"namespace": home})
+    return request
+
+
+def _own(records: Sequence[Record], scope: Scope) -> Sequence[Record]:
+    """Return the records of a scope's owner; of the company those that are nobody else's."""
+    if is_org(scope):
+        return as_agents_read([record for record in records if is_org(record.scope)])
+    return owned(records, scope)
+
+
+def _is_told_in(owner: Scope, scope: Scope) -> bool:
+    """Whether a record of `owner` is told in a context: no other project's or user's own is."""
+    field, name = owner_of(owner)
+    return field not in {"project_id", "subject_id"} or getattr(scope, field) == name
+
+
+def _assembled(reading: _Reading, texts: Sequence[str], now: datetime) -> AssembledContext:
+    """Assemble what was read but for what stands in `texts`, which were given before."""
+    request = reading.request
+    listed = [one for one in reading.found if one.kind is not SectionKind.RELATED]
+    known = {(one.binding_key, record.handle) for one in listed for record in one.records}
+    sections = [section_of_records(one.kind, one.records, now=now) for one in listed]
+    for one in reading.found:
+        if one.kind is SectionKind.RELATED:
+            fresh = [r for r in one.records if (one.binding_key, r.handle) not in known]
+            sections.append(section_of_records(one.kind, as_agents_read(fresh), now=now))
+    if reading.profile and reading.profile.strip():
+        summary = ContextFact(text=reading.profile, kind="profile")
+        sections.append(ContextSection(kind=SectionKind.PROFILE, facts=(summary,)))
+    if texts:
+        sections = [
+            without_given(one, texts, logged=lambda text: redact(text)[0]) for one in sections
+        ]
     return assemble(
-        [section_of_records(part.kind, own.records, now=now) for part, own in found.items()],
+        sections,
         counter=TokenCounter(request.model),
         budget=request.budget,
         max_tokens=request.max_tokens,
@@ -278,13 +549,13 @@ def _assembled(
 
 
 def _handles(
-    assembled: AssembledContext, found: Mapping[_Part, _Found], own_binding: str
+    assembled: AssembledContext, found: Sequence[_Found], own_binding: str
 ) -> tuple[OperationHandle, ...]:
     homes = {
-        record.handle: part.binding_key
-        for part in found.values()
-        for record in part.records
-        if part.binding_key != own_binding
+        record.handle: one.binding_key
+        for one in found
+        for record in one.records
+        if one.binding_key != own_binding
     }
     included = [
         fact.handle for section in assembled.sections for fact in section.facts if fact.handle

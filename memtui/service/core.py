@@ -25,7 +25,6 @@ from memtui.contract import (
     Scope,
     SourceRef,
     Unavailable,
-    Unsupported,
     owner_scope,
 )
 from memtui.service.connections import Connection, Connections
@@ -216,20 +215,12 @@ class Core:
         """Raise `Denied` where the caller may not change records of one of these scopes."""
         await self.authorise(caller, Action.DELETE, map(owner_scope, scopes))
 
-    async def connect(
-        self,
-        entry: RunningOperation,
-        binding_key: str | None,
-        *,
-        needs: str | None = None,
-    ) -> Connection:
-        """Route an operation to its binding and check that it may be done there.
-
-        `needs` names the capability that it takes.
+    async def admit(self, entry: RunningOperation, binding_key: str | None) -> Routed:
+        """Route an operation to its binding, and check that its caller may do it there.
 
         Raises:
-            Denied: something on the way is read-only.
-            Unsupported: the provider lacks the capability.
+            Denied: the caller may not, or something on the way is read-only.
+            NotFound: no such company or key, or nothing serves the scope.
         """
         if entry.source is not None and entry.source.company_id != entry.caller.company_id:
             raise Denied("The source names another company than yours; memories never cross it.")
@@ -249,15 +240,31 @@ class Core:
                     f"The binding {binding.key} is read-only; "
                     f"`memtui bindings read-only {binding.key} off` opens it for changes."
                 )
-        connection = await self.open(binding, company_read_only=routed.company_read_only)
-        capabilities = connection.adapter.capabilities
-        if entry.operation_type.mutates and not capabilities.writable:
-            raise Denied(f"The provider of {binding.key} only reads; choose another binding.")
-        if needs is not None and not getattr(capabilities, needs):
-            raise Unsupported(
-                f"The provider {binding.provider_key} of binding {binding.key} "
-                f"has no {needs.replace('_', ' ')}."
+        return routed
+
+    async def connect(
+        self,
+        entry: RunningOperation,
+        binding_key: str | None,
+        *,
+        needs: str | None = None,
+    ) -> Connection:
+        """Admit an operation, and open its binding.
+
+        `needs` names the capability that it takes.
+
+        Raises:
+            Denied: as `admit` says, or the provider only reads.
+            Unsupported: the provider lacks the capability.
+        """
+        routed = await self.admit(entry, binding_key)
+        connection = await self.open(routed.binding, company_read_only=routed.company_read_only)
+        if entry.operation_type.mutates and not connection.adapter.capabilities.writable:
+            raise Denied(
+                f"The provider of {routed.binding.key} only reads; choose another binding."
             )
+        if needs is not None:
+            connection.require(needs)
         return connection
 
     @asynccontextmanager
@@ -276,7 +283,7 @@ class Core:
         async with self.recorder.recorded(operation_type, caller, scope, asked, source) as entry:
             connection = await self.connect(entry, binding_key, needs=needs)
             yield entry, connection
-            told = [] if operation_type.mutates else await _problems(entry, connection)
+            told = [] if operation_type.mutates else await problems(entry, connection)
             if told:
                 entry.request = {**entry.request, "problems": len(told)}
             if len(told) > _TOLD_PROBLEMS:
@@ -304,7 +311,7 @@ class Core:
         if record is not None:
             return record
         name = handle.provider_record_id
-        for one in await _problems(entry, connection):
+        for one in await problems(entry, connection):
             if one.location is not None and f"/{one.location.path}".endswith(f"/{name}"):
                 raise Unavailable(f"The record {name} cannot be read. {one.sentence()}")
         raise connection.lacks(handle)
@@ -512,7 +519,7 @@ def _roles(database: DatabaseConnection, caller: Caller) -> list[MemberRow] | No
     return bindings.roles_of(database, caller.company_id, person_of(caller))
 
 
-async def _problems(entry: RunningOperation, connection: Connection) -> list[Problem]:
+async def problems(entry: RunningOperation, connection: Connection) -> list[Problem]:
     """Return what could not be read where an operation reads, as far as its caller may know."""
     try:
         found = await connection.read(lambda: connection.adapter.problems(entry.scope))

@@ -319,8 +319,11 @@ def note_owner(entry: RunningOperation, scopes: Iterable[Scope]) -> None:
 
 def for_caller(caller: Caller, records: Sequence[R]) -> tuple[R, ...]:
     """Return records as a caller gets them: an agent gets company-wide ones with the prefix."""
-    if not caller.by_ai:
-        return tuple(records)
+    return as_agents_read(records) if caller.by_ai else tuple(records)
+
+
+def as_agents_read(records: Sequence[R]) -> tuple[R, ...]:
+    """Return records as any agent gets them: company-wide ones with the prefix (seed 001)."""
     return tuple(_prefixed(record) if is_org(record.scope) else record for record in records)
 
 

@@ -358,6 +358,17 @@ FIRST_HOT = Prepared(
     results="plain",
 )
 
+CONTEXTS_OF_RUN = Prepared(
+    "CONTEXTS_OF_RUN",
+    "SELECT memory_operations.request FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.run_id = ? AND memory_operations.operation_type = ? AND memory_operations.status = ? ORDER BY memory_operations.seq DESC",
+    binds="company_id=text run_id=text operation_type_1=text status_1=text",
+    results="json",
+    constants={
+        "operation_type_1": "context",
+        "status_1": "ok",
+    },
+)
+
 ADD_OPERATION = Prepared(
     "ADD_OPERATION",
     "INSERT INTO memory_operations (company_id, seq, operation_id, operation_type, status, binding_key, provider_key, binding_reason, agent_id, project_id, issue_id, run_id, subject_id, source_kind, source_issue_id, source_comment_id, source_document_key, source_run_id, source_activity_id, source_external_ref, principal, door, request, error_kind, error_message, result_count, capped, started_at, latency_ms, undoes, previous_digest, digest, salt, salts, absent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

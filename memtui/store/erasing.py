@@ -347,7 +347,7 @@ def doomed(operation: Operation, aim: Aim) -> tuple[str, ...]:
             doom = aim.subject_id is not None and operation.scope.subject_id == aim.subject_id
         elif _ID.fullmatch(path):
             doom = _is_gone(operation, path, value, aim)
-        elif whole or (here and path == "request.query" and _echoes(operation, aim)):
+        elif whole or (here and _repeats(operation, path, aim)):
             doom = True
         else:
             doom = not is_others and aim.says_written(value)
@@ -366,9 +366,17 @@ def _is_gone(operation: Operation, path: str, written: str, aim: Aim) -> bool:
     return json.loads(written) in aim.gone.get(key, frozenset())
 
 
-def _echoes(operation: Operation, aim: Aim) -> bool:
-    """Whether a query that returned the record has a longer word of it, or no other words."""
-    asked = _words(str(operation.request.get("query", "")))
+def _repeats(operation: Operation, path: str, aim: Aim) -> bool:
+    """Whether a field of an operation that gave the record to somebody says something of it.
+
+    The text of a context does. A query or a prompt does that has a longer word of the record, or no
+    other words.
+    """
+    if path == "request.text":
+        return operation.operation_type is OperationType.CONTEXT
+    if path not in {"request.query", "request.prompt"}:
+        return False
+    asked = _words(str(operation.request.get(path.removeprefix("request."), "")))
     shared = [word for word in asked if word in aim.words]
     return bool(asked) and (len(shared) == len(asked) or any(len(word) >= _LONG for word in shared))
 

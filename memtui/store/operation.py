@@ -19,7 +19,7 @@ from memtui.contract import (
     UtcDatetime,
 )
 
-ASKED = ("query", "content", "text", "record_id")
+ASKED = ("query", "prompt", "content", "text", "record_id")
 """Where a request has what it was about: the first of these that is a text."""
 
 

@@ -190,6 +190,15 @@ WRITES_SINCE = select(func.count()).where(
     _is(_operation, "company_id"), _operation.started_at >= bindparam("since"), *_written
 )
 FIRST_HOT = select(func.min(_operation.seq)).where(_is(_operation, "company_id"))
+CONTEXTS_OF_RUN = (
+    select(_operation.request)
+    .where(
+        _is(_operation, "company_id", "run_id"),
+        _operation.operation_type == "context",
+        _operation.status == "ok",
+    )
+    .order_by(_operation.seq.desc())
+)
 ADD_OPERATION = insert(tables.OPERATIONS)
 ADD_USAGE = insert(tables.USAGE)
 ADD_HANDLE = insert(tables.HANDLES)

@@ -143,8 +143,11 @@ def test_sections_come_in_the_order_of_the_tiers_whatever_the_order_given() -> N
         ("L1", 250),
         ("L1", 250),
         ("L1", 200),
+        ("L1", 200),
+        ("L1", 300),
         ("L1", 300),
         ("L2", 500),
+        ("L3", 500),
     ]
 
 

@@ -105,7 +105,8 @@ async def tell(service: MemoryService, scope: Scope) -> Told:
     await service.query(
         ANA, QueryRequest(scope=Scope(company_id="local"), query="second shelf launch")
     )
-    await service.context(ANA, ContextRequest(scope=scope, delivered=True))
+    given = ContextRequest(scope=scope, prompt="launch quince", budget=2_000, delivered=True)
+    assert "quince" in (await service.context(ANA, given)).text
     named = Filter(subject_id=scope.subject_id, project_id=scope.project_id)
     await service.browse(ANA, BrowseRequest(scope=Scope(company_id="local"), filter=named))
     return told

@@ -626,6 +626,11 @@ async def test_ones_own_memory_stays_ones_own_whatever_the_scope_of_the_request(
     handle = written.handles[0]
     await service.get(BOSS, handle.provider_record_id, COMPANY)
     await service.query(BOSS, QueryRequest(scope=COMPANY, query="parrot"))
+    of_boss = Scope(company_id="local", subject_id="boss", agent_id="x")
+    for prompted in (None, "wprivate parrot"):
+        given = ContextRequest(scope=of_boss, prompt=prompted, budget=2_000, delivered=True)
+        context = await service.context(who("agent:x", "user:boss"), given)
+    assert "wprivate parrot" in context.text
     await service.correct(
         BOSS, CorrectRequest(scope=COMPANY, handle=handle, text="wprivate cockatoo")
     )

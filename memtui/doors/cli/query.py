@@ -104,8 +104,29 @@ async def context(
     session: Session,
     scope: BindingOptions,
     *,
+    prompt: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="What the model is asked: bring what a search finds for it too."
+        ),
+    ] = None,
+    profile: Annotated[
+        bool,
+        typer.Option("--profile", help="Bring what the provider says of the scope as a whole."),
+    ] = False,
     topic: Annotated[
         str | None, typer.Option(help="Bring the project's notes of this topic too.")
+    ] = None,
+    run: Annotated[str | None, typer.Option(help="The id of the run that it is for.")] = None,
+    new_only: Annotated[
+        bool,
+        typer.Option("--new-only", help="Leave out what the run was given already; with --run."),
+    ] = False,
+    within_ms: Annotated[
+        int | None,
+        typer.Option(
+            metavar="MILLISECONDS", min=1, help="Go without what has not been read by then."
+        ),
     ] = None,
     model: Annotated[
         str | None, typer.Option(help="Count and price for it, instead of context_model.")
@@ -128,7 +149,7 @@ async def context(
 ) -> int:
     """Show what a model is told before a run, and its tokens and price.
 
-    Its records count as read only with --delivered.
+    Its records count as read only with --delivered, and only then the log keeps the text.
     """
     from memtui.service import ContextRequest
 
@@ -140,9 +161,14 @@ async def context(
         budget=settings.context_budget if budget is None else budget,
         max_tokens=max_tokens,
         topic=topic,
+        prompt=prompt,
+        profile=profile,
+        skip_given=new_only,
+        within_ms=within_ms,
         delivered=delivered,
     )
-    answer = await session.service.context(session.caller, request)
+    caller = session.caller.model_copy(update={"run_id": run or session.caller.run_id})
+    answer = await session.service.context(caller, request)
     if text and not session.out.as_json:
         write_exactly(answer.text.encode("utf-8", "backslashreplace"))
         session.out.tell(answer.problems)

@@ -29,9 +29,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from memtui import __version__
+from memtui.context.data import DATA_NOTICE
 from memtui.contract import MemtuiError, NotFound
 from memtui.doors.mcp.guide import GUIDE_NAME, guide
-from memtui.doors.mcp.tools import DATA_NOTICE, TOOLS, Agent, Tool, call, memory_of, offered
+from memtui.doors.mcp.tools import TOOLS, Agent, Tool, call, memory_of, offered
 from memtui.service import ContextRequest
 
 Context = ServerRequestContext[Any, Any]
