@@ -27,6 +27,8 @@ DIALOG_GROUPS = {
     "namespaces": "the namespaces of a binding",
     "conformance": "the conformance report",
     "migration": "a migration",
+    "runs": "the runs",
+    "replay": "the replay of a run",
 }
 """What lies over a screen; while it does, only its keys and those of its list count."""
 
@@ -261,6 +263,8 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             label="check outcome",
         ),
         _do("back", "escape", "Go back from the details to the list; there, take all marks away."),
+        _do("runs", "t", "Show the runs of agents: what each was told and did.", _SERVICE),
+        _do("replay", "T", "Replay the run of this operation.", _ROW, label="its run"),
         _do("same_run", "R", "Show all operations of this run.", _ROW),
         _do("same_issue", "H", "Show all operations of this issue.", _ROW),
     ),
@@ -280,6 +284,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("explain", "x", "Show the stages of this search and what each contributed.", _EXPLAIN),
         _do("same_source", "b", "Show the records of the same source.", _ROW),
         _do("record", "R", "Show the record in Records.", _ROW),
+        _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),
         _do("history", "h", "Show earlier questions and what they found."),
         _do("copy", "y", "Copy the text of the result.", _ROW),
     ),
@@ -307,6 +312,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("expire", "x", "Let the record expire, or never expire.", _CORRECTION, label="expires"),
         _do("history", "h", "Show how the record came to be.", _ROW),
         _do("queries", "w", "Show the queries that returned it.", _ROW, label="who read it"),
+        _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),
         _do("open", "o", "Open where the record came from.", _ROW, label="source"),
         _do("open_file", "O", "Open the file it is kept in.", _ROW, label="file"),
         _do("copy", "y", "Copy the text of the record.", _ROW),
@@ -470,6 +476,34 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("help", "question_mark f1", "Show every key of the migration."),
         _do("leave", "escape q", "Go back; what runs is stopped first.", label="back"),
     ),
+    "runs": (
+        _do(
+            "replay",
+            "p",
+            "Replay the run: what it was told, asked, got and wrote; enter does too.",
+        ),
+        _do("operations", "o", "Show all operations of the run."),
+        _do("filter", "slash", "List the runs with an operation that passes a filter."),
+        _do("read", "r f5", "Read the runs again.", label="read again"),
+        _do("copy", "y", "Copy the id of the run."),
+        _do("help", "question_mark f1", "Show every key of the list."),
+        _do("leave", "escape q t", "Go back.", label="back"),
+    ),
+    "replay": (
+        _do(
+            "told_now",
+            "n",
+            "Show what it would be told now, as a difference to what it was told.",
+            label="told now",
+        ),
+        _do("operation", "o", "Show the step in Operations."),
+        _do("record", "R", "Show a record of the step in Records."),
+        _do("told", "T", "Show the runs that were told a record of the step.", label="runs told"),
+        _do("read", "r f5", "Read again what is there today.", label="read again"),
+        _do("copy", "y", "Copy the text that it was told, or what the step was about."),
+        _do("help", "question_mark f1", "Show every key of the replay."),
+        _do("leave", "escape q", "Go back.", label="back"),
+    ),
     "list": (
         _do("down", "j down", "Move down one row."),
         _do("up", "k up", "Move up one row."),
@@ -516,7 +550,7 @@ ACTIONS: Mapping[str, Action] = {
 
 _FOOTERS = {
     "bindings": "add enable read_only target remove open",
-    "operations": "open follow undo copy",
+    "operations": "open follow runs undo copy",
     "query": "input open explain same_source history",
     "records": "edit mark forget add undo history",
     "budget": "prune add forget mark text",
@@ -525,6 +559,8 @@ _FOOTERS = {
     "namespaces": "add expiry delete undo help leave",
     "conformance": "run stop failures export help leave",
     "migration": "plan apply verify cut_over back stop help leave",
+    "runs": "replay operations filter copy help leave",
+    "replay": "told_now operation record told copy help leave",
     "filter": "apply complete previous next leave",
     "ask": "run leave",
     "sql": "run leave complete save saved views",

@@ -26,6 +26,8 @@ from memtui.screens.operations.screen import OperationsScreen
 from memtui.screens.prune import PruneReview
 from memtui.screens.query.screen import AskLine, QueryScreen
 from memtui.screens.records.screen import RecordsScreen
+from memtui.screens.replay import Replay
+from memtui.screens.runs import Runs
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
@@ -42,6 +44,8 @@ CARRIERS = {
     "namespaces": Namespaces,
     "conformance": Conformance,
     "migration": Migration,
+    "runs": Runs,
+    "replay": Replay,
     "list": VirtualList,
     "filter": FilterLine,
     "ask": AskLine,

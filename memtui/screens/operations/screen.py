@@ -304,6 +304,22 @@ class OperationsScreen(ListScreen[Operation]):
         first = operation.handles[0].provider_record_id
         self.post_message(GoTo("records", binding_key=operation.binding_key, select=first))
 
+    @conversation
+    async def action_runs(self) -> None:
+        """Show the runs of agents."""
+        from memtui.screens.runs import show_runs
+
+        await show_runs(self)
+
+    @conversation
+    async def action_replay(self) -> None:
+        """Replay the run of this operation."""
+        from memtui.screens.runs import show_run
+
+        if (run_id := self.row.scope.run_id) is None:
+            raise NotFound("This operation belongs to no run.")
+        await show_run(self, run_id)
+
     def action_same_run(self) -> None:
         """Narrow every screen to the run of this operation."""
         self._narrow("run")

@@ -29,7 +29,7 @@ from memtui.contract import (
     Snippet,
     Usage,
 )
-from memtui.screens.base import MemtuiScreen
+from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import READING, Drawn, Sheet
 from memtui.screens.open_source import open_source, source_filter
 from memtui.screens.operations.view import OperationView, foot, head
@@ -353,6 +353,15 @@ class QueryScreen(MemtuiScreen):
     def action_record(self) -> None:
         """Show the record in Records."""
         self._go_to_records(select=self._result.handle.provider_record_id)
+
+    @conversation
+    async def action_runs(self) -> None:
+        """Show the runs that were told the record."""
+        from memtui.screens.runs import show_runs
+
+        snippet = self._result
+        if (answer := self.view.answer) is not None:
+            await show_runs(self, (answer.binding_key, snippet.handle, snippet.text))
 
     def action_same_source(self) -> None:
         """Show the records that come from the same source."""

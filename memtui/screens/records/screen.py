@@ -363,6 +363,14 @@ class RecordsScreen(EditingScreen[Record]):
         if operation_id := await self.ask(Choose("Queries that returned it", choices)):
             self.post_message(GoTo("operations", select=operation_id))
 
+    @conversation
+    async def action_runs(self) -> None:
+        """Show the runs that were told the record."""
+        from memtui.screens.runs import show_runs
+
+        record = self.row
+        await show_runs(self, (self._binding_key, record.handle, record.text))
+
     def action_open(self) -> None:
         """Open where the record came from, else the file it is kept in."""
         record = self.row

@@ -1,0 +1,113 @@
+"""Runs on screen: the list, the replay, and the ways from there to operation, record and run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from textual.pilot import Pilot
+from textual.widgets import Input
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings
+from memtui.contract import QueryRequest, Scope
+from memtui.screens.dialogs import Choose
+from memtui.screens.operations.screen import OperationsScreen
+from memtui.screens.records.screen import RecordsScreen
+from memtui.screens.replay import Replay
+from memtui.screens.runs import Runs
+from memtui.service import Caller, MemoryService
+from memtui.widgets.virtual_list import VirtualList
+from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
+from tests.screens.piloting import running, toasts, until, write_notes
+
+NOTES = ["Deploy from main", "Deploy on Thursdays", *HOSTILE[:6]]
+
+
+async def prepared(service: MemoryService, caller: Caller) -> None:
+    """Let `run-7` write notes and `run-8` find them, and nobody's run look once more."""
+    await write_notes(service, caller, NOTES)
+    scope = Scope(company_id="local", project_id="mech", agent_id="coding")
+    agent = Caller(company_id="local", principal="agent:coding", door="mcp", run_id="run-8")
+    await service.query(agent, QueryRequest(scope=scope, query="deploy"))
+    await service.query(caller, QueryRequest(scope=scope, query="deploy"))
+
+
+def runs(app: MemtuiApp) -> list[str]:
+    found: VirtualList[Any] = app.screen.query_one("#run-list", VirtualList)
+    return [one.run_id for _, one in found.rows.held()]
+
+
+def pointed_at(app: MemtuiApp) -> str:
+    record = app.screen.query_one(VirtualList).current
+    return str(record.text) if record else ""
+
+
+async def shown(app: MemtuiApp, pilot: Pilot[Any], kind: type) -> None:
+    """Wait until a screen is there and has its rows."""
+    await until(pilot, lambda: isinstance(app.screen, kind))
+    await until(pilot, lambda: app.screen.query_one(VirtualList).rows.count)
+
+
+async def shown_runs(app: MemtuiApp, pilot: Pilot[Any], wanted: list[str]) -> None:
+    await until(pilot, lambda: isinstance(app.screen, Runs) and runs(app) == wanted)
+
+
+async def test_from_the_runs_to_a_record_and_to_all_that_were_told_it(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    await prepared(service, caller)
+    async with running(paths, settings, "operations") as (app, pilot):
+        await shown(app, pilot, OperationsScreen)
+        await pilot.press("t")
+        await shown(app, pilot, Runs)
+        assert runs(app) == ["run-8", "run-7"]
+        await pilot.press("G", "enter")
+        await shown(app, pilot, Replay)
+        assert app.screen.query_one(VirtualList).rows.count == len(NOTES)
+        for _ in NOTES:
+            assert_harmless(screen_text(app))
+            await pilot.press("j")
+        await pilot.press("n")
+        assert toasts(app)[-1] == "This step delivered no context."
+        await pilot.press("escape", "g", "p")
+        await until(pilot, lambda: "asked" in screen_text(app) and "2 there" in screen_text(app))
+        await pilot.press("T")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("enter")
+        await shown(app, pilot, Runs)
+        assert runs(app) == ["run-8"]
+        await pilot.press("escape", "R")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, RecordsScreen))
+        await until(pilot, lambda: pointed_at(app).startswith("Deploy"))
+        await pilot.press("T")
+        await shown(app, pilot, Runs)
+        assert runs(app) == ["run-8"]
+        await pilot.press("o")
+        await shown(app, pilot, OperationsScreen)
+        assert app.state.filter_line == "run:run-8"
+        await pilot.press("T")
+        await shown(app, pilot, Replay)
+        await pilot.press("o")
+        await shown(app, pilot, OperationsScreen)
+        assert len(app.screen_stack) == 1
+
+
+async def test_a_filter_that_lets_no_run_through_says_so(
+    service: MemoryService, caller: Caller, paths: Paths, settings: Settings
+) -> None:
+    await prepared(service, caller)
+    async with running(paths, settings, "operations", (80, 24)) as (app, pilot):
+        await shown(app, pilot, OperationsScreen)
+        await pilot.press("t")
+        await shown(app, pilot, Runs)
+        for line, found in (("type:query", ["run-8"]), ("agent:nobody", [])):
+            await pilot.press("slash")
+            await until(pilot, lambda: app.screen.query(Input))
+            app.screen.query_one(Input).value = line
+            await pilot.press("enter")
+            await shown_runs(app, pilot, found)
+        assert "No run passes the filter" in screen_text(app)
+        await pilot.press("p")
+        assert toasts(app)[-1] == "No run is selected."
