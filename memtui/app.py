@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from memtui.contract import MemtuiError
     from memtui.screens.base import MemtuiScreen
     from memtui.screens.dialogs import Choose
+    from memtui.screens.following import News
     from memtui.screens.keymap import Keymap
     from memtui.screens.scope_choices import ScopeStep
     from memtui.screens.state import (
@@ -177,6 +178,8 @@ class MemtuiApp(App[None]):
             clock=self._clock,
             share=self._hand_down,
             failed=self._failed,
+            tell=self._hand_on,
+            here=lambda: self.frame,
         )
         given = settings.theme if "theme" in settings.model_fields_set else ""
         self._dress(
@@ -218,6 +221,7 @@ class MemtuiApp(App[None]):
         if self.controller.saved_problem:
             toast(self, self.controller.saved_problem, severity="warning")
         self.controller.open()
+        self.controller.follower.begin()
         self.set_interval(_HEALTH_SECONDS, self.controller.check_health)
         self.set_interval(_HEALTH_SECONDS, self.controller.check_spending)
 
@@ -282,6 +286,10 @@ class MemtuiApp(App[None]):
         if state.health is not None and not self._spared and not self.is_headless:
             self._spared = True
             gc.freeze()  # collections would walk over all that is loaded by now
+
+    def _hand_on(self, news: News) -> None:
+        for frame in self._frames:
+            frame.happened(news)
 
     def _failed(self, error: MemtuiError) -> None:
         toast(self, str(error), severity="error")

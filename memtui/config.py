@@ -92,6 +92,8 @@ class Settings(Model):
     """The terminal app's theme; `ansi` uses the terminal's own colours."""
     mouse: bool = True
     """Whether the terminal app takes the mouse."""
+    notify_saves: bool = True
+    """Whether the terminal app tells at once what agents and other processes save."""
     editor: str = ""
     """The command that `E` opens; empty means $VISUAL, else $EDITOR, else vi."""
     fact_max_chars: Annotated[int, Field(ge=0)] = 200

@@ -91,9 +91,9 @@ async def test_the_frame_is_painted_before_the_service_is_open(
 ) -> None:
     gate = asyncio.Event()
 
-    async def slow(*arguments: Any) -> MemoryService:
+    async def slow(*arguments: Any, **named: Any) -> MemoryService:
         await gate.wait()
-        return await open_service(*arguments)
+        return await open_service(*arguments, **named)
 
     monkeypatch.setattr(memtui.service, "open_service", slow)
     app = MemtuiApp(paths, settings, screen="records")
@@ -114,7 +114,7 @@ async def test_the_frame_is_painted_before_the_service_is_open(
 async def test_a_service_that_does_not_open_says_why_and_opens_on_r(
     paths: Paths, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def refuse(*_: Any) -> MemoryService:
+    async def refuse(*_: Any, **_named: Any) -> MemoryService:
         raise Unavailable("The database is locked; close the other memtui [/x].")
 
     monkeypatch.setattr(memtui.service, "open_service", refuse)

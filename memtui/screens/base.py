@@ -54,6 +54,7 @@ from memtui.actions import ACTIONS, INPUT_GROUPS, Need, groups_on
 from memtui.contract import MemtuiError, NotFound
 from memtui.filters import Taker, not_held
 from memtui.screens.dialogs import Waiting
+from memtui.screens.following import News
 from memtui.screens.keymap import footer_entries
 from memtui.screens.state import AppState, GoTo, Phase, ServiceSession
 from memtui.widgets import spending
@@ -190,6 +191,9 @@ class MemtuiScreen(ServiceScreen):
 
     def load(self) -> None:
         """Read again what the screen shows; called only with the service open."""
+
+    def happened(self, news: News) -> None:
+        """Take note of what came into the log, also while another screen is shown."""
 
     def select(self, name: str) -> None:
         """Put the cursor on what another screen pointed at."""
@@ -388,6 +392,7 @@ def scope_view(state: AppState) -> ScopeView:
         status=status,
         word=word,
         read_only=state.read_only or bool(state.binding and state.binding.read_only),
+        live=not state.not_live,
         spending=spending.badge(state.spending),
         over_limit=spending.is_passed(state.spending),
     )

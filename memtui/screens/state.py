@@ -20,6 +20,7 @@ from textual.message import Message
 from memtui.config import Paths, Settings
 from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.filters import parse_filter
+from memtui.screens.following import Follower, News
 from memtui.screens.kept import (
     SavedCompany,
     SavedSession,
@@ -89,6 +90,8 @@ class AppState:
     """The active binding."""
     health: BindingHealth | None = None
     """Its health as last asked; None while unknown."""
+    not_live: str = ""
+    """Why what others do is not seen now, as a sentence; empty while it is."""
     spending: tuple[SpendingStatus, ...] = ()
     """The company's spending limits as last checked."""
     filters: tuple[str, ...] = ()
@@ -158,7 +161,8 @@ class ConfigurationChanged(Message):
 class StateController:
     """Owns the one `AppState` value of an app; `share` is called with each new one.
 
-    `failed` takes the sentence of anything that went wrong and is not a state of its own.
+    `failed` takes the sentence of anything that went wrong and is not a state of its own, `tell`
+    what came into the log, and `here` gives the screen that a person works on.
 
     Raises:
         Invalid: the keymap of the settings does not fit.
@@ -174,12 +178,18 @@ class StateController:
         clock: Callable[[], datetime],
         share: Callable[[AppState], None],
         failed: Callable[[MemtuiError], None],
+        tell: Callable[[News], None],
+        here: Callable[[], object],
     ) -> None:
         self._app = app
         self._paths = paths
         self._settings = settings
         self._share = share
         self._failed = failed
+        self._tell = tell
+        self.follower = Follower(
+            app, here=here, tell=self._news, stopped=self._not_live, notify=settings.notify_saves
+        )
         self._opening = Background(app, "open")
         self._resolving = Background(app, "resolve")
         self._checking = Background(app, "health")
@@ -227,7 +237,7 @@ class StateController:
         await asyncio.to_thread(importlib.import_module, "memtui.service")
         from memtui.service import open_service
 
-        service = await open_service(self._paths, self._settings)
+        service = await open_service(self._paths, self._settings, new_id=self.follower.new_id)
         try:
             own = self._settings.principal, self._settings.acts_for or None
             companies = tuple(await service.companies.all(*own))
@@ -277,6 +287,7 @@ class StateController:
         was = self.saved.of(self._company)
         line = was.filter_line if self._early_line is None else self._early_line
         self._early_line = None
+        self.follower.follow(session)
         scope = was.scope or Scope(company_id=self._company)
         self._settle(
             replace(
@@ -324,6 +335,18 @@ class StateController:
     def use_views(self, views: tuple[SavedView, ...]) -> None:
         """Offer other saved views of the operation log."""
         self._set(replace(self.state, views=views))
+
+    def _news(self, news: News) -> None:
+        """Hand on what came into the log; settings that others changed are read again."""
+        if news.configures:
+            self.resolve_again()
+        self._tell(news)
+
+    def _not_live(self, why: str) -> None:
+        if why != self.state.not_live:
+            self._set(replace(self.state, not_live=why))
+            if why:
+                self._failed(MemtuiError(f"What others do is not seen now: {why}"))
 
     def resolve_again(self) -> None:
         """Read bindings and targets again."""

@@ -26,6 +26,7 @@ from memtui.store import erasing, journal
 from memtui.store.database import Connection, Database
 from memtui.store.erasing import purged
 from memtui.store.journal import Found
+from memtui.store.limits import last_seq
 from memtui.store.log import ContextDay, LogReader, Reads, Retrieved, RunFigures, owners
 from memtui.store.operation import Operation, OperationPage
 from memtui.store.sight import Sight
@@ -276,6 +277,16 @@ class Log(Group):
     ) -> OperationPage:
         """Return a page of the log, newest first; `after` gives the oldest ones above a `seq`."""
         return self._of(caller).page(chosen or Filter(), limit=limit, before=before, after=after)
+
+    @in_thread
+    def newest(self, caller: Caller) -> int:
+        """Return the number of the company's newest operation, whoever may see that; 0: none yet.
+
+        It costs one row, so that who follows the log may ask often.
+        """
+        self._core.sight(caller)
+        with self._core.database.read() as database:
+            return last_seq(database, caller.company_id)
 
     def _of(self, caller: Caller) -> CompanyLog:
         return self._core.log(caller.company_id, self._core.sight(caller))

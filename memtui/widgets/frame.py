@@ -39,6 +39,8 @@ class ScopeView:
     status: str = "unknown"
     word: str = ""
     read_only: bool = False
+    live: bool = True
+    """Whether what others do is seen at once."""
     spending: tuple[str, ...] = ()
     """What to say of spending limits, the longest form first; nothing where all is well."""
     over_limit: bool = False
@@ -57,7 +59,8 @@ def binding_content(view: ScopeView) -> Content:
     mark, style = _MARKS.get(view.status, _MARKS["unknown"])
     health = Content.styled(f"{mark} ", style) + display(view.word, limit=30, style=style)
     badge = Content.styled(" read-only ", "bold reverse") if view.read_only else None
-    return line(display(view.binding, limit=40), health, badge, gap="  ")
+    behind = None if view.live else display("not live", style=WARN)
+    return line(display(view.binding, limit=40), health, badge, behind, gap="  ")
 
 
 def spending_content(view: ScopeView, width: int) -> Content:

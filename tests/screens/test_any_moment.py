@@ -45,9 +45,9 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Gate:
     """What every answer of the app's service waits at."""
     held = Gate()
 
-    async def open_held(*arguments: Any) -> Any:
+    async def open_held(*arguments: Any, **named: Any) -> Any:
         await held.through()
-        return Held(await open_service(*arguments), held)
+        return Held(await open_service(*arguments, **named), held)
 
     monkeypatch.setattr(memtui.service, "open_service", open_held)
     return held

@@ -24,7 +24,6 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.screens.budget import screen as budget_screen
 from memtui.screens.budget.screen import BudgetScreen
 from memtui.screens.budget.view import FactRow
 from memtui.screens.dialogs import (
@@ -404,7 +403,7 @@ async def test_a_fact_from_elsewhere_is_told_once_for_all_that_come_together(
     caller: Caller,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(budget_screen, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr("memtui.screens.following.LOOK_SECONDS", 0.05)
     [first] = await remember(service, ANA, "Likes tea")
     async with budget(paths, settings, ANA, 1) as (app, pilot):
         await remember(service, ANA, "Writes [bold]Lua[/] \x1b[31m")

@@ -78,7 +78,7 @@ async def test_what_a_person_reads_stays_though_reading_it_is_logged(
     caller: Caller,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("memtui.screens.operations.screen.POLL_SECONDS", 0.1)
+    monkeypatch.setattr("memtui.screens.following.LOOK_SECONDS", 0.1)
     await write_notes(service, caller, ["deploy_branch: release"])
     await service.query(caller, QueryRequest(scope=MECH, query="deploy branch"))
     async with running(paths, settings, "operations") as (app, pilot):
@@ -96,7 +96,7 @@ async def test_new_operations_come_in_on_top_or_are_counted(
     caller: Caller,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("memtui.screens.operations.screen.POLL_SECONDS", 0.1)
+    monkeypatch.setattr("memtui.screens.following.LOOK_SECONDS", 0.1)
     await write_notes(service, caller, [f"note {number}" for number in range(40)])
     async with running(paths, settings, "operations") as (app, pilot):
         await loaded(app, pilot)

@@ -316,6 +316,7 @@ MEMBERS: dict[str, list[Call]] = {
     "limits.all": [lambda h, c: h.service.limits.all(c)],
     "limits.check": [lambda h, c: h.service.limits.check(c)],
     "log.erasures": [erasures],
+    "log.newest": [lambda h, c: h.service.log.newest(c)],
     "metrics.facts": [lambda h, c: h.service.metrics.facts(c)],
     "log.retrieval_stats": [
         lambda h, c: h.service.log.retrieval_stats(

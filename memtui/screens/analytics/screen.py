@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
-from datetime import UTC, timedelta
+from datetime import UTC
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -49,6 +50,7 @@ from memtui.screens.analytics.sql_pane import SqlPane
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import Choice, Choose
 from memtui.screens.exports import export
+from memtui.screens.following import News
 from memtui.screens.keymap import action_entries
 from memtui.screens.list_screen import choose_columns
 from memtui.screens.state import GoTo
@@ -67,8 +69,9 @@ if TYPE_CHECKING:
     from memtui.analytics.sql import SqlAnswer
     from memtui.screens.state import AppState
 
-_FRESH = timedelta(seconds=30)
-"""How long figures are shown again without a look at the log."""
+_REST_SECONDS = 1.0
+_REST = 10
+"""So many times as long as figures took to be added up, new operations wait to be counted."""
 _FOOTER_KEYS = 5
 """Keys of the footer before that of the help."""
 _TABLES = ("csv", "json", "parquet")
@@ -110,6 +113,8 @@ class AnalyticsScreen(MemtuiScreen):
         self.plots: tuple[Plot, ...] = ()
         self._groups: AppendedRows[Group] = AppendedRows(lambda one: repr(one.keys))
         self._company = ""
+        self._resting = False
+        """Whether figures were added up just now, and what came since waits."""
         self._of_group = False
         """Whether the table had the focus last, not the charts."""
         self._left: Widget | None = None
@@ -205,13 +210,34 @@ class AnalyticsScreen(MemtuiScreen):
         if self.board is None or self.board.question.filter != question.filter:
             self._hide("loading", "Adding up", "The first look at a long log takes longest.")
         self._grouping.forget()
-        self._reading.latest(lambda: read_board(session, question), self._show, self._broken)
+        begun = monotonic()
+
+        def show(board: Board) -> None:
+            self._show(board)
+            self._rest(monotonic() - begun)
+
+        self._reading.latest(lambda: read_board(session, question), show, self._broken)
         self._draw_status_line()
 
-    def on_screen_resume(self) -> None:
-        """Add up again what is no longer fresh."""
-        if self.board is not None and self.state.clock() - self.board.question.now > _FRESH:
-            self._stale = True  # the frame's own handler comes after this one and loads
+    def happened(self, news: News) -> None:
+        """Add up again, now or once the charts are shown; a busy log takes a tenth of the time."""
+        del news
+        self._stale = True
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        if not self.is_mounted or self._sql.display or self._resting or self._reading.busy:
+            return
+        if self._stale:
+            self.reload()
+
+    def _rest(self, seconds: float) -> None:
+        def rested() -> None:
+            self._resting = False
+            self._catch_up()
+
+        self._resting = True
+        self.set_timer(max(_REST_SECONDS, _REST * seconds), rested)
 
     def _question(self) -> Question:
         chosen, zone, now = self.state.log_filter, self.state.zone_name, self.state.clock()
@@ -489,6 +515,7 @@ class AnalyticsScreen(MemtuiScreen):
 
     def _turn(self, *, sql: bool) -> None:
         self._show_half(sql=sql)
+        self._catch_up()
         self.set_focus(None)
         self.focus_body()
 

@@ -31,6 +31,7 @@ from memtui.screens.bindings.view import (
     target_words,
 )
 from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Prompt
+from memtui.screens.following import News
 from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
 from memtui.screens.scope_choices import seen_scopes
@@ -96,6 +97,18 @@ class BindingsScreen(MemtuiScreen):
         if self.view.findings is None:
             self._discover()
             self._loading.latest(bindings.provider_problems, show_unusable, self.fail)
+
+    def happened(self, news: News) -> None:
+        """Read bindings again that were configured, and ask those that were changed."""
+        if news.configures:
+            self.reload()
+        elif self.is_current:
+            changed = {one.binding_key for one in news.changes(self)}
+            for binding in self.view.bindings:
+                if binding.enabled and binding.key in changed:
+                    self._ask_health(binding.key)
+        elif news.changes(self):
+            self.reload()
 
     def _ask_all(self) -> None:
         for binding in self.view.bindings:

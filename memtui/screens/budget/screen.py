@@ -60,6 +60,7 @@ from memtui.screens.budget.view import (
 )
 from memtui.screens.dialogs import Choice, Choose, NewRecord, Prompt, Sheet, TypedConfirm
 from memtui.screens.editing import EditingScreen
+from memtui.screens.following import News
 from memtui.screens.scope_choices import ScopeStep
 from memtui.screens.state import AppState, GoTo
 from memtui.widgets import format as fmt
@@ -74,14 +75,7 @@ from memtui.widgets.virtual_list import VirtualList
 if TYPE_CHECKING:
     from memtui.service.answers import BindingView
     from memtui.service.context import ContextAnswer
-    from memtui.store.operation import OperationPage
 
-POLL_SECONDS = 2.0
-TOAST_SECONDS = 5.0
-"""Between two toasts of new facts; what comes meanwhile is told together."""
-_TOLD_CHARACTERS = 120
-_LOOKED_AT = 200
-"""Operations that one look at the end of the log reads."""
 _MOST_COMPARED = 2_000
 """Past so many facts only the review looks, which a person asks for."""
 _MODELS = (
@@ -121,17 +115,9 @@ class BudgetScreen(EditingScreen[FactRow]):
         self._again = False
         """Whether others changed something while the context was being assembled."""
         self._compared: object = None
-        self._last_seq: int | None = None
-        """The end of the log, as far as it was looked at."""
-        self._known: frozenset[str] | None = None
-        """The facts that were there when others changed something; None: all are old ones."""
-        self._untold: list[str] = []
-        self._quiet = True
-        """Whether no toast of new facts was shown lately."""
         self._finding = Background(self, "budget-offers")
         self._drawing = Background(self, "budget-charts")
         self._comparing = Background(self, "budget-same")
-        self._tail = Background(self, "budget-tail")
         start = BudgetView(state.settings.context_model, state.settings.context_budget)
         self.set_reactive(BudgetScreen.view, start)
 
@@ -156,19 +142,16 @@ class BudgetScreen(EditingScreen[FactRow]):
         return VirtualList(columns, self._rows, name="fact-list")
 
     def on_mount(self) -> None:
-        """Draw what is known at once, and begin to watch for what others do."""
+        """Draw what is known at once."""
         self._draw()
-        self.set_interval(POLL_SECONDS, self._poll)
 
     # Reading.
 
     def load(self) -> None:
         """Assemble the context of the scope, or offer whose there is to look at."""
         view, shown, places = self.view, self.rows_list, places_of(self.state.record_scope)
-        self._known = None
         if [place.scope for place in places] != [place.scope for place in view.places]:
-            self._compared = self._last_seq = None  # each company has a log of its own
-            self._tail.forget()
+            self._compared = None
             view = BudgetView(view.model, view.budget, places)
             shown.selection.reset()
         if view.answer is None:
@@ -229,7 +212,6 @@ class BudgetScreen(EditingScreen[FactRow]):
         }
         self.reorder()
         self.follow(place.binding_key for place in view.places)
-        self._tell_new()
         self._read_timeline()
         self._compare()
         ids: dict[str, list[str]] = defaultdict(list)
@@ -324,53 +306,18 @@ class BudgetScreen(EditingScreen[FactRow]):
         if self.reads.busy:
             self._again = True
             return
-        if self._known is None and self.view.answer is not None:
-            self._known = frozenset(row.key for row in self.view.rows if not row.left_out)
         self._assemble()
 
-    def _poll(self) -> None:
-        """Look for operations newer than the last one seen, unless something is being read."""
-        if not self.is_current or self.state.session is None or not self.view.places:
-            return
-        if self.reads.busy or self._tail.busy:
-            return
-        session, after = self.session, self._last_seq
-        self._tail.latest(
-            lambda: session.service.log.page(
-                session.caller, limit=1 if after is None else _LOOKED_AT, after=after
-            ),
-            self._looked,
-            lambda _: None,  # the next look tells whether the log can be read again
-        )
-
-    def _looked(self, page: OperationPage) -> None:
-        first = self._last_seq is None
-        self._last_seq = max([self._last_seq or 0, *(one.seq for one in page.operations)])
-        changed = [one.scope for one in page.operations if one.operation_type.mutates]
-        if not first and any(
-            _touches(scope, place) for scope in changed for place in self.view.places
+    def happened(self, news: News) -> None:
+        """Assemble again after a change of what the context is made of, made on another screen."""
+        scopes = [one.scope for one in news.changes(self)]
+        if news.is_part or any(
+            _touches(scope, place) for scope in scopes for place in self.view.places
         ):
-            self.changed_outside()
-
-    def _tell_new(self) -> None:
-        """Tell which facts are new since others changed something, with one toast for them all."""
-        if self._known is None:
-            return
-        now = {row.key: row.text for row in self.view.rows if not row.left_out}
-        self._untold += [text for key, text in now.items() if key not in self._known]
-        self._known = None
-        if self._quiet:
-            self._tell_untold()
-
-    def _tell_untold(self) -> None:
-        texts, self._untold = self._untold, []
-        self._quiet = not texts
-        if texts:
-            first = texts[0]
-            words = first if len(first) <= _TOLD_CHARACTERS else f"{first[: _TOLD_CHARACTERS - 1]}…"
-            more = f", and {fmt.count(len(texts) - 1)} more" if len(texts) > 1 else ""
-            self.toast(f"Remembered: {words}{more}")
-            self.set_timer(TOAST_SECONDS, self._tell_untold)
+            if self.is_current:
+                self.changed_outside()
+            else:
+                self.reload()
 
     # Drawing.
 

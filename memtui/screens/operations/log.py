@@ -304,6 +304,8 @@ class LogFeed:
             words.append(f"ordering by {self.order[0]} …")
         elif self._problem:
             words.append(f"not live: {self._problem}")
+        elif problem := self._screen.state.not_live:
+            words.append(f"not live: {problem}")
         else:
             words.append("● live" if self.following and self._natural else "○ paused")
         if (unseen := count - self._seen) > 0:

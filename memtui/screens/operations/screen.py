@@ -29,6 +29,7 @@ from memtui.json_text import json_text
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Confirm, Prompt
 from memtui.screens.exports import export
+from memtui.screens.following import News
 from memtui.screens.kept import SavedView, checked_name, delete_view, save_view
 from memtui.screens.list_screen import ListScreen
 from memtui.screens.open_source import open_source
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from memtui.service.answers import Change, MutationAnswer
     from memtui.store.journal import Found
 
-POLL_SECONDS = 2.0
 _EXPORTED = ("csv", "jsonl", "parquet")
 _HIDDEN = frozenset(SORTS) - SHOWN
 _TEXTS_READ = 10
@@ -100,13 +100,21 @@ class OperationsScreen(ListScreen[Operation]):
         """Return the pane of the details, with the records of the operation in it."""
         return OperationDetail(name="operation-detail")
 
-    def on_mount(self) -> None:
-        """Begin to look for new operations."""
-        self.set_interval(POLL_SECONDS, self._poll)
-
-    def _poll(self) -> None:
+    def happened(self, news: News) -> None:
+        """Let the new operations in, now or when the log is shown again."""
+        del news
         if self.is_current:
             self._feed.poll()
+
+    def on_screen_resume(self) -> None:
+        """Let in what came while another screen was shown."""
+        self._feed.poll()
+
+    def watch_state(self, before: AppState, now: AppState) -> None:
+        """Say whether the log is followed."""
+        super().watch_state(before, now)
+        if before.not_live != now.not_live and self.is_mounted:
+            self._feed.look()
 
     # The log.
 
@@ -489,4 +497,3 @@ class OperationsScreen(ListScreen[Operation]):
             done = self.came_back(await self.change(take_back))
             self.rows_list.selection.marks.clear()
             self.toast(f"Took it back: {done}. Undo that operation to do it again.")
-            self._feed.poll()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
@@ -31,6 +31,7 @@ from memtui.contract import (
 )
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import READING, Drawn, Sheet
+from memtui.screens.following import News
 from memtui.screens.open_source import open_source, source_filter
 from memtui.screens.operations.view import OperationView, foot, head
 from memtui.screens.records.view import RecordView, record_content
@@ -164,6 +165,11 @@ class QueryScreen(MemtuiScreen):
             self.fail,
         )
 
+    def happened(self, news: News) -> None:
+        """Offer the questions that others ask too."""
+        if any(one.operation_type is OperationType.QUERY for one in news.besides(self)):
+            self.reload()
+
     @property
     def reading(self) -> bool:
         """Whether a question is being answered, or earlier ones are being read."""
@@ -231,8 +237,10 @@ class QueryScreen(MemtuiScreen):
         """Draw what changed."""
         if not self.is_mounted:
             return
-        if (before.answer, before.past) != (now.answer, now.past):
+        if before.answer != now.answer:
             self._draw_cards(0)
+        elif before.past != now.past and now.answer is None:
+            self._draw_cards(_place_of(before.past_at(self._cards.highlighted), now.past))
         notice = self.query_one("#query-notice", Notice)
         if (state := state_of(now)) is None:
             notice.hide()
@@ -506,6 +514,12 @@ def usage_cost(usage: Iterable[Usage]) -> str:
 def words_of(query: str) -> frozenset[str]:
     """Return the words of a question that are worth marking in its results."""
     return frozenset(word for word in MARKED_WORD.findall(query.casefold()) if len(word) > 2)
+
+
+def _place_of(stood: Operation | None, past: Sequence[Operation]) -> int:
+    """Return where the question that the cursor stood on is among others now, else the first."""
+    asked = stood.request.get("query") if stood else None
+    return next((n for n, one in enumerate(past) if one.request.get("query") == asked), 0)
 
 
 def snippet_card(

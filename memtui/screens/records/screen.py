@@ -20,6 +20,7 @@ from memtui.filters import Taker
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, WriteRecord
 from memtui.screens.editing import EditingScreen, record_key
+from memtui.screens.following import News
 from memtui.screens.open_source import open_file, open_source, source_filter
 from memtui.screens.records.view import (
     PROVIDER_SORTS,
@@ -183,6 +184,16 @@ class RecordsScreen(EditingScreen[Record]):
     def changed_outside(self) -> None:
         """Read again."""
         self.reload()
+
+    def happened(self, news: News) -> None:
+        """Read again what was changed on another screen or elsewhere; else count reads again."""
+        shown = self._binding_key
+        if news.is_part or any(one.binding_key == shown for one in news.changes(self)):
+            self.reload()
+        elif self.is_current and any(
+            one.handles and one.binding_key == shown for one in news.operations
+        ):
+            self._count(record for _, record in self._rows.held())
 
     def sort(self, column: str) -> None:
         """Order by a column, or turn its order around."""
