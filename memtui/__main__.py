@@ -4,20 +4,36 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Sequence
 
 
 def main() -> None:
     """Run memtui's command line and end the process with its exit code."""
+    arguments = sys.argv[1:]
+    if "hook" not in arguments:
+        sys.exit(_run(arguments))
+    from memtui.doors.helper.client import Call
+
+    call = Call.of(arguments)
+    code = call.answer() if call else None
+    if code is None:
+        code = _run(arguments)
+        if call:
+            call.start_helper()
+    sys.exit(code)
+
+
+def _run(arguments: Sequence[str]) -> int:
     # Looking for plugins of pydantic reads the metadata of every package that is installed.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     from memtui.doors.cli.session import open_at_once
 
-    code = open_at_once(sys.argv[1:])
+    code = open_at_once(arguments)
     if code is None:
         from memtui.doors.cli.main import run
 
-        code = run(sys.argv[1:])
-    sys.exit(code)
+        code = run(arguments)
+    return code
 
 
 if __name__ == "__main__":

@@ -118,6 +118,8 @@ class Settings(Model):
     """How many days of operations stay in the database when the log is sealed."""
     purge_after_days: Annotated[int, Field(ge=0)] = 0
     """How many days the texts of operations are kept; 0 keeps them. Needs `memtui purge` first."""
+    helper_idle_s: Annotated[int, Field(ge=0, le=86_400)] = 900
+    """How many seconds the helper that makes hooks quick waits for the next; 0 starts none."""
     keymap: dict[str, str] = {}
     """Action id to keys, comma separated: `records.forget = "d,delete"` under `[keymap]`."""
 

@@ -74,6 +74,7 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in os.environ:
         if name.startswith("MEMTUI_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("MEMTUI_HELPER_IDLE_S", "0")  # no test leaves a process behind
 
 
 @pytest.fixture

@@ -73,6 +73,7 @@ async def run_checks(invocation: Invocation) -> AsyncIterator[Check]:
     )
     yield _tried("keymap", lambda: _keymap(settings), advice="Mend the keymap in the settings.")
     yield _terminal()
+    yield _helper(invocation, settings)
     async for check in _providers(settings):
         yield check
     async for check in _control_plane(paths, settings):
@@ -155,6 +156,22 @@ def _terminal() -> Check:
     colours = "16 million" if deep else "256" if "256" in term else "few"
     muted = ", and NO_COLOR is set" if os.environ.get("NO_COLOR") else ""
     return Check("terminal", "ok", f"{term} with {colours} colours{muted}")
+
+
+def _helper(invocation: Invocation, settings: Settings) -> Check:
+    from memtui.doors.helper.wire import Place
+
+    place = Place.of(str(invocation.home or ""))
+    if not place.is_usable():
+        advice = "Remove it, or let XDG_RUNTIME_DIR name a folder that is yours alone."
+        return Check(
+            "helper", "warning", f"{place.folder} is not private, so hooks are slow", advice
+        )
+    if (process := place.holder()) is not None:
+        return Check("helper", "ok", f"it runs as process {process}, and makes hooks quick")
+    if not settings.helper_idle_s:
+        return Check("helper", "ok", "helper_idle_s is 0, so hooks run without")
+    return Check("helper", "ok", "it does not run; the next hook starts it")
 
 
 async def _providers(settings: Settings) -> AsyncIterator[Check]:

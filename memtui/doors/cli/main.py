@@ -71,6 +71,7 @@ GROUPS = {
     "members": ("Who may see, add and delete what.", "companies"),
     "tokens": ("What programs prove with who they are.", "companies"),
     "budget": ("Spending limits, and what was spent of them.", "budget"),
+    "hook": ("What agents' clients call around a run.", "helper"),
     "mcp": ("The MCP server for agents; `memtui mcp` alone serves.", "mcp"),
 }
 """What the list of commands says of each group, and the modules that have its commands."""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from memtui.doors.cli.output import Output
+from memtui.doors.helper.words import NAMING
 
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
@@ -348,7 +349,7 @@ def global_options(arguments: Sequence[str]) -> Invocation | None:
         if word == "--read-only":
             found.read_only = True
             continue
-        if name not in {"--home", "--company", "--principal", "--acts-for"}:
+        if name not in NAMING:
             return None
         value = value if equals else next(words, "")
         if not value.isprintable() or not value or value.startswith("-"):

@@ -1,0 +1,26 @@
+"""Which command lines a helper runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+EVENTS = frozenset({"pre-run", "post-run", "comment", "document"})
+"""The hooks that agents call. What a person does with hooks is no matter of milliseconds."""
+NAMING = frozenset({"--home", "--company", "--principal", "--acts-for"})
+"""The options before a command that take a value."""
+
+
+def home_of_hook(arguments: Sequence[str]) -> str | None:
+    """Return the folder that a hook's command line names as home, empty for none.
+
+    None where it is no command line of one of the `EVENTS`.
+    """
+    home, words = "", iter(arguments)
+    for word in words:
+        name, equals, value = word.partition("=")
+        if name in NAMING:
+            value = value if equals else next(words, "")
+            home = value if name == "--home" else home
+        elif word != "--read-only":
+            return home if word == "hook" and next(words, "") in EVENTS else None
+    return None
