@@ -11,6 +11,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +41,8 @@ def pytest_configure() -> None:
     hypothesis.settings.register_profile("any machine", deadline=None)
     hypothesis.settings.load_profile("any machine")
     ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
-    sys.modules.setdefault("sniffio", None)  # type: ignore[arg-type]
+    if find_spec("sniffio") is None:
+        sys.modules["sniffio"] = None  # type: ignore[assignment]
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -1,0 +1,363 @@
+"""mem0 as a provider: its platform, its open server, or its library over a store here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from time import monotonic, perf_counter
+from typing import ClassVar, Self
+
+from memtui.backends.mem0 import memories
+from memtui.backends.mem0.config import Mem0Config
+from memtui.backends.mem0.library import LibraryStore, places_of, read_library_config
+from memtui.backends.mem0.memories import KEY, Memory, Rows, handle_of
+from memtui.backends.mem0.stores import PlatformStore, ServerStore, Store
+from memtui.contract import (
+    Adapter,
+    BindingContext,
+    BrowsePage,
+    BrowseRequest,
+    Capabilities,
+    ContextBundle,
+    CorrectReply,
+    CorrectRequest,
+    EraseReply,
+    EraseRequest,
+    ForgetReply,
+    ForgetRequest,
+    Health,
+    Invalid,
+    Json,
+    MemtuiError,
+    Namespace,
+    NotFound,
+    Profile,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    RecordVersion,
+    Scope,
+    Snippet,
+    Unavailable,
+    Unsupported,
+    Usage,
+    WriteReply,
+    WriteRequest,
+    owner_of,
+    place_of_url,
+)
+from memtui.provider_kit import (
+    abilities_in,
+    check_revision,
+    has_metadata,
+    matcher,
+    page,
+    require_writable,
+    sees,
+    together,
+)
+
+_MOST_HITS = 1_000
+_LEAST_HITS = 50
+"""What is asked for at first: those that the scope does not see are left out afterwards."""
+_KEPT_SECONDS = 60.0
+
+
+class Mem0Adapter(Adapter):
+    """A client of any mem0, which makes its own ids and has no revisions (see `memories`).
+
+    Lists read everything that has an owner, up to the binding's `max_listed`, and the pages after
+    the first are of the same list. Another program may change a memory between the look at its
+    revision and the change: mem0 has no means against it. It says nothing of cost, so usage is
+    unpriced.
+    """
+
+    key: ClassVar[str] = KEY
+    config_model = Mem0Config
+    capabilities = Capabilities(
+        browse=True, correction=True, history=True, namespaces=True, expiry=True, pin=True,
+        semantic=True, chosen_owners=True,
+    )  # fmt: skip
+
+    def __init__(self, context: BindingContext, config: Mem0Config, store: Store) -> None:
+        self._context, self._config, self._store = context, config, store
+        extracted = {
+            "profile": config.is_platform,
+            "provider_managed_extraction": config.infer,
+            "async_ingestion": config.infer and config.is_platform,
+        }
+        abilities = type(self).capabilities.model_copy(update=extracted)
+        self.capabilities = abilities_in(context, abilities)
+        self._changing = asyncio.Lock()
+        self._listed: tuple[float, Rows] | None = None
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Name the server, or the library's store; the platform's accounts by their key's name."""
+        config = Mem0Config.of(context)
+        if config.library is not None:
+            return places_of(read_library_config(config.library))
+        account = ("key", config.api_key_secret or "") if config.is_platform else ()
+        return [(*place_of_url(config.url), *account)]
+
+    @classmethod
+    def home_of(cls, config: Json, scope: Scope) -> str | None:
+        """Name mem0's owners of what is written in a scope."""
+        chosen = Mem0Config.model_validate(config)
+        owners = memories.owners_of(scope, chosen.shared_user, has_apps=chosen.is_platform)
+        if scope.project_id and not chosen.is_platform:
+            owners[memories.PROJECT] = scope.project_id
+        return ", ".join(f"{name.removesuffix('_id')} {value}" for name, value in owners.items())
+
+    @classmethod
+    def check_record(cls, config: Json, record: Record) -> None:
+        """Raise `Invalid` for a text or an owner that mem0 does not take."""
+        memories.check_text(record.text)
+        cls.home_of(config, record.scope)
+
+    @classmethod
+    async def open(cls, context: BindingContext) -> Self:
+        """Check the config; mem0 is first asked by a call. Raises `Invalid`."""
+        config = Mem0Config.of(context)
+        if config.library is not None:
+            held = await asyncio.to_thread(read_library_config, config.library)
+            return cls(context, config, LibraryStore(held))
+        key = config.find_key(context)
+        store = PlatformStore(config, key) if config.is_platform else ServerStore(config, key)
+        return cls(context, config, store)
+
+    async def close(self) -> None:
+        """Let go of the connections or the store."""
+        await self._store.close()
+
+    @asynccontextmanager
+    async def _call(self, *, changes: bool = False) -> AsyncIterator[Callable[[], Json]]:
+        """Give what a reply says of its usage; a change takes its turn, and makes lists anew."""
+        started = perf_counter()
+
+        def usage() -> Json:
+            latency_ms = (perf_counter() - started) * 1000
+            return {"usage": (Usage(provider=KEY, latency_ms=latency_ms),)}
+
+        if not changes:
+            yield usage
+            return
+        require_writable(self._context, "These memories are")
+        try:
+            yield usage
+        finally:
+            self._listed = None
+
+    async def write(self, request: WriteRequest) -> WriteReply:
+        """Store a text, or hand it to mem0's model; what that makes of it later has no id yet."""
+        async with self._call(changes=True) as usage:
+            draft = memories.draft_of(
+                request, self._config.shared_user, has_apps=self._store.has_apps
+            )
+            added = await self._store.add(draft, infer=self._config.infer)
+            return WriteReply(records=tuple(map(handle_of, added.ids)), **usage())
+
+    async def query(self, request: QueryRequest) -> ContextBundle:
+        """Search as its agents do; more is asked for until enough is what the scope sees."""
+        async with self._call() as usage:
+            if not request.query.strip():
+                return ContextBundle(**usage())
+            asked = max(_LEAST_HITS, 2 * request.top_k)
+            while True:
+                asked = min(asked, _MOST_HITS)
+                rows = await self._store.search(request.query, asked)
+                found = self._fitting(rows, request)
+                if len(found) > request.top_k or not rows.more or asked == _MOST_HITS:
+                    break
+                asked *= 4
+            return ContextBundle(
+                snippets=tuple(found[: request.top_k]),
+                capped=len(found) > request.top_k or rows.more,
+                **usage(),
+            )
+
+    def _fitting(self, rows: Rows, request: QueryRequest) -> list[Snippet]:
+        owners = frozenset(map(owner_of, request.owners))
+        return [
+            Snippet(**dict(record), score=memory.score)
+            for memory in rows.memories
+            if (record := self._seen(memory, request.scope))
+            and request.topic in {None, record.topic}
+            and (not owners or owner_of(record.scope) in owners)
+            and has_metadata(record, request.metadata_filter)
+        ]
+
+    def _record(self, memory: Memory) -> Record:
+        return memories.record_of(memory, self._context.company_id, self._config.shared_user)
+
+    def _seen(self, memory: Memory, scope: Scope, *, expired: bool = False) -> Record | None:
+        """Return the record of a memory that the scope sees and that has not expired."""
+        record = self._record(memory)
+        ends = record.expires_at
+        is_past = ends is not None and ends <= self._context.now()
+        return record if sees(scope, record.scope) and (expired or not is_past) else None
+
+    async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        """Return one memory."""
+        found = await self._memory(handle, scope)
+        return None if found is None else self._record(found)
+
+    async def _memory(self, handle: RecordHandle, scope: Scope) -> Memory | None:
+        """Return the memory of a handle, None where the scope sees none."""
+        if not memories.may_be_id(handle.provider_record_id):
+            return None
+        found = await self._store.get(handle.provider_record_id)
+        return found if found and self._seen(found, scope) else None
+
+    async def forget(self, request: ForgetRequest) -> ForgetReply:
+        """Delete memories, one request each, after a look at all of them."""
+        async with self._call(changes=True) as usage, self._changing:
+            handles = request.handles
+            there = await together(
+                partial(self._memory, handle, request.scope) for handle in handles
+            )
+            for memory in there:
+                if memory is not None:
+                    check_revision(self._record(memory), request.revisions.get(memory.id))
+            gone: list[str] = []
+
+            async def delete(memory: Memory | None) -> bool:
+                if memory is None or not await self._store.delete(memory.id):
+                    return False
+                gone.append(memory.id)
+                return True
+
+            try:
+                done = await together(partial(delete, memory) for memory in there)
+            except MemtuiError as error:
+                if not gone:
+                    raise
+                raise Unavailable(
+                    f"{len(gone)} of {len(handles)} memories were forgotten, then it failed: "
+                    f"{error}",
+                    sent=True,
+                ) from error
+            missing = [one for one, was_there in zip(handles, done, strict=True) if not was_there]
+            return ForgetReply(missing=tuple(missing), **usage())
+
+    async def correct(self, request: CorrectRequest) -> CorrectReply:
+        """Change a memory in place; mem0 embeds the new text and keeps the old one as history."""
+        async with self._call(changes=True) as usage, self._changing:
+            memory = await self._memory(request.handle, request.scope)
+            if memory is None:
+                raise NotFound(
+                    f"There is no memory {request.handle.provider_record_id} in this scope; list "
+                    "them again."
+                )
+            check_revision(self._record(memory), request.revision, request.text)
+            text = memory.memory if request.text is None else request.text
+            if not text.strip():
+                raise Invalid("A memory needs some text; forget it instead of emptying it.")
+            memories.check_text(text)
+            details = memories.corrected(memory, request)
+            expires = memories.last_day(details.expires_at)
+            if not request.sets_expiry and details.expires_at is None:
+                expires = memories.day(memory.expiration_date)
+            metadata = memory.metadata | memories.written(details)
+            await self._store.update(memory.id, text, metadata, expires)
+            return CorrectReply(handle=request.handle, **usage())
+
+    async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
+        """Return a memory's texts; of one that is forgotten nobody is told whose it was."""
+        if await self._memory(handle, scope) is None:
+            return ()
+        return memories.versions_of(await self._store.history(handle.provider_record_id))
+
+    async def browse(self, request: BrowseRequest) -> BrowsePage:
+        """Return one page of everything that was read."""
+        async with self._call() as usage:
+            rows = await self._rows(fresh=request.cursor is None)
+            fits, owners = matcher(request.filter), frozenset(map(owner_of, request.owners))
+            records = [
+                record
+                for memory in rows.memories
+                if (record := self._seen(memory, request.scope, expired=request.expired))
+                and (not owners or owner_of(record.scope) in owners)
+                and fits(record)
+            ]
+            found = page(records, request)
+            unread = _unread(rows, self._config)
+            return found.model_copy(update={"at_least": bool(unread), "unread": unread, **usage()})
+
+    async def _rows(self, *, fresh: bool) -> Rows:
+        """Return everything; the newest list unless it is to be a fresh one, or it is old."""
+        if self._listed and not fresh and monotonic() - self._listed[0] < _KEPT_SECONDS:
+            return self._listed[1]
+        rows = await self._store.list(self._config.max_listed)
+        self._listed = monotonic(), rows
+        return rows
+
+    async def namespaces(self) -> Sequence[Namespace]:
+        """List mem0's users, agents, runs and apps, with the memories that were read of each."""
+        async with self._call():
+            rows = await self._rows(fresh=True)
+        counted: dict[tuple[str, str], int] = {}
+        for memory in rows.memories:
+            for name in ("user_id", "agent_id", "run_id", "app_id"):
+                if owner := getattr(memory, name):
+                    place = (name.removesuffix("_id"), owner)
+                    counted[place] = counted.get(place, 0) + 1
+        return [
+            Namespace(
+                name=f"{kind}:{owner}",
+                kind=kind,
+                records=None if rows.more else number,
+                metadata={"at_least": number} if rows.more else {},
+            )
+            for (kind, owner), number in sorted(counted.items())
+        ]
+
+    async def profile(self, scope: Scope) -> Profile:
+        """Return what mem0's platform tells of a user."""
+        if not isinstance(self._store, PlatformStore):
+            raise Unsupported("Only mem0's platform makes profiles.")
+        async with self._call() as usage:
+            if scope.subject_id is None:
+                raise Invalid("mem0 makes profiles of its users; name one with --subject.")
+            return Profile(summary=await self._store.profile(scope.subject_id), **usage())
+
+    async def erase(self, request: EraseRequest) -> EraseReply:
+        """Erase the history of gone memories where it is a file here; say what is out of reach."""
+        texts = await self._store.erase(request.record_ids, apply=request.apply)
+        beyond = (_KEEPS if texts is None else _STORE_KEEPS).format(self._context.binding_key)
+        kept = {"mem0's history": len(texts)} if texts else {}
+        return EraseReply(kept=kept, texts=tuple(texts or ()), beyond=(beyond,))
+
+    async def health(self) -> Health:
+        """Ask for next to nothing."""
+        try:
+            return Health(message=await self._store.check())
+        except MemtuiError as error:
+            return Health(status="down", message=str(error))
+
+
+_KEEPS = (
+    "mem0 keeps the old texts of what {} has forgotten or corrected, in its history; ask who runs "
+    "it to erase them."
+)
+_STORE_KEEPS = (
+    "The files of mem0's vector store behind {} may hold words of deleted memories until it uses "
+    "their space again."
+)
+
+
+def _unread(rows: Rows, config: Mem0Config) -> tuple[str, ...]:
+    """Return in sentences what a list lacks."""
+    said: list[str] = []
+    if rows.more:
+        hint = (
+            "raise the binding's max_listed to read further."
+            if len(rows.memories) >= config.max_listed
+            else "mem0's server has no pages, and may have cut its list there."
+        )
+        said.append(f"{len(rows.memories):,} memories were read; {hint}")
+    if rows.unreadable:
+        said.append(f"{rows.unreadable:,} memories came that could not be read.")
+    return tuple(said)

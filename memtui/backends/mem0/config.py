@@ -1,0 +1,70 @@
+"""Where mem0 is, and how memtui uses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from memtui.contract import BindingContext, Invalid, Model
+from memtui.provider_kit import check_address, need_secret, read_config
+
+PLATFORM = "https://api.mem0.ai"
+
+
+class Mem0Config(Model):
+    """mem0's platform, an open mem0 server, or a store of mem0's library on this machine."""
+
+    url: str = PLATFORM
+    """Where mem0 answers: its platform, or the address of your own server."""
+    api: Literal["platform", "server"] | None = None
+    """Which of its two APIs answers there; unset: the platform's at api.mem0.ai, else the open
+    server's."""
+    library: Path | None = None
+    """Instead of `url`: a JSON or YAML file with the config of mem0's own library, as
+    `Memory.from_config` takes it, whose store is then opened here."""
+    api_key_secret: str | None = None
+    """The name of the secret that holds the API key; the platform wants one."""
+    infer: bool = False
+    """Let mem0's model draw memories of its own from what is written; off, the text is kept."""
+    shared_user: str = Field(default="shared", pattern=r"^[^\s*]+$")
+    """The mem0 user that keeps what is nobody's: of no subject, agent or run."""
+    allow_http: bool = False
+    """Send the key unencrypted to another machine."""
+    timeout_seconds: float = Field(default=20.0, gt=0)
+    """How long one request may take, in seconds."""
+    max_body_mb: float = Field(default=20.0, gt=0)
+    """The largest reply that is read, in megabytes."""
+    max_listed: int = Field(default=5_000, ge=1, le=100_000)
+    """How many memories a list reads."""
+
+    @classmethod
+    def of(cls, context: BindingContext) -> Self:
+        """Return the config of a binding. Raises `Invalid` where it does not fit."""
+        config = read_config(cls, context)
+        if config.library is None:
+            is_private = config.allow_http or config.api_key_secret is None
+            check_address(config.url, what="mem0's url", is_private=is_private)
+            if config.is_platform and config.api_key_secret is None:
+                raise Invalid(
+                    "mem0's platform wants an API key; put it into the keyring or the environment "
+                    "as MEM0_API_KEY, say, and set api_key_secret to that name."
+                )
+        return config
+
+    @property
+    def is_platform(self) -> bool:
+        """Whether the platform's API answers at `url`."""
+        own = urlsplit(self.url).hostname == urlsplit(PLATFORM).hostname
+        return self.library is None and (own if self.api is None else self.api == "platform")
+
+    def find_key(self, context: BindingContext) -> str | None:
+        """Return the API key, None where none is named. Raises `Invalid` where it is none."""
+        if self.api_key_secret is None:
+            return None
+        key = need_secret(context, self.api_key_secret, "mem0's API key")
+        if not (key.isascii() and key.isprintable()) or " " in key:
+            raise Invalid(f"The secret {self.api_key_secret} is no API key; it has odd characters.")
+        return key

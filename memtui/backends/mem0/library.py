@@ -1,0 +1,249 @@
+"""mem0's own library over a store on this machine, where `mem0ai` is installed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from datetime import date
+from pathlib import Path
+from typing import Any, TypeVar
+
+from memtui.backends.mem0.memories import Draft, Memory, may_be_id, read_rows
+from memtui.backends.mem0.stores import ANY, Added, OpenStore, messages, open_metadata, read_added
+from memtui.contract import (
+    Invalid,
+    Json,
+    MemtuiError,
+    Unavailable,
+    place_of_path,
+    place_of_url,
+)
+from memtui.provider_kit import scrub
+
+T = TypeVar("T")
+
+_IDLE_SECONDS = 2.0
+"""A store of files is one process's at a time: so long after a call it is let go."""
+_LOCAL_STORES = {"qdrant": "/tmp/qdrant", "faiss": None, "chroma": "db"}  # noqa: S108 - mem0's own
+"""The vector stores that are folders, and where mem0 puts them unless told."""
+_ERROR_CHARS = 200
+_KEPT_TEXTS = """
+SELECT old_memory FROM history WHERE memory_id IN (SELECT value FROM json_each(?))
+UNION SELECT new_memory FROM history WHERE memory_id IN (SELECT value FROM json_each(?))
+"""
+_ERASE = "DELETE FROM history WHERE memory_id IN (SELECT value FROM json_each(?))"
+
+
+def read_library_config(path: Path) -> Json:
+    """Return the config that a file holds, for `Memory.from_config`. Blocking.
+
+    Raises:
+        Invalid: the file cannot be read, or holds no config.
+    """
+    try:
+        text = path.expanduser().read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise Invalid(f"mem0's config {path} cannot be read ({error}); set library.") from error
+    try:
+        if path.suffix in {".yaml", ".yml"}:
+            import yaml
+
+            config = yaml.safe_load(text)
+        else:
+            config = json.loads(text)
+    except (ValueError, RecursionError, _yaml_error()) as error:
+        raise Invalid(f"mem0's config {path} is no JSON or YAML: {_short(error)}.") from error
+    if not isinstance(config, dict):
+        raise Invalid(f"mem0's config {path} is no object with a vector_store and an embedder.")
+    store = config.setdefault("vector_store", {})
+    if not isinstance(store, dict) or not isinstance(store.setdefault("config", {}), dict):
+        raise Invalid(f"The vector_store of mem0's config {path} is no object with a config.")
+    return config
+
+
+def _yaml_error() -> type[Exception]:
+    import yaml
+
+    return yaml.YAMLError
+
+
+def places_of(config: Json) -> list[tuple[str, ...]]:
+    """Say where a library's memories lie: a folder or a server, and the collection."""
+    store = config["vector_store"]
+    provider, own = store.get("provider", "qdrant"), store["config"]
+    collection = str(own.get("collection_name", "mem0"))
+    address = own.get("url") or own.get("connection_string") or own.get("uri")
+    if address is None and own.get("host"):
+        address = f"{provider}://{own['host']}:{own.get('port', '')}".rstrip(":")
+    if address is not None and "://" in str(address):
+        return [(*place_of_url(str(address)), collection)]
+    folder = address or own.get("path") or _LOCAL_STORES.get(provider)
+    return [(*place_of_path(Path(str(folder))), collection)] if folder else []
+
+
+class LibraryStore(OpenStore):
+    """The library, in a thread: one call at a time, and let go of when nobody calls."""
+
+    def __init__(self, config: Json) -> None:
+        self._config = config
+        self._memory: Any = None
+        self._turn = threading.Lock()
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def close(self) -> None:
+        """Let go of the store."""
+        self._stay_awake()
+        await asyncio.to_thread(self._let_go)
+
+    async def add(self, draft: Draft, *, infer: bool) -> Added:
+        """Store a text."""
+        metadata = open_metadata(draft.metadata, draft.expires) if draft.expires else draft.metadata
+        if draft.created_at:
+            metadata = {**metadata, "created_at": draft.created_at.isoformat()}
+
+        def work(memory: Any) -> Any:
+            said = messages(draft.text)
+            return memory.add(said, **draft.owners, metadata=metadata, infer=infer)
+
+        return read_added(await self._call(work, changes=True))
+
+    async def search_in(self, owner: str, query: str, top_k: int) -> Any:
+        """Search."""
+        return await self._call(lambda m: m.search(query, filters={owner: ANY}, top_k=top_k))
+
+    async def list_in(self, owner: str, top_k: int) -> Any:
+        """List."""
+        return await self._call(lambda m: m.get_all(filters={owner: ANY}, top_k=top_k))
+
+    async def get(self, memory_id: str) -> Memory | None:
+        """Return one memory."""
+        told = await self._call(lambda memory: memory.get(memory_id))
+        return None if told is None else next(iter(read_rows([told]).memories), None)
+
+    async def update(self, memory_id: str, text: str, metadata: Json, expires: date | None) -> None:
+        """Change a memory; its metadata is merged into what is there."""
+        whole = open_metadata(metadata, expires)
+        await self._call(lambda m: m.update(memory_id, text=text, metadata=whole), changes=True)
+
+    async def delete(self, memory_id: str) -> bool:
+        """Delete a memory."""
+        await self._call(lambda memory: memory.delete(memory_id), changes=True)
+        return True
+
+    async def history(self, memory_id: str) -> Any:
+        """Return the rows of a memory's history."""
+        return await self._call(lambda memory: memory.history(memory_id))
+
+    async def check(self) -> str:
+        """Open the store."""
+        version = await self._call(lambda _memory: _library().__version__)
+        return f"mem0's library {version} has the store open."
+
+    async def _call(self, work: Callable[[Any], T], *, changes: bool = False) -> T:
+        self._stay_awake()
+        try:
+            return await asyncio.to_thread(self._run, work, changes=changes)
+        finally:
+            self._stay_awake()
+            loop = asyncio.get_running_loop()
+            self._idle = loop.call_later(_IDLE_SECONDS, loop.run_in_executor, None, self._let_go)
+
+    def _stay_awake(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+
+    def _run(self, work: Callable[[Any], T], *, changes: bool) -> T:
+        with self._turn:
+            if self._memory is None:
+                self._memory = _opened(self._config)
+            try:
+                return work(self._memory)
+            except Exception as error:
+                raise _refusal(error, changes=changes) from error
+
+    def _let_go(self) -> None:
+        with self._turn:
+            memory, self._memory = self._memory, None
+            if memory is None:
+                return
+            memory.close()
+            client = getattr(memory.vector_store, "client", None)
+            if client is not None and hasattr(client, "close"):
+                client.close()
+
+    async def erase(self, memory_ids: Sequence[str], *, apply: bool) -> Sequence[str] | None:
+        """Erase from the history's file, which keeps the texts of deleted memories."""
+
+        def work(memory: Any) -> list[str]:
+            gone = [one for one in memory_ids if may_be_id(one) and memory.get(one) is None]
+            return _erased(Path(memory.config.history_db_path), gone, apply=apply)
+
+        return await self._call(work, changes=apply)
+
+
+def _library() -> Any:
+    """Import mem0; it phones home unless it is told not to before."""
+    os.environ.setdefault("MEM0_TELEMETRY", "False")
+    try:
+        import mem0
+    except ImportError as error:
+        raise Invalid(
+            "mem0's library is not installed here; install memtui[mem0], or run mem0's server and "
+            "set url."
+        ) from error
+    return mem0
+
+
+def _opened(config: Json) -> Any:
+    """Open the store. Raises `Invalid`, `Unavailable`."""
+    store = config["vector_store"]
+    if store.get("provider", "qdrant") == "qdrant":
+        # Versions before 2 empty the folder of a store that is not said to be on disk.
+        store = {**store, "config": {**store["config"], "on_disk": True}}
+    library = _library()
+    try:
+        return library.Memory.from_config({**config, "vector_store": store})
+    except Exception as error:
+        raise _refusal(error, changes=False) from error
+
+
+def _erased(history: Path, memory_ids: list[str], *, apply: bool) -> list[str]:
+    """Return what a history's file says of memories, and erase it to `apply`."""
+    named = json.dumps(memory_ids)
+    with closing(sqlite3.connect(history)) as database:
+        rows = database.execute(_KEPT_TEXTS, (named, named)).fetchall()
+        if apply and rows:
+            database.execute(_ERASE, (named,))
+            database.commit()
+            scrub(database)
+    return [text for (text,) in rows if text]
+
+
+def _refusal(error: Exception, *, changes: bool) -> MemtuiError:
+    """Return the contract's error for one of the library or of what it uses."""
+    if isinstance(error, MemtuiError):
+        return error
+    said = _short(error)
+    if "already accessed by another instance" in said:
+        return Unavailable(
+            "Another program has mem0's store open, and a store of files is one program's at a "
+            "time; try again when it is done, or let both use a server."
+        )
+    if isinstance(error, ImportError):
+        return Invalid(f"mem0's library lacks a package that its config needs: {said}.")
+    if isinstance(error, ValueError):  # also what pydantic and mem0 find wrong
+        return Invalid(f"mem0's library does not take it: {said}.")
+    return Unavailable(
+        f"mem0's library failed ({type(error).__name__}: {said}); see that its store, its "
+        "embedder and its model can be reached.",
+        sent=changes,
+    )
+
+
+def _short(error: Exception) -> str:
+    return " ".join(str(error).split())[:_ERROR_CHARS].rstrip(".")

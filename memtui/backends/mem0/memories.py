@@ -1,0 +1,296 @@
+"""Memories of mem0 to the contract's records and back.
+
+A subject is mem0's user, an agent its agent, a run its run. A project is an app of the platform;
+the open server and the library have no apps, so there it is the metadata `project_id`. mem0 wants
+an owner for each memory: what has none is the shared user's.
+
+What mem0 has no field for is carried in its metadata, as JSON text under the key `memtui`: some of
+its stores take plain values alone. The rest of the metadata is the record's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from memtui.contract import (
+    CorrectRequest,
+    Invalid,
+    Json,
+    Model,
+    Record,
+    RecordHandle,
+    RecordVersion,
+    Scope,
+    SourceRef,
+    UtcDatetime,
+    WriteRequest,
+)
+from memtui.provider_kit import read_moment
+
+KEY = "mem0"
+OWN = "memtui"
+"""The key of mem0's metadata that is memtui's."""
+PROJECT = "project_id"
+"""The key of a project where there are no apps."""
+OWNERS = {"subject_id": "user_id", "agent_id": "agent_id", "run_id": "run_id"}
+"""Parts of a scope and the ids of mem0 that they are."""
+_RESERVED = frozenset(
+    {"id", "data", "hash", "memory", "created_at", "updated_at", "expiration_date",
+     "text_lemmatized", "attributed_to", "role", "actor_id", "app_id", OWN, PROJECT,
+     *OWNERS.values()}
+)  # fmt: skip
+"""Keys that mem0's library keeps beside a memory's metadata, so that metadata cannot use them."""
+_UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+_AS_GIVEN = ("source", "kind", "title", "topic", "tags", "created_at", "created_by", "expires_at",
+             "pinned", "valid_from")  # fmt: skip
+
+
+def _as_text(value: object) -> object:
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    return str(value) if is_number else value
+
+
+def _or(default: Callable[[], object]) -> BeforeValidator:
+    return BeforeValidator(lambda value: default() if value is None else value)
+
+
+Name = Annotated[str | None, BeforeValidator(_as_text)]
+
+
+class Memory(BaseModel):
+    """A memory as any of mem0's wires tells it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    id: Annotated[str, BeforeValidator(_as_text), Field(min_length=1, max_length=1000)]
+    memory: Annotated[str, _or(str)] = ""
+    user_id: Name = None
+    agent_id: Name = None
+    run_id: Name = None
+    app_id: Name = None
+    actor_id: Name = None
+    metadata: Annotated[Json, _or(dict)] = {}
+    categories: Annotated[tuple[str, ...], _or(tuple)] = ()
+    created_at: str | None = None
+    updated_at: str | None = None
+    expiration_date: str | None = None
+    score: float | None = None
+
+
+class Details(Model):
+    """memtui's own part of a memory; unset fields are not sent."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    source: SourceRef | None = None
+    kind: str | None = None
+    title: str | None = None
+    topic: str | None = None
+    tags: tuple[str, ...] | None = None
+    issue_id: str | None = None
+    created_at: UtcDatetime | None = None
+    created_by: str | None = None
+    expires_at: UtcDatetime | None = None
+    """The exact moment; mem0 itself knows days."""
+    pinned: bool = False
+    valid_from: UtcDatetime | None = None
+    metadata: Json = {}
+    """What the record's metadata holds under keys that mem0 keeps for itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is stored: whose it is by mem0's ids, and the last day on which it is returned."""
+
+    text: str
+    owners: dict[str, str]
+    metadata: Json
+    created_at: datetime | None = None
+    expires: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Memories that were found. `more`: there may be others."""
+
+    memories: Sequence[Memory]
+    more: bool = False
+    unreadable: int = 0
+
+
+def read_rows(told: Any, *, more: bool = False) -> Rows:
+    """Return the memories of a reply: a list, or an object with `results`."""
+    found = told.get("results") if isinstance(told, dict) else told
+    memories: list[Memory] = []
+    unreadable = 0
+    for row in found if isinstance(found, list) else []:
+        try:
+            memories.append(Memory.model_validate(row))
+        except ValidationError:
+            unreadable += 1
+    return Rows(memories, more, unreadable)
+
+
+def may_be_id(record_id: str) -> bool:
+    """Whether mem0 can have a memory of this id: it makes UUIDs alone."""
+    return _UUID.fullmatch(record_id) is not None
+
+
+def handle_of(memory_id: str) -> RecordHandle:
+    """Return a memory's handle."""
+    return RecordHandle(provider_key=KEY, provider_record_id=memory_id)
+
+
+def owners_of(scope: Scope, shared_user: str, *, has_apps: bool) -> dict[str, str]:
+    """Return mem0's ids of a scope. Raises `Invalid` for one that mem0 does not take."""
+    names = OWNERS | ({"project_id": "app_id"} if has_apps else {})
+    owners = {own: value for name, own in names.items() if (value := getattr(scope, name))}
+    for name, value in owners.items():
+        if value == "*" or any(char.isspace() for char in value):
+            raise Invalid(f"mem0 takes no {name} {value!r}; its ids have no spaces and are no *.")
+    return owners or {"user_id": shared_user}
+
+
+def record_of(memory: Memory, company_id: str, shared_user: str) -> Record:
+    """Return a memory as a record."""
+    details = details_of(memory)
+    project = memory.app_id or memory.metadata.get(PROJECT)
+    created_at = details.created_at or read_moment(memory.created_at)
+    source = details.source and details.source.model_copy(update={"company_id": company_id})
+    return Record(
+        handle=handle_of(memory.id),
+        text=memory.memory,
+        scope=Scope(
+            company_id=company_id,
+            subject_id=None if memory.user_id == shared_user else memory.user_id,
+            agent_id=memory.agent_id,
+            run_id=memory.run_id,
+            project_id=project if isinstance(project, str) else None,
+            issue_id=details.issue_id,
+        ),
+        source=source,
+        title=details.title,
+        kind=details.kind or "memory",
+        topic=details.topic,
+        tags=memory.categories if details.tags is None else details.tags,
+        created_at=created_at,
+        updated_at=read_moment(memory.updated_at) or created_at,
+        created_by=details.created_by or memory.actor_id,
+        expires_at=details.expires_at or _end_of(memory.expiration_date),
+        pinned=details.pinned,
+        valid_from=details.valid_from,
+        revision=_revision(memory),
+        metadata=_own_metadata(memory) | details.metadata,
+    )
+
+
+def details_of(memory: Memory) -> Details:
+    """Return memtui's part of a memory, empty where there is none that can be read."""
+    try:
+        return Details.model_validate_json(memory.metadata.get(OWN) or "{}")
+    except (ValidationError, TypeError):
+        return Details()
+
+
+def _own_metadata(memory: Memory) -> Json:
+    return {name: value for name, value in memory.metadata.items() if name not in {OWN, PROJECT}}
+
+
+def _revision(memory: Memory) -> str:
+    """Return what differs once a memory has changed: mem0's hash is of the text alone."""
+    told = [memory.memory, str(read_moment(memory.updated_at)), memory.metadata]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _end_of(last_day: str | None) -> datetime | None:
+    """Return the moment from which on mem0 returns a memory no more: a day later."""
+    last = read_moment(last_day)
+    return None if last is None else last + timedelta(days=1)
+
+
+def last_day(expires_at: datetime | None) -> date | None:
+    """Return the last day on which something that ends at a moment is returned."""
+    if expires_at is None:
+        return None
+    is_midnight = expires_at.astimezone(UTC).time() == time()
+    return (expires_at - timedelta(days=1) if is_midnight else expires_at).date()
+
+
+def day(told: str | None) -> date | None:
+    """Return the day that mem0 tells."""
+    moment = read_moment(told)
+    return moment and moment.date()
+
+
+def draft_of(request: WriteRequest, shared_user: str, *, has_apps: bool) -> Draft:
+    """Return what to store for a write. Raises `Invalid` for what mem0 cannot keep."""
+    check_text(request.content)
+    reserved = {name: request.metadata[name] for name in request.metadata if name in _RESERVED}
+    details = Details(
+        **{name: getattr(request, name) for name in _AS_GIVEN},
+        issue_id=request.scope.issue_id,
+        metadata=reserved,
+    )
+    metadata = {name: value for name, value in request.metadata.items() if name not in reserved}
+    if request.scope.project_id and not has_apps:
+        metadata[PROJECT] = request.scope.project_id
+    return Draft(
+        text=request.content,
+        owners=owners_of(request.scope, shared_user, has_apps=has_apps),
+        metadata=metadata | written(details),
+        created_at=request.created_at,
+        expires=last_day(request.expires_at),
+    )
+
+
+def check_text(text: str) -> None:
+    """Raise `Invalid` for a text that not every store of mem0 can keep."""
+    if "\0" in text or any("\ud800" <= char <= "\udfff" for char in text):
+        raise Invalid("mem0 cannot keep a NUL or half a character; take it out of the text.")
+
+
+def written(details: Details) -> Json:
+    """Return memtui's part as metadata."""
+    return {OWN: details.model_dump_json(exclude_defaults=True)}
+
+
+def corrected(memory: Memory, request: CorrectRequest) -> Details:
+    """Return memtui's part of a memory after a correction."""
+    changes: Json = {
+        name: value
+        for name in ("topic", "tags", "pinned")
+        if (value := getattr(request, name)) is not None
+    }
+    if request.sets_expiry:
+        changes["expires_at"] = request.expires_at
+    return details_of(memory).model_copy(update=changes)
+
+
+def versions_of(told: Any) -> list[RecordVersion]:
+    """Return a memory's history, newest first; what changed no text makes no version."""
+    rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+    versions: list[RecordVersion] = []
+    for row in sorted(rows, key=_changed_at):
+        text, since = row.get("new_memory"), read_moment(row.get("updated_at"))
+        since = since or read_moment(row.get("created_at"))
+        is_same = versions and versions[-1].text == text and versions[-1].valid_to is None
+        if versions and not is_same and versions[-1].valid_to is None:
+            versions[-1] = versions[-1].model_copy(update={"valid_to": since})
+        if isinstance(text, str) and not is_same:
+            actor = row.get("actor_id")
+            author = actor if isinstance(actor, str) else None
+            versions.append(RecordVersion(text=text, valid_from=since, created_by=author))
+    return versions[::-1]
+
+
+def _changed_at(row: Json) -> datetime:
+    moment = read_moment(row.get("updated_at")) or read_moment(row.get("created_at"))
+    return moment or datetime.min.replace(tzinfo=UTC)

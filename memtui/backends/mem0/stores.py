@@ -1,0 +1,336 @@
+"""What memtui asks of any mem0, and how the open server and the platform are asked.
+
+The open server is mem0's library behind HTTP, so both answer in the same shapes. Neither has pages,
+and both want a user, an agent or a run for every list and search. `*` is any of them, and a memory
+that has several is found by each.
+
+| open server                   | platform                                           |
+|-------------------------------|----------------------------------------------------|
+| `POST /memories`              | `POST /v3/memories/add/`                           |
+| `GET /memories?user_id&top_k` | `POST /v3/memories/?page&page_size`: `{filters}`   |
+| `POST /search`                | `POST /v3/memories/search/`                        |
+| `GET /memories/{id}`          | `GET /v1/memories/{id}/`, and so `PUT`, `DELETE`   |
+| `GET /memories/{id}/history`  | `GET /v1/memories/{id}/history/`                   |
+
+A write is `{messages, user_id, agent_id, run_id, metadata, infer}`, of the platform also `{app_id,
+expiration_date, timestamp}`; a change is `{text, metadata}`, a search `{query, filters, top_k}`.
+A memory that is not there is 200 `null` of the open server, 404 of the platform. The platform
+answers `{event_id, status: PENDING}` where it stores later.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from typing import Any, ClassVar
+from urllib.parse import quote, urlencode
+
+from memtui.backends.mem0.config import Mem0Config
+from memtui.backends.mem0.memories import OWNERS, Draft, Memory, Rows, read_rows
+from memtui.contract import Json, NotFound, Unavailable
+from memtui.provider_kit import JsonApi, Unreadable, read_json, together
+
+ANY = "*"
+_PAGE = 100
+_CAPS = frozenset({20, 100, 1_000, 10_000})
+"""Limits that some version of the open server or of a store sets in silence."""
+_EVERYTHING: Json = {"OR": [{name: ANY} for name in (*OWNERS.values(), "app_id")]}
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What became of a write: the ids stored, or the event that tells once it is done."""
+
+    ids: tuple[str, ...]
+    event: str | None = None
+
+
+class Store(ABC):
+    """One mem0. Every call raises the contract's errors."""
+
+    has_apps: ClassVar[bool] = False
+    """Whether a project is an app of its own."""
+
+    @abstractmethod
+    async def add(self, draft: Draft, *, infer: bool) -> Added:
+        """Store a text, or what mem0's model infers from it."""
+
+    @abstractmethod
+    async def search(self, query: str, top_k: int) -> Rows:
+        """Return what is found in everything, best first."""
+
+    @abstractmethod
+    async def list(self, most: int) -> Rows:
+        """Return everything, or `most` of it."""
+
+    @abstractmethod
+    async def get(self, memory_id: str) -> Memory | None:
+        """Return one memory."""
+
+    @abstractmethod
+    async def update(self, memory_id: str, text: str, metadata: Json, expires: date | None) -> None:
+        """Change a memory whole; of the metadata no key is taken away."""
+
+    @abstractmethod
+    async def delete(self, memory_id: str) -> bool:
+        """Delete a memory; False where there is none."""
+
+    @abstractmethod
+    async def history(self, memory_id: str) -> Any:
+        """Return the rows of a memory's history."""
+
+    @abstractmethod
+    async def check(self) -> str:
+        """Say in a sentence what answers. Raises `Unavailable`, `Denied`."""
+
+    async def erase(self, memory_ids: Sequence[str], *, apply: bool) -> Sequence[str] | None:
+        """Return the texts that the history keeps of gone memories, and erase them to `apply`.
+
+        None: the history is out of reach.
+        """
+        del memory_ids, apply
+        return None
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of it."""
+
+
+class OpenStore(Store):
+    """mem0's library, here or behind a server: asked by user, by agent and by run."""
+
+    async def search(self, query: str, top_k: int) -> Rows:
+        """Search in everything that has a user, an agent or a run."""
+        return _merged(
+            await together(partial(self.search_in, name, query, top_k) for name in OWNERS.values()),
+            most=top_k,
+        )
+
+    async def list(self, most: int) -> Rows:
+        """List everything that has a user, an agent or a run."""
+        return _merged(
+            await together(partial(self.list_in, name, most + 1) for name in OWNERS.values()),
+            most=most,
+            caps=_CAPS,
+        )
+
+    @abstractmethod
+    async def search_in(self, owner: str, query: str, top_k: int) -> Any:
+        """Return the reply of a search in what has any id of this name."""
+
+    @abstractmethod
+    async def list_in(self, owner: str, top_k: int) -> Any:
+        """Return the reply of a list of what has any id of this name."""
+
+
+def _merged(replies: Iterable[Any], *, most: int, caps: frozenset[int] = frozenset()) -> Rows:
+    """Return the memories of several replies, each once, the best first where they have scores."""
+    found = [read_rows(reply) for reply in replies]
+    numbers = [len(rows.memories) + rows.unreadable for rows in found]
+    memories = {one.id: one for rows in found for one in rows.memories}
+    ordered = sorted(memories.values(), key=lambda one: -(one.score or 0.0))
+    more = any(number >= most or number in caps for number in numbers)
+    return Rows(ordered[:most], more, max(rows.unreadable for rows in found))
+
+
+def open_metadata(metadata: Json, expires: date | None) -> Json:
+    """Return metadata with the expiry, which the library keeps beside it in one place."""
+    return {**metadata, "expiration_date": expires.isoformat() if expires else None}
+
+
+class ServerStore(OpenStore):
+    """The open server."""
+
+    def __init__(self, config: Mem0Config, key: str | None) -> None:
+        self._api = _api("The mem0 server", config, {"X-API-Key": key} if key else {})
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._api.close()
+
+    async def add(self, draft: Draft, *, infer: bool) -> Added:
+        """Store a text. Raises `Unavailable` where it is to infer and has no model."""
+        metadata = draft.metadata
+        if draft.expires:
+            metadata = open_metadata(metadata, draft.expires)
+        if draft.created_at:
+            metadata = {**metadata, "created_at": draft.created_at.isoformat()}
+        body = {"messages": messages(draft.text), **draft.owners, "metadata": metadata}
+        told = await self._api.ask("POST", "/memories", read_json, {**body, "infer": infer})
+        return read_added(told)
+
+    async def search_in(self, owner: str, query: str, top_k: int) -> Any:
+        """Search by `filters`, as any version does."""
+        body = {"query": query, "filters": {owner: ANY}, "top_k": top_k}
+        return await self._api.ask("POST", "/search", read_json, body, changes=False)
+
+    async def list_in(self, owner: str, top_k: int) -> Any:
+        """List; some versions look at no `top_k`."""
+        path = "/memories?" + urlencode({owner: ANY, "top_k": top_k})
+        return await self._api.ask("GET", path, read_json, changes=False)
+
+    async def get(self, memory_id: str) -> Memory | None:
+        """Return one memory; `null` is none."""
+        return await _one(self._api, f"/memories/{quote(memory_id)}")
+
+    async def update(self, memory_id: str, text: str, metadata: Json, expires: date | None) -> None:
+        """Change a memory; its metadata is merged into what is there."""
+        body = {"text": text, "metadata": open_metadata(metadata, expires)}
+        await self._api.ask("PUT", f"/memories/{quote(memory_id)}", bytes, body)
+
+    async def delete(self, memory_id: str) -> bool:
+        """Delete a memory. The server does not tell one that is not there from a failure."""
+        await self._api.ask("DELETE", f"/memories/{quote(memory_id)}", bytes)
+        return True
+
+    async def history(self, memory_id: str) -> Any:
+        """Return the rows of a memory's history."""
+        path = f"/memories/{quote(memory_id)}/history"
+        return await self._api.ask("GET", path, read_json, changes=False)
+
+    async def check(self) -> str:
+        """List one memory."""
+        await self.list_in("user_id", 1)
+        return "An open mem0 server answers."
+
+
+class PlatformStore(Store):
+    """mem0's platform."""
+
+    has_apps = True
+
+    def __init__(self, config: Mem0Config, key: str | None) -> None:
+        self._api = _api("mem0's platform", config, {"Authorization": f"Token {key}"})
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._api.close()
+
+    async def add(self, draft: Draft, *, infer: bool) -> Added:
+        """Store a text; where the platform infers from it, it does so later."""
+        said = messages(draft.text)
+        body: Json = {"messages": said, **draft.owners, "metadata": draft.metadata}
+        if draft.expires:
+            body["expiration_date"] = draft.expires.isoformat()
+        if draft.created_at:
+            body["timestamp"] = int(draft.created_at.timestamp())
+        told = await self._api.ask("POST", "/v3/memories/add/", read_json, {**body, "infer": infer})
+        added = read_added(told)
+        if added.event and not infer:
+            raise Unavailable(
+                f"mem0 has taken the memory and stores it later (event {added.event}); look for "
+                "it in a moment.",
+                sent=True,
+            )
+        return added
+
+    async def search(self, query: str, top_k: int) -> Rows:
+        """Search in everything that has a user, an agent, a run or an app."""
+        body = {"query": query, "filters": _EVERYTHING, "top_k": top_k}
+        told = await self._api.ask("POST", "/v3/memories/search/", read_json, body, changes=False)
+        rows = read_rows(told)
+        return Rows(rows.memories, len(rows.memories) >= top_k, rows.unreadable)
+
+    async def list(self, most: int) -> Rows:
+        """Read page after page; the number of them is known from the first."""
+        first = await self._page(1)
+        pages = [first]
+        count = first.get("count")
+        if first.get("next"):
+            wanted = min(count, most) if isinstance(count, int) else most
+            last = -(-wanted // _PAGE)
+            pages += await together(partial(self._page, number) for number in range(2, last + 1))
+        found = [read_rows(page) for page in pages]
+        memories = {one.id: one for rows in found for one in rows.memories}
+        unreadable = sum(rows.unreadable for rows in found)
+        more = bool(pages[-1].get("next")) or len(memories) > most
+        return Rows(list(memories.values())[:most], more, unreadable)
+
+    async def _page(self, number: int) -> Json:
+        path = "/v3/memories/?" + urlencode({"page": number, "page_size": _PAGE})
+        body = {"filters": _EVERYTHING}
+        return await self._api.ask("POST", path, _object, body, changes=False)
+
+    async def get(self, memory_id: str) -> Memory | None:
+        """Return one memory; 404 is none."""
+        try:
+            return await _one(self._api, f"/v1/memories/{quote(memory_id)}/")
+        except NotFound:
+            return None
+
+    async def update(self, memory_id: str, text: str, metadata: Json, expires: date | None) -> None:
+        """Change a memory; None takes an expiry away."""
+        day = expires.isoformat() if expires else None
+        body = {"text": text, "metadata": metadata, "expiration_date": day}
+        await self._api.ask("PUT", f"/v1/memories/{quote(memory_id)}/", bytes, body)
+
+    async def delete(self, memory_id: str) -> bool:
+        """Delete a memory; 404 is none."""
+        try:
+            await self._api.ask("DELETE", f"/v1/memories/{quote(memory_id)}/", bytes)
+        except NotFound:
+            return False
+        return True
+
+    async def history(self, memory_id: str) -> Any:
+        """Return the rows of a memory's history."""
+        path = f"/v1/memories/{quote(memory_id)}/history/"
+        return await self._api.ask("GET", path, read_json, changes=False)
+
+    async def check(self) -> str:
+        """Ask whose key it is."""
+        told = await self._api.ask("GET", "/v1/ping/", _object, changes=False)
+        return f"mem0's platform answers {told.get('user_email') or 'this key'}."
+
+    async def profile(self, user_id: str) -> str:
+        """Return a user's profile. Raises `NotFound` where there is none yet."""
+        path = f"/v2/entities/user/{quote(user_id, safe='')}/profile/"
+        told = await self._api.ask("GET", path, _object, changes=False)
+        profile, status = told.get("profile"), told.get("status")
+        if not profile:
+            raise NotFound(f"mem0 has no profile of {user_id} ({status or 'it does not say why'}).")
+        if isinstance(profile, dict):
+            return "\n".join(f"{name}: {value}" for name, value in profile.items())
+        return str(profile)
+
+
+def _api(who: str, config: Mem0Config, headers: Mapping[str, str]) -> JsonApi:
+    return JsonApi(
+        who,
+        config.url,
+        seconds=config.timeout_seconds,
+        most_bytes=int(config.max_body_mb * 1_000_000),
+        headers=headers,
+    )
+
+
+async def _one(api: JsonApi, path: str) -> Memory | None:
+    told = await api.ask("GET", path, read_json, changes=False)
+    return None if told is None else next(iter(read_rows([told]).memories), None)
+
+
+def _object(body: bytes) -> Json:
+    told = read_json(body)
+    if not isinstance(told, dict):
+        raise Unreadable("it is no object")
+    return told
+
+
+def messages(text: str) -> list[Json]:
+    """Return a text as what a user said: mem0 stores what is said in a conversation."""
+    return [{"role": "user", "content": text}]
+
+
+def read_added(told: Any) -> Added:
+    """Return what a reply to a write says was stored: added, or changed in the place of it."""
+    rows = told.get("results") if isinstance(told, dict) else told
+    stored = [
+        str(row["id"])
+        for row in rows or ()
+        if isinstance(row, dict) and row.get("id") and row.get("event", "ADD") in {"ADD", "UPDATE"}
+    ]
+    event = told.get("event_id") if isinstance(told, dict) else None
+    return Added(tuple(stored), None if stored or event is None else str(event))
