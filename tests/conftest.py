@@ -22,10 +22,11 @@ from memtui.config import Paths, Settings, find_paths, load_settings
 from memtui.service import Caller, MemoryService, open_service
 
 _SLOW = (
-    "tests/analytics/test_hot", "tests/analytics/test_reading", "tests/conformance/", "tests/demo/",
-    "tests/doors/", "tests/journeys/", "tests/migration/", "tests/screens/", "tests/testing/",
-    "tests/service/test_object_store", "tests/service/test_sight", "tests/service/test_whole_log",
-    "tests/test_app", "tests/test_layers",
+    "tests/analytics/test_hot", "tests/analytics/test_reading", "tests/backends/mem0/",
+    "tests/conformance/", "tests/demo/", "tests/doors/", "tests/journeys/", "tests/migration/",
+    "tests/screens/", "tests/testing/", "tests/service/test_object_store",
+    "tests/service/test_sight", "tests/service/test_whole_log", "tests/test_app",
+    "tests/test_layers",
 )  # fmt: skip
 
 pytest_plugins = ["tests.databases", "tests.demos", "tests.headless", "tests.rights"]

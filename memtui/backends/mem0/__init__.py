@@ -133,13 +133,13 @@ class Mem0Adapter(Adapter):
         await self._store.close()
 
     @asynccontextmanager
-    async def _call(self, *, changes: bool = False) -> AsyncIterator[Callable[[], Json]]:
+    async def _call(self, *, changes: bool = False) -> AsyncIterator[Callable[..., Json]]:
         """Give what a reply says of its usage; a change takes its turn, and makes lists anew."""
         started = perf_counter()
 
-        def usage() -> Json:
+        def usage(**details: str) -> Json:
             latency_ms = (perf_counter() - started) * 1000
-            return {"usage": (Usage(provider=KEY, latency_ms=latency_ms),)}
+            return {"usage": (Usage(provider=KEY, latency_ms=latency_ms, details=details),)}
 
         if not changes:
             yield usage
@@ -156,8 +156,18 @@ class Mem0Adapter(Adapter):
             draft = memories.draft_of(
                 request, self._config.shared_user, has_apps=self._store.has_apps
             )
-            added = await self._store.add(draft, infer=self._config.infer)
-            return WriteReply(records=tuple(map(handle_of, added.ids)), **usage())
+            try:
+                added = await self._store.add(draft, infer=self._config.infer)
+            except Unavailable as error:
+                raise self._without_model(error) from error
+            details = {"event_id": added.event} if added.event else {}
+            return WriteReply(records=tuple(map(handle_of, added.ids)), **usage(**details))
+
+    def _without_model(self, error: Unavailable) -> Unavailable:
+        if not (self._config.infer and error.sent):
+            return error
+        hint = "With infer on, mem0 needs a model; see that it has one, or turn infer off."
+        return Unavailable(f"{error} {hint}", sent=True)
 
     async def query(self, request: QueryRequest) -> ContextBundle:
         """Search as its agents do; more is asked for until enough is what the scope sees."""

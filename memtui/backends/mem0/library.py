@@ -48,7 +48,8 @@ def read_library_config(path: Path) -> Json:
     try:
         text = path.expanduser().read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise Invalid(f"mem0's config {path} cannot be read ({error}); set library.") from error
+        why = getattr(error, "strerror", None) or "it is no text"
+        raise Invalid(f"mem0's config {path} cannot be read ({why}); set library.") from error
     try:
         if path.suffix in {".yaml", ".yml"}:
             import yaml
@@ -117,8 +118,9 @@ class LibraryStore(OpenStore):
         return await self._call(lambda m: m.search(query, filters={owner: ANY}, top_k=top_k))
 
     async def list_in(self, owner: str, top_k: int) -> Any:
-        """List."""
-        return await self._call(lambda m: m.get_all(filters={owner: ANY}, top_k=top_k))
+        """List, what has expired too."""
+        asked: Json = {"filters": {owner: ANY}, "top_k": top_k, "show_expired": True}
+        return await self._call(lambda memory: memory.get_all(**asked))
 
     async def get(self, memory_id: str) -> Memory | None:
         """Return one memory."""
@@ -172,9 +174,10 @@ class LibraryStore(OpenStore):
             if memory is None:
                 return
             memory.close()
-            client = getattr(memory.vector_store, "client", None)
-            if client is not None and hasattr(client, "close"):
-                client.close()
+            for part in (memory.vector_store, memory.embedding_model, memory.llm):
+                client = getattr(part, "client", None)
+                if client is not None and hasattr(client, "close"):
+                    client.close()
 
     async def erase(self, memory_ids: Sequence[str], *, apply: bool) -> Sequence[str] | None:
         """Erase from the history's file, which keeps the texts of deleted memories."""

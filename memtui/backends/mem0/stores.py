@@ -64,7 +64,7 @@ class Store(ABC):
 
     @abstractmethod
     async def list(self, most: int) -> Rows:
-        """Return everything, or `most` of it."""
+        """Return everything, or `most` of it; what has expired too where mem0 can tell."""
 
     @abstractmethod
     async def get(self, memory_id: str) -> Memory | None:
@@ -168,8 +168,8 @@ class ServerStore(OpenStore):
         return await self._api.ask("POST", "/search", read_json, body, changes=False)
 
     async def list_in(self, owner: str, top_k: int) -> Any:
-        """List; some versions look at no `top_k`."""
-        path = "/memories?" + urlencode({owner: ANY, "top_k": top_k})
+        """List, what has expired too; some versions look at neither."""
+        path = "/memories?" + urlencode({owner: ANY, "top_k": top_k, "show_expired": "true"})
         return await self._api.ask("GET", path, read_json, changes=False)
 
     async def get(self, memory_id: str) -> Memory | None:
@@ -251,7 +251,7 @@ class PlatformStore(Store):
 
     async def _page(self, number: int) -> Json:
         path = "/v3/memories/?" + urlencode({"page": number, "page_size": _PAGE})
-        body = {"filters": _EVERYTHING}
+        body = {"filters": _EVERYTHING, "show_expired": True}
         return await self._api.ask("POST", path, _object, body, changes=False)
 
     async def get(self, memory_id: str) -> Memory | None:

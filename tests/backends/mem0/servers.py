@@ -40,10 +40,11 @@ class Loopback:
             def log_message(self, *_: object) -> None:
                 return
 
-            def handle_one(self) -> None:
-                server.serve(self)
-
-            do_GET = do_POST = do_PUT = do_DELETE = handle_one
+            def __getattr__(self, name: str) -> Any:
+                """Serve any method: the base class looks for `do_GET` and so on."""
+                if name.startswith("do_"):
+                    return lambda: server.serve(self)
+                raise AttributeError(name)
 
         self._http = _Listener(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
@@ -76,7 +77,7 @@ def vector(text: str) -> list[float]:
     found = [0.0] * DIMENSIONS
     for word in re.findall(r"\w+", text.lower())[:2000]:
         found[int(hashlib.sha256(word.encode()).hexdigest(), 16) % DIMENSIONS] += 1
-    return found if any(found) else [1.0] + found[1:]
+    return found if any(found) else [1.0, *found[1:]]
 
 
 class Embeddings(Loopback):
@@ -127,7 +128,8 @@ class OpenServer(Loopback):
     def stop(self) -> None:
         super().stop()
         self.memory.close()
-        self.memory.vector_store.client.close()
+        for part in (self.memory.vector_store, self.memory.embedding_model, self.memory.llm):
+            part.client.close()
 
     def answer(self, method: str, path: str, headers: dict[str, str], body: Any) -> Answer:
         if self.key and headers.get("X-API-Key") != self.key:
@@ -138,7 +140,7 @@ class OpenServer(Loopback):
             return 200, self._do(method, parts.path.split("/")[1:], asked, body)
         except ValueError as error:
             return 400, {"detail": str(error)}
-        except Exception as error:  # as the server does
+        except Exception as error:  # noqa: BLE001 - as the server does
             return 502, {"detail": f"The upstream provider failed: {error}"}
 
     def _do(self, method: str, parts: list[str], asked: dict[str, str], body: Any) -> Any:
@@ -147,8 +149,8 @@ class OpenServer(Loopback):
             case "POST", ["memories"]:
                 return memory.add(body.pop("messages"), **body)
             case "GET", ["memories"]:
-                top_k = int(asked.pop("top_k", 20))
-                return memory.get_all(filters=asked, top_k=top_k)
+                top_k, expired = int(asked.pop("top_k", 20)), bool(asked.pop("show_expired", ""))
+                return memory.get_all(filters=asked, top_k=top_k, show_expired=expired)
             case "POST", ["search"]:
                 return memory.search(body["query"], filters=body["filters"], top_k=body["top_k"])
             case "GET", ["memories", name]:
@@ -235,7 +237,9 @@ class Platform(Loopback):
             return 400, {"error": "At least one entity ID is required in filters."}
         rows = self._found(body)
         part = rows[(number - 1) * size : number * size]
-        following = f"{self.url}/v3/memories/?page={number + 1}" if number * size < len(rows) else None
+        following = (
+            f"{self.url}/v3/memories/?page={number + 1}" if number * size < len(rows) else None
+        )
         return 200, {"count": len(rows), "next": following, "previous": None, "results": part}
 
     def _search(self, body: Any) -> Answer:

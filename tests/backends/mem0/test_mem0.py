@@ -1,0 +1,386 @@
+"""What memtui and other clients of mem0 see of each other, and what goes wrong between them."""
+
+from __future__ import annotations
+
+import gc
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memtui.backends.mem0 import Mem0Adapter
+from memtui.contract import (
+    BindingContext,
+    BrowseRequest,
+    CorrectRequest,
+    Denied,
+    EraseRequest,
+    ForgetRequest,
+    Invalid,
+    NotFound,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    Scope,
+    SourceKind,
+    SourceRef,
+    Unavailable,
+    Unsupported,
+    WriteRequest,
+)
+from memtui.service import Caller, MemoryService
+from tests.backends.mem0.servers import Loopback, OpenServer, Platform
+
+EVERYBODY = Scope(company_id="acme")
+ANN = Scope(company_id="acme", subject_id="ann")
+WORK = Scope(
+    company_id="acme", subject_id="ann", agent_id="coder", run_id="r-1", project_id="apollo"
+)
+
+
+def context(**config: Any) -> BindingContext:
+    return BindingContext(
+        company_id="acme",
+        binding_key="mem",
+        config=config,
+        data_dir=Path("/nowhere"),
+        secret={"K": "k3y"}.get,
+    )
+
+
+def of_platform(platform: Platform, **config: Any) -> BindingContext:
+    return context(url=platform.url, api="platform", api_key_secret="K", **config)
+
+
+@pytest.fixture
+async def on_server(server: OpenServer) -> AsyncIterator[Mem0Adapter]:
+    adapter = await Mem0Adapter.open(context(url=server.url))
+    yield adapter
+    await adapter.close()
+
+
+@pytest.fixture
+async def on_platform(platform: Platform) -> AsyncIterator[Mem0Adapter]:
+    adapter = await Mem0Adapter.open(of_platform(platform))
+    yield adapter
+    await adapter.close()
+
+
+def request(text: str, scope: Scope = EVERYBODY, **fields: Any) -> WriteRequest:
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id=scope.company_id)
+    return WriteRequest(scope=scope, source=source, content=text, **fields)
+
+
+async def add(
+    adapter: Mem0Adapter, text: str, scope: Scope = EVERYBODY, **fields: Any
+) -> RecordHandle:
+    return (await adapter.write(request(text, scope, **fields))).records[0]
+
+
+async def listed(adapter: Mem0Adapter, scope: Scope = EVERYBODY) -> dict[str, Record]:
+    page = await adapter.browse(BrowseRequest(scope=scope, limit=1000))
+    return {record.text: record for record in page.records}
+
+
+async def test_other_clients_of_the_server_see_what_is_written_as_theirs(
+    server: OpenServer, on_server: Mem0Adapter
+) -> None:
+    metadata = {"stage": "final", "data": "a key of mem0's own"}
+    await add(on_server, "Ann likes tea.", WORK, metadata=metadata, topic="drinks")
+    await add(on_server, "Everybody's.")
+    [mine] = server.memory.get_all(filters={"user_id": "ann"})["results"]
+    assert mine["memory"] == "Ann likes tea."
+    assert (mine["agent_id"], mine["run_id"]) == ("coder", "r-1")
+    assert mine["metadata"]["project_id"] == "apollo"
+    assert mine["metadata"]["stage"] == "final"
+    [shared] = server.memory.get_all(filters={"user_id": "shared"})["results"]
+    assert shared["memory"] == "Everybody's."
+    records = await listed(on_server)
+    assert records["Ann likes tea."].scope == WORK
+    assert records["Ann likes tea."].metadata == metadata
+    assert records["Everybody's."].scope == EVERYBODY
+
+
+async def test_memories_of_other_clients_are_records(
+    server: OpenServer, on_server: Mem0Adapter
+) -> None:
+    for text, owner in (("Ann's.", {"user_id": "ann"}), ("Coder's.", {"agent_id": "coder"})):
+        server.memory.add(text, infer=False, metadata={"category": "x"}, **owner)
+    told = server.memory.add("Of a run.", infer=False, run_id="r-2", expiration_date="2025-01-01")
+    records = await listed(on_server)
+    assert records["Ann's."].scope.subject_id == "ann"
+    assert records["Ann's."].metadata["category"] == "x"
+    assert records["Coder's."].scope.agent_id == "coder"
+    assert "Of a run." not in records, "it has expired"
+    assert set(await listed(on_server, ANN)) == {"Ann's.", "Coder's."}
+    other = Scope(company_id="acme", subject_id="bob")
+    assert set(await listed(on_server, other)) == {"Coder's."}
+    page = await on_server.browse(BrowseRequest(scope=EVERYBODY, expired=True))
+    assert told["results"][0]["id"] in {r.handle.provider_record_id for r in page.records}
+    names = {one.name: one.records for one in await on_server.namespaces()}
+    assert names == {"user:ann": 1, "agent:coder": 1, "run:r-2": 1}
+
+
+async def test_a_scope_finds_its_own_behind_many_of_others(
+    server: OpenServer, on_server: Mem0Adapter
+) -> None:
+    for number in range(60):
+        server.memory.add("tea " * 9 + f"of bob's {number}", infer=False, user_id="bob")
+    handle = await add(on_server, "Ann drinks tea only when she is ill.", ANN)
+    found = await on_server.query(QueryRequest(scope=ANN, query="tea", top_k=5))
+    assert [snippet.handle for snippet in found.snippets] == [handle]
+
+
+async def test_an_undone_forget_comes_back_under_another_id(
+    server: OpenServer, service: MemoryService, caller: Caller
+) -> None:
+    await service.bindings.add(caller, "mem", "mem0", {"url": server.url})
+    scope = WORK.model_copy(update={"company_id": caller.company_id})
+    written = await service.write(
+        caller, request("Ann likes tea.", scope, tags=("t",), binding_key="mem")
+    )
+    gone = ForgetRequest(scope=scope, handles=written.handles, binding_key="mem")
+    await service.forget(caller, gone)
+    undone = await service.undo(caller)
+    [old], [new] = written.handles, undone.handles
+    assert undone.linked == {old.provider_record_id: new.provider_record_id}
+    [record] = undone.records
+    assert (record.scope, record.tags) == (scope, ("t",))
+    assert [row["id"] for row in server.memory.get_all(filters={"user_id": "ann"})["results"]] == [
+        new.provider_record_id
+    ]
+
+
+async def test_a_correction_keeps_what_other_clients_wrote(
+    server: OpenServer, on_server: Mem0Adapter
+) -> None:
+    told = server.memory.add("Old.", user_id="ann", infer=False, metadata={"category": "x"})
+    handle = RecordHandle(provider_key="mem0", provider_record_id=told["results"][0]["id"])
+    change = CorrectRequest(scope=ANN, handle=handle, text="New.", tags=("t",))
+    assert (await on_server.correct(change)).handle == handle
+    row = server.memory.get(handle.provider_record_id)
+    assert (row["memory"], row["user_id"], row["metadata"]["category"]) == ("New.", "ann", "x")
+    assert [one.text for one in await on_server.history(handle, ANN)] == ["New.", "Old."]
+    assert await on_server.history(handle, Scope(company_id="acme", subject_id="bob")) == ()
+
+
+@pytest.mark.parametrize("subject", ["*", "ann b", "ann\n"])
+async def test_ids_that_mem0_takes_for_others_are_refused(
+    server: OpenServer, on_server: Mem0Adapter, subject: str
+) -> None:
+    await add(on_server, "Ann's.", ANN)
+    scope = Scope(company_id="acme", subject_id=subject)
+    with pytest.raises(Invalid, match="takes no user_id"):
+        await on_server.write(request("x", scope))
+    assert await listed(on_server, scope) == {}
+    bundle = await on_server.query(QueryRequest(scope=scope, query="ann"))
+    assert bundle.snippets == ()
+
+
+async def test_inferring_without_a_model_says_what_to_do(server: OpenServer) -> None:
+    adapter = await Mem0Adapter.open(context(url=server.url, infer=True))
+    with pytest.raises(Unavailable, match="turn infer off") as caught:
+        await adapter.write(request("Ann likes tea."))
+    assert caught.value.sent
+    await adapter.close()
+
+
+async def test_a_server_that_refuses_or_is_not_there(server: OpenServer) -> None:
+    server.key = "k3y"
+    try:
+        with_key = await Mem0Adapter.open(context(url=server.url, api_key_secret="K"))
+        assert await listed(with_key) == {}
+        await with_key.close()
+        without = await Mem0Adapter.open(context(url=server.url))
+        with pytest.raises(Denied, match="Invalid API key"):
+            await listed(without)
+        assert (await without.health()).status == "down"
+        await without.close()
+    finally:
+        server.key = None
+    nobody = await Mem0Adapter.open(context(url="http://127.0.0.1:9"))
+    with pytest.raises(Unavailable, match="cannot be reached"):
+        await nobody.write(request("x"))
+    await nobody.close()
+
+
+class _Odd(Loopback):
+    """A server that cuts its lists in silence, as older ones do, with a row that is none."""
+
+    def answer(self, method: str, path: str, headers: dict[str, str], body: Any) -> tuple[int, Any]:
+        rows: list[Any] = [
+            {"id": f"00000000-0000-4000-8000-{number:012}", "memory": "m", "user_id": 7}
+            for number in range(99)
+        ]
+        return 200, {"results": [*rows, {"memory": "without an id"}]}
+
+
+async def test_a_list_that_may_be_cut_is_at_least() -> None:
+    server = _Odd()
+    adapter = await Mem0Adapter.open(context(url=server.url))
+    page = await adapter.browse(BrowseRequest(scope=EVERYBODY))
+    await adapter.close()
+    server.stop()
+    assert (page.total, page.at_least) == (99, True)
+    assert page.records[0].scope.subject_id == "7"
+    assert "no pages" in page.unread[0]
+    assert page.unread[1] == "1 memories came that could not be read."
+
+
+async def test_the_platform_is_read_page_by_page(platform: Platform) -> None:
+    adapter = await Mem0Adapter.open(of_platform(platform))
+    for number in range(230):
+        await add(adapter, f"Memory {number}")
+    assert len(await listed(adapter)) == 230
+    await adapter.close()
+    short = await Mem0Adapter.open(of_platform(platform, max_listed=150))
+    page = await short.browse(BrowseRequest(scope=EVERYBODY, limit=10))
+    assert (page.total, page.at_least) == (150, True)
+    assert "max_listed" in page.unread[0]
+    asked = len(platform.calls)
+    rest = await short.browse(BrowseRequest(scope=EVERYBODY, limit=10, cursor=page.next_cursor))
+    assert len(rest.records) == 10
+    assert len(platform.calls) == asked, "the second page is of the first one's list"
+    await short.close()
+
+
+async def test_what_the_platform_infers_comes_later(platform: Platform) -> None:
+    adapter = await Mem0Adapter.open(of_platform(platform, infer=True))
+    assert adapter.capabilities.async_ingestion
+    reply = await adapter.write(request("Ann likes tea.", WORK))
+    assert reply.records == ()
+    assert reply.usage[0].details == {"event_id": "event-1"}
+    sent = platform.bodies[-1]
+    assert (sent["app_id"], sent["user_id"], sent["infer"]) == ("apollo", "ann", True)
+    await adapter.close()
+
+
+async def test_profiles_are_the_platforms(
+    platform: Platform, on_platform: Mem0Adapter, on_server: Mem0Adapter
+) -> None:
+    platform.profiles["ann"] = {"drinks": "tea"}
+    assert (await on_platform.profile(ANN)).summary == "drinks: tea"
+    with pytest.raises(NotFound, match="insufficient_data"):
+        await on_platform.profile(Scope(company_id="acme", subject_id="bob"))
+    with pytest.raises(Invalid, match="--subject"):
+        await on_platform.profile(EVERYBODY)
+    with pytest.raises(Unsupported):
+        await on_server.profile(ANN)
+
+
+async def test_the_platforms_own_client_reads_what_is_written(
+    platform: Platform, on_platform: Mem0Adapter
+) -> None:
+    """The stand-in answers what mem0's own client asks, so its shapes are the platform's."""
+    import mem0
+
+    handle = await add(on_platform, "Ann likes tea.", WORK)
+    client = mem0.MemoryClient(api_key="k3y", host=platform.url)
+    everything = {"OR": [{"user_id": "*"}]}
+    [row] = client.get_all(filters=everything)["results"]
+    assert row == client.get(handle.provider_record_id)
+    assert (row["memory"], row["app_id"], row["user_id"]) == ("Ann likes tea.", "apollo", "ann")
+    client.update(handle.provider_record_id, text="Ann likes coffee.")
+    assert set(await listed(on_platform)) == {"Ann likes coffee."}
+    assert client.search("coffee", filters=everything, top_k=3)["results"][0]["id"] == row["id"]
+    client.delete(handle.provider_record_id)
+    assert await on_platform.get(handle, ANN) is None
+    client.client.close()
+
+
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # qdrant's, of its lock
+async def test_a_librarys_store_is_one_programs_at_a_time(library: Path) -> None:
+    adapter = await Mem0Adapter.open(context(library=str(library)))
+    await add(adapter, "Ann likes tea.", ANN)
+    await adapter.close()  # as it does by itself once nobody has called for a while
+    holder = (
+        "import json, sys, mem0\n"
+        "memory = mem0.Memory.from_config(json.load(open(sys.argv[1])))\n"
+        "print(memory.get_all(filters={'user_id': 'ann'})['results'][0]['memory'], flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", holder, str(library)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "Ann likes tea.\n"
+        with pytest.raises(Unavailable, match="Another program"):
+            await listed(adapter)
+        other.communicate("")
+    assert set(await listed(adapter)) == {"Ann likes tea."}
+    await adapter.close()
+    gc.collect()
+
+
+async def test_a_librarys_history_is_erased_for_good(library: Path, tmp_path: Path) -> None:
+    adapter = await Mem0Adapter.open(context(library=str(library)))
+    gone, kept = await add(adapter, "A sekret word."), await add(adapter, "Kept.")
+    change = CorrectRequest(scope=EVERYBODY, handle=gone, text="Another sekret.")
+    await adapter.correct(change)
+    await adapter.forget(ForgetRequest(scope=EVERYBODY, handles=(gone,)))
+    ids = (gone.provider_record_id, kept.provider_record_id)
+    ask = EraseRequest(scope=EVERYBODY, record_ids=ids)
+    told = await adapter.erase(ask)
+    assert sorted(told.texts) == ["A sekret word.", "Another sekret."]
+    history = tmp_path / "history.db"
+    assert b"sekret" in history.read_bytes()
+    await adapter.erase(ask.model_copy(update={"apply": True}))
+    assert b"sekret" not in history.read_bytes()
+    assert [one.text for one in await adapter.history(kept, EVERYBODY)] == ["Kept."]
+    await adapter.close()
+
+
+async def test_a_library_that_cannot_be_opened_says_why(
+    library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Invalid, match="cannot be read"):
+        await Mem0Adapter.open(context(library=str(tmp_path / "none.json")))
+    (tmp_path / "list.yaml").write_text("- a\n- b")
+    with pytest.raises(Invalid, match="is no object"):
+        await Mem0Adapter.open(context(library=str(tmp_path / "list.yaml")))
+    config = json.loads(library.read_text())
+    odd = tmp_path / "odd.json"
+    odd.write_text(json.dumps({**config, "vector_store": {"provider": "no-such-store"}}))
+    adapter = await Mem0Adapter.open(context(library=str(odd)))
+    with pytest.raises(Invalid, match="no-such-store"):
+        await listed(adapter)
+    monkeypatch.setitem(sys.modules, "mem0", None)
+    with pytest.raises(Invalid, match=r"install memtui\[mem0\]"):
+        await listed(adapter)
+
+
+def test_companies_share_no_store(library: Path, tmp_path: Path) -> None:
+    [place] = Mem0Adapter.places(context(library=str(library)))
+    assert place[-3:] == (tmp_path.name, "qdrant", "memories")
+    [first] = Mem0Adapter.places(context(api_key_secret="A"))
+    [second] = Mem0Adapter.places(context(api_key_secret="B"))
+    assert first != second, "accounts of the platform are apart"
+    assert first[:2] == ("url", "api.mem0.ai:443")
+    local = [
+        Mem0Adapter.places(context(url=url))
+        for url in ("http://localhost:8", "http://127.0.0.1:8/")
+    ]
+    assert local[0] == local[1]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({}, "wants an API key"),
+        ({"url": "http://mem0.example", "api_key_secret": "K"}, "unencrypted"),
+        ({"url": "mem0"}, "address"),
+        ({"url": "http://127.0.0.1:9", "api_key_secret": "NONE"}, "no secret NONE"),
+        ({"shared_user": "*"}, "shared_user"),
+    ],
+)
+async def test_a_config_that_cannot_work_says_so(config: dict[str, Any], said: str) -> None:
+    with pytest.raises(Invalid, match=said):
+        await Mem0Adapter.open(context(**config))
