@@ -86,6 +86,8 @@ class Settings(Model):
     """The control plane's database as a SQLAlchemy URL; empty means the SQLite file in the home."""
     provider_timeout_ms: Annotated[int, Field(ge=10, le=600_000)] = 10_000
     """How long one call to a provider may take, in milliseconds."""
+    hook_timeout_ms: Annotated[int, Field(ge=100, le=60_000)] = 5_000
+    """How long a hook may take before it ends without an answer, in milliseconds."""
     timezone: str = ""
     """IANA name of the zone that days and clock times are shown in; empty means the system's."""
     theme: str = "memtui"

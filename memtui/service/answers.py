@@ -62,6 +62,8 @@ class Resolution(CaptureSwitches):
     binding_key: str
     provider_key: str
     reason: str
+    capabilities: Capabilities = Capabilities()
+    """What the provider can do, as far as is known without opening it."""
 
 
 class Answer(Model):

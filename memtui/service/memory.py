@@ -82,19 +82,21 @@ async def open_service(
     new_id: Callable[[], str] = new_operation_id,
     providers: Mapping[str, type[Adapter]] | None = None,
     first_company: bool = True,
+    make: bool = True,
 ) -> MemoryService:
     """Open the control plane under `paths`; log what a dead process left behind as unknown.
 
     Where there is no company yet, and unless `first_company` is False, it makes the company
-    `local` with a vault under the key `default`. `clock` gives UTC now, `timer` monotonic seconds;
-    `providers` adds adapter classes to the installed ones.
+    `local` with a vault under the key `default`. Without `make` no home is begun. `clock` gives UTC
+    now, `timer` monotonic seconds; `providers` adds adapter classes to the installed ones.
 
     Raises:
         Invalid: a folder or setting cannot be used.
+        NotFound: there is nothing in the home, and none is to be made.
         Unavailable: the database cannot be reached, is damaged, or is gone beside what it made.
     """
     use_loose_threads()
-    database = await asyncio.to_thread(open_database, paths, settings)
+    database = await asyncio.to_thread(open_database, paths, settings, make=make)
     sessions = Sessions(paths.data / "sessions")
     recorder = Recorder(database, sessions, clock, timer, new_id)
     registry = Providers(providers, timeout_ms=settings.provider_timeout_ms)

@@ -36,13 +36,24 @@ def confirm_name(name: str, given: str | None, warning: str, option: str) -> Non
         raise Invalid(f"{given!r} is not {name!r}, so nothing was removed.")
 
 
-def read_stdin() -> str:
+def read_stdin(most: int | None = None) -> str:
     """Return all of stdin.
 
+    With `most`, at most so many bytes: the rest of what is longer is read and dropped, so that
+    whoever writes it is not cut off. Nobody at a terminal is waited for then.
+
     Raises:
-        Invalid: it is not UTF-8.
+        Invalid: it is not UTF-8, or longer than `most`.
     """
+    stream = sys.stdin.buffer
+    if most is not None and sys.stdin.isatty():
+        return ""
+    content = stream.read() if most is None else stream.read(most + 1)
+    if most is not None and len(content) > most:
+        while stream.read(1 << 20):
+            pass
+        raise Invalid(f"What came on stdin is longer than {most >> 20} MiB.")
     try:
-        return sys.stdin.buffer.read().decode("utf-8")
+        return content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise Invalid("What came on stdin is not UTF-8 text.") from error

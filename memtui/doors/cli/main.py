@@ -71,8 +71,8 @@ GROUPS = {
     "members": ("Who may see, add and delete what.", "companies"),
     "tokens": ("What programs prove with who they are.", "companies"),
     "budget": ("Spending limits, and what was spent of them.", "budget"),
-    "hook": ("What agents' clients call around a run.", "helper"),
     "mcp": ("The MCP server for agents; `memtui mcp` alone serves.", "mcp"),
+    "hook": ("What agents' clients call at moments of a run.", "hook", "hook_clients", "helper"),
 }
 """What the list of commands says of each group, and the modules that have its commands."""
 
@@ -144,6 +144,11 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return errors.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the outermost boundary: nobody sees a traceback
+        if "hook" in arguments:
+            from memtui.doors.cli import hook
+
+            if hook.is_called(arguments):
+                return hook.failed(error, invocation)
         return errors.report(error, invocation, as_json=_asks_for_json(arguments))
     return code or 0
 

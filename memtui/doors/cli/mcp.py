@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 import shutil
 import sys
 import uuid
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.contract import Conflict, Invalid, Scope
-from memtui.doors.cli.input import confirm
+from memtui.contract import Invalid
+from memtui.doors.cli.clients import YesTo, carried_out, own_command
 from memtui.doors.cli.options import complete_binding, complete_name
 from memtui.doors.cli.output import columns, table
-from memtui.doors.cli.session import Invocation, Session, build
+from memtui.doors.cli.session import Invocation, Session
 
 if TYPE_CHECKING:
-    from memtui.doors.mcp.clients import Plan
     from memtui.doors.mcp.over_http import HttpServer
 
 HOST = "127.0.0.1"
 PORT = 8766
-_AGENT = "agent:"
 
 
 async def mcp_serve(
@@ -91,35 +89,28 @@ async def mcp_serve(
         )
         await _serve_http(session, served, host, port)
         return
+    from memtui.doors.agent import agent_of
+    from memtui.doors.hooks.joining import client_process, run_of
     from memtui.doors.mcp.server import DOOR, serve_stdio
-    from memtui.doors.mcp.tools import Agent
+    from memtui.service.visibility import AGENT_PREFIX
 
     own = session.caller
-    name = agent or (own.principal.removeprefix(_AGENT) if own.by_ai else "assistant")
-    caller = own.model_copy(
-        update={
-            "principal": f"{_AGENT}{name}",
-            "acts_for": own.acts_for if own.by_ai else own.principal,
-            "door": DOOR,
-            "run_id": run or _new_run(),
-        }
-    )
-    scope = build(
-        Scope,
-        company_id=session.company.company_id,
-        agent_id=name,
+    caller = await agent_of(
+        session.service,
+        own,
+        DOOR,
+        name=agent or (own.principal.removeprefix(AGENT_PREFIX) if own.by_ai else "assistant"),
         project_id=project,
-        subject_id=await session.service.members.own_subject(caller),
+        run_id=run or _new_run(),
+        binding_key=binding,
+        may_destroy=allow_destructive,
     )
-    await serve_stdio(Agent(session.service, caller, scope, binding, allow_destructive))
+    client = await asyncio.to_thread(client_process)
+    await serve_stdio(caller, lambda: run_of(session.paths, client))
 
 
 ClientKey = Annotated[
     str, typer.Argument(metavar="CLIENT", help="The client; `memtui mcp clients` lists them.")
-]
-YesTo = Annotated[
-    str | None,
-    typer.Option("--yes", metavar="CODE", help="Do it without asking; the code is shown before."),
 ]
 
 
@@ -178,17 +169,14 @@ def mcp_install(
     from memtui.doors.mcp.guide import skill
 
     chosen = find_client(client)
-    home = str(invocation.home.resolve()) if invocation.home else os.environ.get("MEMTUI_HOME")
     command = [
-        *_program(),
-        *(["--home", home] if home else []),
-        *(["--company", invocation.company] if invocation.company else []),
+        *own_command(invocation),
         *["mcp", "--agent", agent or chosen.key],
         *(["--project", project] if project else []),
         *(["--allow-destructive"] if allow_destructive else []),
     ]
     plan = plan_install(chosen, Path.home(), command, skill())
-    return _carried_out(invocation, plan, yes, f"{chosen.name} has memtui", "restart it")
+    return carried_out(invocation, plan, yes, f"{chosen.name} has memtui", "restart it")
 
 
 def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:
@@ -197,44 +185,7 @@ def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = Non
 
     chosen = find_client(client)
     plan = plan_uninstall(chosen, Path.home())
-    return _carried_out(invocation, plan, yes, f"{chosen.name} has memtui no more", "restart it")
-
-
-def _carried_out(invocation: Invocation, plan: Plan, yes: str | None, done: str, then: str) -> int:
-    """Show a plan, carry it out if a yes was given to just this one, and return the exit code."""
-    out = invocation.out
-    document: dict[str, Any] = {
-        "command": plan.command,
-        "changes": [{"file": str(one.path), "diff": one.lines()} for one in plan.changes],
-        "code": plan.token,
-        "done": False,
-    }
-    if plan.command is None and not plan.changes:
-        out.answer({**document, "done": True}, [f"{done} already."])
-        return 0
-    if yes is not None and yes != plan.token:
-        raise Conflict(
-            f"The code {yes} is of another change; look at what is to be done now, and give "
-            f"--yes {plan.token}."
-        )
-    if yes is None:
-        if invocation.as_json or not sys.stdin.isatty():
-            out.answer(
-                document, plan.lines(), f"Nothing was done; to do it give --yes {plan.token}."
-            )
-            return 1
-        for line in plan.lines():
-            out.say(line)
-        confirm("Do this?")
-    plan.carry_out()
-    out.answer({**document, "done": True}, [f"{done}; {then}."])
-    return 0
-
-
-def _program() -> list[str]:
-    """Return the command that starts this memtui, wherever a client starts it from."""
-    beside = Path(sys.executable).with_name("memtui")
-    return [str(beside)] if beside.exists() else [sys.executable, "-m", "memtui"]
+    return carried_out(invocation, plan, yes, f"{chosen.name} has memtui no more", "restart it")
 
 
 async def _serve_http(session: Session, served: HttpServer, host: str, port: int) -> None:

@@ -73,13 +73,20 @@ class Invocation:
         return found
 
     @asynccontextmanager
-    async def session(self) -> AsyncIterator[Session]:
-        """Open the service for one command and close it afterwards."""
+    async def session(self, *, make: bool = True) -> AsyncIterator[Session]:
+        """Open the service for one command and close it afterwards.
+
+        Raises:
+            NotFound: there is nothing in the home, and none is to be made.
+        """
+        from memtui.contract import NotFound
         from memtui.service import CompanyView, caller_of, open_service
 
         paths, settings = self.paths(), self.settings()
+        if not (make or paths.data.is_dir()):
+            raise NotFound(f"{paths.data} holds nothing of memtui yet; start memtui once.")
         with logging_to(paths.log_file):
-            service = await open_service(paths, settings)
+            service = await open_service(paths, settings, first_company=make, make=make)
             if not service.records:
                 self.out.say("This home cannot be written, so nothing of this is recorded.")
             try:

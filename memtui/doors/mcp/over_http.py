@@ -26,9 +26,9 @@ from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as AsgiScope
 
 from memtui.contract import Denied, Json, Scope
+from memtui.doors.agent import Agent
 from memtui.doors.http.app import ErrorStyle, Guard
 from memtui.doors.mcp.server import DOOR, Context, MemoryServer
-from memtui.doors.mcp.tools import Agent
 from memtui.service import Caller, MemoryService
 from memtui.service.visibility import AGENT_PREFIX
 

@@ -31,8 +31,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from memtui import __version__
 from memtui.context.data import DATA_NOTICE
 from memtui.contract import MemtuiError, NotFound
+from memtui.doors.agent import Agent
 from memtui.doors.mcp.guide import GUIDE_NAME, guide
-from memtui.doors.mcp.tools import TOOLS, Agent, Tool, call, memory_of, offered
+from memtui.doors.mcp.tools import TOOLS, Tool, call, memory_of, offered
 from memtui.service import ContextRequest
 
 Context = ServerRequestContext[Any, Any]
@@ -306,11 +307,14 @@ def record_uri(record_id: str) -> str:
     return _RECORD_URI + quote(record_id, safe="")
 
 
-async def serve_stdio(agent: Agent) -> None:
-    """Serve one client on standard input and output until it closes them."""
+async def serve_stdio(agent: Agent, run_of: Callable[[], str | None]) -> None:
+    """Serve one client on standard input and output until it closes them.
+
+    `run_of` says which run the client is in now, where a hook of it has said so; it may block.
+    """
 
     async def agent_of(_: Context) -> Agent:
-        return agent
+        return agent.in_run(await asyncio.to_thread(run_of))
 
     server = MemoryServer(agent_of)
     options = server.protocol.create_initialization_options(NotificationOptions(tools_changed=True))

@@ -33,7 +33,6 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     Snippet,
-    SourceKind,
     SourceRef,
     Unavailable,
     Unsupported,
@@ -42,58 +41,14 @@ from memtui.contract import (
     owned,
     owner_of,
 )
+from memtui.doors.agent import Agent, Owner
 from memtui.filters import build_filter
-from memtui.service import Answer, Caller, MemoryService
+from memtui.service import Answer
 from memtui.service.operations import FACT
 from memtui.visible import visible
 
 FACT_CHARS = 200
 """The longest fact that `save_memory` takes (seed 004 §6.2)."""
-
-Owner = Literal["user", "drive", "agent"]
-"""Whose memories: the user's, the project's, or the agent type's own."""
-
-_OWNER_FIELDS: Mapping[Owner, str] = {
-    "user": "subject_id",
-    "drive": "project_id",
-    "agent": "agent_id",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Agent:
-    """Who calls a tool, and where: nothing in a tool's arguments changes it."""
-
-    service: MemoryService
-    caller: Caller
-    scope: Scope
-    """The company, and as far as they are set the agent, the project and the user."""
-    binding_key: str | None = None
-    """None: the binding that serves the scope."""
-    may_destroy: bool = False
-    """Whether tools that change or remove what is stored are offered."""
-
-    @property
-    def source(self) -> SourceRef:
-        """What a write of this agent comes from: its run."""
-        return SourceRef(
-            kind=SourceKind.RUN, company_id=self.scope.company_id, run_id=self.caller.run_id
-        )
-
-    def owned_by(self, owner: Owner) -> Scope:
-        """Return the scope of what belongs to the user, the project (the drive) or the agent.
-
-        Raises:
-            Invalid: this server is set to no project, or the caller is no agent.
-        """
-        field = _OWNER_FIELDS[owner]
-        name = getattr(self.scope, field)
-        if name is None:
-            raise Invalid(
-                f"There is no {owner} here: this memory server was started without one. Take "
-                "another scope."
-            )
-        return Scope.model_validate({"company_id": self.scope.company_id, field: name})
 
 
 class Memory(Model):

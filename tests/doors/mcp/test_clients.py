@@ -11,15 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.contract import Conflict, Invalid, NotFound
-from memtui.doors.mcp.clients import (
-    CLIENTS,
-    NAME,
-    JsonForm,
-    TomlForm,
-    find_client,
-    installing,
-    uninstalling,
-)
+from memtui.doors.clients import JsonForm, TomlForm
+from memtui.doors.mcp.clients import CLIENTS, NAME, find_client, installing, uninstalling
 
 COMMAND = ["memtui", "mcp", "--agent", "coding"]
 

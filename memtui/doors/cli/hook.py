@@ -1,0 +1,326 @@
+"""`hook`: what an agent's client calls at moments of a run.
+
+A hook never stands in the way of an agent. It ends in time and with exit code 0 whatever happens:
+other codes stop a client or make it ask again. What went wrong is in the log file, and where it got
+as far in the operation log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from memtui.contract import Invalid, NotFound, Unavailable
+from memtui.doors.cli.input import read_stdin
+from memtui.doors.cli.options import complete_binding, complete_name
+from memtui.doors.cli.output import say, write_exactly
+from memtui.doors.cli.session import Invocation, Session, build, logging_to
+
+if TYPE_CHECKING:
+    from memtui.config import Settings
+    from memtui.doors.agent import Agent
+    from memtui.doors.hooks.calls import HookCall
+    from memtui.doors.hooks.capture import Captured, IssueText
+
+DOOR = "hook"
+
+_ASKED_SHARE = 0.5
+"""The part of the time that providers get for what is not facts."""
+_LAST_SHARE = 0.8
+"""The part of it after which what still runs is stopped, so that there is time to log it."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentOptions:
+    """Who leaves something, and where."""
+
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            help="The agent's name in the log; a client's own where it is left out.",
+            autocompletion=complete_name("agent"),
+        ),
+    ] = None
+    project: Annotated[
+        str | None,
+        typer.Option(
+            help="The project (drive) that it works in.", autocompletion=complete_name("project")
+        ),
+    ] = None
+    binding: Annotated[
+        str | None,
+        typer.Option(
+            help="Use this binding instead of the one that the scope resolves to.",
+            autocompletion=complete_binding,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClientOptions(AgentOptions):
+    """Which client calls, and in which run."""
+
+    client: Annotated[
+        str | None,
+        typer.Option(help="The client that calls: claude-code, codex, gemini, cursor …"),
+    ] = None
+    project_from_folder: Annotated[
+        bool,
+        typer.Option(
+            "--project-from-folder", help="The project has the name of the folder it works in."
+        ),
+    ] = False
+    run: Annotated[
+        str | None,
+        typer.Option(help="The run's id; the client's session where it is left out."),
+    ] = None
+
+
+def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
+    """Tell an agent what is remembered, when its session starts and at each prompt.
+
+    What the client says comes on stdin. At the start the answer is the facts and the profile; at a
+    prompt what the run was not given yet, found for that prompt. Without anything on stdin it is
+    plain text.
+    """
+    from memtui.doors.hooks.calls import MOST_CHARACTERS, Moment, answer_to
+
+    async def tell(session: Session, agent: Agent, call: HookCall, left_ms: int) -> None:
+        from memtui.service import ContextRequest
+
+        settings = session.settings
+        is_later = call.moment is Moment.PROMPT or call.is_resumed
+        request = build(
+            ContextRequest,
+            scope=agent.scope,
+            model=settings.context_model,
+            budget=settings.context_budget,
+            max_characters=MOST_CHARACTERS,
+            binding_key=agent.binding_key,
+            delivered=True,
+            source=agent.source if agent.caller.run_id else None,
+            prompt=call.prompt if call.moment is Moment.PROMPT else None,
+            profile=call.moment is Moment.START,
+            skip_given=is_later and agent.caller.run_id is not None,
+            within_ms=int(left_ms * _ASKED_SHARE),
+        )
+        answer = await agent.service.context(agent.caller, request)
+        if session.out.as_json:
+            session.out.document(answer)
+        elif words := answer_to(call, answer.text):
+            write_exactly(words.encode("utf-8", "backslashreplace") + b"\n")
+
+    _for_client(invocation, options, tell)
+
+
+def hook_post_run(invocation: Invocation, options: ClientOptions) -> None:
+    """Leave a note of a run: what was asked, what came of it, which files were changed.
+
+    Only where the binding captures it (`memtui bindings capture`). A run has one note, which each
+    answer of the agent brings up to date; a trivial exchange leaves none.
+    """
+
+    async def leave(session: Session, agent: Agent, call: HookCall, left_ms: int) -> None:
+        from memtui.doors.hooks.capture import capture_run
+
+        del left_ms
+        if not call.event:
+            raise Invalid("A note takes what the client says on stdin; nothing came.")
+        if agent.caller.run_id is None:
+            raise Invalid("The client names no session_id; give the run with --run.")
+        _tell(session, await capture_run(agent, call))
+
+    _for_client(invocation, options, leave)
+
+
+def hook_comment(invocation: Invocation, options: AgentOptions) -> None:
+    """Keep a comment of an issue; the same comment again brings the memory up to date.
+
+    On stdin comes JSON with issue_id, comment_id and text, and author and url if they are known.
+    Only where the binding captures it.
+    """
+    _for_text(invocation, options, "comment_id")
+
+
+def hook_document(invocation: Invocation, options: AgentOptions) -> None:
+    """Keep a document of an issue; the same document again brings the memory up to date.
+
+    On stdin comes JSON with issue_id, document_key and text, and author, title and url if they are
+    known. Only where the binding captures it.
+    """
+    _for_text(invocation, options, "document_key")
+
+
+CALLED = ("pre-run", "post-run", "comment", "document")
+"""The commands that others call: they never fail."""
+
+
+def is_called(arguments: Sequence[str]) -> bool:
+    """Whether a command line is one of those that others call, right or wrong."""
+    return any(pair[0] == "hook" and pair[1] in CALLED for pair in pairwise(arguments))
+
+
+def failed(error: Exception, invocation: Invocation) -> int:
+    """Say on stderr and in the log file what went wrong, and return the exit code 0."""
+    import logging
+
+    sentence = str(error) or type(error).__name__
+    if isinstance(error, typer.TyperException):
+        sentence = error.format_message()
+    say(sentence)
+    try:
+        paths = invocation.paths()
+    except Invalid:
+        return 0
+    if paths.data.is_dir():
+        with logging_to(paths.log_file):
+            is_fault = not isinstance(error, (Invalid, NotFound, Unavailable, typer.TyperException))
+            logging.getLogger("memtui.hook").error(sentence, exc_info=error if is_fault else None)
+    return 0
+
+
+def _for_client(
+    invocation: Invocation,
+    options: ClientOptions,
+    work: Callable[[Session, Agent, HookCall, int], Awaitable[None]],
+) -> None:
+    """Read what a client says, and do the work as its agent."""
+    with _in_time(invocation) as settings:
+        from memtui.doors.hooks.calls import MOST_BYTES, read_call
+
+        call = read_call(read_stdin(MOST_BYTES), client=options.client)
+        run = options.run or call.run_id
+        project = options.project
+        if project is None and options.project_from_folder:
+            project = _project_of(call)
+
+        async def inside(session: Session, left_ms: int) -> None:
+            from memtui.doors.agent import agent_of
+
+            own = session.caller.principal.removeprefix("agent:") if session.caller.by_ai else None
+            agent = await agent_of(
+                session.service,
+                session.caller,
+                DOOR,
+                name=options.agent or own or call.client or "assistant",
+                project_id=project,
+                run_id=run,
+                binding_key=options.binding,
+            )
+            if call.event and run is not None:
+                await asyncio.to_thread(_join, session, run)
+            await work(session, agent, call, left_ms)
+
+        _run(invocation, settings, inside)
+
+
+def _for_text(invocation: Invocation, options: AgentOptions, name_of_it: str) -> None:
+    with _in_time(invocation) as settings:
+        from memtui.doors.hooks.calls import MOST_BYTES
+
+        given = _issue_text(read_stdin(MOST_BYTES), name_of_it)
+
+        async def inside(session: Session, left_ms: int) -> None:
+            from memtui.doors.agent import agent_of
+            from memtui.doors.hooks.capture import capture_text
+
+            del left_ms
+            own = await agent_of(
+                session.service,
+                session.caller,
+                DOOR,
+                name=options.agent,
+                project_id=options.project,
+                binding_key=options.binding,
+            )
+            _tell(session, await capture_text(own, given))
+
+        _run(invocation, settings, inside)
+
+
+def _issue_text(text: str, name_of_it: str) -> IssueText:
+    from memtui.doors.hooks.calls import json_object
+    from memtui.doors.hooks.capture import IssueText
+
+    said = json_object(text)
+    taken = {"issue_id", name_of_it, "text", "author", "title", "url"}
+    given = build(IssueText, **{name: said[name] for name in taken if said.get(name) is not None})
+    if getattr(given, name_of_it) is None:
+        raise Invalid(f"The {name_of_it} is missing.")
+    return given
+
+
+def _tell(session: Session, found: Captured) -> None:
+    """Print what became of a capture, for whoever asks: a client wants nothing to read."""
+    if session.out.as_json:
+        session.out.document(found)
+
+
+def _project_of(call: HookCall) -> str | None:
+    from memtui.importing.claude_code import project_of
+
+    return project_of(call.transcript or Path(), call.cwd or str(Path.cwd()))
+
+
+def _join(session: Session, run: str) -> None:
+    """Note the run for what else the client starts; if it cannot be, that has runs of its own."""
+    import logging
+
+    from memtui.doors.hooks.joining import client_process, note_run
+
+    try:
+        if (process := client_process()) is not None:
+            note_run(session.paths, process, run)
+    except OSError as error:
+        logging.getLogger("memtui.hook").warning("the run could not be noted: %s", error)
+
+
+def _run(
+    invocation: Invocation,
+    settings: Settings,
+    work: Callable[[Session, int], Awaitable[None]],
+) -> None:
+    """Open the service of a home that is there already, and do the work before it is too late."""
+    most_s = settings.hook_timeout_ms / 1_000
+
+    async def inside() -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + most_s
+        try:
+            async with asyncio.timeout_at(loop.time() + most_s * _LAST_SHARE):
+                async with invocation.session(make=False) as session:
+                    await work(session, int((end - loop.time()) * 1_000))
+        except TimeoutError as error:
+            raise Unavailable(_late(settings)) from error
+
+    asyncio.run(inside())
+
+
+@contextmanager
+def _in_time(invocation: Invocation) -> Iterator[Settings]:
+    """End the process, with exit code 0, once the time of a hook is over."""
+    settings, done = invocation.settings(), Event()
+
+    def watch() -> None:
+        if not done.wait(settings.hook_timeout_ms / 1_000):
+            failed(Unavailable(_late(settings)), invocation)
+            os._exit(0)
+
+    Thread(target=watch, name="memtui-hook-limit", daemon=True).start()
+    try:
+        yield settings
+    finally:
+        done.set()
+
+
+def _late(settings: Settings) -> str:
+    return f"The hook took more than {settings.hook_timeout_ms:,} ms (hook_timeout_ms); it ended."

@@ -1,0 +1,98 @@
+"""`hook install` and its like: which clients call memtui's hooks."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from memtui.contract import Invalid
+from memtui.doors.cli.clients import YesTo, carried_out, own_command
+from memtui.doors.cli.output import columns, table
+from memtui.doors.cli.session import Invocation
+
+ClientKey = Annotated[
+    str, typer.Argument(metavar="CLIENT", help="The client; `memtui hook clients` lists them.")
+]
+
+
+def hook_clients(invocation: Invocation) -> None:
+    """List the clients whose hooks memtui knows, and which call it."""
+    from memtui.doors.hooks.clients import CLIENTS, is_installed
+
+    found, rows = [], []
+    for client in CLIENTS:
+        file = client.file(Path.home())
+        there = file.parent.is_dir() or shutil.which(client.key) is not None
+        try:
+            installed: bool | None = is_installed(client, Path.home())
+        except Invalid:
+            installed = None
+        state = {True: "installed", False: "", None: "cannot be read"}[installed]
+        seen, events = "" if there else "not found", ", ".join(client.events)
+        rows.append([client.key, client.name, seen, state, str(file), events])
+        found.append(
+            {
+                "client": client.key,
+                "name": client.name,
+                "file": str(file),
+                "events": list(client.events),
+                "there": there,
+                "installed": installed,
+            }
+        )
+    titles = columns("client", "name", "", "", "file", "events*")
+    invocation.out.answer({"clients": found}, table(titles, rows))
+
+
+def hook_install(
+    invocation: Invocation,
+    client: ClientKey,
+    *,
+    agent: Annotated[
+        str | None,
+        typer.Option(help="The agent's name in the log; the client's where it is left out."),
+    ] = None,
+    project: Annotated[str | None, typer.Option(help="The project that it works in.")] = None,
+    project_from_folder: Annotated[
+        bool,
+        typer.Option(
+            "--project-from-folder", help="The project has the name of the folder it works in."
+        ),
+    ] = False,
+    yes: YesTo = None,
+) -> int:
+    """Have a client call memtui when a session starts, at each prompt and after each answer.
+
+    It shows the change to the client's file and makes it after a yes; everything else in the file
+    stays. Exit 1 if nothing was done.
+    """
+    from memtui.doors.clients import Plan
+    from memtui.doors.hooks.clients import EVENT, find_client, installing
+
+    if project is not None and project_from_folder:
+        raise Invalid("Give --project or --project-from-folder, not both.")
+    chosen = find_client(client)
+    command = [
+        *own_command(invocation),
+        *["hook", EVENT, "--client", chosen.key],
+        *(["--agent", agent] if agent else []),
+        *(["--project", project] if project else []),
+        *(["--project-from-folder"] if project_from_folder else []),
+    ]
+    change = installing(chosen, chosen.file(Path.home()), command)
+    plan = Plan(None, (change,) if change.before != change.after else ())
+    return carried_out(invocation, plan, yes, f"{chosen.name} calls memtui", chosen.then)
+
+
+def hook_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:
+    """Take memtui's hooks out of a client again. Exit 1 if nothing was done."""
+    from memtui.doors.clients import Plan
+    from memtui.doors.hooks.clients import find_client, uninstalling
+
+    chosen = find_client(client)
+    plan = Plan(None, (uninstalling(chosen, chosen.file(Path.home())),))
+    done = f"{chosen.name} calls memtui no more"
+    return carried_out(invocation, plan, yes, done, "sessions that run now still may")

@@ -1,0 +1,148 @@
+"""What a client says on stdin when it calls a hook, and what it takes for an answer.
+
+The forms are the clients' own: Claude Code's (code.claude.com/docs/en/hooks), which Codex shares
+(developers.openai.com/codex/hooks), Gemini CLI's (geminicli.com/docs/hooks/reference) and Cursor's
+(cursor.com/docs/agent/hooks). Each names its event; the event tells the form.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from memtui.contract import Invalid, Json
+
+MOST_CHARACTERS = 8_000
+"""How long a context may be: from 10,000 on Claude Code and Cursor put it into a file."""
+MOST_BYTES = 16 << 20
+"""The most that is read of stdin."""
+
+_ID_CHARS = 200
+_PROMPT_CHARS = 8_000
+
+
+class Moment(Enum):
+    """When in a run a client calls."""
+
+    START = auto()
+    """The session begins, or goes on after it was resumed or compacted."""
+    PROMPT = auto()
+    """A person has asked something."""
+    TURN = auto()
+    """The agent has answered."""
+    END = auto()
+    """The session is over."""
+
+
+class _Event(NamedTuple):
+    moment: Moment
+    client: str
+
+
+_EVENTS = {
+    "SessionStart": _Event(Moment.START, "claude-code"),
+    "UserPromptSubmit": _Event(Moment.PROMPT, "claude-code"),
+    "Stop": _Event(Moment.TURN, "claude-code"),
+    "SessionEnd": _Event(Moment.END, "claude-code"),
+    "BeforeAgent": _Event(Moment.PROMPT, "gemini"),
+    "AfterAgent": _Event(Moment.TURN, "gemini"),
+    "sessionStart": _Event(Moment.START, "cursor"),
+    "beforeSubmitPrompt": _Event(Moment.PROMPT, "cursor"),
+}
+"""The events by their names; a subagent's are left out, as its work is part of its run."""
+_WITHOUT_END = "codex"
+"""The client that tells of no end of a session."""
+
+
+@dataclass(frozen=True, slots=True)
+class HookCall:
+    """One call of a hook."""
+
+    event: str = ""
+    """Empty: nothing came on stdin, and a person or a script called."""
+    moment: Moment = Moment.START
+    client: str | None = None
+    """Which client it is, as far as the event tells."""
+    run_id: str | None = None
+    """The client's own id of the session, which imports of transcripts know the run by too."""
+    cwd: str | None = None
+    transcript: Path | None = None
+    prompt: str | None = None
+    reply: str | None = None
+    """The agent's last answer."""
+    is_resumed: bool = False
+    """The conversation so far is still before the model: what it was given needs no repeating."""
+    ends_later: bool = False
+    """Whether the client will also tell of the session's end."""
+
+
+def read_call(text: str, *, client: str | None = None) -> HookCall:
+    """Return what a client said.
+
+    Raises:
+        Invalid: it is no JSON object, or names no event of a run.
+    """
+    if not text.strip():
+        return HookCall(client=client)
+    said = json_object(text)
+    name = _text(said, "hook_event_name") or ""
+    event = _EVENTS.get(name)
+    if event is None:
+        known = ", ".join(_EVENTS)
+        raise Invalid(f"The hook_event_name {name[:80]!r} is none of {known}.")
+    transcript = _text(said, "transcript_path")
+    prompt = _text(said, "prompt")
+    client = client or event.client
+    return HookCall(
+        event=name,
+        moment=event.moment,
+        client=client,
+        run_id=_id(said, "session_id") or _id(said, "conversation_id"),
+        cwd=_text(said, "cwd"),
+        transcript=Path(transcript) if transcript else None,
+        prompt=prompt[:_PROMPT_CHARS] if prompt else None,
+        reply=_text(said, "last_assistant_message") or _text(said, "prompt_response"),
+        is_resumed=_text(said, "source") == "resume",
+        ends_later=event.moment is Moment.TURN and client != _WITHOUT_END,
+    )
+
+
+def answer_to(call: HookCall, context: str) -> str:
+    """Return what a client wants on stdout to put a context before its model; empty: nothing."""
+    if not context.strip():
+        return ""
+    if not call.event:
+        return context
+    if call.client == "cursor" or call.event[0].islower():
+        reply: Json = {"additional_context": context}
+        return json.dumps({"continue": True, **reply} if call.moment is Moment.PROMPT else reply)
+    own = {"hookEventName": call.event, "additionalContext": context}
+    return json.dumps({"hookSpecificOutput": own})
+
+
+def json_object(text: str) -> Json:
+    """Return the JSON object that a text is.
+
+    Raises:
+        Invalid: it is none.
+    """
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"What came on stdin is no JSON: {str(error)[:200]}.") from error
+    if not isinstance(said, dict):
+        raise Invalid("What came on stdin is no JSON object.")
+    return said
+
+
+def _text(said: Json, name: str) -> str | None:
+    value: Any = said.get(name)
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def _id(said: Json, name: str) -> str | None:
+    value = (_text(said, name) or "").strip()
+    return value if 0 < len(value) <= _ID_CHARS and value.isprintable() else None

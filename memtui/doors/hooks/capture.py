@@ -1,0 +1,205 @@
+"""What hooks write by themselves: one memory a source, kept true when the source changes.
+
+Only what the binding's switches allow is written (seed 000, "Automatic hooks"). Where nothing is,
+nothing is asked of a provider either, and so the operation log stays without a row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from enum import StrEnum
+
+from memtui.contract import (
+    CorrectRequest,
+    Filter,
+    Model,
+    NotFound,
+    OperationStatus,
+    OperationType,
+    RecordHandle,
+    SourceKind,
+    SourceRef,
+    WriteMode,
+    WriteRequest,
+)
+from memtui.doors.agent import Agent
+from memtui.doors.hooks.calls import HookCall
+from memtui.doors.hooks.transcript import note_of
+from memtui.service import Capture, MutationAnswer, Operation, Resolution
+from memtui.service.redaction import redact
+
+_LOOKED_AT = 500
+"""Operations of an issue or a run that are looked through for an earlier capture."""
+_NAMED_BY = ("issue_id", "comment_id", "document_key", "run_id")
+
+
+class Outcome(StrEnum):
+    """What became of a capture."""
+
+    STORED = "stored"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    OFF = "off"
+    """The binding does not capture it."""
+    NOTHING = "nothing"
+    """There was nothing worth keeping."""
+    LATER = "later"
+    """The provider takes it once, at the session's end."""
+    REMOVED = "removed"
+    """Somebody took the earlier memory away, and it stays away."""
+
+
+class Captured(Model):
+    """What became of a capture, and where it is."""
+
+    outcome: Outcome
+    binding_key: str = ""
+    operation_id: str | None = None
+    record_ids: tuple[str, ...] = ()
+
+
+async def capture_run(agent: Agent, call: HookCall) -> Captured:
+    """Leave the note of a run, or bring the one that it left up to date."""
+    found = await agent.resolve()
+    if Capture.POST_RUN not in found.captures:
+        return Captured(outcome=Outcome.OFF, binding_key=found.binding_key)
+    note = await asyncio.to_thread(note_of, call)
+    if note is None:
+        return Captured(outcome=Outcome.NOTHING, binding_key=found.binding_key)
+    if call.ends_later and not _can_update(found):
+        return Captured(outcome=Outcome.LATER, binding_key=found.binding_key)
+    source = agent.source.model_copy(update={"external_ref": note.external_ref})
+    return await _keep(agent, found, source, note.text, note.title, tags=("run",))
+
+
+class IssueText(Model):
+    """A comment or a document of an issue, as a hook gets it on stdin."""
+
+    issue_id: str
+    comment_id: str | None = None
+    document_key: str | None = None
+    text: str
+    author: str | None = None
+    title: str | None = None
+    url: str | None = None
+
+    def source(self, company_id: str) -> SourceRef:
+        """Return what a memory of it comes from."""
+        is_comment = self.comment_id is not None
+        return SourceRef(
+            kind=SourceKind.ISSUE_COMMENT if is_comment else SourceKind.ISSUE_DOCUMENT,
+            company_id=company_id,
+            issue_id=self.issue_id,
+            comment_id=self.comment_id,
+            document_key=self.document_key,
+            external_ref=self.url,
+        )
+
+
+async def capture_text(agent: Agent, given: IssueText) -> Captured:
+    """Keep a comment or a document of an issue; the same one again brings it up to date."""
+    found = await agent.resolve()
+    source = given.source(agent.scope.company_id)
+    is_comment = source.kind is SourceKind.ISSUE_COMMENT
+    wanted = Capture.COMMENTS if is_comment else Capture.DOCUMENTS
+    if wanted not in found.captures:
+        return Captured(outcome=Outcome.OFF, binding_key=found.binding_key)
+    if not given.text.strip():
+        return Captured(outcome=Outcome.NOTHING, binding_key=found.binding_key)
+    what = f"Comment {given.comment_id}" if is_comment else given.document_key
+    by = f" by {given.author}" if given.author else ""
+    title = given.title or f"{what} on {given.issue_id}{by}"
+    return await _keep(agent, found, source, given.text, title, author=given.author)
+
+
+def _can_update(found: Resolution) -> bool:
+    able = found.capabilities
+    return able.correction and not able.provider_managed_extraction
+
+
+async def _keep(
+    agent: Agent,
+    found: Resolution,
+    source: SourceRef,
+    text: str,
+    title: str,
+    *,
+    tags: tuple[str, ...] = (),
+    author: str | None = None,
+) -> Captured:
+    earlier = await _earlier(agent, found.binding_key, source)
+    if earlier is not None:
+        is_same = earlier.request.get("content") == redact(text)[0]
+        if is_same or not (earlier.handles and _can_update(found)):
+            return _captured(Outcome.UNCHANGED, found, earlier)
+        return await _update(agent, found, earlier, source, text)
+    extracts = found.capabilities.provider_managed_extraction
+    request = WriteRequest(
+        scope=agent.scope.model_copy(update={"issue_id": source.issue_id, "run_id": source.run_id}),
+        source=source,
+        content=text,
+        binding_key=agent.binding_key,
+        mode=WriteMode.SUMMARIZE if extracts else WriteMode.APPEND,
+        title=title,
+        tags=tags,
+        metadata={"author": author} if author else {},
+    )
+    answer = await agent.service.write(agent.caller, request)
+    return _answered(Outcome.STORED, answer)
+
+
+async def _update(
+    agent: Agent, found: Resolution, earlier: Operation, source: SourceRef, text: str
+) -> Captured:
+    [first, *_] = earlier.handles
+    request = CorrectRequest(
+        scope=agent.scope,
+        handle=RecordHandle(
+            provider_key=first.provider_key, provider_record_id=first.provider_record_id
+        ),
+        text=text,
+        binding_key=agent.binding_key,
+        source=source,
+    )
+    try:
+        answer = await agent.service.correct(agent.caller, request)
+    except NotFound:
+        return _captured(Outcome.REMOVED, found, earlier)
+    return _answered(Outcome.UPDATED, answer)
+
+
+async def _earlier(agent: Agent, binding_key: str, source: SourceRef) -> Operation | None:
+    """Return the operation by which the same source was captured last."""
+    chosen = Filter(
+        issue_id=source.issue_id,
+        run_id=source.run_id,
+        source_kind=source.kind,
+        binding_key=binding_key,
+        door=agent.caller.door,
+        status=OperationStatus.OK,
+    )
+    page = await agent.service.log.page(agent.caller, chosen, limit=_LOOKED_AT)
+    names = [getattr(source, name) for name in _NAMED_BY]
+    for one in page.operations:
+        is_write = one.operation_type in {OperationType.WRITE, OperationType.CORRECT}
+        if is_write and one.source and [getattr(one.source, name) for name in _NAMED_BY] == names:
+            return one
+    return None
+
+
+def _answered(outcome: Outcome, answer: MutationAnswer) -> Captured:
+    return Captured(
+        outcome=outcome,
+        binding_key=answer.binding_key,
+        operation_id=answer.operation_id,
+        record_ids=tuple(one.provider_record_id for one in answer.handles),
+    )
+
+
+def _captured(outcome: Outcome, found: Resolution, earlier: Operation) -> Captured:
+    return Captured(
+        outcome=outcome,
+        binding_key=found.binding_key,
+        operation_id=earlier.operation_id,
+        record_ids=tuple(one.provider_record_id for one in earlier.handles),
+    )

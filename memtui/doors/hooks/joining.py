@@ -1,0 +1,138 @@
+"""Which run a client is in, so that its calls over MCP and of its hooks belong to one run.
+
+Client, hook and MCP server share an ancestor: the client's own process, above the shells and
+launchers that stand between. A hook notes the run under that process; the MCP server looks it up at
+each call, as a client begins another session without starting the server anew. A note is a private
+file in the home, named by the process's id and start time, and goes when that process is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from memtui.paths import HOOK_PARENT, Paths, make_private, replacing
+
+_LAUNCHERS = frozenset(
+    {"sh", "bash", "zsh", "dash", "ash", "ksh", "fish", "env", "timeout", "nice", "uv", "uvx",
+     "pipx", "npx", "npm", "memtui"}
+)  # fmt: skip
+_RUN_BY = ("python", "node")
+"""What runs a launcher that is a script."""
+_MOST_ANCESTORS = 20
+_ID_CHARS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, known again by when it started: its number may be another's later."""
+
+    pid: int
+    started: str
+    parent: int
+    words: tuple[str, ...]
+    """Its command line."""
+
+    @property
+    def name(self) -> str:
+        """What its run is noted under."""
+        return f"{self.pid}-{self.started}"
+
+    @property
+    def is_launcher(self) -> bool:
+        """Whether it only stands between a client and what the client starts."""
+        program, *rest = (Path(word).name for word in self.words) if self.words else ("",)
+        if program.startswith(_RUN_BY):
+            scripts = (word for word in rest if not word.startswith("-"))
+            return next(scripts, "").removesuffix(".js") in {*_LAUNCHERS, "npx-cli", "npm-cli"}
+        return program.lstrip("-") in _LAUNCHERS
+
+
+def client_process() -> Process | None:
+    """Return the process of the client that this one was started by; None where none is found.
+
+    A hook that was forked is told by a variable who called it.
+    """
+    told = os.environ.get(HOOK_PARENT, "")
+    start = int(told) if told.isascii() and told.isdigit() else os.getppid()
+    return next((one for one in _ancestors(start) if not one.is_launcher), None)
+
+
+def note_run(paths: Paths, client: Process, run_id: str) -> None:
+    """Note the run that a client is in, and forget those of clients that are gone.
+
+    Raises:
+        OSError: the home cannot be written.
+    """
+    folder = _folder(paths)
+    own = folder / client.name
+    if _read(own) == run_id:
+        return
+    make_private(folder)
+    for other in folder.iterdir():
+        pid = other.name.partition("-")[0]
+        alive = _process(int(pid)) if pid.isdigit() else None
+        if alive is None or alive.name != other.name:
+            with suppress(FileNotFoundError):  # another hook was faster
+                other.unlink()
+    with replacing(own) as fresh:
+        fresh.write_text(run_id, encoding="utf-8")
+
+
+def run_of(paths: Paths, client: Process | None) -> str | None:
+    """Return the run that a client is in; None where no hook has said so."""
+    return None if client is None else _read(_folder(paths) / client.name)
+
+
+def _folder(paths: Paths) -> Path:
+    return paths.data / "clients"
+
+
+def _read(path: Path) -> str | None:
+    try:
+        run_id = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    return run_id if 0 < len(run_id) <= _ID_CHARS and run_id.isprintable() else None
+
+
+def _ancestors(pid: int) -> Iterator[Process]:
+    for _ in range(_MOST_ANCESTORS):
+        if pid <= 1 or (found := _process(pid)) is None:
+            return
+        yield found
+        pid = found.parent
+
+
+def _process(pid: int) -> Process | None:
+    return _of_proc(pid) if sys.platform == "linux" else _of_ps(pid)
+
+
+def _of_proc(pid: int) -> Process | None:
+    folder = Path("/proc") / str(pid)
+    try:
+        # The name stands in brackets and may hold anything; the 4th and the 22nd field follow it.
+        fields = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        words = (folder / "cmdline").read_text(errors="replace").split("\0")
+    except OSError:
+        return None
+    return Process(pid, fields[19], int(fields[1]), tuple(word for word in words if word))
+
+
+def _of_ps(pid: int) -> Process | None:
+    asked = ["ps", "-o", "ppid=,lstart=,args=", "-p", str(pid)]
+    plain = os.environ | {"LC_ALL": "C"}
+    try:
+        told = subprocess.run(  # noqa: S603 - ps itself, by the person's own path
+            asked, capture_output=True, text=True, timeout=2, check=False, env=plain
+        ).stdout.split()
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if len(told) < 7:
+        return None
+    return Process(pid, "-".join(told[1:6]).replace(":", ""), int(told[0]), tuple(told[6:]))

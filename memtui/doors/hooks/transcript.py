@@ -1,0 +1,160 @@
+"""The note that a run leaves: what was asked, what came of it, which files were changed.
+
+It is drawn from the client's transcript without a model, so that the same transcript always gives
+the same note. Claude Code's and Codex's are read, a JSON object a line; of other clients the note
+has what they say when they call.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json
+
+from memtui.contract import Json
+from memtui.doors.hooks.calls import HookCall
+
+NOTE_CHARS = 2_000
+"""How long a note is at most."""
+
+_READ_BYTES = 32 << 20
+"""Of a longer transcript the end is read."""
+_ASKED_CHARS = 400
+_TITLE_CHARS = 80
+_FILES = 12
+_TRIVIAL_CHARS = 200
+"""An answer this short that changed no file is nothing to remember."""
+_WRITING = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
+_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_NOT_ASKED = ("isMeta", "isSidechain", "isCompactSummary")
+"""What marks a line of Claude Code's that no person wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What is to be remembered of a run."""
+
+    title: str
+    text: str
+    external_ref: str | None
+    """The transcript, and the line of the first question."""
+
+
+@dataclass(slots=True)
+class _Run:
+    """What a transcript says, as far as it is read."""
+
+    asked: list[str] = field(default_factory=list)
+    reply: str = ""
+    files: dict[str, None] = field(default_factory=dict)
+    line: int | None = None
+
+
+def note_of(call: HookCall) -> Note | None:
+    """Return the note of a run; None where there was nothing but a trivial exchange. Blocking."""
+    run = _Run()
+    readable = call.transcript is not None and call.transcript.is_file()
+    if readable and call.transcript is not None:
+        for number, said in _lines(call.transcript):
+            _take(run, number, said)
+    asked = run.asked or ([call.prompt] if call.prompt else [])
+    reply = (call.reply or run.reply).strip()
+    if not asked or (not run.files and len(reply) < _TRIVIAL_CHARS):
+        return None
+    parts = [f"Asked: {_cut(_one_line(asked[0]), _ASKED_CHARS)}"]
+    if len(asked) > 1:
+        parts.append(f"Last asked: {_cut(_one_line(asked[-1]), _ASKED_CHARS)}")
+    if run.files:
+        more = f" and {len(run.files) - _FILES} more" if len(run.files) > _FILES else ""
+        shown = (_shown(path, call.cwd) for path in [*run.files][:_FILES])
+        parts.append(f"Files changed: {', '.join(shown)}{more}")
+    head = "\n".join(parts)
+    room = NOTE_CHARS - len(head) - len("\nResult: ")
+    text = f"{head}\nResult: {_cut(reply, room)}" if reply and room > 0 else head
+    place = f":{run.line}" if run.line else ""
+    return Note(
+        title=_cut(_one_line(asked[0]), _TITLE_CHARS),
+        text=_cut(text, NOTE_CHARS),
+        external_ref=f"{call.transcript}{place}" if readable else None,
+    )
+
+
+def _lines(path: Path) -> Iterator[tuple[int | None, Json]]:
+    """Yield the objects of a transcript with their lines; None where those are not counted."""
+    with path.open("rb") as file:
+        number: int | None = 0
+        beyond = os.fstat(file.fileno()).st_size - _READ_BYTES
+        if beyond > 0:
+            file.seek(beyond)
+            file.readline()
+            number = None
+        for raw in file:
+            number = None if number is None else number + 1
+            try:
+                said = from_json(raw)
+            except ValueError:  # a line that is still being written, or of another kind
+                continue
+            if isinstance(said, dict):
+                yield number, said
+
+
+def _take(run: _Run, number: int | None, said: Json) -> None:
+    message = said.get("message")
+    payload = said.get("payload")
+    if isinstance(message, dict) and not any(said.get(name) for name in _NOT_ASKED):
+        _take_claude(run, number, str(said.get("type")), message.get("content"))
+    elif isinstance(payload, dict):
+        _take_codex(run, number, payload)
+
+
+def _take_claude(run: _Run, number: int | None, kind: str, content: Any) -> None:
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    blocks = [one for one in blocks if isinstance(one, dict)] if isinstance(blocks, list) else []
+    words = "\n".join(str(one.get("text", "")) for one in blocks if one.get("type") == "text")
+    if kind == "user":
+        _ask(run, number, words)
+    elif kind == "assistant":
+        run.reply = words or run.reply
+        for one in blocks:
+            given = one.get("input")
+            if one.get("name") in _WRITING and isinstance(given, dict):
+                path = given.get("file_path") or given.get("notebook_path")
+                if isinstance(path, str):
+                    run.files[path] = None
+
+
+def _take_codex(run: _Run, number: int | None, payload: Json) -> None:
+    words = payload.get("message")
+    match payload.get("type"):
+        case "user_message" if isinstance(words, str):
+            _ask(run, number, words)
+        case "agent_message" if isinstance(words, str):
+            run.reply = words
+        case "custom_tool_call" if payload.get("name") == "apply_patch":
+            for path in _PATCHED.findall(str(payload.get("input"))):
+                run.files[path.strip()] = None
+
+
+def _ask(run: _Run, number: int | None, words: str) -> None:
+    """Note a question; what a client puts into a person's mouth stands in tags."""
+    if words.strip() and not words.lstrip().startswith("<"):
+        if not run.asked:
+            run.line = number
+        run.asked = [*run.asked[:1], words]
+
+
+def _shown(path: str, cwd: str | None) -> str:
+    return _one_line(path.removeprefix(f"{cwd}/") if cwd else path)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"

@@ -1,0 +1,102 @@
+"""The note of a run, drawn from what the clients write of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from memtui.doors.hooks.calls import HookCall, Moment
+from memtui.doors.hooks.transcript import NOTE_CHARS, note_of
+
+LONG = "Deploys happen from release, as main is not always green. " * 5
+
+
+def user(content: Any, **more: Any) -> dict[str, Any]:
+    return {"type": "user", "message": {"role": "user", "content": content}, **more}
+
+
+def reply(text: str, **tools: str) -> dict[str, Any]:
+    used = [
+        {"type": "tool_use", "name": name, "input": {"file_path": path}}
+        for name, path in tools.items()
+    ]
+    return {
+        "type": "assistant",
+        "message": {"role": "assistant", "content": [{"type": "text", "text": text}, *used]},
+    }
+
+
+def call(path: Path, *lines: Any, **more: Any) -> HookCall:
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    given = {"event": "Stop", "moment": Moment.TURN, "cwd": "/work/apollo", **more}
+    return HookCall(transcript=path, **given)
+
+
+def test_the_note_says_what_was_asked_what_came_of_it_and_which_files_changed(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "s.jsonl"
+    lines = (
+        {"type": "summary", "summary": "older"},
+        user("Read the rules first.", isMeta=True),
+        user("<command-name>/clear</command-name>"),
+        user("Move the deploy\nto release."),
+        reply("I will.", Edit="/work/apollo/deploy.yml", Read="/work/apollo/seen.md"),
+        user([{"type": "tool_result", "content": "ok"}]),
+        user("A subagent's task", isSidechain=True),
+        user([{"type": "text", "text": "And the docs?"}]),
+        reply(LONG, Write="/work/apollo/docs/deploy.md", Edit="/work/apollo/deploy.yml"),
+    )
+    note = note_of(call(path, *lines))
+    assert note is not None
+    assert note.title == "Move the deploy to release."
+    assert note.text == (
+        "Asked: Move the deploy to release.\nLast asked: And the docs?\n"
+        f"Files changed: deploy.yml, docs/deploy.md\nResult: {LONG.strip()}"
+    )
+    assert note.external_ref == f"{path}:4"
+    assert note_of(call(path, *lines)) == note
+    told = note_of(call(path, *lines, reply="The last words, not yet in the transcript."))
+    assert told is not None
+    assert told.text.endswith("Result: The last words, not yet in the transcript.")
+
+
+def test_codex_transcripts_are_read_too(tmp_path: Path) -> None:
+    patch = "*** Begin Patch\n*** Update File: src/a.py\n@@\n*** Add File: src/b.py\n"
+    payloads = (
+        {"type": "user_message", "message": "Fix the parser"},
+        {"type": "custom_tool_call", "name": "apply_patch", "input": patch},
+        {"type": "agent_message", "message": "Fixed."},
+    )
+    lines = ({"type": "event_msg", "payload": payload} for payload in payloads)
+    note = note_of(call(tmp_path / "r.jsonl", {"type": "session_meta", "payload": {}}, *lines))
+    assert note is not None
+    assert note.text == "Asked: Fix the parser\nFiles changed: src/a.py, src/b.py\nResult: Fixed."
+
+
+def test_without_a_transcript_the_call_itself_says_what_was_asked(tmp_path: Path) -> None:
+    gone = HookCall(event="AfterAgent", transcript=tmp_path / "gone", prompt="Why?", reply=LONG)
+    note = note_of(gone)
+    assert note is not None
+    assert (note.title, note.external_ref) == ("Why?", None)
+
+
+def test_a_trivial_exchange_leaves_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    assert note_of(call(path, user("Thanks!"), reply("You are welcome."))) is None
+    assert note_of(call(path)) is None
+    assert note_of(call(path, user("Rename it."), reply("Done.", Edit="/x/a.py"))) is not None
+
+
+def test_a_note_is_bounded_whatever_the_transcript_holds(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    many = [reply("", Write=f"/work/apollo/{'d' * 90}/{number}.py") for number in range(60)]
+    given = call(path, user("why " * 5_000), *many, reply("because " * 5_000))
+    with path.open("ab") as file:
+        file.write(b'\xff\xfe not JSON\n{"type": "user", "message": 7}\n[1]\n{"type": "as')
+    note = note_of(given)
+    assert note is not None
+    assert len(note.text) <= NOTE_CHARS
+    assert len(note.title) <= 80
+    assert "and 48 more" in note.text
