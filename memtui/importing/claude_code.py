@@ -1,11 +1,12 @@
-"""Claude Code's transcripts: each reply of a model, with the tokens that it read and wrote.
+"""Claude Code's transcripts: each reply of a model with its tokens, and what it did to memory.
 
 A transcript has one JSON object a line. A reply is written in parts, a line each; the parts repeat
 the message's id and its usage, of which the output tokens grow, and a resumed session repeats whole
 messages in another file. A message counts once, with its largest count.
 
 A reply becomes an operation of type `context`: a context was put before a model. It is no query and
-no write, so that the figures of those stay what they are.
+no write, so that the figures of those stay what they are. A call of a tool that asks or changes a
+memory (`memtui.importing.memory_calls`) is an operation of its own, once its result is there.
 """
 
 from __future__ import annotations
@@ -21,12 +22,16 @@ from typing import Any
 from memtui.context.cost import Call, cost_of, table_name
 from memtui.contract import OperationStatus, OperationType, Scope, SourceKind, SourceRef, Usage
 from memtui.importing import values
+from memtui.importing.memory_calls import LOGGED, MemoryCall, memory_call, returned, structured
 from memtui.importing.rows import Row, json_lines
 from memtui.importing.staging import ParsedOperation, key_of
 from memtui.importing.translating import DOOR, IMPORTED, PRICED_BY
-from memtui.store.operation import OperationDraft
+from memtui.store.operation import OperationDraft, OperationHandle
 
 AGENT = "claude-code"
+
+_OWN = "memtui"
+"""In the place of a provider, where memtui's own server was called."""
 
 _PROVIDER = "anthropic"
 _NO_MODEL = "<synthetic>"
@@ -60,6 +65,17 @@ class _Message:
 
 
 @dataclass(slots=True)
+class _Call:
+    """A call that touches memory, until its result is read."""
+
+    line: int
+    values: dict[str, Any]
+    tool: str
+    did: MemoryCall
+    started_at: datetime
+
+
+@dataclass(slots=True)
 class Transcripts:
     """Reads transcripts for one company, and counts what it leaves out."""
 
@@ -77,9 +93,11 @@ class Transcripts:
         """
         messages: OrderedDict[str, _Message] = OrderedDict()
         times: OrderedDict[str, datetime] = OrderedDict()
+        calls: dict[str, _Call] = {}
         for row in json_lines(path):
             try:
                 done = self._line(row, messages, times)
+                yield from self._calls(path, row, calls)
             except ValueError:
                 self.skipped["unreadable"] += 1
                 continue
@@ -87,6 +105,59 @@ class Transcripts:
                 yield from self._finished(path, *done)
         for key, message in messages.items():
             yield from self._finished(path, key, message)
+        if calls:
+            self.skipped["no result yet"] += len(calls)
+
+    def _calls(self, path: Path, row: Row, calls: dict[str, _Call]) -> Iterator[ParsedOperation]:
+        """Remember the calls of a line, and yield those whose result stands in it."""
+        message = (row.values or {}).get("message")
+        if row.values is None or not isinstance(message, dict):
+            return
+        for part in _blocks(message):
+            key, given = part.get("id"), part.get("input")
+            if part.get("type") == "tool_use" and isinstance(key, str) and isinstance(given, dict):
+                tool, at = str(part.get("name")), _moment(row.values)
+                if at is not None and (did := memory_call(tool, given)) is not None:
+                    calls.setdefault(key, _Call(row.line, row.values, tool, did, at))
+            elif part.get("type") == "tool_result":
+                key = str(part.get("tool_use_id"))
+                if (begun := calls.pop(key, None)) is not None:
+                    draft = self._call_draft(path, key, begun, part, row.values)
+                    yield ParsedOperation(begun.line, draft, key_of("claude-code", "call", key))
+
+    def _call_draft(
+        self, path: Path, key: str, call: _Call, result: dict[str, Any], line: dict[str, Any]
+    ) -> OperationDraft:
+        did, failed = call.did, bool(result.get("is_error"))
+        reply = line.get("toolUseResult")
+        told = structured(reply) or structured(result.get("content"))
+        kind, record_ids = did.kind, did.record_ids or returned(told)
+        if call.tool == "Write" and isinstance(reply, dict) and reply.get("type") == "update":
+            kind = OperationType.CORRECT
+        origin = _origin(path, call.line, key, call.values) | {"tool": call.tool}
+        if LOGGED in told:
+            origin[LOGGED] = told[LOGGED]
+        took = (_moment(line) or call.started_at) - call.started_at
+        return OperationDraft(
+            **self._of_session(path, call.line, call.values),
+            operation_type=kind,
+            status=OperationStatus.ERROR if failed else OperationStatus.OK,
+            provider_key=did.provider_key,
+            request={**did.request, IMPORTED: values.plain(origin)},
+            error_kind="error" if failed else None,
+            error_message="The tool answered with an error." if failed else None,
+            result_count=0 if failed else len(record_ids),
+            handles=()
+            if failed
+            else tuple(
+                OperationHandle(
+                    rank=rank, provider_key=did.provider_key or _OWN, provider_record_id=one
+                )
+                for rank, one in enumerate(record_ids, start=1)
+            ),
+            started_at=call.started_at,
+            latency_ms=max(took, timedelta(0)) / timedelta(milliseconds=1),
+        )
 
     def _line(
         self, row: Row, messages: OrderedDict[str, _Message], times: OrderedDict[str, datetime]
@@ -134,36 +205,38 @@ class Transcripts:
         yield ParsedOperation(message.line, draft, key_of("claude-code", key), weight=weight)
 
     def _draft(self, path: Path, key: str, message: _Message) -> OperationDraft:
-        line = message.first
-        session = line.get("sessionId")
-        origin: dict[str, Any] = {"file": path.name, "line": message.line, "id": key}
-        origin |= {name: line[there] for name, there in _KEPT.items() if line.get(there)}
-        if line.get("isSidechain"):
-            origin["sidechain"] = True
-        run_id = values.identifier(session) if session else None
+        origin = _origin(path, message.line, key, message.first)
         return OperationDraft(
-            operation_id="",
+            **self._of_session(path, message.line, message.first),
             operation_type=OperationType.CONTEXT,
             status=OperationStatus.OK,
-            scope=Scope(
-                company_id=self.company_id,
-                agent_id=AGENT,
-                project_id=project_of(path, line.get("cwd")),
-                run_id=run_id,
-            ),
-            source=SourceRef(
-                kind=SourceKind.RUN,
-                company_id=self.company_id,
-                run_id=run_id,
-                external_ref=f"{path.absolute()}:{message.line}",
-            ),
-            principal=f"agent:{AGENT}",
-            door=DOOR,
             request={"text": ", ".join(message.parts), IMPORTED: values.plain(origin)},
             usage=(self._usage(message),),
             started_at=message.started_at,
             latency_ms=self._latency(message),
         )
+
+    def _of_session(self, path: Path, number: int, line: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of an operation that say who did it, and where it comes from."""
+        session = line.get("sessionId")
+        run_id = values.identifier(session) if session else None
+        return {
+            "operation_id": "",
+            "scope": Scope(
+                company_id=self.company_id,
+                agent_id=AGENT,
+                project_id=project_of(path, line.get("cwd")),
+                run_id=run_id,
+            ),
+            "source": SourceRef(
+                kind=SourceKind.RUN,
+                company_id=self.company_id,
+                run_id=run_id,
+                external_ref=f"{path.absolute()}:{number}",
+            ),
+            "principal": f"agent:{AGENT}",
+            "door": DOOR,
+        }
 
     def _latency(self, message: _Message) -> float | None:
         """From the message that was answered to the reply's last part; None where it is unknown."""
@@ -241,12 +314,21 @@ def project_of(path: Path, cwd: object) -> str | None:
     return worked_in.name or slug or None
 
 
+def _origin(path: Path, number: int, key: str, line: dict[str, Any]) -> dict[str, Any]:
+    origin: dict[str, Any] = {"file": path.name, "line": number, "id": key}
+    origin |= {name: line[there] for name, there in _KEPT.items() if line.get(there)}
+    return origin | ({"sidechain": True} if line.get("isSidechain") else {})
+
+
+def _moment(line: dict[str, Any]) -> datetime | None:
+    at = line.get("timestamp")
+    return None if at is None else values.moment(at, UTC)[0]
+
+
 def _remembered(times: OrderedDict[str, datetime], line: dict[str, Any]) -> datetime | None:
     """Return a line's moment, and remember it for the lines that answer this one."""
-    if line.get("timestamp") is None:
-        return None
-    at = values.moment(line["timestamp"], UTC)[0]
-    if line.get("uuid") is not None:
+    at = _moment(line)
+    if at is not None and line.get("uuid") is not None:
         times[str(line["uuid"])] = at
         if len(times) > _REMEMBERED_LINES:
             times.popitem(last=False)
@@ -258,7 +340,10 @@ def _output(usage: dict[str, Any]) -> int:
 
 
 def _parts(message: dict[str, Any]) -> Iterator[str]:
+    for part in _blocks(message):
+        yield str(part.get("name") if part.get("type") == "tool_use" else part.get("type"))
+
+
+def _blocks(message: dict[str, Any]) -> list[dict[str, Any]]:
     content = message.get("content")
-    for part in content if isinstance(content, list) else ():
-        if isinstance(part, dict):
-            yield str(part.get("name") if part.get("type") == "tool_use" else part.get("type"))
+    return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []

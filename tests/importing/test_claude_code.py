@@ -137,3 +137,92 @@ def test_the_project_is_the_folder_of_the_slug(
     path: str, cwd: str | None, project: str | None
 ) -> None:
     assert project_of(Path(path), cwd) == project
+
+
+MEMORY = "/home/ana/.claude/projects/-home-ana-shop/memory/topics/deploy.md"
+CALLS: list[tuple[str, dict[str, Any], Any, Any]] = [
+    ("Write", {"file_path": MEMORY, "content": "Deploy from main."}, "Ok.", {"type": "create"}),
+    ("Write", {"file_path": MEMORY, "content": "Deploy on Monday."}, "Ok.", {"type": "update"}),
+    ("Edit", {"file_path": "/srv/shop/CLAUDE.md", "old_string": "npm", "new_string": "uv"}, None,
+     "Error: it was not read"),
+    ("MultiEdit", {"file_path": "C:\\shop\\.claude\\rules\\go.md",
+                   "edits": [{"new_string": "one"}, {"new_string": "two"}]}, "Updated.", {}),
+    ("Write", {"file_path": "/home/ana/shop/memory/notes.md", "content": "no memory"}, "ok", {}),
+    ("mcp__memory__create_entities",
+     {"entities": [{"name": "Ana", "entityType": "person", "observations": ["tabs", "tea"]}]},
+     [{"type": "text", "text": "[]"}], None),
+    ("mcp__memory__search_nodes", {"query": "who drinks tea"},
+     [{"type": "text", "text": '{"entities": [{"name": "Ana"}], "relations": []}'}], None),
+    ("mcp__memory__delete_entities", {"entityNames": ["Ana", "Bo"]}, "Deleted.", None),
+    ("mcp__mine__memory_note", {"text": "The key is sk-ant-api03-" + "x" * 90 + "AA."}, "Stored.",
+     {"structuredContent": {"operation_id": "0123456789abcdef", "ids": ["notes/1.md"]}}),
+    ("mcp__mine__remove_memory", {"scope": "user", "id": "f1"}, '{"operation_id": "fedcba"}', None),
+    ("mcp__github__create_issue", {"title": "no memory"}, "ok", None),
+    ("Bash", {"command": "rm -rf memory"}, "ok", None),
+]  # fmt: skip
+
+
+def called(projects: Path, name: str, calls: int) -> Path:
+    """Write a session that calls tools; a reply of `None` is an error."""
+    lines: list[Any] = []
+    for number, (tool, given, reply, structured) in enumerate(CALLS[:calls]):
+        block = {"type": "tool_use", "id": f"toolu_{number}", "name": tool, "input": given}
+        lines.append(reply_with(2 * number, number, block))
+        result: dict[str, Any] = {"type": "tool_result", "tool_use_id": f"toolu_{number}"}
+        result |= {"content": "no", "is_error": True} if reply is None else {"content": reply}
+        lines.append(
+            line(2 * number + 1, f"r{number}", message={"role": "user", "content": [result]},
+                 toolUseResult=structured)
+        )  # fmt: skip
+    return json_lines(projects / "-home-ana-shop" / name, lines)
+
+
+def reply_with(second: int, number: int, block: dict[str, Any]) -> Any:
+    name = f"msg_call_{number}"
+    return reply(second, f"c{number}", "?", name, 5, message={"content": [block]})
+
+
+async def test_what_a_session_did_to_memory(
+    service: MemoryService, load: Log, caller: Any, tmp_path: Path
+) -> None:
+    projects = tmp_path / "projects"
+    (projects / "-home-ana-shop").mkdir(parents=True)
+    session = called(projects, "s1.jsonl", 3)
+    await load(session)
+    # It goes on, is resumed in another file, and its last call has no result yet.
+    called(projects, "s1.jsonl", len(CALLS))
+    waiting = {"type": "tool_use", "id": "late", "name": CALLS[0][0], "input": CALLS[0][1]}
+    with called(projects, "s2.jsonl", 6).open("a") as file:
+        file.write(json.dumps(reply_with(59, 99, waiting)) + "\n")
+    report = await load(projects)
+    assert report.skipped["no result yet"] == 1
+    assert (await load(projects)).added == 0
+    found = [one for one in await log_of(service) if one.operation_type != "context"]
+    assert [(one.operation_type, one.status, one.provider_key) for one in found] == [
+        ("write", "ok", "claude-memory"),
+        ("correct", "ok", "claude-memory"),
+        ("correct", "error", "instructions"),
+        ("correct", "ok", "instructions"),
+        ("write", "ok", "mcp-memory"),
+        ("query", "ok", "mcp-memory"),
+        ("forget", "ok", "mcp-memory"),
+        ("write", "ok", None),
+        ("forget", "ok", None),
+    ]
+    wrote, changed, failed, _, entities, asked, forgot, noted, removed = found
+    assert wrote.handles[0].provider_record_id == "topics/deploy.md"
+    assert (wrote.request["content"], changed.latency_ms) == ("Deploy from main.", 1000)
+    assert (failed.error_kind, failed.handles) == ("error", ())
+    assert entities.request["content"] == "Ana (person): tabs; tea"
+    assert (asked.request["query"], asked.result_count) == ("who drinks tea", 1)
+    assert [one.provider_record_id for one in forgot.handles] == ["Ana", "Bo"]
+    assert noted.request["imported"]["operation_id"] == "0123456789abcdef"
+    assert "sk-ant" not in noted.model_dump_json()
+    assert removed.source is not None
+    assert (removed.source.run_id, removed.scope.project_id) == ("s1", "shop")
+    reader = caller.model_copy(update={"company_id": "theirs"})
+    replay = await service.runs.replay(reader, "s1")
+    assert (replay.run.writes, replay.run.corrections, replay.run.failures) == (3, 3, 1)
+    assert (replay.run.answered_queries, replay.run.forgets) == (1, 2)
+    states = {one.state for step in replay.steps for one in step.records}
+    assert states == {"unread"}
