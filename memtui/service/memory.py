@@ -28,8 +28,9 @@ from memtui.service.core import SETUP_DOOR, Core
 from memtui.service.home import open_database
 from memtui.service.operations import FactLimits, Operations
 from memtui.service.providers import Providers, unexpected
-from memtui.service.recorder import Recorder, Sessions, new_operation_id
+from memtui.service.recorder import Recorder, new_operation_id
 from memtui.service.save_limits import SaveLimits
+from memtui.service.sessions import Sessions
 from memtui.service.visibility import (
     Caller,
     abilities,
@@ -43,6 +44,7 @@ from memtui.store.database import Database
 from memtui.threads import use_loose_threads
 
 if TYPE_CHECKING:
+    from memtui.service.agents import Agents
     from memtui.service.analysis import Analysis
     from memtui.service.bindings import Bindings
     from memtui.service.companies import Companies
@@ -106,6 +108,7 @@ async def open_service(
         providers=registry,
         connections=Connections(registry, paths, settings.provider_timeout_ms, clock, timer),
         recorder=recorder,
+        sessions=sessions,
         clock=clock,
         new_id=new_id,
         read_only=settings.read_only,
@@ -170,6 +173,8 @@ class MemoryService(Operations):
     are imported when they are first asked for.
     """
 
+    agents: _Lazy[Agents] = _Lazy("agents", "Agents")
+    """Who is connected now."""
     analysis: _Lazy[Analysis] = _Lazy("analysis", "Analysis")
     """What is asked of the whole operation log, sealed operations included."""
     bindings: _Lazy[Bindings] = _Lazy("bindings", "Bindings")

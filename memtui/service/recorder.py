@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-import socket
-import threading
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from memtui.contract import (
     Conflict,
@@ -33,6 +30,7 @@ from memtui.contract import (
 )
 from memtui.service.connections import Connection
 from memtui.service.redaction import redact, redact_json
+from memtui.service.sessions import Sessions
 from memtui.service.visibility import Caller
 from memtui.store import appending, journal
 from memtui.store.appending import Step
@@ -43,66 +41,6 @@ from memtui.store.journal import Finding
 from memtui.store.operation import Absent, OperationDraft, OperationHandle
 from memtui.store.settings import SettingChange
 from memtui.store.sight import Sight
-
-if TYPE_CHECKING:
-    from filelock import FileLock
-
-
-class Sessions:
-    """A file lock a process, held as long as it lives: the system lets go of it at any death."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._own: FileLock | None = None
-        self._name = ""
-        self._taking = threading.Lock()
-
-    @property
-    def place(self) -> str:
-        """The machine and folder where these locks are; those of another place cannot be tried."""
-        return f"{socket.gethostname()}:{self._folder}"
-
-    def own(self) -> str:
-        """Return this process's session, taking its lock at the first call."""
-        from filelock import FileLock
-
-        with self._taking:
-            if self._own is None:
-                self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-                self._name = uuid.uuid4().hex
-                lock = FileLock(self._path(self._name), thread_local=False, mode=0o600)
-                lock.acquire(timeout=0)
-                self._own = lock
-            return self._name
-
-    def is_dead(self, name: str) -> bool:
-        """Tell whether the process of a session is gone; its lock file then goes too."""
-        if name == self._name:
-            return False
-        path = self._path(name)
-        if not path.exists():
-            return True
-        from filelock import FileLock, Timeout
-
-        lock = FileLock(path, thread_local=False, mode=0o600)
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            return False
-        lock.release()
-        path.unlink(missing_ok=True)
-        return True
-
-    def close(self) -> None:
-        """Let go of the lock and remove its file."""
-        if self._own is not None:
-            self._own.release()
-            self._path(self._name).unlink(missing_ok=True)
-            self._own = None
-
-    def _path(self, name: str) -> Path:
-        return self._folder / f"{name}.lock"
-
 
 T = TypeVar("T")
 

@@ -104,6 +104,7 @@ COMMANDS = {
     "doctor": ("Check that everything works, and say what to do.", "doctor"),
     "backup": ("Write everything that this home holds to one new file.", "doctor"),
     "restore": ("Make a home out of a backup, where there is none.", "doctor"),
+    "agents": ("List the agents that are connected now, and what each was told last.", "agents"),
     "serve": ("Answer other programs over HTTP.", "serve"),
     "demo": ("Make a sample company, the same every time, and open it.", "demo"),
 }

@@ -67,6 +67,8 @@ class HttpServer:
         async def door(scope: AsgiScope, receive: Receive, send: Send) -> None:
             refusal = await self._admit(scope, names)
             await (refusal or inner)(scope, receive, send)
+            if refusal is None and scope["method"] == "DELETE":
+                await self.service.agents.left(self._in_its_run(scope[_CALLER], scope))
 
         async with sessions.run(), server.watching():
             yield Guard(door, style=_STYLE, names=names)
@@ -95,12 +97,15 @@ class HttpServer:
         )
         return None
 
+    def _in_its_run(self, caller: Caller, request: AsgiScope) -> Caller:
+        session = Headers(scope=request).get("mcp-session-id")
+        run_id = f"mcp-{session[:12]}" if session else self.run_id
+        return caller.model_copy(update={"run_id": run_id})
+
     async def _agent(self, context: Context) -> Agent:
         request = context.request
         assert isinstance(request, Request)  # noqa: S101 - the transport gives nothing else
         caller: Caller = request.scope[_CALLER]
-        session = request.headers.get("mcp-session-id")
-        run_id = f"mcp-{session[:12]}" if session else self.run_id
         is_agent = caller.principal.startswith(AGENT_PREFIX)
         scope = Scope(
             company_id=self.company_id,
@@ -108,7 +113,7 @@ class HttpServer:
             project_id=caller.project_id or self.project_id,
             subject_id=await self.service.members.own_subject(caller),
         )
-        caller = caller.model_copy(update={"run_id": run_id})
+        caller = self._in_its_run(caller, request.scope)
         return Agent(self.service, caller, scope, self.binding_key, self.may_destroy)
 
 

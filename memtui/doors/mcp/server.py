@@ -44,6 +44,7 @@ DOOR = "mcp"
 CONTEXT_URI = "memory://context"
 _RECORD_URI = "memory://record/"
 _LOOK_SECONDS = 1.0
+_CLIENT_CHARACTERS = 100
 
 _log = logging.getLogger(__name__)
 
@@ -145,6 +146,12 @@ class MemoryServer:
             agent = await self._agent_of(context)
         except MemtuiError as error:
             raise MCPError(types.INVALID_REQUEST, str(error)) from error
+        await agent.service.agents.seen(
+            agent.caller,
+            agent.scope,
+            _client(context),
+            may_vanish=context.request is not None,
+        )
         key = agent.caller.model_copy(update={"run_id": None}), agent.scope
         listeners = self._listeners.setdefault(key, _Listeners(agent))
         return agent, listeners
@@ -250,6 +257,14 @@ class MemoryServer:
 
 
 _FAULT = "memtui ran into a fault of its own; the details are in its log file."
+
+
+def _client(context: Context) -> str | None:
+    """Return what program calls, as it says itself."""
+    told = context.session.client_params
+    if told is None:
+        return None
+    return f"{told.client_info.name} {told.client_info.version}"[:_CLIENT_CHARACTERS].strip()
 
 
 def _names(tools: list[Tool]) -> tuple[str, ...]:

@@ -1,0 +1,218 @@
+"""The agents that are connected now, through whatever door, and what each was told last.
+
+A door with sessions announces who is connected (`memtui.service.sessions`), which tells this
+machine's, also before they ask anything. The log tells all others: whoever did something lately.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+
+from memtui.contract import (
+    Filter,
+    Model,
+    OperationStatus,
+    OperationType,
+    Scope,
+    UtcDatetime,
+)
+from memtui.json_text import json_text
+from memtui.service.core import Group
+from memtui.service.visibility import Caller
+from memtui.store.operation import Operation
+from memtui.store.sight import Sight
+
+RECENT = timedelta(minutes=10)
+"""An agent that did nothing for so long, and has no session open, is connected no more."""
+
+_DOORS = ("mcp", "hook", "http")
+"""Through which agents come, or programs in the name of a person."""
+_TOLD = (
+    OperationType.CONTEXT,
+    OperationType.QUERY,
+    OperationType.BROWSE,
+    OperationType.GET,
+    OperationType.PROFILE,
+)
+_MOST = 500
+"""Operations that are looked through, of the last minutes and of a session."""
+
+
+class Told(Model):
+    """The last answer that an agent got."""
+
+    operation_id: str
+    operation_type: OperationType
+    at: UtcDatetime
+    asked: str | None = None
+    """The question, or the prompt that a context was made for."""
+    results: int
+    """Records that were in it."""
+    tokens: int | None = None
+    """Of a context, as it was counted."""
+
+
+class Connected(Model):
+    """An agent, or a program that calls in a person's name, that is connected now."""
+
+    principal: str
+    acts_for: str | None = None
+    """Known of one that has a session open."""
+    door: str
+    client: str | None = None
+    """The program and its version, as it says itself."""
+    project_id: str | None = None
+    run_id: str | None = None
+    is_open: bool
+    """Whether it has a session open on this machine; else it only did something lately."""
+    since: UtcDatetime
+    """When its session began, or the first of its operations that is of the last minutes."""
+    last_seen: UtcDatetime
+    told: Told | None = None
+    """None: nothing lately."""
+
+
+class Agents(Group):
+    """Who is connected."""
+
+    async def seen(
+        self, caller: Caller, scope: Scope, client: str | None = None, *, may_vanish: bool
+    ) -> None:
+        """Note that a caller is connected, until this process ends or `left` is called.
+
+        Not an operation. Where the home cannot be written nobody is told of it.
+
+        Args:
+            caller: Who is connected; its run names the session.
+            scope: Where it works.
+            client: The program, as it says itself.
+            may_vanish: Whether it can go without a word, as over HTTP: then it counts as connected
+                only as long as it asks something.
+        """
+        if caller.run_id is None or not self._service.records:
+            return
+        about = Connected(
+            principal=caller.principal,
+            acts_for=caller.acts_for,
+            door=caller.door,
+            client=client,
+            project_id=scope.project_id,
+            run_id=caller.run_id,
+            is_open=True,
+            since=self._core.clock(),
+            last_seen=self._core.clock(),
+        )
+        document = {
+            "company_id": caller.company_id,
+            "may_vanish": may_vanish,
+            "about": about.model_dump(mode="json"),
+        }
+        await asyncio.to_thread(self._core.sessions.announce, _name(caller), document)
+
+    async def left(self, caller: Caller) -> None:
+        """Note that the session of a caller's run has ended."""
+        await asyncio.to_thread(self._core.sessions.withdraw, _name(caller))
+
+    async def connected(self, caller: Caller, within: timedelta = RECENT) -> list[Connected]:
+        """Return who is connected, the last seen first, as far as the caller may see it.
+
+        Args:
+            caller: Who asks.
+            within: How long ago somebody without an open session may have done something.
+        """
+
+        def read() -> list[Connected]:
+            sight = self._core.sight(caller)
+            log = self._core.log(caller.company_id, sight)
+            since = self._core.clock() - within
+            recent = log.page(Filter(since=since), limit=_MOST).operations
+            open_here = self._announced(caller.company_id, sight, since)
+            found = {(one.principal, one.run_id): one for one in open_here}
+            for place, own in _by_run(recent).items():
+                found[place] = _joined(found.get(place), own)
+            for place, one in found.items():
+                if one.told is None and one.run_id is not None and one.is_open:
+                    older = log.page(Filter(run_id=one.run_id), limit=_MOST).operations
+                    found[place] = one.model_copy(update={"told": _told(older)})
+            return sorted(found.values(), key=lambda one: one.last_seen, reverse=True)
+
+        return await asyncio.to_thread(read)
+
+    def _announced(
+        self, company_id: str, sight: Sight | None, since: datetime
+    ) -> Iterator[Connected]:
+        for document, seen in self._core.sessions.announced():
+            is_there = seen >= since or not document["may_vanish"]
+            if document["company_id"] == company_id and is_there:
+                one = Connected.model_validate({**document["about"], "last_seen": seen})
+                if _may_see(sight, one):
+                    yield one
+
+
+def _may_see(sight: Sight | None, one: Connected) -> bool:
+    """Whether somebody may know of a session: its person, its project's members, who manages."""
+    if sight is None or sight.manages or sight.person in {one.principal, one.acts_for}:
+        return True
+    return one.project_id is not None and sight.reads(
+        Scope(company_id="-", project_id=one.project_id)
+    )
+
+
+def _by_run(recent: Sequence[Operation]) -> dict[tuple[str, str | None], list[Operation]]:
+    """Return what agents did, the newest first, by principal and run."""
+    found: dict[tuple[str, str | None], list[Operation]] = {}
+    for one in recent:
+        if one.door in _DOORS or one.principal.startswith("agent:"):
+            found.setdefault((one.principal, one.scope.run_id), []).append(one)
+    return found
+
+
+def _joined(session: Connected | None, own: Sequence[Operation]) -> Connected:
+    """Return a session with what the log has of it, newest first, or one that only the log has."""
+    newest, oldest = own[0], own[-1]
+    seen = _end_of(newest)
+    if session is not None:
+        return session.model_copy(
+            update={"last_seen": max(session.last_seen, seen), "told": _told(own)}
+        )
+    projects = (one.scope.project_id for one in own if one.scope.project_id)
+    return Connected(
+        principal=newest.principal,
+        door=newest.door,
+        project_id=next(projects, None),
+        run_id=newest.scope.run_id,
+        is_open=False,
+        since=oldest.started_at,
+        last_seen=seen,
+        told=_told(own),
+    )
+
+
+def _end_of(operation: Operation) -> datetime:
+    return operation.started_at + timedelta(milliseconds=operation.latency_ms or 0)
+
+
+def _told(operations: Sequence[Operation]) -> Told | None:
+    """Return the newest answer among operations, newest first."""
+    for one in operations:
+        if one.operation_type in _TOLD and one.status is OperationStatus.OK:
+            asked = one.request.get("query") or one.request.get("prompt")
+            tokens = one.request.get("tokens")
+            return Told(
+                operation_id=one.operation_id,
+                operation_type=one.operation_type,
+                at=one.started_at,
+                asked=asked if isinstance(asked, str) else None,
+                results=one.result_count,
+                tokens=tokens if isinstance(tokens, int) else None,
+            )
+    return None
+
+
+def _name(caller: Caller) -> str:
+    """Return caller and run as a part of a file's name."""
+    named = json_text([caller.company_id, caller.principal, caller.run_id])
+    return hashlib.sha256(named.encode()).hexdigest()[:16]
