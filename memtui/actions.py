@@ -197,7 +197,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do(
             "open",
             "o",
-            "Open the file of the selected problem or finding at its line in your editor.",
+            "Open the file of a problem or finding at its line, or replay the run of an agent.",
         ),
         _do("browse", "b", "Show the records of this binding.", _BINDING, label="records"),
         _do(

@@ -8,7 +8,7 @@ import inspect
 import shutil
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import date
+from datetime import date, timedelta
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -316,6 +316,10 @@ MEMBERS: dict[str, list[Call]] = {
     "limits.all": [lambda h, c: h.service.limits.all(c)],
     "limits.check": [lambda h, c: h.service.limits.check(c)],
     "log.erasures": [erasures],
+    "agents.connected": [
+        lambda h, c: h.service.agents.connected(c),
+        lambda h, c: h.service.agents.connected(c, timedelta(days=10_000)),
+    ],
     "log.newest": [lambda h, c: h.service.log.newest(c)],
     "metrics.facts": [lambda h, c: h.service.metrics.facts(c)],
     "log.retrieval_stats": [
@@ -437,6 +441,8 @@ MANAGERS: dict[str, Call] = {
 OTHERWISE = {
     "undo": "test_undo_finds_what_one_sees",
     "companies.all": "test_a_stranger_finds_no_company",
+    "agents.seen": "says only that the caller is there",
+    "agents.left": "says only that the caller is gone",
     "members.own_subject": "tells nobody anything but their own name",
     "tokens.authenticate": "asks for a token",
     "pages": "is `browse` again and again",

@@ -43,8 +43,12 @@ from memtui.widgets.panes import DetailPane, Fitted, OptionRows
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
+    from memtui.service.agents import Connected
     from memtui.service.answers import BindingHealth, BindingView
     from memtui.service.bindings import Bindings
+
+
+_LOOK_SECONDS = 2.0
 
 
 class BindingsScreen(MemtuiScreen):
@@ -61,6 +65,7 @@ class BindingsScreen(MemtuiScreen):
         self._finding = Background(self, "discovery")
         self._loading = Background(self, "providers")
         self._opening = Background(self, "file")
+        self._looking = Background(self, "agents")
         self._health: dict[str, Background] = {}
         self._rows: list[TreeRow] = []
 
@@ -94,12 +99,35 @@ class BindingsScreen(MemtuiScreen):
             self.view = replace(self.view, unusable=unusable)
 
         self.reads.latest(read, show, self.fail)
+        self._looking.forget()
+        self._look_around()
         if self.view.findings is None:
             self._discover()
             self._loading.latest(bindings.provider_problems, show_unusable, self.fail)
 
+    def on_mount(self) -> None:
+        """Begin to look who is connected."""
+        self.set_interval(_LOOK_SECONDS, self._look_around)
+
+    def _look_around(self) -> None:
+        """Read who is connected: a session that is opened or ends is in no log."""
+        session = self.state.session
+        if session is not None and self.is_current and not self._looking.busy:
+            self._looking.latest(
+                lambda: session.service.agents.connected(session.caller),
+                self._show_agents,
+                self.fail,
+            )
+
+    def _show_agents(self, found: list[Connected]) -> None:
+        if found == list(self.view.agents):
+            self.watch_view()  # what it says of the time is another by now
+        else:
+            self.view = replace(self.view, agents=tuple(found))
+
     def happened(self, news: News) -> None:
         """Read bindings again that were configured, and ask those that were changed."""
+        self._look_around()
         if news.configures:
             self.reload()
         elif self.is_current:
@@ -202,6 +230,9 @@ class BindingsScreen(MemtuiScreen):
         """Open the file of a problem or finding; a binding shows its records."""
         if (row := self._row) is None:
             return
+        if row.agent is not None:
+            self._open_agent(row.agent)
+            return
         place = row.problem.location if row.problem else None
         if row.finding is not None:
             place = Location(path=row.finding.path)
@@ -209,6 +240,17 @@ class BindingsScreen(MemtuiScreen):
             open_file(self, self._opening, place)
         elif row.binding is not None:
             self.action_browse()
+
+    def _open_agent(self, agent: Connected) -> None:
+        """Replay the run of an agent; one without a run shows what it was told last."""
+        from memtui.screens.runs import show_run
+
+        if agent.run_id is not None:
+            self.talk(show_run(self, agent.run_id))
+        elif agent.told is not None:
+            self.post_message(GoTo("operations", select=agent.told.operation_id))
+        else:
+            raise NotFound(f"{agent.principal} belongs to no run, and was told nothing lately.")
 
     def action_browse(self) -> None:
         """Show the records of this binding."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from textual.content import Content
 from memtui.contract import Problem
 from memtui.screens.state import AppState
 from memtui.service import Capture
+from memtui.widgets.agents import told_words
 from memtui.widgets.charts import sparkline
 from memtui.widgets.detail_lines import pairs
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
@@ -19,6 +21,7 @@ from memtui.widgets.format import count, counted, duration, exact, place_line, s
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
+    from memtui.service.agents import Connected
     from memtui.service.answers import BindingHealth, BindingView, TargetView
 
 _PROBLEMS_SHOWN = 50
@@ -37,6 +40,8 @@ class BindingsView:
     """Installed providers that are not used, and why."""
     findings: tuple[Finding, ...] | None = None
     """None while the search is under way."""
+    agents: tuple[Connected, ...] = ()
+    """Who is connected now."""
     plugins: frozenset[str] = frozenset()
     """The providers behind which is a memory plugin."""
 
@@ -62,6 +67,7 @@ class TreeRow:
     target: TargetView | None = None
     problem: Problem | None = None
     finding: Finding | None = None
+    agent: Connected | None = None
     more: int = 0
     """How many problems are not listed."""
     selectable: bool = True
@@ -72,17 +78,24 @@ class TreeRow:
         """What it stands for, whatever else changed of it."""
         path = self.finding.path if self.finding else None
         key = self.binding.key if self.binding else None
-        return self.selectable, key, self.target, self.problem, path, bool(self.more)
+        agent = (self.agent.principal, self.agent.run_id) if self.agent else None
+        return self.selectable, key, self.target, self.problem, path, agent, bool(self.more)
 
 
 def rows_of(view: BindingsView, state: AppState) -> Iterator[TreeRow]:
-    """Yield the tree: the company, its bindings, their targets and problems, then findings."""
+    """Yield the tree: the company, its bindings with targets and problems, agents, findings."""
     name = state.session.company.name if state.session else state.scope.company_id
     yield TreeRow(display(name, limit=100, style=STRONG) + _path_note(state))
     for problem in view.unusable:
         yield TreeRow(_STEM + _problem_line(problem), problem=problem)
     for number, binding in enumerate(view.bindings, 1):
         yield from _binding_rows(view, binding, state, last=number == len(view.bindings))
+    yield TreeRow(Content(""), selectable=False)
+    connected = "Connected now" if view.agents else "No agent is connected now."
+    style = STRONG if view.agents else DIM
+    yield TreeRow(display(connected, style=style), selectable=False)
+    for agent in view.agents:
+        yield TreeRow(_agent_line(agent, state.clock()), agent=agent)
     yield TreeRow(Content(""), selectable=False)
     yield TreeRow(_found_title(view), selectable=False)
     for finding in view.unbound:
@@ -174,6 +187,37 @@ def _finding_line(finding: Finding) -> Content:
     )
 
 
+def _agent_line(agent: Connected, now: datetime) -> Content:
+    mark = Content.styled("● ", OK) if agent.is_open else Content.styled("○ ", DIM)
+    return mark + line(
+        display(agent.principal.removeprefix("agent:"), limit=60, style=STRONG),
+        display(agent.project_id, limit=60),
+        display(told_words(agent.told, now), limit=200),
+        display(" ".join(filter(None, [agent.door, agent.client])), limit=100, style=DIM),
+        gap="  ",
+    )
+
+
+def _agent_detail(agent: Connected, state: AppState, width: int) -> Content:
+    """Return who is connected, since when, and what it was told last."""
+    now = state.clock()
+    facts = [
+        ("acts for", agent.acts_for or ""),
+        ("through", agent.door),
+        ("client", agent.client or ""),
+        ("project", agent.project_id or ""),
+        ("run", agent.run_id or ""),
+        ("since", since(agent.since, now)),
+        ("last seen", since(agent.last_seen, now)),
+        ("last told", told_words(agent.told, now)),
+    ]
+    said = "A session is open." if agent.is_open else "It did something lately."
+    head = line(display(agent.principal, limit=200, style=STRONG), display(said, style=DIM))
+    hint = "o shows all that its run was told and did, step by step."
+    shown = pairs([fact for fact in facts if fact[1]], width)
+    return lines([head, Content(""), *shown, Content(""), display(hint, style=DIM)])
+
+
 def _about(records: int, *, estimated: bool) -> str:
     return ("about " if estimated and records else "") + counted(records, "record")
 
@@ -232,6 +276,8 @@ def row_detail(row: TreeRow, view: BindingsView, state: AppState, width: int) ->
     """Return everything about the selected row."""
     if row.finding is not None:
         return _finding_detail(row.finding, width)
+    if row.agent is not None:
+        return _agent_detail(row.agent, state, width)
     if row.binding is not None:
         return _binding_detail(row, row.binding, view.healths.get(row.binding.key), state, width)
     facts = [

@@ -12,7 +12,7 @@ from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
 from memtui.service import Caller, MemoryService
-from tests.doors.mcp.conftest import text_of
+from tests.doors.mcp.conftest import PROJECT, client_of, text_of
 
 _PING = {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}
 
@@ -44,6 +44,29 @@ async def test_a_revoked_token_ends(url: str, service: MemoryService, caller: Ca
         assert (await client.post(url, json=_PING)).status_code != 401
         await service.tokens.remove(caller, "short")
         assert (await client.post(url, json=_PING)).status_code == 401
+
+
+async def test_a_session_over_http_is_connected_until_it_ends(
+    service: MemoryService, caller: Caller, url: str
+) -> None:
+    token = (await service.tokens.add(caller, "t", "agent:coding", acts_for="user:ana")).token
+    async with client_of(url, token, mode="legacy") as client:
+        await client.list_tools()
+        [one] = await service.agents.connected(caller)
+        assert (one.principal, one.acts_for, one.project_id, one.is_open, one.told) == (
+            "agent:coding",
+            "user:ana",
+            PROJECT,
+            True,
+            None,
+        )
+        assert one.client is not None
+        assert one.client.startswith("mcp ")
+        await client.call_tool("memory_search", {"query": "deploy branch"})
+        [one] = await service.agents.connected(caller)
+        assert one.told is not None
+        assert one.told.asked == "deploy branch"
+    assert [one.is_open for one in await service.agents.connected(caller)] == [False]
 
 
 async def test_a_client_starts_it_over_stdio(tmp_path: Path) -> None:
