@@ -176,6 +176,13 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             label="read-only",
         ),
         _do(
+            "configure",
+            "E",
+            "Change the settings of this binding, checked before they are taken.",
+            _CHANGE_BINDING,
+            label="settings",
+        ),
+        _do(
             "target",
             "t",
             "Let this binding serve the company, a project or an agent.",

@@ -106,26 +106,69 @@ class Bindings(Group):
         core = self._core
         asked = {"add_binding": key, "provider": provider_key, "read_only": read_only}
         async with core.configured(caller, asked) as entry:
-            await core.ask(find_company, caller.company_id)
-            if await core.ask(table.binding, caller.company_id, key) is not None:
-                raise Conflict(f"There is already a binding {key}; choose another key.")
-            row = BindingRow(
-                binding_id=_id(caller, key),
-                company_id=caller.company_id,
-                key=check_key(key, "binding key"),
-                provider_key=provider_key,
-                config=await self._checked(provider_key, config),
-                capabilities={},
-                enabled=enabled,
-                read_only=read_only,
-                created_at=core.clock(),
-            )
+            row = await self._new(caller, key, provider_key, config)
+            row = replace(row, enabled=enabled, read_only=read_only)
             await refuse_shared(core, row)
             connection = await core.connections.to(row, read_only=read_only)
             row.capabilities = connection.adapter.capabilities.model_dump()
             entry.binding = row
             await core.configure(entry, lambda database: table.add_binding(database, row))
         return _view(row, [])
+
+    async def trial(
+        self,
+        caller: Caller,
+        key: str,
+        provider_key: str,
+        config: Json,
+        *,
+        read_only: bool = False,
+        configures: bool = False,
+    ) -> Health:
+        """Open what `add` would add, or `update` configure, once, and ask how it is.
+
+        Not an operation, and nothing is added or changed, but a provider may make the store that
+        its config names, as it does when it is added.
+
+        Raises:
+            Denied: the caller may not change the company's settings.
+            Invalid: the key is no slug, the config does not fit or holds a secret itself.
+            Unavailable: the provider cannot be opened.
+            Conflict: the key is taken, or another company's memories lie there.
+            NotFound: there is no such binding to configure.
+        """
+        core = self._core
+        await core.refuse_configuring(caller)
+        if configures:
+            row = await core.ask(find_binding, caller.company_id, key)
+            row = replace(row, config=await self._checked(provider_key, config))
+        else:
+            row = await self._new(caller, key, provider_key, config)
+        await refuse_shared(core, row)
+        return await core.connections.trial(row, read_only=read_only)
+
+    async def _new(self, caller: Caller, key: str, provider_key: str, config: Json) -> BindingRow:
+        """Return the row of a binding that is to be added.
+
+        Raises:
+            Invalid: the key is no slug, the config does not fit or holds a secret itself.
+            Conflict: the key is taken.
+        """
+        core = self._core
+        await core.ask(find_company, caller.company_id)
+        if await core.ask(table.binding, caller.company_id, key) is not None:
+            raise Conflict(f"There is already a binding {key}; choose another key.")
+        return BindingRow(
+            binding_id=_id(caller, key),
+            company_id=caller.company_id,
+            key=check_key(key, "binding key"),
+            provider_key=provider_key,
+            config=await self._checked(provider_key, config),
+            capabilities={},
+            enabled=True,
+            read_only=False,
+            created_at=core.clock(),
+        )
 
     @to_its_end
     async def update(

@@ -13,6 +13,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from random import uniform
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
@@ -23,6 +24,7 @@ from memtui.contract import (
     BindingContext,
     BrowsePage,
     BrowseRequest,
+    Health,
     Invalid,
     MemtuiError,
     NotFound,
@@ -304,7 +306,10 @@ class Connections:
             if known is not None and known[0] == state:
                 return known[1]
             await self._drop(binding.binding_id)
-            connection = await self._connect(binding, read_only=state[2])
+            connection = await self._connect(
+                binding, read_only=state[2], data_dir=self._folder(binding),
+                breaker=self.breaker(binding.binding_id),
+            )  # fmt: skip
             if self._is_closed:
                 await connection.close()
                 raise Unavailable(f"{binding.key} was opened too late; memtui is closing.")
@@ -347,7 +352,8 @@ class Connections:
             if not load and self.providers.is_foreign(key) and not self.providers.loaded(key):
                 return frozenset()
             config = self.providers.check_config(key, binding.config)
-            context = self._context(replace(binding, config=config), lookup_secret, read_only=True)
+            checked, folder = replace(binding, config=config), self._folder(binding)
+            context = self._context(checked, folder, lookup_secret, read_only=True)
             return frozenset(map(tuple, self.providers.load(key).places(context)))
 
         try:
@@ -357,30 +363,61 @@ class Connections:
         except Exception:  # noqa: BLE001 - a stranger's code may fail in any way
             _log.exception("The provider of %s does not say where its records lie", binding.key)
             named = frozenset()
-        return named | {place_of_path(self.paths.binding_dir(binding.binding_id))}
+        return named | {place_of_path(self._folder(binding))}
+
+    async def trial(self, binding: BindingRow, *, read_only: bool) -> Health:
+        """Open a binding's adapter once, beside one that may be open, and ask how it is.
+
+        Where the binding has no folder of its own yet, none is left behind. A failure counts for no
+        breaker.
+
+        Raises:
+            Invalid: the config does not fit.
+            Unavailable: the provider cannot be opened.
+        """
+        own = self._folder(binding)
+        with TemporaryDirectory(prefix="memtui-", ignore_cleanup_errors=True) as folder:
+            connection = await self._connect(
+                binding, read_only=read_only, breaker=Breaker(self.timer),
+                data_dir=own if own.is_dir() else Path(folder),
+            )  # fmt: skip
+            try:
+                found = await connection.read(connection.adapter.health)
+            finally:
+                await connection.close()
+        # What is told of the folder is true of the one that the binding will have.
+        return found.model_copy(update={"message": found.message.replace(folder, str(own))})
+
+    def _folder(self, binding: BindingRow) -> Path:
+        return self.paths.binding_dir(binding.binding_id)
 
     def _context(
-        self, binding: BindingRow, secret: Callable[[str], str | None], *, read_only: bool
+        self,
+        binding: BindingRow,
+        data_dir: Path,
+        secret: Callable[[str], str | None],
+        *,
+        read_only: bool,
     ) -> BindingContext:
         return BindingContext(
             company_id=binding.company_id,
             binding_key=binding.key,
             config=binding.config,
             read_only=read_only,
-            data_dir=self.paths.binding_dir(binding.binding_id),
+            data_dir=data_dir,
             secret=secret,
             now=self.clock,
         )
 
-    async def _connect(self, binding: BindingRow, *, read_only: bool) -> Connection:
+    async def _connect(
+        self, binding: BindingRow, *, read_only: bool, data_dir: Path, breaker: Breaker
+    ) -> Connection:
         key = binding.provider_key
         config = await self.check_config(key, binding.config)
         provider = self.providers.load(key)  # loaded by now
         is_foreign, who = self.providers.is_foreign(key), binding.key
         if is_foreign:
             who += f" (the provider {key} of the package {self.providers.package(key)})"
-        breaker = self.breaker(binding.binding_id)
-        data_dir = self.paths.binding_dir(binding.binding_id)
 
         async def open_adapter() -> Adapter:
             try:
@@ -390,7 +427,7 @@ class Connections:
                     raise Unavailable(f"Cannot use {data_dir}: {error.strerror}.") from error
             secret = await asyncio.to_thread(_secrets_of, provider.config_model, config)
             checked = replace(binding, config=config)
-            context = self._context(checked, secret, read_only=read_only)
+            context = self._context(checked, data_dir, secret, read_only=read_only)
             if is_foreign:
                 return await open_foreign(provider, context, package=self.providers.package(key))
             return await provider.open(context)

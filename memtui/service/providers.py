@@ -263,13 +263,20 @@ class Providers:
             checked = model.model_validate(dict(config))
             return checked.model_dump(mode="json", exclude_unset=True)
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"])
-            known = ", ".join(model.model_fields)
-            raise Invalid(
-                f"The config of {name} does not fit at {field}: {first['msg']}; "
-                f"its keys are: {known}."
-            ) from error
+            raise BadConfig(name, list(model.model_fields), error) from error
+
+
+class BadConfig(Invalid):
+    """A config that does not fit its provider; `fields` says of each setting what is wrong."""
+
+    def __init__(self, provider: str, known: Sequence[str], error: ValidationError) -> None:
+        found = error.errors()
+        first, where = found[0], ".".join(str(part) for part in found[0]["loc"])
+        super().__init__(
+            f"The config of {provider} does not fit{where and f' at {where}'}: {first['msg']}; "
+            f"its keys are: {', '.join(known)}."
+        )
+        self.fields = {str(one["loc"][0]): one["msg"] for one in reversed(found) if one["loc"]}
 
 
 def _package(entry: EntryPoint) -> str:

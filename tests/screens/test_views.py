@@ -12,7 +12,6 @@ from memtui.contract import (
     ExplainStage,
     Explanation,
     Health,
-    Invalid,
     Location,
     Problem,
     QueryRequest,
@@ -24,7 +23,6 @@ from memtui.contract import (
     Usage,
 )
 from memtui.screens.base import scope_view
-from memtui.screens.bindings.screen import parse_config
 from memtui.screens.bindings.view import BindingsView, row_detail, rows_of
 from memtui.screens.open_source import source_filter
 from memtui.screens.query.screen import (
@@ -257,15 +255,6 @@ def test_the_scope_bar_names_what_is_not_known_yet() -> None:
 )
 def test_the_same_source_is_a_filter_line(source: dict[str, str], line: str) -> None:
     assert source_filter(SourceRef.model_validate({"company_id": "acme"} | source)) == line
-
-
-def test_a_config_is_pairs_or_json() -> None:
-    assert parse_config('path="/my notes" limit=5') == {"path": "/my notes", "limit": "5"}
-    assert parse_config('{"path": "/n", "limit": 5}') == {"path": "/n", "limit": 5}
-    assert parse_config("") == {}
-    for wrong in ("path", '"open', "{no"):
-        with pytest.raises(Invalid):
-            parse_config(wrong)
 
 
 @pytest.mark.parametrize("text", [text for text in HOSTILE if "\ud800" not in text])

@@ -426,3 +426,35 @@ async def test_a_read_only_company_opens_its_adapter_once(
         assert [context.read_only for context in broken.opened] == [True]
     finally:
         await service.close()
+
+
+async def test_a_trial_opens_once_and_leaves_nothing(
+    paths: Paths, service: MemoryService, caller: Caller, broken: type[BrokenAdapter]
+) -> None:
+    logged = (await service.log.page(caller)).total
+    folder = paths.binding_dir("acme/new")
+    for error in (None, Unavailable("It is down.")):
+        broken.on_open = error
+        for _ in range(4):  # more than what opens a breaker
+            if error is None:
+                found = await service.bindings.trial(caller, "new", "broken", {}, read_only=True)
+                assert found.version == "1"
+            else:
+                with pytest.raises(Unavailable, match=r"^It is down\.$"):
+                    await service.bindings.trial(caller, "new", "broken", {})
+    assert broken.closed == ["new"] * 4
+    assert broken.opened[0].read_only
+    assert not any(context.data_dir.exists() for context in broken.opened)
+    assert not folder.exists()
+    with pytest.raises(Conflict, match="already a binding default"):
+        await service.bindings.trial(caller, "default", "fake", {})
+    with pytest.raises(NotFound):
+        await service.bindings.trial(caller, "new", "fake", {}, configures=True)
+    with pytest.raises(Invalid, match="Not A Key"):
+        await service.bindings.trial(caller, "Not A Key", "fake", {})
+    assert (await service.log.page(caller)).total == logged
+    broken.on_open = None
+    await service.bindings.add(caller, "new", "broken", {})
+    folder.joinpath("kept").write_text("")
+    await service.bindings.trial(caller, "new", "broken", {}, configures=True)
+    assert broken.opened[-1].data_dir == folder

@@ -399,6 +399,7 @@ MANAGERS: dict[str, Call] = {
         c, "theirs", [], name="x", asked={}
     ),
     "bindings.add": lambda h, c: h.service.bindings.add(c, "x", "vault", {}),
+    "bindings.trial": lambda h, c: h.service.bindings.trial(c, "x", "vault", {}),
     "bindings.update": lambda h, c: h.service.bindings.update(c, "default", enabled=False),
     "bindings.remove": lambda h, c: h.service.bindings.remove(c, "default"),
     "bindings.set_target": lambda h, c: h.service.bindings.set_target(c, "project", "x", "default"),

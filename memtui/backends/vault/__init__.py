@@ -114,7 +114,7 @@ class VaultConfig(Model):
     """A folder of markdown notes and facts."""
 
     path: LocalPath | None = None
-    """The vault's folder; None keeps it in the binding's own data folder."""
+    """The vault's folder; unset keeps it in the binding's own data folder."""
     exclude: tuple[str, ...] = ("node_modules",)
     """Names of folders that hold no memories, besides those that begin with a dot."""
     refresh_seconds: float = Field(default=2.0, ge=0)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -18,7 +16,7 @@ from textual.reactive import reactive
 from textual.widgets import OptionList
 
 from memtui.actions import ACTIONS, Need
-from memtui.contract import Invalid, Json, Location, NotFound, Problem
+from memtui.contract import Health, Json, Location, MemtuiError, NotFound, Problem
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.bindings.view import (
     CAPTURE_WORDS,
@@ -30,7 +28,7 @@ from memtui.screens.bindings.view import (
     short_path,
     target_words,
 )
-from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Prompt
+from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm
 from memtui.screens.following import News
 from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
@@ -43,9 +41,11 @@ from memtui.widgets.panes import DetailPane, Fitted, OptionRows
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
+    from memtui.screens.bindings.form import Draft
     from memtui.service.agents import Connected
     from memtui.service.answers import BindingHealth, BindingView
     from memtui.service.bindings import Bindings
+    from memtui.service.provider_views import ProviderView
 
 
 _LOOK_SECONDS = 2.0
@@ -312,25 +312,85 @@ class BindingsScreen(MemtuiScreen):
             await self._change(self._service.add, *found, read_only=True, said=said)
 
     async def _add_own(self) -> None:
-        choices = [Choice(name, name) for name in self._service.providers()]
-        provider = await self.ask(Choose("Provider of the new binding", choices))
-        if provider is None:
-            return
-        asked = Prompt("Key of the new binding", value=provider, check=_not_empty)
-        key = (await self.ask(asked) or "").strip()
-        if not key:
-            return
-        config = await self.ask(
-            Prompt(
-                f"Config of {key}",
-                placeholder="path=/home/me/notes",
-                hint="name=value …, or JSON; empty takes the defaults   enter add   esc go back",
-                check=parse_config,
-            )
+        """Ask for a provider and for its settings; whoever goes back finds both as they were."""
+        from memtui.screens.bindings.form import first_draft
+
+        begun: dict[str, Draft] = {}
+        drafts: dict[str, Draft] = {}
+        while True:
+            asked = Choose("What shall the new binding open?", self._providers)
+            if (view := await self.ask(asked)) is None:
+                if drafts == begun or await self.ask(_throw_away()):
+                    return
+            elif not view.usable:
+                self.toast(view.problem or "", severity="warning")
+            else:
+                draft = drafts.get(view.key) or begun.setdefault(view.key, first_draft(view))
+                left = await self._fill(view, draft)
+                if left is None:
+                    return
+                drafts[view.key] = left
+
+    async def _providers(self) -> list[Choice[ProviderView]]:
+        views = [await self._service.provider_view(name) for name in self._service.providers()]
+        return [
+            Choice(one, one.opens if one.usable else f"✗ {one.problem}", one.key) for one in views
+        ]
+
+    async def _fill(
+        self, view: ProviderView, draft: Draft, *, configures: bool = False
+    ) -> Draft | None:
+        """Ask until a binding is added or configured; what is written where the person goes back.
+
+        A change that fails leaves everything as it is written.
+        """
+        from memtui.screens.bindings.form import BindingForm
+
+        service, caller = self._service, self.session.caller
+
+        def check(key: str, config: Json, *, read_only: bool) -> Awaitable[Health]:
+            mode = {"read_only": read_only, "configures": configures}
+            return service.trial(caller, key, view.key, config, **mode)
+
+        title, verb = f"New binding to {view.key}", "add"
+        if configures:
+            title, verb = f"Settings of {view.key}·{draft.key}", "save"
+        while True:
+            form = BindingForm(title, view, draft, check, verb=verb, has_key=not configures)
+            answer = await self.ask(form)
+            if answer is None or answer.config is None:
+                return answer.draft if answer else draft
+            draft, key = answer.draft, answer.draft.key
+            try:
+                if configures:
+                    said = f"Saved the settings of {key}."
+                    await self._change(service.update, key, config=answer.config, said=said)
+                else:
+                    said = f"Added {key}. t lets it serve someone."
+                    new = key, view.key, answer.config
+                    await self._change(service.add, *new, read_only=draft.read_only, said=said)
+            except MemtuiError as error:
+                self.fail(error)
+            else:
+                return None
+
+    @conversation
+    async def action_configure(self) -> None:
+        """Change what the provider of this binding is told."""
+        from memtui.screens.bindings.form import draft_of
+
+        binding = self._binding
+        view = await self.wait(
+            f"reading the settings of {binding.provider_key}",
+            lambda: self._service.provider_view(binding.provider_key),
         )
-        if config is not None:
-            said = f"Added {key}. t lets it serve someone."
-            await self._change(self._service.add, key, provider, parse_config(config), said=said)
+        if not view.usable:
+            self.toast(view.problem or "", severity="warning")
+            return
+        begun = draft_of(view, binding)
+        left = await self._fill(view, begun, configures=True)
+        while left is not None and left != begun and not await self.ask(_throw_away()):
+            left = await self._fill(view, left, configures=True)
 
     async def _update(self, question: Confirm | None, said: str, **changes: bool) -> None:
         key = self._binding.key
@@ -490,28 +550,6 @@ def _unfit(binding: BindingView, view: BindingsView) -> dict[Need, str]:
     return {need: "" for need, lacking in lacks.items() if lacking}
 
 
-def parse_config(text: str) -> Json:
-    """Read a binding's config: `path=/notes limit=5`, or one JSON object.
-
-    Raises:
-        Invalid: the text is neither.
-    """
-    stripped = text.strip()
-    if stripped.startswith("{"):
-        try:
-            value = json.loads(stripped)
-        except ValueError as error:
-            raise Invalid("The config is not valid JSON; write name=value instead.") from error
-        return dict(value)
-    try:
-        words = shlex.split(stripped)
-    except ValueError as error:
-        raise Invalid("The config has an unclosed quote; close it or take it out.") from error
-    if wrong := next((word for word in words if "=" not in word), None):
-        raise Invalid(f"The config has {wrong!r} without a value; write name=value.")
-    return {name: value for name, _, value in (word.partition("=") for word in words)}
-
-
 def _obstacle(binding: BindingView) -> str:
     """Return what keeps records from being moved into a binding, as a note."""
     if not binding.enabled:
@@ -521,7 +559,5 @@ def _obstacle(binding: BindingView) -> str:
     return ""
 
 
-def _not_empty(text: str) -> str:
-    if not text.strip():
-        raise Invalid("A binding needs a key; write one.")
-    return text
+def _throw_away() -> Confirm:
+    return Confirm("Throw away what you wrote?", verb="throw it away", otherwise="go on")

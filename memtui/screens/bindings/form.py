@@ -1,0 +1,402 @@
+"""The form of a binding: its key and its provider's settings, each asked for by its type.
+
+What was written is checked in two steps before it is taken: the settings against the provider's
+config, then the provider by opening it once. Whatever fails, and whoever goes back, nothing that
+was written is lost: it is in the answer's draft, with which the form can be opened again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+import os
+from collections.abc import Awaitable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical, VerticalScroll
+from textual.content import Content
+from textual.suggester import Suggester
+from textual.widget import Widget
+from textual.widgets import Button, Input, Label, Select, Static, Switch
+
+from memtui.contract import Health, Json, MemtuiError
+from memtui.screens.dialogs import Dialog
+from memtui.visible import visible
+from memtui.widgets.background import Background
+from memtui.widgets.display import BAD, DIM, OK, WARN, display, lines
+from memtui.widgets.editor import ForeignInput
+from memtui.widgets.format import counted
+
+if TYPE_CHECKING:
+    from memtui.service.answers import BindingView
+    from memtui.service.provider_views import ConfigField, ProviderView
+
+
+class Check(Protocol):
+    """Opens a binding once, as it is written, and says how it is."""
+
+    def __call__(self, key: str, config: Json, *, read_only: bool) -> Awaitable[Health]:
+        """Raise one of the contract's errors where it cannot be opened."""
+
+
+_ENTRIES = 2_000
+"""Names of a folder among which a path is completed."""
+_PROBLEMS = 3
+_OF_SECRETS = (
+    "The name of a secret, never the secret itself: memtui looks up the environment variable of "
+    "that name, then the keyring under the service memtui."
+)
+_LIST = "Several with commas between them, or a JSON list."
+_MARKS = {"ok": ("●", OK), "degraded": ("▲", WARN), "down": ("✗", BAD)}
+_KEY, _READ_ONLY = "binding key", "binding read-only"
+"""The form's own fields; a space is in no provider's name of one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What is written in a form, as it stands there; a name that is missing was never touched."""
+
+    key: str = ""
+    read_only: bool = False
+    values: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FormAnswer:
+    """What was written, and the config that it comes to; None: the person went back."""
+
+    draft: Draft
+    config: Json | None = None
+
+
+def first_draft(view: ProviderView) -> Draft:
+    """Return what a form for a new binding begins with."""
+    return Draft(key=view.key, values=_begin(view, {}))
+
+
+def draft_of(view: ProviderView, binding: BindingView) -> Draft:
+    """Return what a form for a binding that is there begins with."""
+    return Draft(binding.key, binding.read_only, _begin(view, binding.config))
+
+
+def _begin(view: ProviderView, config: Json) -> dict[str, Any]:
+    return {one.name: _written(one, config.get(one.name)) for one in view.config}
+
+
+def _written(field: ConfigField, value: Any) -> Any:
+    """Return how a setting stands in its field."""
+    if field.kind == "switch":
+        return bool(field.default if value is None else value)
+    if field.kind == "choice":
+        return field.default if value is None else value
+    if value is None:
+        return ""
+    if field.kind == "list" and not any("," in one or one != one.strip() for one in value):
+        return ", ".join(value)
+    if field.kind in {"list", "json"}:
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
+
+def config_of(view: ProviderView, draft: Draft) -> tuple[Json, dict[str, str]]:
+    """Return the config that is written, and what is wrong with it by field.
+
+    A field that says what counts anyway is left out.
+    """
+    config: Json = {}
+    wrong: dict[str, str] = {}
+    for field in view.config:
+        written = draft.values.get(field.name)
+        try:
+            value = _meant(field, written)
+        except ValueError:
+            wrong[field.name] = f"This is no {field.words}."
+            continue
+        if value is not None and value != field.default:
+            config[field.name] = value
+        elif field.required and value is None:
+            wrong[field.name] = "This is needed."
+    return config, wrong
+
+
+def _meant(field: ConfigField, written: Any) -> Any:
+    """Return the value that a field says, None where it says none. Raises `ValueError`."""
+    if not isinstance(written, str) or field.kind == "choice":
+        return written
+    text = written.strip()
+    if not text:
+        return None
+    if field.kind == "path":
+        return os.path.abspath(os.path.expanduser(text))  # noqa: PTH100, PTH111 - any text at all
+    if field.kind == "json" or (field.kind == "list" and text.startswith("[")):
+        return json.loads(text)
+    if field.kind == "list":
+        return [one.strip() for one in text.split(",") if one.strip()]
+    return text
+
+
+class PathSuggester(Suggester):
+    """Completes the last name of a path, relative to the working folder or from `~`."""
+
+    def __init__(self) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """Return the path with its last name completed, a folder with a slash."""
+        return await asyncio.to_thread(_completed, value)
+
+
+def _completed(written: str) -> str | None:
+    head, slash, begun = written.rpartition("/")
+    if not slash and begun != "~":
+        head, folder = "", Path()
+    elif begun == "~":
+        return "~/"
+    else:
+        folder = Path(os.path.expanduser(f"{head}/"))  # noqa: PTH111 - it may name nobody
+    found: list[str] = []
+    try:
+        with os.scandir(folder) as entries:
+            for _, entry in zip(range(_ENTRIES), entries, strict=False):
+                name = entry.name
+                is_meant = name.startswith(begun) and (begun or not name.startswith("."))
+                if is_meant and name.isprintable():
+                    found.append(f"{name}/" if entry.is_dir() else name)
+    except (OSError, ValueError):
+        return None
+    return f"{head}{slash}{min(found)}" if found else None
+
+
+class PathInput(ForeignInput):
+    """A path; `tab` takes the completion that is shown, else it goes to the next field."""
+
+    BINDINGS = [("tab", "complete", "complete")]
+
+    def __init__(self, value: str, **options: Any) -> None:
+        super().__init__(value, suggester=PathSuggester(), **options)
+
+    def action_complete(self) -> None:
+        """Take the completion, or leave."""
+        if self.cursor_at_end and self._suggestion and self._suggestion != self.value:
+            self.action_cursor_right()
+        else:
+            self.screen.focus_next()
+
+
+class _FieldRow(Vertical):
+    """One field: its name, what it is written in, and what helps or is wrong."""
+
+    def __init__(self, name: str, label: str, widget: Widget, help: Content) -> None:  # noqa: A002
+        super().__init__(classes="form-field")
+        self.field = name
+        self.widget = widget
+        self._label = label
+        self._help = help
+
+    def compose(self) -> ComposeResult:
+        """Lay the field out."""
+        with Horizontal(classes="form-line"):
+            yield Label(display(self._label, limit=100), classes="form-label")
+            yield self.widget
+            if isinstance(self.widget, Switch):
+                yield Label(classes="form-word")
+        yield Static(self._help, classes="form-help")
+
+    @property
+    def value(self) -> Any:
+        """What is written, as a draft holds it."""
+        widget = self.widget
+        if isinstance(widget, Select):
+            return None if widget.is_blank() else widget.value
+        return widget.value if isinstance(widget, (Input, Switch)) else None
+
+    def say(self, wrong: str = "") -> None:
+        """Say what is wrong with the field, else what helps; and what a switch says."""
+        told = display(f"✗ {wrong}", limit=400, style=BAD) if wrong else self._help
+        self.query_one(".form-help", Static).update(told)
+        for word in self.query(".form-word").results(Label):
+            word.update("yes" if self.value else "no")
+
+
+class BindingForm(Dialog[FormAnswer]):
+    """Ask for a binding of one provider; dismissed with what was written, whatever becomes of it.
+
+    `verb` is what happens in the end: "add". With `has_key` the binding's key and mode are asked
+    for too.
+    """
+
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-middle"), (30, "-tall")]
+    BINDINGS = [("ctrl+s", "submit", "go on")]
+    BOX: ClassVar[str] = "dialog-editor dialog-form"
+
+    def __init__(
+        self, title: str, view: ProviderView, draft: Draft, check: Check, *, verb: str,
+        has_key: bool,
+    ) -> None:  # fmt: skip
+        super().__init__(title, "ctrl+s go on   tab next   esc back")
+        self._view = view
+        self._begin = draft
+        self._check = check
+        self._verb = verb
+        self._has_key = has_key
+        self._checking = Background(self, "check")
+        self._passed: Draft | None = None
+        """What was written when the check passed."""
+
+    def body(self) -> ComposeResult:
+        """Yield the fields, what the check said, and the buttons."""
+        about = (self._view.opens, self._view.about)
+        with VerticalScroll(can_focus=False):
+            for words in filter(None, about):
+                yield Static(display(words, limit=600, style=DIM), classes="form-about")
+            yield from self._rows()
+        yield Static(classes="dialog-error")
+        with Horizontal(classes="form-buttons"):
+            yield Button("check", id="form-go", compact=True)
+            yield Button("back", id="form-back", compact=True)
+
+    def _rows(self) -> Iterator[_FieldRow]:
+        if self._has_key:
+            words = "A short name for the binding: small letters, digits, - and _."
+            key = ForeignInput(self._begin.key, compact=True)
+            yield _FieldRow(_KEY, "key", key, display(words, style=DIM))
+            words = "Refuse every change through it."
+            switch = Switch(self._begin.read_only, animate=False)
+            yield _FieldRow(_READ_ONLY, "read-only", switch, display(words, style=DIM))
+        for field in self._view.config:
+            yield self._row(field, self._begin.values.get(field.name))
+
+    def _row(self, field: ConfigField, value: Any) -> _FieldRow:
+        hints = [field.help, {"secret": _OF_SECRETS, "list": _LIST}.get(field.kind, "")]
+        told = display(" ".join(filter(None, hints)) or field.words, limit=600, style=DIM)
+        return _FieldRow(field.name, field.name, _widget(field, value), told)
+
+    @property
+    def _fields(self) -> dict[str, _FieldRow]:
+        return {row.field: row for row in self.query(_FieldRow)}
+
+    @property
+    def draft(self) -> Draft:
+        """What is written."""
+        values = {name: row.value for name, row in self._fields.items()}
+        key, read_only = values.pop(_KEY, None), values.pop(_READ_ONLY, None)
+        draft = replace(self._begin, values=values)
+        return draft if key is None else replace(draft, key=key.strip(), read_only=read_only)
+
+    @property
+    def is_written(self) -> bool:
+        """Whether something is another than at the beginning."""
+        return self.draft != self._begin
+
+    def on_mount(self) -> None:
+        """Say what the switches say."""
+        for row in self._fields.values():
+            row.say()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        """Take back what was said of another text."""
+        self._changed(event.input)
+
+    def on_switch_changed(self, event: Switch.Changed) -> None:
+        """Take back what was said of another value."""
+        self._changed(event.switch)
+
+    def on_select_changed(self, event: Select.Changed) -> None:
+        """Take back what was said of another value."""
+        self._changed(event.select)
+
+    def _changed(self, widget: Widget) -> None:
+        for row in self._fields.values():
+            if row.widget is widget:
+                row.say()
+        if self._passed is not None and self._passed != self.draft:
+            self._passed = None
+            self._say(Content(""), "check")
+
+    def on_input_submitted(self) -> None:
+        """Go on from any field."""
+        self.action_submit()
+
+    def on_button_pressed(self, event: Button.Pressed) -> None:
+        """Go on or back."""
+        if event.button.id == "form-go":
+            self.action_submit()
+        else:
+            self.action_back()
+
+    def action_back(self) -> None:
+        """Go back with what is written."""
+        self.dismiss(FormAnswer(self.draft))
+
+    def action_submit(self) -> None:
+        """Check what is written, or take it where it has passed."""
+        draft = self.draft
+        config, wrong = config_of(self._view, draft)
+        if self._has_key and not draft.key:
+            wrong = {_KEY: "A binding needs a key.", **wrong}
+        if wrong:
+            self._refuse("Something is missing or cannot be read.", wrong)
+        elif draft == self._passed:
+            self.dismiss(FormAnswer(draft, config))
+        else:
+            self._say(display("… opening it once, to see what is there", style=DIM), "check")
+            self._checking.latest(
+                lambda: self._check(draft.key, config, read_only=draft.read_only),
+                lambda health: self._found(draft, health),
+                self._failed,
+            )
+
+    def _found(self, draft: Draft, health: Health) -> None:
+        if draft != self.draft:
+            self._say(display("It was changed meanwhile; check it again.", style=WARN), "check")
+            return
+        self._passed = draft
+        mark, style = _MARKS[health.status]
+        records = "" if health.records is None else counted(health.records, "record")
+        words = "   ".join(filter(None, (f"{mark} {health.status}", records, health.message)))
+        problems = [f"! {one.sentence()}" for one in health.problems[:_PROBLEMS]]
+        if more := len(health.problems[_PROBLEMS:]):
+            problems.append(f"! and {counted(more, 'more problem')}")
+        said = [display(words, limit=400, style=style)]
+        said += [display(one, limit=200, style=WARN) for one in problems]
+        said.append(display(f"ctrl+s: {self._verb} it", style=DIM))
+        self._say(lines(said), self._verb)
+        self.query_one("#form-go", Button).focus()
+
+    def _failed(self, error: MemtuiError) -> None:
+        fields = getattr(error, "fields", {})
+        self._refuse("The settings do not fit." if fields else str(error), fields)
+
+    def _refuse(self, sentence: str, wrong: Mapping[str, str]) -> None:
+        """Say what is wrong, at the fields too, and go to the first of them."""
+        self._say(display(f"✗ {sentence}", limit=600, style=BAD), "check")
+        rows = [row for row in self._fields.values() if row.field in wrong]
+        for row in rows:
+            row.say(wrong[row.field])
+        if rows:
+            rows[0].widget.focus(scroll_visible=False)
+            self.call_after_refresh(rows[0].scroll_visible, animate=False)
+
+    def _say(self, words: Content, go: str) -> None:
+        self.query_one(".dialog-error", Static).update(words)
+        self.query_one("#form-go", Button).label = go
+
+
+def _widget(field: ConfigField, value: Any) -> Widget:
+    """Return what a field is written in."""
+    if field.kind == "switch":
+        return Switch(bool(value), animate=False)
+    if field.kind == "choice":
+        choices = [(display(str(one), limit=100), one) for one in field.choices]
+        begin = value if value in field.choices else Select.NULL
+        return Select(choices, prompt="choose", value=begin, compact=True)
+    nothing = field.default in (None, "", [], {})
+    default = "" if nothing else f"{_written(field, field.default)}"
+    words = "needed" if field.required else default or "not set"
+    make = PathInput if field.kind == "path" else ForeignInput
+    return make(value or "", placeholder=visible(words, limit=200), compact=True)

@@ -1,0 +1,197 @@
+"""The form of a binding, over the real service and real providers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import Button, Input, Select, Static, Switch
+
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings
+from memtui.contract import Health, Json, Model
+from memtui.screens.bindings.form import (
+    BindingForm,
+    Draft,
+    PathInput,
+    config_of,
+    draft_of,
+    first_draft,
+)
+from memtui.screens.bindings.screen import BindingsScreen
+from memtui.screens.dialogs import Choose, Confirm
+from memtui.service import Caller, MemoryService
+from memtui.service.provider_views import ProviderView, class_view
+from memtui.service.providers import Providers
+from memtui.testing import InMemoryAdapter
+from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
+from tests.screens.piloting import running, toasts, until
+from tests.screens.test_namespaces import to_binding
+from tests.screens.test_views import binding
+
+
+class Config(Model):
+    """A drawer."""
+
+    folder: Path
+    shape: str | None = None
+    deep: bool = True
+    rows: int = 3
+    labels: tuple[str, ...] = ()
+    more: Json = {}
+
+
+class Drawer(InMemoryAdapter):
+    key = "drawer"
+    config_model = Config  # type: ignore[assignment]
+
+
+def drawer() -> ProviderView:
+    return ProviderView(key="drawer", package="p", **class_view(Drawer))
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"folder": "/a"},
+        {"folder": "/a", "deep": False, "rows": 7, "labels": ["a", "b c"]},
+        {"folder": "/a", "labels": ["a, b", " c"], "more": {"é": [1, None]}, "shape": "x"},
+    ],
+)
+def test_a_form_of_a_config_says_that_config_again(config: Json) -> None:
+    view = drawer()
+    bound = binding("d").model_copy(update={"config": config})
+    said, wrong = config_of(view, draft_of(view, bound))
+    assert not wrong
+    assert Config.model_validate(said) == Config.model_validate(config)
+    assert Providers({"drawer": Drawer}).check_config("drawer", said)
+
+
+def test_what_a_form_lacks_is_said_of_each_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    view, values = drawer(), dict(first_draft(drawer()).values)
+    values |= {"labels": "[1", "more": "{", "rows": " 4 "}
+    config, wrong = config_of(view, Draft("d", values=values))
+    assert set(wrong) == {"folder", "labels", "more"}
+    assert config == {"rows": "4"}
+    monkeypatch.setenv("HOME", "/people/ana")
+    config, _ = config_of(view, Draft("d", values={**values, "folder": "~/x/../y"}))
+    assert config["folder"] == "/people/ana/y"
+
+
+async def chosen(app: MemtuiApp, pilot: Pilot[Any], provider: str) -> BindingForm:
+    """Choose a provider in the list that is open."""
+    await until(pilot, lambda: isinstance(app.screen, Choose) and app.screen.highlighted)
+    await pilot.press(*provider, "enter")
+    await until(pilot, lambda: isinstance(app.screen, BindingForm))
+    assert isinstance(app.screen, BindingForm)
+    return app.screen
+
+
+def said(form: BindingForm) -> str:
+    return str(form.query_one(".dialog-error", Static).content)
+
+
+async def test_a_binding_is_added_by_its_form_and_nothing_that_was_written_is_lost(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
+) -> None:
+    garden = tmp_path / "garden"
+    garden.mkdir()
+    (garden / "note.md").write_text("# A note\n\nSow in March.\n")
+    (tmp_path / "plain.txt").write_text("no folder")
+    async with running(paths, settings, "bindings", (80, 24)) as (app, pilot):
+        await pilot.press("a")
+        form = await chosen(app, pilot, "vault")
+        await pilot.press("end", "-", "2", "tab", "space", "tab")
+        path = form.focused
+        assert isinstance(path, PathInput)
+        path.value = f"{tmp_path}/pla"
+        path.cursor_position = len(path.value)
+        await until(pilot, lambda: path._suggestion)
+        await pilot.press("tab")
+        assert path.value == f"{tmp_path}/plain.txt"
+        await pilot.press("enter")
+        await until(pilot, lambda: "✗" in said(form))
+        assert "plain.txt" in said(form)
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("escape")
+        form = await chosen(app, pilot, "vault")
+        assert form.draft.key == "vault-2"
+        assert form.draft.read_only
+        again = form.query_one(PathInput)
+        assert again.value == f"{tmp_path}/plain.txt"
+        again.value = str(garden)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "1 record" in said(form))
+        assert [view.key for view in await service.bindings.all(caller)] == ["default"]
+        await service.bindings.add(caller, "vault-2", "vault", {})  # somebody was quicker
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "already a binding" in str(toasts(app)))
+        await until(pilot, lambda: isinstance(app.screen, BindingForm))
+        form = app.screen  # type: ignore[assignment]
+        assert form.query_one(PathInput).value == str(garden)
+        form.query(Input).first().value = "garden"
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "1 record" in said(form))
+        await pilot.click("#form-go")
+        await until(pilot, lambda: isinstance(app.screen, BindingsScreen))
+        await until(pilot, lambda: "Added garden" in str(toasts(app)))
+    added = {view.key: view for view in await service.bindings.all(caller)}["garden"]
+    assert (added.config, added.read_only) == ({"path": str(garden)}, True)
+
+
+async def test_a_bindings_settings_are_changed_by_the_same_form(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
+) -> None:
+    (tmp_path / "CLAUDE.md").write_text("# Rules\n\nBe brief.\n")
+    given = {"path": str(tmp_path), "agent_id": "x"}
+    await service.bindings.add(caller, "told", "instructions", given)
+    async with running(paths, settings, "bindings", (40, 10)) as (app, pilot):
+        await to_binding(app, pilot, "told")
+        await pilot.press("E")
+        await until(pilot, lambda: isinstance(app.screen, BindingForm))
+        form = app.screen
+        assert isinstance(form, BindingForm)
+        assert not form.query(Switch)
+        fields = form._fields
+        fields["agent_id"].widget.value = ""  # type: ignore[attr-defined]
+        select = fields["layout"].widget
+        assert isinstance(select, Select)
+        select.value = "user"
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("escape")
+        await until(pilot, lambda: isinstance(app.screen, BindingForm))
+        form = app.screen
+        assert isinstance(form, BindingForm)
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: str(form.query_one("#form-go", Button).label) == "save")
+        await pilot.press("enter")
+        await until(pilot, lambda: "Saved the settings of told" in str(toasts(app)))
+    [told] = [view for view in await service.bindings.all(caller) if view.key == "told"]
+    assert told.config == {"path": str(tmp_path), "layout": "user"}
+
+
+@pytest.mark.parametrize("size", [(40, 10), (80, 24), (200, 60)])
+async def test_a_strangers_words_are_harmless_in_the_form(
+    paths: Paths, settings: Settings, size: tuple[int, int]
+) -> None:
+    text = next(one for one in HOSTILE if "\x1b" in one)
+    view = drawer()
+    fields = [
+        one.model_copy(update={"help": text, "words": text, "default": one.default or text})
+        for one in view.config
+    ]
+    hostile = view.model_copy(update={"opens": text, "about": text, "config": tuple(fields)})
+
+    async def never(key: str, config: Json, *, read_only: bool) -> Health:
+        raise AssertionError(key, config, read_only)
+
+    async with running(paths, settings, "bindings", size) as (app, pilot):
+        app.push_screen(BindingForm(text, hostile, Draft(text), never, verb="add", has_key=True))
+        await until(pilot, lambda: isinstance(app.screen, BindingForm))
+        assert_harmless(screen_text(app))
