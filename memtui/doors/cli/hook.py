@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Annotated
@@ -158,15 +157,6 @@ def hook_document(invocation: Invocation, options: AgentOptions) -> None:
     known. Only where the binding captures it.
     """
     _for_text(invocation, options, "document_key")
-
-
-CALLED = ("pre-run", "post-run", "comment", "document")
-"""The commands that others call: they never fail."""
-
-
-def is_called(arguments: Sequence[str]) -> bool:
-    """Whether a command line is one of those that others call, right or wrong."""
-    return any(pair[0] == "hook" and pair[1] in CALLED for pair in pairwise(arguments))
 
 
 def failed(error: Exception, invocation: Invocation) -> int:

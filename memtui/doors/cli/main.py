@@ -14,6 +14,7 @@ from memtui import __version__
 from memtui.doors.cli import errors
 from memtui.doors.cli.command import LazyGroup, add
 from memtui.doors.cli.session import Invocation, open_app
+from memtui.doors.helper.words import home_of_hook
 
 PROGRAM = "memtui"
 
@@ -145,11 +146,10 @@ def run(arguments: Sequence[str]) -> int:
     except KeyboardInterrupt:
         return errors.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the outermost boundary: nobody sees a traceback
-        if "hook" in arguments:
+        if home_of_hook(arguments) is not None:
             from memtui.doors.cli import hook
 
-            if hook.is_called(arguments):
-                return hook.failed(error, invocation)
+            return hook.failed(error, invocation)
         return errors.report(error, invocation, as_json=_asks_for_json(arguments))
     return code or 0
 

@@ -176,7 +176,18 @@ def mcp_install(
         *(["--allow-destructive"] if allow_destructive else []),
     ]
     plan = plan_install(chosen, Path.home(), command, skill())
-    return carried_out(invocation, plan, yes, f"{chosen.name} has memtui", "restart it")
+    return carried_out(
+        invocation, plan, yes, f"{chosen.name} has memtui", f"restart it{_hooks_too(chosen.key)}"
+    )
+
+
+def _hooks_too(key: str) -> str:
+    """Say that a client can be told without asking, where it has hooks."""
+    from memtui.doors.hooks.clients import CLIENTS
+
+    if all(one.key != key for one in CLIENTS):
+        return ""
+    return f". `memtui hook install {key}` also tells it what is remembered at each session's start"
 
 
 def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:

@@ -34,7 +34,7 @@ from memtui.contract import MemtuiError, NotFound
 from memtui.doors.agent import Agent
 from memtui.doors.mcp.guide import GUIDE_NAME, guide
 from memtui.doors.mcp.tools import TOOLS, Tool, call, memory_of, offered
-from memtui.service import ContextRequest
+from memtui.service import Capture, ContextRequest
 
 Context = ServerRequestContext[Any, Any]
 AgentOf = Callable[[Context], Awaitable[Agent]]
@@ -92,14 +92,14 @@ class _Protocol(Server[Any]):
 class MemoryServer:
     """One company's memories as an MCP server, to each agent those that are its to see."""
 
-    def __init__(self, agent_of: AgentOf) -> None:
+    def __init__(self, agent_of: AgentOf, instructions: str | None = None) -> None:
         self._agent_of = agent_of
         self._listeners: dict[object, _Listeners] = {}
         self.protocol = _Protocol(
             "memtui",
             version=__version__,
             title="memtui",
-            instructions=guide(()),
+            instructions=instructions or guide(()),
             get_tool_input_schema=_input_schemas().get,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_tool,
@@ -252,7 +252,7 @@ class MemoryServer:
         agent, _ = await self._agent(context)
         if params.name != GUIDE_NAME:
             raise MCPError(types.INVALID_PARAMS, f"There is one prompt here, {GUIDE_NAME}.")
-        text = types.TextContent(text=guide(_names(await offered(agent))))
+        text = types.TextContent(text=await guide_for(agent))
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=text)])
 
 
@@ -269,6 +269,15 @@ def _client(context: Context) -> str | None:
 
 def _names(tools: list[Tool]) -> tuple[str, ...]:
     return tuple(tool.name for tool in tools)
+
+
+async def guide_for(agent: Agent) -> str:
+    """Return the guidance for an agent: for its tools, and as its binding captures runs or not."""
+    try:
+        captured = Capture.POST_RUN in (await agent.resolve()).captures
+    except MemtuiError:
+        captured = False
+    return guide(_names(await offered(agent)), captured=captured)
 
 
 def _input_schemas() -> dict[str, Mapping[str, Any]]:
@@ -331,7 +340,7 @@ async def serve_stdio(agent: Agent, run_of: Callable[[], str | None]) -> None:
     async def agent_of(_: Context) -> Agent:
         return agent.in_run(await asyncio.to_thread(run_of))
 
-    server = MemoryServer(agent_of)
+    server = MemoryServer(agent_of, await guide_for(agent))
     options = server.protocol.create_initialization_options(NotificationOptions(tools_changed=True))
     async with stdio_server() as (incoming, outgoing), server.watching():
         await server.protocol.run(incoming, outgoing, options)

@@ -20,7 +20,7 @@ from memtui.contract import (
 )
 from memtui.doors.mcp.over_http import HttpServer
 from memtui.doors.mcp.tools import TOOLS
-from memtui.service import Caller, MemoryService, open_service
+from memtui.service import Caller, Capture, MemoryService, open_service
 from memtui.service.visibility import Membership, Role
 from tests.doors.mcp.conftest import (
     COMPANY,
@@ -189,12 +189,18 @@ async def test_a_record_is_a_resource(connect: Connect) -> None:
         await client.read_resource("file:///etc/passwd")
 
 
-async def test_the_prompt_says_when_to_use_what(connect: Connect) -> None:
+async def test_the_prompt_says_when_to_use_what(
+    connect: Connect, service: MemoryService, caller: Caller
+) -> None:
     client = await connect()
     [prompt] = (await client.list_prompts()).prompts
     [message] = (await client.get_prompt(prompt.name)).messages
     for word in ("memory_search", "memory_note", "memory_correct"):
         assert word in str(message.content)
+    assert "captured" not in str(message.content)
+    await service.bindings.update(caller, "default", capture={Capture.POST_RUN: True})
+    [message] = (await client.get_prompt(prompt.name)).messages
+    assert "is captured when it ends: rely on that" in str(message.content)
     with pytest.raises(MCPError, match="one prompt"):
         await client.get_prompt("other")
 
