@@ -98,6 +98,8 @@ class ContextRequest(Model):
     """Bring what the provider says of the scope as a whole, where it can."""
     skip_given: bool = False
     """Leave out what this run was given already."""
+    given: tuple[str, ...] = ()
+    """Texts that were given before: leave out what stands in them, word for word."""
     within_ms: Annotated[int, Field(ge=1)] | None = None
     """Go without whatever has not been read by then."""
     binding_key: str | None = None
@@ -320,7 +322,7 @@ class Contexts(Group):
                 raise Invalid(
                     "A context needs somebody to be about: name a subject, project or agent."
                 )
-            texts = await self._given(entry) if request.skip_given else []
+            texts = [*request.given, *(await self._given(entry) if request.skip_given else ())]
             reading = _Reading(core, entry, request, until)
             await reading.read(routed, parts)
             assembled = await asyncio.to_thread(_assembled, reading, texts, core.clock())
@@ -453,6 +455,9 @@ def _asked(request: ContextRequest) -> Json:
         "model": request.model,
         "budget": request.budget,
         "delivered": request.delivered,
+        "max_tokens": request.max_tokens,
+        "max_characters": request.max_characters,
+        "topic": request.topic and redact(request.topic)[0],
         "prompt": request.prompt and redact(request.prompt[:_PROMPT_CHARS])[0],
         "profile": request.profile,
         "skip_given": request.skip_given,

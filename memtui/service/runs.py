@@ -35,12 +35,15 @@ from memtui.service.core import EXPLICIT_KEY, Group
 from memtui.service.visibility import Caller, may_read, readable
 from memtui.store import journal
 from memtui.store.database import loaded_dollars
+from memtui.store.given import texts_given
 from memtui.store.log import RecordText, RunFigures, RunPart, record_texts
 from memtui.store.operation import Operation, OperationHandle
 from memtui.store.sight import Sight
 
 _MOST_READ = 2_000
 """Records of a replay that are read again at a time."""
+_MOST_CONTEXTS = 1_000
+"""Contexts of one run that another may leave out."""
 _ASKED = (
     "model", "budget", "max_tokens", "max_characters", "topic", "prompt", "profile",
 )  # fmt: skip
@@ -288,16 +291,31 @@ class Runs(Group):
         if delivered.text is None:
             raise Invalid(f"The text that {operation.operation_id} delivered is not kept any more.")
         was_chosen = operation.binding_reason == EXPLICIT_KEY
-        given = {name: operation.request[name] for name in _ASKED if name in operation.request}
+        asked = {name: operation.request[name] for name in _ASKED if name in operation.request}
         request = ContextRequest.model_validate(
             {
-                **given,
+                **asked,
                 "scope": _outside(operation.scope),
+                "given": await self._given_before(caller, operation),
                 "binding_key": operation.binding_key if was_chosen else None,
             }
         )
         now = await self._service.context(caller, request)
         return ToldNow(operation=operation, delivered=delivered.text, now=now)
+
+    async def _given_before(self, caller: Caller, operation: Operation) -> list[str]:
+        """Return what its run had been given, where a context left that out."""
+        run_id = operation.scope.run_id
+        if run_id is None or not operation.request.get("skip_given"):
+            return []
+        contexts = Filter(
+            run_id=run_id, operation_type=OperationType.CONTEXT, status=OperationStatus.OK
+        )
+        page = await self._service.log.page(
+            caller, contexts, limit=_MOST_CONTEXTS, before=operation.seq
+        )
+        own = (one.request for one in page.operations if one.scope.run_id == run_id)
+        return texts_given(own)[0]
 
     async def _there(self, caller: Caller, operations: Iterable[Operation]) -> dict[_Place, _There]:
         """Read the records that operations touched or returned, those of a binding at once."""

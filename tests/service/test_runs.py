@@ -21,7 +21,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import Caller, MemoryService, RunStep, open_service
+from memtui.service import Caller, ContextRequest, MemoryService, RunStep, open_service
 
 PROJECT = Scope(company_id="local", project_id="apollo", agent_id="coding")
 AGENT = Caller(company_id="local", principal="agent:coding", door="mcp", run_id="run-7")
@@ -36,9 +36,11 @@ async def service(paths: Paths, settings: Settings) -> AsyncIterator[MemoryServi
     await opened.close()
 
 
-async def write(service: MemoryService, caller: Caller, text: str) -> RecordHandle:
+async def write(
+    service: MemoryService, caller: Caller, text: str, kind: str = "note"
+) -> RecordHandle:
     source = SourceRef(kind="manual_note", company_id="local")
-    request = WriteRequest(scope=PROJECT, source=source, content=text)
+    request = WriteRequest(scope=PROJECT, source=source, content=text, kind=kind)
     return (await service.write(caller, request)).handles[0]
 
 
@@ -116,3 +118,50 @@ async def test_pages_of_runs_and_of_steps(service: MemoryService) -> None:
         await service.runs.replay(PERSON, "run-")
     with pytest.raises(NotFound, match="no run nix"):
         await service.runs.replay(PERSON, "nix")
+
+
+async def test_a_context_is_replayed_to_the_byte_and_asked_for_again(
+    service: MemoryService,
+) -> None:
+    branch = await write(service, PERSON, "deploy_branch: release", kind="fact")
+    await write(service, PERSON, "Tests run with uv.", kind="fact")
+    asked = ContextRequest(scope=PROJECT, budget=300, delivered=True, skip_given=True)
+    told = await service.context(AGENT, asked)
+    with_prompt = {"prompt": "the moth", "max_tokens": 200}
+    await write(service, PERSON, "The moth is small,\nand grey.")
+    later = await service.context(AGENT, asked.model_copy(update=with_prompt))
+    assert later.text
+    assert "deploy_branch" not in later.text
+
+    first, second = (await service.runs.replay(PERSON, "run-7")).steps
+    assert first.context is not None
+    assert second.context is not None
+    assert (first.context.text, second.context.text) == (told.text, later.text)
+    assert first.context.price.input_tokens == told.tokens
+    assert first.context.price.cost_usd == told.price.cost_usd
+    facts = [fact.tokens for section in told.sections for fact in section.facts]
+    assert [one.tokens for one in first.records] == facts
+    assert all(one.cost_usd for one in first.records)
+    [moth] = second.records
+    assert moth.text == "The moth is small,\nand grey."
+    assert moth.tokens == later.sections[0].facts[0].tokens
+
+    for step in (first, second):
+        same = await service.runs.told_now(PERSON, step.operation.operation_id)
+        assert (same.now.text, same.difference) == (same.delivered, [])
+    await correct(service, PERSON, branch, "deploy_branch: main")
+    again = await service.runs.told_now(PERSON, first.operation.operation_id)
+    assert [line for line in again.difference if line.startswith(("-", "+"))][2:] == [
+        "-- deploy_branch: release", "+- deploy_branch: main",
+    ]  # fmt: skip
+    # The corrected fact is news to the later prompt too; nothing else of the first is.
+    again = await service.runs.told_now(PERSON, second.operation.operation_id)
+    assert [line for line in again.difference if line.startswith(("-", "+"))][2:] == [
+        "+## About This Workspace", "+", "+- deploy_branch: main", "+",
+    ]  # fmt: skip
+    changed, stays = (await service.runs.replay(PERSON, "run-7")).steps[0].records
+    assert (changed.state, changed.now) == ("changed", "deploy_branch: main")
+    assert (stays.state, stays.now) == ("unchanged", None)
+    assert (await service.runs.page(PERSON)).runs[0].contexts == 2
+    with pytest.raises(Invalid, match="delivered no context"):
+        await service.runs.told_now(PERSON, again.now.operation_id)
