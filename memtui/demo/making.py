@@ -269,6 +269,7 @@ def _commands(paths: Paths) -> tuple[str, ...]:
         f'{home} memtui query "deploy branch"',
         f"{home} memtui browse --project infra --limit 10",
         f"{home} memtui ops list --status unknown",
+        f"{home} memtui runs list",
         f"{home} memtui",
     )
 

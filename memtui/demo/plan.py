@@ -138,7 +138,9 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Hydrate:
-    """Hand a model its context before a run."""
+    """Hand a model its context before a run, with what is found for its task."""
+
+    prompt: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -169,8 +169,9 @@ class Player:
         request = BrowseRequest(scope=step.scope, sort=action.sort, limit=action.limit)
         await self._service.browse(caller, request)
 
-    async def _hydrate(self, step: Step, caller: Caller, _: Hydrate) -> None:
-        await self._service.context(caller, ContextRequest(scope=step.scope, delivered=True))
+    async def _hydrate(self, step: Step, caller: Caller, action: Hydrate) -> None:
+        request = ContextRequest(scope=step.scope, prompt=action.prompt, delivered=True)
+        await self._service.context(caller, request)
 
     async def _trace(self, step: Step, caller: Caller, action: Trace) -> None:
         if action.name not in self._gone:

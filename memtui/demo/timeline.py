@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import cache
+from itertools import islice
 
 from memtui.contract import Scope, SourceKind, SourceRef, WriteMode
-from memtui.demo.content import load
+from memtui.demo.content import Person, load
 from memtui.demo.hosted import Trouble
 from memtui.demo.plan import (
     Action,
@@ -47,6 +48,8 @@ OUTAGES = (
 _SEED = 31
 _RUNBOOK = "First five minutes of an incident"
 _BALANCE = "Margit's reach went from"
+_BEFORE_ASKING = timedelta(seconds=2)
+_NEWEST_TOLD = 15
 _BREAKER_OPEN = timedelta(minutes=2)
 """A breaker that opened in an outage refuses calls for a little longer."""
 
@@ -70,11 +73,7 @@ def timeline() -> tuple[Step, ...]:
         if (note.title or note.text).startswith(start)
     }
     steps += Mishaps(company, names).steps()
-    # Two people who work with an agent: what it is told before a run, every other day.
-    for day in range(1, 60, 2):
-        for hour, person, project in ((9.2, "ana", "mech-fighters"), (10.6, "bo", "infra")):
-            scope = Scope(company_id=company, project_id=project, subject_id=person)
-            steps.append(Step(at(day, hour), "agent:coding", "hook", scope, Hydrate()))
+    steps += _told(runs, content.company.person)
     last = Scope(
         company_id=company, project_id="mech-fighters", agent_id="coding", issue_id="ISS-53"
     )
@@ -82,6 +81,30 @@ def timeline() -> tuple[Step, ...]:
     steps.append(Step(timedelta(0), "agent:coding", "mcp", last, ask))
     steps.sort(key=lambda step: step.ago, reverse=True)
     return tuple(map(_settled, steps))
+
+
+def _told(runs: Iterable[Step], people: Sequence[Person]) -> Iterator[Step]:
+    """Yield what runs are told as they begin: of two people's one every other day, and the newest.
+
+    Each is told for somebody who works in its project.
+    """
+    begun = [
+        one
+        for one in runs
+        if one.door == "hook" and isinstance(one.action, Ask) and not is_hosted(one.scope)
+    ]
+    chosen = {one.scope.run_id: one for one in begun[-_NEWEST_TOLD:]}
+    for project, hour in (("mech-fighters", 9.2), ("infra", 10.6)):
+        own = [one for one in begun if one.scope.project_id == project]
+        for day in range(1, 60, 2):
+            within = (one for one in own if at(day, hour) >= one.ago > at(day - 2, hour))
+            chosen |= {one.scope.run_id: one for one in islice(within, 1)}
+    for first in chosen.values():
+        person = next(one.id for one in people if first.scope.project_id in one.projects)
+        scope = first.scope.model_copy(update={"subject_id": person})
+        if isinstance(first.action, Ask):
+            told = Hydrate(first.action.text)
+            yield replace(first, ago=first.ago + _BEFORE_ASKING, scope=scope, action=told)
 
 
 def _by_shelf(steps: Iterable[Step]) -> Shelves:
