@@ -92,6 +92,16 @@ _OWN = "memtui"
 _SHOWN_CHARS = 300
 
 
+@cache
+def own_providers() -> dict[str, EntryPoint]:
+    """Return those of memtui itself, for which no other package need be looked at."""
+    try:
+        registered = distribution(_OWN).entry_points
+    except PackageNotFoundError:
+        return {}
+    return {entry.name: entry for entry in registered.select(group=GROUP)}
+
+
 class Providers:
     """The providers installed here. Tests and embedders may add classes of their own."""
 
@@ -102,15 +112,6 @@ class Providers:
         self._timeout_s = timeout_ms / 1000
         self._extra = dict(extra or {})
         self._loaded: dict[str, type[Adapter]] = dict(self._extra)
-
-    @cached_property
-    def _own(self) -> dict[str, EntryPoint]:
-        """Those of memtui itself, for which no other package need be looked at."""
-        try:
-            registered = distribution(_OWN).entry_points
-        except PackageNotFoundError:
-            return {}
-        return {entry.name: entry for entry in registered.select(group=GROUP)}
 
     @cached_property
     def _entry_points(self) -> dict[str, list[EntryPoint]]:
@@ -125,7 +126,7 @@ class Providers:
 
     def package(self, name: str) -> str:
         """Return the package that a provider comes in."""
-        if name in self._extra or name in self._own:
+        if name in self._extra or name in own_providers():
             return _OWN
         return " and ".join(sorted(map(_package, self._entry_points.get(name, []))))
 
@@ -192,7 +193,7 @@ class Providers:
         """Return a provider's entry points: of one that was added none, else one as a rule."""
         if name in self._extra:
             return []
-        own = self._own.get(name)
+        own = own_providers().get(name)
         entries = [own] if own else self._entry_points.get(name)
         if entries is None:
             known = ", ".join(self.names())

@@ -29,8 +29,9 @@ _JSON = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 class LazyCommand(TyperCommand):
     """A command that is made when it runs or is asked for help, so that the others are quick."""
 
-    def load(self) -> TyperCommand:
-        """Return the command itself, with its options."""
+    @cached_property
+    def itself(self) -> TyperCommand:
+        """The command, with its options."""
         assert self.callback is not None  # noqa: S101 - whoever makes one gives it
         return cast("TyperCommand", self.callback())
 
@@ -38,7 +39,7 @@ class LazyCommand(TyperCommand):
         self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any
     ) -> Any:
         """Parse the arguments as the command itself does."""
-        return self.load().make_context(info_name, args, parent=parent, **extra)
+        return self.itself.make_context(info_name, args, parent=parent, **extra)
 
 
 class LazyGroup(TyperGroup):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 
 from memtui import __version__
 from memtui.doors.cli import errors
@@ -129,6 +131,12 @@ def build_app() -> typer.Typer:
     return app
 
 
+@cache
+def command_line() -> Any:
+    """Return the command line as it is called, made once a process."""
+    return get_command(build_app())
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code; no error gets past here."""
     _open_missing()
@@ -139,7 +147,7 @@ def run(arguments: Sequence[str]) -> int:
     invocation = Invocation()
     try:
         _refuse_other_encodings(arguments)
-        code = build_app()(
+        code = command_line()(
             list(arguments), prog_name=PROGRAM, standalone_mode=False, obj=invocation
         )
         sys.stdout.flush()

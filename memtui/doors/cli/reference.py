@@ -158,7 +158,7 @@ def walk(app: typer.Typer) -> Iterator[tuple[str, Any]]:
 
 def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(command, LazyCommand):
-        command = command.load()
+        command = command.itself
     yield path, command
     if isinstance(command, TyperGroup):
         context = typer.Context(command)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from memtui.doors.helper.child import serve
 from memtui.doors.helper.wire import OUTDATED, Place, peer
+from memtui.doors.helper.words import EVENTS
 
 if TYPE_CHECKING:
     from memtui.contract import Model
@@ -32,18 +33,22 @@ WARM = (
     "getpass",
     "logging.handlers",
     "memtui.backends.vault",
-    "memtui.doors.cli.helper",
-    "memtui.doors.cli.main",
+    "memtui.doors.agent",
+    "memtui.doors.hooks.calls",
+    "memtui.doors.hooks.capture",
+    "memtui.doors.hooks.joining",
     "memtui.service.companies",
     "memtui.service.context",
+    "memtui.service.members",
     "typer._adapters",
+    "typer._click.decorators",
 )
 """The modules that import what a hook needs; what else one needs it imports itself."""
 AT_ONCE = max(4, 2 * (os.cpu_count() or 1))
 """So many hooks run at the same time; others wait for their turn."""
 
 _LOOK_S = 30.0
-"""How often an idle helper looks whether its home and its code are still there."""
+"""How often an idle helper looks whether its home is still there."""
 
 
 class Terms(NamedTuple):
@@ -65,10 +70,11 @@ class Helper:
         self._place = place
         self._children: dict[int, socket.socket] = {}
         """The process id of each, and its client's connection."""
-        self._came_from = _stamps(terms)
+        modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+        files = (str(terms.config_file), *filter(None, modules))
+        self._made_from = {path: _stamp(path) for path in files}
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        with suppress(FileNotFoundError):
-            os.unlink(place.socket)  # left by a helper that was killed: the lock is ours  # noqa: PTH108
+        Path(place.socket).unlink(missing_ok=True)  # left by one that was killed: the lock is ours
         self._listener.bind(place.socket)
         self._listener.listen(64)
         self._poll = select.poll()
@@ -82,18 +88,18 @@ class Helper:
         self._poll.register(self._woken, select.POLLIN)
 
     def serve(self) -> None:
-        """Answer hooks until none has come for a while, or what this was started from changed."""
+        """Answer hooks until none has come for a while, or what this was made from changed."""
+        last = monotonic()
         try:
-            last = monotonic()
             while self._children or monotonic() - last < self._terms.idle_s:
-                if not self._children and not self._is_current():
+                is_asked = self._wait(min(_LOOK_S, self._terms.idle_s))
+                if (is_asked or not self._children) and not self._is_current():
                     return
-                if self._wait(min(_LOOK_S, self._terms.idle_s)):
+                if is_asked:
                     last = monotonic()
-                    if not self._accept():
-                        return
+                    self._accept()
         finally:
-            os.unlink(self._place.socket)  # noqa: PTH108
+            Path(self._place.socket).unlink(missing_ok=True)
 
     def _wait(self, seconds: float) -> bool:
         """Wait until something happens; returns whether a hook asks."""
@@ -121,20 +127,17 @@ class Helper:
                 if os.waitstatus_to_exitcode(status) == OUTDATED:
                     _end()
 
-    def _accept(self) -> bool:
-        """Fork a child for a hook; returns False where its code is not this helper's any more."""
+    def _accept(self) -> None:
+        """Fork a child for a hook."""
         connection, _ = self._listener.accept()
         if peer(connection)[1] != os.geteuid():
             connection.close()
-            return True
-        if not self._is_current():
-            return False
+            return
         pid = os.fork()
         if not pid:
             self._become_child(connection)
         self._children[pid] = connection
         self._poll.register(connection, 0)
-        return True
 
     def _become_child(self, connection: socket.socket) -> NoReturn:
         """Let go of what is the helper's own, and run the hook."""
@@ -152,21 +155,18 @@ class Helper:
             os._exit(1)
 
     def _is_current(self) -> bool:
-        return _stamps(self._terms) == self._came_from and self._terms.data.is_dir()
+        """Whether the home, its settings and the code are still those that it was made from."""
+        made = self._made_from.items()
+        return self._terms.data.is_dir() and all(_stamp(path) == seen for path, seen in made)
 
 
-def _stamps(terms: Terms) -> dict[str, tuple[int, int] | None]:
-    """Return what tells whether a file that this process was made from has changed since."""
-    modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    found: dict[str, tuple[int, int] | None] = {}
-    for path in (str(terms.config_file), *filter(None, modules)):
-        try:
-            status = os.stat(path)  # noqa: PTH116 - a thousand of them, for each hook
-        except OSError:
-            found[path] = None
-        else:
-            found[path] = status.st_mtime_ns, status.st_size
-    return found
+def _stamp(path: str) -> tuple[int, int] | None:
+    """Return what changes with a file's content; None where there is none."""
+    try:
+        status = os.stat(path)  # noqa: PTH116 - a thousand of them for each hook
+    except OSError:
+        return None
+    return status.st_mtime_ns, status.st_size
 
 
 def _end(*_: object) -> NoReturn:
@@ -198,12 +198,19 @@ def warm() -> None:
     from memtui.config import Settings
     from memtui.context.cost import TokenCounter, price
     from memtui.contract import Model
+    from memtui.doors.cli.main import command_line
+    from memtui.service.providers import own_providers
 
     model = Settings.model_fields["context_model"].default
     TokenCounter(model).tokens("")
     price(model, 1)
+    own_providers()
     for kind in _below(Model):
         kind.model_rebuild(raise_errors=False)
+    hooks = command_line().commands["hook"]
+    for event in EVENTS:
+        if (command := hooks.get_command(None, event)) is not None:
+            _ = command.itself
 
 
 def _below(kind: type[Model]) -> Iterator[type[Model]]:

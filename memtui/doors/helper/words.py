@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 EVENTS = frozenset({"pre-run", "post-run", "comment", "document"})
-"""The hooks that agents call. What a person does with hooks is no matter of milliseconds."""
+"""The commands of `hook` that others call: they are quick, and never fail."""
 NAMING = frozenset({"--home", "--company", "--principal", "--acts-for"})
 """The options before a command that take a value."""
 

@@ -33,7 +33,7 @@ def test_every_option_of_every_command_is_documented_with_words() -> None:
 def test_the_list_of_commands_says_what_each_docstring_begins_with() -> None:
     commands = getattr(get_command(build_app()), "commands", {})
     for name, (sentence, _) in COMMANDS.items():
-        assert commands[name].load().help.split("\n\n")[0] == sentence
+        assert commands[name].itself.help.split("\n\n")[0] == sentence
 
 
 def test_every_setting_exit_code_and_action_is_documented() -> None:

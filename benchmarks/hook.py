@@ -1,0 +1,115 @@
+"""What an agent's hook costs, with the helper and without: `python -m benchmarks.hook [RUNS]`.
+
+It is the whole process of `memtui hook pre-run` in the demo's company, as Claude Code calls it at a
+session's start and at a prompt; bare Python stands beside it. All take turns, so that a busy moment
+harms all of them. The medians of wall time and of CPU count, and what matters is their ratio to
+bare Python: with the helper at most LIMIT. The last line is the mean of what the helper's child
+takes, which the hook's own process waits for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.table import environment
+from memtui.doors.helper.wire import Place
+
+LIMIT = 12.0
+BARE = "python -c pass"
+HOOK = ["-m", "memtui", "hook", "pre-run", "--client", "claude-code", "--project", "mech-fighters"]
+COLD = {"MEMTUI_HELPER_IDLE_S": "0"}
+
+
+def event(name: str, **more: str) -> bytes:
+    """Return what Claude Code says on stdin."""
+    said = {"session_id": f"bench-{time.time_ns()}", "hook_event_name": name, "cwd": "/tmp"}
+    return json.dumps(said | more).encode()
+
+
+class Cost(NamedTuple):
+    """What one process took, in milliseconds."""
+
+    wall: float
+    cpu: float
+
+
+def run(arguments: list[str], stdin: bytes, **variables: str) -> Cost:
+    """Run a Python process to its end."""
+    with tempfile.TemporaryFile() as said:
+        said.write(stdin)
+        said.seek(0)
+        began, before = time.perf_counter(), os.times()
+        subprocess.run(
+            [sys.executable, *arguments],
+            stdin=said,
+            stdout=subprocess.DEVNULL,
+            env=environment(**variables),
+            check=True,
+        )
+        wall, after = time.perf_counter() - began, os.times()
+    used = after.children_user + after.children_system
+    return Cost(wall * 1000, (used - before.children_user - before.children_system) * 1000)
+
+
+def of_children(process: int) -> float:
+    """Return the CPU time that a process's ended children took, in milliseconds."""
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return 1000 * (int(fields[13]) + int(fields[14])) / os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    """Print the table; exit 1 where the limit is passed."""
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
+    with tempfile.TemporaryDirectory() as home:
+        os.environ["MEMTUI_HOME"] = home
+        run(["-m", "memtui", "demo", "--no-tui"], b"")
+        run(HOOK, event("SessionStart", source="startup"))
+        place = Place.of("")
+        while (helper := place.holder()) is None or not Path(place.socket).exists():
+            time.sleep(0.1)
+        costs: dict[str, list[Cost]] = {}
+        before = 0.0
+        for turn in range(runs + 1):
+            if turn == 1:
+                before = of_children(helper)
+            start = event("SessionStart", source="startup")
+            prompt = event("UserPromptSubmit", prompt="How do we deploy, and who reviews it?")
+            for name, cost in (
+                (BARE, run(["-c", "pass"], b"")),
+                ("a session's start", run(HOOK, start)),
+                ("a prompt", run(HOOK, prompt)),
+                ("a session's start, without the helper", run(HOOK, start, **COLD)),
+                ("a prompt, without the helper", run(HOOK, prompt, **COLD)),
+            ):
+                costs.setdefault(name, []).append(cost)
+        child = (of_children(helper) - before) / (2 * runs)
+        os.kill(helper, 15)
+    found = {
+        # The first turn reads every file from the disk.
+        name: Cost(*(statistics.median(part) for part in zip(*each[1:], strict=True)))
+        for name, each in costs.items()
+    }
+    base, late = found[BARE], False
+    print(f"{'':40} {'wall ms':>8} {'ratio':>6} {'CPU ms':>8} {'ratio':>6} {'limit':>6}")
+    for name, cost in found.items():
+        limit = LIMIT if name in {"a session's start", "a prompt"} else None
+        ratio = cost.wall / base.wall
+        late |= limit is not None and ratio > limit
+        print(
+            f"{name:40} {cost.wall:8.0f} {ratio:6.1f} {cost.cpu:8.0f} {cost.cpu / base.cpu:6.1f} "
+            f"{limit or '':>6}"
+        )
+    print(f"{'the helper for one of them':40} {'':15} {child:8.0f} {child / base.cpu:6.1f}")
+    sys.exit(late)
+
+
+if __name__ == "__main__":
+    main()
