@@ -33,6 +33,7 @@ from memtui.contract import (
     BrowseRequest,
     Capabilities,
     Conflict,
+    CorrectRequest,
     Denied,
     Filter,
     Invalid,
@@ -45,6 +46,7 @@ from memtui.contract import (
     Snippet,
     Unavailable,
     Unsupported,
+    WriteRequest,
 )
 from memtui.fuzzy import finds
 
@@ -149,6 +151,22 @@ def require_writable(context: BindingContext, what: str) -> None:
     """Raise `Unsupported` in a read-only binding; `what` begins the sentence."""
     if context.read_only:
         raise Unsupported(f"{what} open read-only; open the binding writable first.")
+
+
+def require_kept(able: Capabilities, request: WriteRequest | CorrectRequest) -> None:
+    """Raise `Unsupported` where a record is to have what the provider does not keep.
+
+    A pin, an expiry or the beginning of a validity window that is dropped in silence is a promise
+    that nobody keeps.
+    """
+    asked = {
+        "pins": (able.pin, request.pinned),
+        "expiry": (able.expiry, request.expires_at),
+        "validity windows": (able.validity, getattr(request, "valid_from", None)),
+    }
+    for what, (kept, value) in asked.items():
+        if value and not kept:
+            raise Unsupported(f"This provider keeps no {what}; leave that out.")
 
 
 def check_revision(record: Record, revision: str | None, proposed: str | None = None) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from datetime import UTC, date, datetime
 from pathlib import Path
+from types import FunctionType
 from typing import Any
 
 import pytest
 
+from memtui import provider_kit
 from memtui.contract import (
     BindingContext,
     BrowseRequest,
@@ -169,3 +172,22 @@ def test_a_derived_file_that_holds_nothing_sound_is_begun_anew(tmp_path: Path, h
     database = DerivedDatabase(path, "CREATE TABLE kept (word);", version=1, what="The words")
     assert database.run(lambda one: one.execute("SELECT count(*) FROM kept").fetchone()[0]) == 0
     database.close()
+
+
+def test_the_howto_names_the_whole_kit_and_shows_code_that_is_there() -> None:
+    root = Path(__file__).parents[1]
+    howto = (root / "docs" / "providers-howto.md").read_text("utf-8")
+    kit = {
+        name
+        for name, value in vars(provider_kit).items()
+        if isinstance(value, (type, FunctionType)) and name[0] != "_"
+        if value.__module__ == provider_kit.__name__
+    }
+    untold = {name for name in kit if not re.search(rf"`@?{name}[`(]", howto)}
+    assert not untold
+    example = root / "examples" / "memtui-notes"
+    files = ("pyproject.toml", "memtui_notes.py", "tests/test_notes.py")
+    code = "\n".join((example / name).read_text("utf-8") for name in files)
+    shown = re.findall(r"```(?:python|toml)\n(.*?)```", howto, re.DOTALL)
+    assert len(shown) == 3
+    assert all(block in code for block in shown)

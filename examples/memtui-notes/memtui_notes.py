@@ -48,6 +48,7 @@ from memtui.provider_kit import (
     page,
     ranked,
     read_config,
+    require_kept,
     require_writable,
     sees,
 )
@@ -147,6 +148,7 @@ class NotesAdapter(Adapter):
     @blocking
     def write(self, request: WriteRequest) -> WriteReply:
         """Store a note under a new id."""
+        require_kept(self.capabilities, request)
         now = self._context.now()
         handle = RecordHandle(provider_key=self.key, provider_record_id=uuid.uuid4().hex)
         record = Record.like(
@@ -185,6 +187,7 @@ class NotesAdapter(Adapter):
     @blocking
     def correct(self, request: CorrectRequest) -> CorrectReply:
         """Change a note in place."""
+        require_kept(self.capabilities, request)
         with self._changing() as database:
             record = self._seen(database, request.handle, request.scope)
             if record is None:
