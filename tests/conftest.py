@@ -29,7 +29,7 @@ _SLOW = (
     "tests/test_layers",
 )  # fmt: skip
 
-pytest_plugins = ["tests.databases", "tests.demos", "tests.headless", "tests.rights"]
+pytest_plugins = ["tests.databases", "tests.demos", "tests.headless", "tests.node", "tests.rights"]
 
 
 def pytest_configure() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
@@ -32,8 +33,18 @@ class TestInstructions(AdapterContract):
 class TestMcpMemory(AdapterContract):
     async def open_adapter(self, tmp_path: Path) -> Adapter:
         path = tmp_path / "memory.jsonl"
+        if not path.exists():
+            path.touch()
+            os.utime(path, (0, 0))  # nobody is in the middle of writing it
+        return await McpMemoryAdapter.open(self.context(tmp_path, path=str(path), settle_ms=0))
+
+
+class TestReadOnlyMcpMemory(AdapterContract):
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        path = tmp_path / "memory.jsonl"
         write(path, '{"type":"entity","name":"vim","entityType":"tool","observations":["edits"]}\n')
-        return await McpMemoryAdapter.open(self.context(tmp_path, path=str(path)))
+        context = self.context(tmp_path, path=str(path))
+        return await McpMemoryAdapter.open(context.model_copy(update={"read_only": True}))
 
 
 def write(path: Path, text: str) -> None:

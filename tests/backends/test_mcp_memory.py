@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.backends.files.reading import ParsedFile
-from memtui.backends.mcp_memory import McpMemoryAdapter, lines_found_by_server, parse_graph
+from memtui.backends.mcp_memory import McpMemoryAdapter, parse_graph
+from memtui.backends.mcp_memory.graph import lines_found_by_server
 from memtui.contract import BrowseRequest, QueryRequest, Record, Scope, SourceKind, Unavailable
 
 ACME = Scope(company_id="acme")
@@ -78,7 +79,7 @@ async def test_a_relation_may_name_an_entity_that_is_not_there(
     path.write_text(graph(relation("vim", "inspired", "helix"), entity("vim")))
     adapter = await open_adapter(McpMemoryAdapter, path=path)
     found = {record.kind: record for record in await records_of(adapter)}
-    assert found["relation"].text == "vim inspired helix"
+    assert found["relation"].text == "vim → inspired → helix"
     assert found["relation"].metadata["dangling"] == ["helix"]
     assert found["entity"].text == "vim"
     assert (await adapter.health()).status == "ok"
@@ -113,8 +114,8 @@ def test_variants_of_the_format_are_understood() -> None:
             {"_type": "relation", "from": "a", "to": "b"},
         )
     )
-    texts = {entry.text: entry for entry in parsed.records}
-    assert set(texts) == {"one alone", "as an object", "7", '["x"]', "a relates to b"}
+    texts = {entry.text: entry for entry in parsed.records if entry.kind != "entity"}
+    assert set(texts) == {"one alone", "as an object", "7", '["x"]', "a → relates to → b"}
     assert texts["one alone"].metadata["extra"] == {"source": "import"}
     created = texts["as an object"].created_at
     assert created is not None
@@ -141,13 +142,13 @@ def test_variants_of_the_format_are_understood() -> None:
 )
 def test_a_broken_line_is_a_flaw_where_it_stands(line: str) -> None:
     parsed = parse_graph(graph(entity("a", "kept"), line, entity("b", "kept too")))
-    assert [entry.text for entry in parsed.records] == ["kept", "kept too"]
+    assert [entry.text for entry in parsed.records] == ["a", "kept", "b", "kept too"]
     assert [flaw.line for flaw in parsed.flaws] == [2]
 
 
 def test_an_empty_observation_is_a_flaw() -> None:
     parsed = parse_graph(graph(entity("a", "", "said", None, {})))
-    assert [entry.text for entry in parsed.records] == ["said", "{}"]
+    assert [entry.text for entry in parsed.records] == ["a", "said", "{}"]
     assert len(parsed.flaws) == 2
 
 
@@ -171,7 +172,7 @@ async def test_hostile_text_stays_exact_and_ids_stay_printable(
     path.write_text(graph(entity(hostile, hostile), relation(hostile, hostile, hostile)))
     adapter = await open_adapter(McpMemoryAdapter, path=path)
     records = await records_of(adapter)
-    assert {record.text for record in records} == {hostile, f"{hostile} {hostile} {hostile}"}
+    assert {record.text for record in records} == {hostile, f"{hostile} → {hostile} → {hostile}"}
     assert all(record.handle.provider_record_id.isprintable() for record in records)
     for record in records:
         assert await adapter.get(record.handle, ACME) == record
@@ -217,6 +218,7 @@ LINES = st.one_of(
 def test_every_line_ends_in_an_entry_or_a_flaw(lines: list[str]) -> None:
     parsed: ParsedFile = parse_graph("\n".join(lines))
     told = {entry.line for entry in parsed.records} | {flaw.line for flaw in parsed.flaws}
+    told |= {line for entry in parsed.records for line in entry.metadata.get("lines", ())}
     assert told == {number for number, line in enumerate(lines, 1) if line.strip()}
     for entry in parsed.records:
         assert entry.text.strip()

@@ -1,4 +1,4 @@
-"""The base of every provider that shows files it never writes."""
+"""The base of every provider that shows the files of other programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from memtui.backends.files.reading import FileReader, ParsedFile, ParsedRecord, digest, printable_id
+from memtui.backends.files.reading import FileReader, ParsedFile, ParsedRecord, digest, numbered
 from memtui.contract import (
     Adapter,
     BindingContext,
@@ -56,7 +56,7 @@ _PROBLEM_LIMIT = 500
 
 
 class FilesConfig(Model):
-    """What every read-only file provider is told."""
+    """What every provider of files is told."""
 
     path: LocalPath
     """The folder or file to read; absolute, or from `~`."""
@@ -157,8 +157,12 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     ) -> Iterator[tuple[Record, float | None]]:
         if request.matching is Matching.AGENTS:
             return ((record, None) for record in self.found_by_agents(request.query, records))
-        self._index = self._index or TextIndex(tuple(records.values()))
+        self._index = self._index or TextIndex(tuple(filter(self.is_listed, records.values())))
         return self._index.search(request.query)
+
+    def is_listed(self, record: Record) -> bool:  # noqa: ARG002
+        """Whether a record is found and listed; else only where its kind is asked for."""
+        return True
 
     def found_by_agents(self, query: str, records: dict[str, Record]) -> Iterable[Record]:
         """Return those of `records` that this provider's own agents would find, best first.
@@ -179,8 +183,9 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
     @blocking
     def browse(self, request: BrowseRequest) -> BrowsePage:
         """Return one page and the exact total."""
-        fits, records = matcher(request.filter), self._load()[0].values()
-        return page([r for r in records if sees(request.scope, r.scope) and fits(r)], request)
+        fits, kind, records = matcher(request.filter), request.filter.kind, self._load()[0].values()
+        there = [r for r in records if self.is_listed(r) or r.kind == kind]
+        return page([r for r in there if sees(request.scope, r.scope) and fits(r)], request)
 
     @blocking
     def problems(self, scope: Scope) -> Sequence[Problem]:
@@ -204,7 +209,7 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
         return Health(
             status="degraded" if problems else "ok",
             message=f"{count} problems" if problems else "",
-            records=len(records),
+            records=sum(map(self.is_listed, records.values())),
             problems=tuple(problems),
         )
 
@@ -310,18 +315,16 @@ class FilesAdapter(Adapter, Generic[ConfigT]):
 
     def _read(self, reader: FileReader) -> dict[str, Record]:
         self._require()
-        records: dict[str, Record] = {}
+        entries: list[tuple[ParsedRecord, Path]] = []
         for path, parsed in self.parse_all(reader):
             for flaw in parsed.flaws:
                 reader.report(flaw.message, path, flaw.line)
-            for found in parsed.records:
-                wanted = record_id = printable_id(found.id)
-                copy = 1
-                while record_id in records:
-                    copy += 1
-                    record_id = f"{wanted}~{copy}"
-                records[record_id] = self._record(found, path, record_id)
-        return records
+            entries += [(found, path) for found in parsed.records]
+        ids = numbered(found.id for found, _ in entries)
+        return {
+            one: self._record(found, path, one)
+            for one, (found, path) in zip(ids, entries, strict=True)
+        }
 
     def _record(self, found: ParsedRecord, path: Path, record_id: str) -> Record:
         place = f"{path}:{found.line}"

