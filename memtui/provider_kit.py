@@ -596,7 +596,7 @@ class JsonApi:
     """The calls of a server that speaks JSON; its refusals are the contract's errors.
 
     `who` begins their sentences. `Unavailable.sent` is true where a change may have been made all
-    the same.
+    the same, and for a late reply: asking again at once would only wait again.
     """
 
     def __init__(
@@ -648,7 +648,7 @@ class JsonApi:
             return parse(reply.body)
         except NoReply as error:
             said = _NO_REPLY[error.why].format(self._seconds, self._most_bytes, error)
-            is_sent = changes and error.why != "unreachable"
+            is_sent = error.why == "late" or (changes and error.why != "unreachable")
             raise Unavailable(f"{self._who} {said}.", sent=is_sent) from error
         except Unreadable as error:
             said = f"{self._who} answered something unreadable: {error}."

@@ -1,15 +1,37 @@
 from __future__ import annotations
 
+import asyncio
+import hashlib
+import json
 import re
+import shutil
+import subprocess
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from memtui.backends.memsearch import MemsearchAdapter, parse_day
-from memtui.contract import BrowseRequest, Filter, QueryRequest, Record, Scope, SourceKind
+from memtui.backends.memsearch.command import collection_of, project_of
+from memtui.contract import (
+    BrowseRequest,
+    Filter,
+    Invalid,
+    Matching,
+    MemtuiError,
+    NotFound,
+    QueryRequest,
+    Record,
+    Scope,
+    SourceKind,
+    Unavailable,
+    Unsupported,
+)
+from tests.backends.mem0.servers import Embeddings
 
 ACME = Scope(company_id="acme")
 DAY = """
@@ -183,3 +205,173 @@ def test_any_text_is_parsed(text: str) -> None:
     for entry in parse_day(text, "2026-02-09").records:
         assert entry.text.strip()
         assert entry.line <= text.count("\n") + 1
+
+
+# As its agents search: the command prints what the real memsearch 0.4 printed of DAY.
+
+CHUNKS: list[dict[str, Any]] = [
+    {
+        "chunk_hash": "38857bd939330acb",
+        "content": "### 09:41\n"
+        "<!-- session:s-1 turn:t-2 transcript:/home/ann/my logs/s-1.jsonl -->\n"
+        "- Tests of the importer fail on leap days",
+        "heading": "09:41",
+        "heading_level": 3,
+        "start_line": 9,
+        "end_line": 12,
+        "score": 0.99,
+    },
+    {
+        "chunk_hash": "b615804ee503bbe3",
+        "content": "- Created release/1.4 from main",
+        "heading": "09:20",
+        "heading_level": 3,
+        "start_line": 7,
+        "end_line": 8,
+        "score": 0.49,
+    },
+]
+AS_AGENTS = QueryRequest(scope=ACME, query="-k what?\0", top_k=3, matching=Matching.AGENTS)
+
+
+@pytest.fixture
+async def by_program(tmp_path: Path, open_adapter: Any) -> Callable[..., Awaitable[Any]]:
+    """Open the logs of a project with a program that answers what the test says."""
+
+    async def open_with(script: str, **config: Any) -> MemsearchAdapter:
+        folder = tmp_path / "My App" / ".memsearch" / "memory"
+        folder.mkdir(parents=True)
+        day = folder / "2026-02-09.md"
+        day.write_text(DAY)
+        (tmp_path / "out.json").write_text(
+            json.dumps([{**chunk, "source": str(day)} for chunk in CHUNKS])
+        )
+        program = tmp_path / "memsearch"
+        program.write_text(f"#!/bin/sh\n{script.format(folder=tmp_path)}\n")
+        program.chmod(0o700)
+        opened: MemsearchAdapter = await open_adapter(
+            MemsearchAdapter, path=folder, command=program, **config
+        )
+        return opened
+
+    return open_with
+
+
+async def test_what_its_agents_find_are_our_records(tmp_path: Path, by_program: Any) -> None:
+    adapter = await by_program('printf "%s\\n" "$PWD" "$@" > {folder}/asked; cat {folder}/out.json')
+    found = await adapter.query(AS_AGENTS)
+    assert [(one.metadata["turn"], one.score) for one in found.snippets] == [
+        ("t-2", 0.99),
+        ("t-1", 0.49),
+    ]
+    assert found.usage[0].cost_usd is None, "its model may cost something"
+    project = tmp_path / "My App"
+    name = f"ms_my_app_{hashlib.sha256(str(project).encode()).hexdigest()[:8]}"
+    assert (tmp_path / "asked").read_text().split("\n") == [
+        str(project), "search", "--top-k", "3", "--json-output", "--collection", name, "--",
+        "-k what? ", "",
+    ]  # fmt: skip
+    assert list(await adapter.problems(ACME)) == []
+    other = QueryRequest(scope=ACME, query=" ", matching=Matching.AGENTS)
+    assert (await adapter.query(other)).snippets == ()
+
+
+async def test_an_index_behind_the_files_is_told(tmp_path: Path, by_program: Any) -> None:
+    adapter = await by_program("cat {folder}/out.json")
+    day = tmp_path / "My App" / ".memsearch" / "memory" / "2026-02-09.md"
+    day.write_text(DAY.replace("leap days", "new year"))
+    found = await adapter.query(AS_AGENTS)
+    assert [one.metadata["turn"] for one in found.snippets] == ["t-1"]
+    [problem] = await adapter.problems(ACME)
+    assert "1 of 2 results" in problem.message
+    assert "memsearch index" in problem.message
+    day.write_text(DAY)
+    assert len((await adapter.query(AS_AGENTS)).snippets) == 2
+    assert list(await adapter.problems(ACME)) == []
+
+
+@pytest.mark.parametrize(
+    ("script", "error", "said"),
+    [
+        ("echo \"Error: Collection 'mine' does not exist at 'x'. Run it.\" >&2; exit 1", NotFound,
+         "memsearch index --collection mine"),
+        ("echo Traceback >&2; echo 'openai.OpenAIError: Missing credentials.' >&2; exit 1",
+         Unavailable, r"\(openai.OpenAIError: Missing credentials\)"),
+        ("echo hello", Unavailable, r"no list of chunks \(hello\)"),
+        ("echo '[{{}}]'", Unavailable, "no list of chunks"),
+        ("yes & exec yes", Unavailable, "more than 8,000,000 bytes"),
+    ],
+)  # fmt: skip
+async def test_a_search_that_fails_says_what_to_do(
+    by_program: Any, script: str, error: type[MemtuiError], said: str
+) -> None:
+    adapter = await by_program(script, collection="mine")
+    with pytest.raises(error, match=said):
+        await adapter.query(AS_AGENTS)
+
+
+async def test_a_late_search_is_ended_with_all_that_it_started(
+    tmp_path: Path, by_program: Any
+) -> None:
+    script = "sleep 600 & echo $! > {folder}/child; exec sleep 600"
+    adapter = await by_program(script, search_seconds=0.5)
+    with pytest.raises(Unavailable, match=r"within 0\.5 s"):
+        await adapter.query(AS_AGENTS)
+    child = int((tmp_path / "child").read_text())
+    await until(lambda: not is_running(child))
+
+
+def is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+async def until(done: Callable[[], bool]) -> None:
+    while not done():
+        await asyncio.sleep(0.01)
+
+
+async def test_no_other_program_is_run(
+    tmp_path: Path, open_adapter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Invalid, match="is called memsearch"):
+        await open_adapter(MemsearchAdapter, path=tmp_path, command="/bin/rm")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    adapter = await open_adapter(MemsearchAdapter, path=tmp_path)
+    with pytest.raises(Unsupported, match="no memsearch on the PATH"):
+        await adapter.query(AS_AGENTS)
+
+
+REAL = shutil.which("memsearch")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(REAL is None, reason="memsearch, half a gigabyte, is not on the PATH")
+async def test_the_real_program_finds_our_records(
+    tmp_path: Path, open_adapter: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    embeddings = Embeddings()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = tmp_path / ".memsearch" / "config.toml"
+    settings.parent.mkdir()
+    settings.write_text(
+        f'[embedding]\nprovider = "openai"\nmodel = "words"\napi_key = "none"\n'
+        f'base_url = "{embeddings.url}/v1"\n'
+    )
+    folder = tmp_path / "app" / ".memsearch" / "memory"
+    folder.mkdir(parents=True)
+    (folder / "2026-02-09.md").write_text(DAY)
+    collection = collection_of(project_of(folder))
+    command = [str(REAL), "index", "--collection", collection, str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
+    adapter = await open_adapter(MemsearchAdapter, path=folder, search_seconds=60)
+    asked = QueryRequest(
+        scope=ACME, query="does the importer fail?", top_k=1, matching=Matching.AGENTS
+    )
+    found = await adapter.query(asked)
+    embeddings.stop()
+    assert [one.metadata["turn"] for one in found.snippets] == ["t-2"]
+    assert found.capped

@@ -1,4 +1,4 @@
-"""The daily markdown logs of memsearch: `.memsearch/memory/YYYY-MM-DD.md`.
+"""The daily markdown logs of memsearch: `.memsearch/memory/YYYY-MM-DD.md`, and its search.
 
 A day holds `## Session HH:MM` headings and under them a `### HH:MM` entry a turn, an HTML comment
 `session:<id> turn:<uuid> transcript:<path>` and bullets. One turn is one record: its bullets tell
@@ -8,11 +8,16 @@ them. Text outside of this form becomes a record too, without a time or without 
 
 from __future__ import annotations
 
+import asyncio
+import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from time import perf_counter
+
+from pydantic import Field, field_validator
 
 from memtui.backends.files.adapter import FilesAdapter, FilesConfig
 from memtui.backends.files.markdown import Section, fenced_lines, sections
@@ -24,6 +29,27 @@ from memtui.backends.files.reading import (
     first_line,
     parse_moment,
 )
+from memtui.backends.memsearch.command import (
+    PROGRAM,
+    Chunk,
+    collection_of,
+    find_program,
+    project_of,
+    search,
+)
+from memtui.contract import (
+    ContextBundle,
+    Location,
+    Matching,
+    Problem,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    Scope,
+    Snippet,
+    Usage,
+)
+from memtui.provider_kit import LocalPath, eligible, sees
 
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _CLOCK = re.compile(r"(session\s+)?((?:[01]\d|2[0-3]):[0-5]\d(?::[0-5]\d)?)", re.IGNORECASE)
@@ -35,13 +61,76 @@ _DEPTH = 3
 class MemsearchConfig(FilesConfig):
     """The daily logs of memsearch: a folder `.memsearch/memory`."""
 
+    command: LocalPath | None = None
+    """Where the program memsearch is, whose search the agents use; unset: on the PATH."""
+    collection: str | None = Field(default=None, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """The collection that it searches; unset: the one its plugins make of the project's folder."""
+    search_seconds: float = Field(default=9.0, gt=0)
+    """How long a search by the program may take, in seconds."""
+
+    @field_validator("command")
+    @classmethod
+    def _is_memsearch(cls, command: Path | None) -> Path | None:
+        """Let a binding run no other program, whoever wrote it."""
+        if command is not None and command.stem != PROGRAM:
+            raise ValueError(f"the program is called {PROGRAM}, in whatever folder it is")
+        return command
+
 
 class MemsearchAdapter(FilesAdapter[MemsearchConfig]):
-    """Shows the daily logs, a record a turn."""
+    """Shows the daily logs, a record a turn; searches them by words, or as memsearch does."""
 
     key = "memsearch"
     config_model = MemsearchConfig
     holds = "folder"
+    capabilities = FilesAdapter.capabilities.model_copy(update={"agents_search": True})
+    _stale: Problem | None = None
+
+    async def query(self, request: QueryRequest) -> ContextBundle:
+        """Search by words, or through the program; what that costs in its model nobody says."""
+        if request.matching is not Matching.AGENTS:
+            return await super().query(request)
+        if not request.query.strip():
+            return ContextBundle()
+        started, project = perf_counter(), project_of(self.config.path)
+        chunks = await search(
+            request.query,
+            request.top_k,
+            program=await asyncio.to_thread(find_program, self.config.command),
+            collection=self.config.collection or collection_of(project),
+            folder=project,
+            seconds=self.config.search_seconds,
+        )
+        snippets = await asyncio.to_thread(self._found, chunks)
+        seen = tuple(filter(eligible(request), snippets))
+        latency_ms = (perf_counter() - started) * 1000
+        return ContextBundle(
+            snippets=seen[: request.top_k],
+            capped=len(chunks) >= request.top_k or len(seen) > request.top_k,
+            usage=(Usage(provider=self.key, latency_ms=latency_ms),),
+        )
+
+    def _found(self, chunks: Sequence[Chunk]) -> list[Snippet]:
+        """Return the records of chunks, each once with its best score."""
+        by_file: dict[str, list[Record]] = {}
+        for record in self._load()[0].values():
+            if record.location is not None:
+                by_file.setdefault(os.path.realpath(record.location.path), []).append(record)
+        found: dict[RecordHandle, Snippet] = {}
+        stale = 0
+        for chunk in chunks:
+            held = _records_in(chunk, by_file.get(os.path.realpath(chunk.source), ()))
+            stale += not held
+            for record in held:
+                found.setdefault(record.handle, Snippet(**dict(record), score=chunk.score))
+        self._stale = _behind(stale, len(chunks), self.config.path, self._scope) if stale else None
+        return list(found.values())
+
+    async def problems(self, scope: Scope) -> Sequence[Problem]:
+        """Say what cannot be read, and whether memsearch's index was behind the files."""
+        known = await super().problems(scope)
+        stale = self._stale
+        return [*known, stale] if stale and sees(scope, self._scope) else known
 
     def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
         """Read every day."""
@@ -51,6 +140,30 @@ class MemsearchAdapter(FilesAdapter[MemsearchConfig]):
             parsed = reader.parse(path, partial(parse_day, name=name))
             if parsed is not None:
                 yield path, parsed
+
+
+def _behind(stale: int, found: int, path: Path, scope: Scope) -> Problem:
+    return Problem(
+        message=f"{stale} of {found} results of memsearch are not in the files as it knows them; "
+        "`memsearch index` brings its index up to date.",
+        location=Location(path=str(path)),
+        scope=scope,
+    )
+
+
+def _records_in(chunk: Chunk, records: Sequence[Record]) -> list[Record]:
+    """Return the records of a file that a chunk holds, or the one that it is a part of.
+
+    A record whose text the chunk does not share is not the one that memsearch has indexed.
+    """
+    lines = {record.handle: record.location.line for record in records if record.location}
+    inside = [one for one in records if chunk.start_line <= lines[one.handle] <= chunk.end_line]
+    before = [one for one in records if lines[one.handle] <= chunk.start_line]
+    candidates = inside or sorted(before, key=lambda one: lines[one.handle])[-1:]
+    words = {line.strip() for line in chunk.content.splitlines() if line.strip()}
+    return [
+        one for one in candidates if any(line.strip() in words for line in one.text.splitlines())
+    ]
 
 
 @dataclass(frozen=True, slots=True)

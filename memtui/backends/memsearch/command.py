@@ -1,0 +1,173 @@
+"""memsearch's own search, through its command: vectors and words, as its agents have it.
+
+`memsearch search --top-k N --json-output --collection NAME -- QUERY` prints a list of chunks with
+`content, source, heading, start_line, end_line, score`. Its plugins name a project's collection
+`ms_<folder's name>_<8 characters of the SHA-256 of the folder's path>`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from memtui.contract import NotFound, Unavailable, Unsupported
+
+PROGRAM = "memsearch"
+_MOST_BYTES = 8_000_000
+_QUERY_CHARS = 4_000
+"""A system takes no longer argument than 128 KB."""
+_NAME_CHARS = 40
+_SAID_CHARS = 200
+
+
+class Chunk(BaseModel):
+    """A piece of a file as memsearch found it; lines are counted from 1."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    content: str
+    source: str
+    start_line: Annotated[int, Field(ge=0)]
+    end_line: Annotated[int, Field(ge=0)]
+    score: float | None = None
+
+
+def project_of(memory: Path) -> Path:
+    """Return the project whose `.memsearch/memory` a folder is, or the folder itself."""
+    folder = Path(os.path.realpath(memory))
+    parts = folder.parent.name, folder.name
+    return folder.parent.parent if parts == (".memsearch", "memory") else folder
+
+
+def collection_of(project: Path) -> str:
+    """Return the collection that memsearch's plugins keep a project in."""
+    name = re.sub(r"[^a-z0-9]+", "_", project.name.lower())
+    name = name.removeprefix("_").removesuffix("_")[:_NAME_CHARS]
+    return f"ms_{name}_{hashlib.sha256(os.fsencode(project)).hexdigest()[:8]}"
+
+
+def find_program(given: Path | None) -> str:
+    """Return the path of the command. Raises `Unsupported` where there is none."""
+    found = shutil.which(str(given) if given else PROGRAM)
+    if found is None:
+        where = f"at {given}" if given else "on the PATH"
+        raise Unsupported(
+            f"There is no memsearch {where}, whose search its agents use; install it, or set the "
+            "binding's command to where it is."
+        )
+    return found
+
+
+async def search(
+    query: str, top_k: int, *, program: str, collection: str, folder: Path, seconds: float
+) -> list[Chunk]:
+    """Return the chunks that memsearch finds, best first.
+
+    Raises:
+        NotFound: it has no such collection.
+        Unavailable: it has no model, fails, or takes too long; to ask again at once does not help.
+    """
+    text = query[:_QUERY_CHARS].replace("\0", " ").encode("utf-8", "replace").decode()
+    asked = ("--top-k", str(top_k), "--json-output", "--collection", collection, "--", text)
+    try:
+        code, out, err = await _run((program, "search", *asked), folder, seconds)
+    except TimeoutError as error:
+        raise Unavailable(
+            f"memsearch did not answer within {seconds:g} s; it may load a model; raise the "
+            "binding's search_seconds.",
+            sent=True,
+        ) from error
+    except OSError as error:
+        said = f"memsearch cannot be run ({error.strerror}); see {program}."
+        raise Unavailable(said, sent=True) from error
+    if len(out) > _MOST_BYTES:
+        said = f"memsearch answered more than {_MOST_BYTES:,} bytes; ask for less."
+        raise Unavailable(said, sent=True)
+    if code != 0:
+        raise _failed(err.decode("utf-8", "replace"), collection)
+    return _read(out)
+
+
+async def _run(command: Sequence[str], folder: Path, seconds: float) -> tuple[int, bytes, bytes]:
+    """Run a program to its end and return its code, output and errors; kill it when late.
+
+    Raises:
+        TimeoutError: it took too long.
+        OSError: it cannot be run.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        cwd=folder,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,
+    )
+    streams = [stream for stream in (process.stdout, process.stderr) if stream]
+    try:
+        async with asyncio.timeout(seconds):
+            out, err = await asyncio.gather(*(_held(stream, process) for stream in streams))
+            return await process.wait(), out, err
+    finally:
+        if process.returncode is None:
+            _kill(process)
+            await asyncio.gather(*(_held(stream, process) for stream in streams))
+            await process.wait()
+
+
+async def _held(stream: asyncio.StreamReader, process: asyncio.subprocess.Process) -> bytes:
+    """Return what comes until a stream ends; kill the process that sends too much of it."""
+    held = bytearray()
+    while part := await stream.read(65_536):
+        held += part[: _MOST_BYTES + 1 - len(held)]
+        if len(held) > _MOST_BYTES:
+            _kill(process)
+    return bytes(held)
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    """Kill a process and those that it has started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def _failed(said: str, collection: str) -> NotFound | Unavailable:
+    """Return what memsearch's errors mean: the last line of them says it."""
+    lines = [line.strip() for line in said.splitlines() if line.strip()]
+    last = " ".join((lines or ["it does not say why"])[-1].split())[:_SAID_CHARS].rstrip(".")
+    if "does not exist" in last and collection in last:
+        return NotFound(
+            f"memsearch has no index {collection}; `memsearch index --collection {collection}` "
+            "with the folder makes it, or set the binding's collection to the one in use."
+        )
+    return Unavailable(
+        f"memsearch's search failed ({last}); see that its index and its embedding model can be "
+        "had (`memsearch config list`).",
+        sent=True,
+    )
+
+
+def _read(out: bytes) -> list[Chunk]:
+    """Return the chunks of an answer; what a library printed before it is passed over."""
+    text = out.decode("utf-8", "replace")
+    try:
+        told: Any = json.loads(text[max(text.find("["), 0) :])
+        return [Chunk.model_validate(one) for one in told]
+    except (ValueError, TypeError, RecursionError, ValidationError) as error:
+        start = " ".join(text.split())[:60] or "nothing"
+        raise Unavailable(
+            f"memsearch answered something that is no list of chunks ({start}); its version may "
+            "be another than memtui knows.",
+            sent=True,
+        ) from error
