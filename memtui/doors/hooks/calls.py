@@ -8,6 +8,7 @@ The forms are the clients' own: Claude Code's (code.claude.com/docs/en/hooks), w
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
@@ -21,6 +22,8 @@ MOST_BYTES = 16 << 20
 """The most that is read of stdin."""
 
 _ID_CHARS = 200
+_OWN_WORDS = re.compile(r"<hook_context>.*?</hook_context>", re.DOTALL)
+"""What Gemini CLI puts into a prompt of what a hook told it at the session's start."""
 _PROMPT_CHARS = 8_000
 
 
@@ -94,7 +97,7 @@ def read_call(text: str, *, client: str | None = None) -> HookCall:
         known = ", ".join(_EVENTS)
         raise Invalid(f"The hook_event_name {name[:80]!r} is none of {known}.")
     transcript = _text(said, "transcript_path")
-    prompt = _text(said, "prompt")
+    prompt = _OWN_WORDS.sub("", _text(said, "prompt") or "").strip()
     client = client or event.client
     return HookCall(
         event=name,
@@ -103,7 +106,7 @@ def read_call(text: str, *, client: str | None = None) -> HookCall:
         run_id=_id(said, "session_id") or _id(said, "conversation_id"),
         cwd=_text(said, "cwd"),
         transcript=Path(transcript) if transcript else None,
-        prompt=prompt[:_PROMPT_CHARS] if prompt else None,
+        prompt=prompt[:_PROMPT_CHARS] or None,
         reply=_text(said, "last_assistant_message") or _text(said, "prompt_response"),
         is_resumed=_text(said, "source") == "resume",
         ends_later=event.moment is Moment.TURN and client != _WITHOUT_END,

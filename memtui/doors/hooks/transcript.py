@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,8 @@ _FILES = 12
 _TRIVIAL_CHARS = 200
 """An answer this short that changed no file is nothing to remember."""
 _WRITING = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
-_PATCHED = re.compile(r"^\*\*\* (?:Add|Update|Delete) File: (.+)$", re.MULTILINE)
+_PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: ([^\n\\\"]+)")
+_NOT_SAID = ("<", "# AGENTS.md instructions")
 _NOT_ASKED = ("isMeta", "isSidechain", "isCompactSummary")
 """What marks a line of Claude Code's that no person wrote."""
 
@@ -113,13 +114,11 @@ def _take(run: _Run, number: int | None, said: Json) -> None:
 
 
 def _take_claude(run: _Run, number: int | None, kind: str, content: Any) -> None:
-    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-    blocks = [one for one in blocks if isinstance(one, dict)] if isinstance(blocks, list) else []
-    words = "\n".join(str(one.get("text", "")) for one in blocks if one.get("type") == "text")
+    blocks = _blocks([{"text": content}] if isinstance(content, str) else content)
     if kind == "user":
-        _ask(run, number, words)
+        _ask(run, number, _words(blocks))
     elif kind == "assistant":
-        run.reply = words or run.reply
+        run.reply = _words(blocks) or run.reply
         for one in blocks:
             given = one.get("input")
             if one.get("name") in _WRITING and isinstance(given, dict):
@@ -129,20 +128,29 @@ def _take_claude(run: _Run, number: int | None, kind: str, content: Any) -> None
 
 
 def _take_codex(run: _Run, number: int | None, payload: Json) -> None:
-    words = payload.get("message")
-    match payload.get("type"):
-        case "user_message" if isinstance(words, str):
+    kind, role = payload.get("type"), payload.get("role")
+    if kind == "message" and role in {"user", "assistant"}:
+        words = _words(_blocks(payload.get("content")))
+        if role == "assistant":
+            run.reply = words or run.reply
+        else:
             _ask(run, number, words)
-        case "agent_message" if isinstance(words, str):
-            run.reply = words
-        case "custom_tool_call" if payload.get("name") == "apply_patch":
-            for path in _PATCHED.findall(str(payload.get("input"))):
-                run.files[path.strip()] = None
+    elif kind in {"custom_tool_call", "function_call"}:
+        for path in _PATCHED.findall(f"{payload.get('input')}{payload.get('arguments')}"):
+            run.files[path.strip()] = None
+
+
+def _blocks(content: Any) -> list[Json]:
+    return [one for one in content if isinstance(one, dict)] if isinstance(content, list) else []
+
+
+def _words(blocks: Sequence[Json]) -> str:
+    return "\n".join(text for one in blocks if isinstance(text := one.get("text"), str))
 
 
 def _ask(run: _Run, number: int | None, words: str) -> None:
-    """Note a question; what a client puts into a person's mouth stands in tags."""
-    if words.strip() and not words.lstrip().startswith("<"):
+    """Note a question; what a client puts into a person's mouth begins as none of theirs does."""
+    if words.strip() and not words.lstrip().startswith(_NOT_SAID):
         if not run.asked:
             run.line = number
         run.asked = [*run.asked[:1], words]

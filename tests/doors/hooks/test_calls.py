@@ -62,6 +62,11 @@ def test_what_was_told_counts_while_the_conversation_is_there() -> None:
     assert resumed == {"startup": False, "resume": True, "clear": False, "compact": False}
 
 
+def test_what_gemini_repeats_of_a_hook_is_no_part_of_the_prompt() -> None:
+    prompt = "<hook_context>## Facts\n\n- a fact\n</hook_context>\n\nWhy?"
+    assert read_call(said("BeforeAgent", prompt=prompt)).prompt == "Why?"
+
+
 def test_the_end_of_a_turn_brings_the_reply() -> None:
     stop = read_call(said("Stop", last_assistant_message="Done."))
     assert (stop.moment, stop.reply, stop.ends_later) == (Moment.TURN, "Done.", True)

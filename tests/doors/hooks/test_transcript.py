@@ -64,15 +64,25 @@ def test_the_note_says_what_was_asked_what_came_of_it_and_which_files_changed(
 
 def test_codex_transcripts_are_read_too(tmp_path: Path) -> None:
     patch = "*** Begin Patch\n*** Update File: src/a.py\n@@\n*** Add File: src/b.py\n"
+    shell = {"command": ["apply_patch", "*** Begin Patch\n*** Delete File: src/c.py\n"]}
     payloads = (
-        {"type": "user_message", "message": "Fix the parser"},
+        message("developer", "## About This Workspace"),
+        message("user", "<environment_context>"),
+        message("user", "# AGENTS.md instructions for /work"),
+        message("user", "Fix the parser"),
         {"type": "custom_tool_call", "name": "apply_patch", "input": patch},
-        {"type": "agent_message", "message": "Fixed."},
+        {"type": "function_call", "name": "shell", "arguments": json.dumps(shell)},
+        message("assistant", "Fixed."),
     )
-    lines = ({"type": "event_msg", "payload": payload} for payload in payloads)
+    lines = ({"type": "response_item", "payload": payload} for payload in payloads)
     note = note_of(call(tmp_path / "r.jsonl", {"type": "session_meta", "payload": {}}, *lines))
     assert note is not None
-    assert note.text == "Asked: Fix the parser\nFiles changed: src/a.py, src/b.py\nResult: Fixed."
+    files = "src/a.py, src/b.py, src/c.py"
+    assert note.text == f"Asked: Fix the parser\nFiles changed: {files}\nResult: Fixed."
+
+
+def message(role: str, text: str) -> dict[str, Any]:
+    return {"type": "message", "role": role, "content": [{"type": "input_text", "text": text}]}
 
 
 def test_without_a_transcript_the_call_itself_says_what_was_asked(tmp_path: Path) -> None:
