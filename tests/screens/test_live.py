@@ -1,0 +1,103 @@
+"""What others do is in an open app at once, and nothing that a person holds is lost by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import memtui.service
+from memtui.app import MemtuiApp
+from memtui.config import Paths, Settings
+from memtui.contract import ForgetRequest, Record, Unavailable
+from memtui.screens.dialogs import WriteRecord
+from memtui.service import Caller, MemoryService, open_service
+from memtui.widgets.virtual_list import VirtualList
+from tests.screens.held import Gate, Held
+from tests.screens.hostile import assert_harmless, screen_text
+from tests.screens.piloting import running, toasts, until, write_notes
+
+AGENT = Caller(
+    company_id="local", principal="agent:[b]x[/b]", acts_for="user:ana", door="mcp", run_id="r"
+)
+
+
+@pytest.fixture(autouse=True)
+def _often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("memtui.screens.following.LOOK_SECONDS", 0.05)
+
+
+def listed(app: MemtuiApp) -> VirtualList[Record]:
+    assert app.frame is not None
+    found: VirtualList[Record] = app.frame.query_one(VirtualList)
+    return found
+
+
+def texts(app: MemtuiApp) -> list[str]:
+    return [row.text for _, row in listed(app).rows.held()]
+
+
+def saved(app: MemtuiApp) -> list[str]:
+    return [said for said in toasts(app) if said.startswith("Remembered: ")]
+
+
+async def test_records_come_and_go_and_cursor_and_marks_stay(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await write_notes(service, caller, ["one", "two", "three"])
+    async with running(paths, settings, "records") as (app, pilot):
+        await until(pilot, lambda: len(texts(app)) == 3)
+        await pilot.press("down", "space")
+        current = listed(app).current
+        assert current is not None
+        marks = set(listed(app).selection.marks)
+        [new] = await write_notes(service, AGENT, ["by [red]an agent\x1b[31m"])
+        await until(pilot, lambda: len(texts(app)) == 4)
+        assert listed(app).current == current
+        assert set(listed(app).selection.marks) == marks
+        assert saved(app) == ["Remembered: by [red]an agent␛[31m"]
+        assert_harmless(screen_text(app))
+
+        await service.forget(AGENT, ForgetRequest(scope=new.scope, handles=(new.handle,)))
+        await until(pilot, lambda: len(texts(app)) == 3)
+        assert listed(app).current == current
+
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, WriteRecord))
+        await pilot.press(*"mine", "ctrl+s")
+        await until(pilot, lambda: "mine" in texts(app))
+        await write_notes(service, AGENT, ["while another screen is shown"])
+        await pilot.press("2")
+        await until(pilot, lambda: "while another screen" in screen_text(app))
+        await pilot.press("4")
+        await until(pilot, lambda: "while another screen is shown" in texts(app))
+        assert not any("mine" in said for said in saved(app))
+
+
+async def test_the_notice_can_be_turned_off(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    quiet = settings.model_copy(update={"notify_saves": False})
+    async with running(paths, quiet, "records") as (app, pilot):
+        await write_notes(service, AGENT, ["by an agent"])
+        await until(pilot, lambda: texts(app) == ["by an agent"])
+        assert saved(app) == []
+
+
+async def test_a_log_that_cannot_be_followed_is_said_until_it_can(
+    paths: Paths, settings: Settings, service: MemoryService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+
+    async def open_held(*arguments: Any, **named: Any) -> Any:
+        return Held(await open_service(*arguments, **named), gate)
+
+    monkeypatch.setattr(memtui.service, "open_service", open_held)
+    async with running(paths, settings, "records") as (app, pilot):
+        gate.error = Unavailable("The database is locked.")
+        await until(pilot, lambda: "not live" in screen_text(app))
+        assert "What others do is not seen now: The database is locked." in toasts(app)
+        gate.error = None
+        await write_notes(service, AGENT, ["meanwhile"])
+        await until(pilot, lambda: texts(app) == ["meanwhile"])
+        assert "not live" not in screen_text(app)
