@@ -262,7 +262,7 @@ class Providers:
         model = self.load(name).config_model
         try:
             checked = model.model_validate(dict(config))
-            return checked.model_dump(mode="json", exclude_unset=True)
+            return checked.model_dump(mode="json", exclude_unset=True, by_alias=True)
         except ValidationError as error:
             raise BadConfig(name, list(model.model_fields), error) from error
 

@@ -338,7 +338,7 @@ async def test_a_good_one_is_told_of_and_does_not_write_to_our_output(
             token_secret: str | None = None
             rows: int = Field(default=5, ge=1, le=1_000)
             locked: bool = Field(default=True, description="Whether it is.")
-            shape: Literal["deep", "flat"] = "flat"
+            shape: Literal["deep", "flat"] = Field(default="flat", alias="form")
             labels: tuple[str, ...] = ()
             price: Decimal = Decimal(1)
             more: dict[str, int] = {}
@@ -369,13 +369,14 @@ async def test_a_good_one_is_told_of_and_does_not_write_to_our_output(
         "token_secret": ("secret", "name of a secret", None, ""),
         "rows": ("whole", "whole number, 1 or more, 1,000 at most", 5, ""),
         "locked": ("switch", "yes or no", True, "Whether it is."),
-        "shape": ("choice", "one of deep, flat", "flat", ""),
+        "form": ("choice", "one of deep, flat", "flat", ""),
         "labels": ("list", "list of texts", [], ""),
         "price": ("number", "number", "1", ""),
         "more": ("json", "JSON object", {}, ""),
     }
     assert [one.name for one in view.config if one.required] == ["folder"]
-    await service.bindings.add(CALLER, "acme", "acme", {"folder": "/"})
+    added = await service.bindings.add(CALLER, "acme", "acme", {"folder": "/", "form": "deep"})
+    assert added.config == {"folder": "/", "form": "deep"}
     await service.query(CALLER, QUERY)
     print("ours")
     out, err = capsys.readouterr()

@@ -27,6 +27,7 @@ from memtui.widgets.format import counted, exact, held, held_words
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
+    from memtui.contract import Health
     from memtui.service import BindingHealth, BindingView, Capture
     from memtui.service.namespaces import NamespaceDeleted
     from memtui.service.provider_views import ProviderView
@@ -43,6 +44,9 @@ ConfigPairs = Annotated[
         metavar="NAME=VALUE",
         help="Part of its config; the value may be JSON; may be repeated.",
     ),
+]
+Trial = Annotated[
+    bool, typer.Option("--try", help="Only open it once and say how it is and what it holds.")
 ]
 ConfigJson = Annotated[str | None, typer.Option("--config", help="Its config as a JSON object.")]
 
@@ -85,12 +89,21 @@ async def bindings_add(
     setting: ConfigPairs = None,
     config: ConfigJson = None,
     *,
+    trial: Trial = False,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Refuse every change through it.")
     ] = False,
     disabled: Annotated[bool, typer.Option("--disabled", help="Add it switched off.")] = False,
-) -> None:
-    """Add a binding to a provider."""
+) -> int:
+    """Add a binding to a provider.
+
+    With --try nothing is added; exit 3 if it is down.
+    """
+    if trial:
+        found = await session.service.bindings.trial(
+            session.caller, key, provider, _config(setting, config), read_only=read_only
+        )
+        return _tried(session, key, found)
     view = await session.service.bindings.add(
         session.caller,
         key,
@@ -100,22 +113,37 @@ async def bindings_add(
         enabled=not disabled,
     )
     _answer(session, view)
+    return 0
 
 
 async def bindings_configure(
-    session: Session, key: BindingKey, setting: ConfigPairs = None, config: ConfigJson = None
-) -> None:
+    session: Session,
+    key: BindingKey,
+    setting: ConfigPairs = None,
+    config: ConfigJson = None,
+    *,
+    trial: Trial = False,
+) -> int:
     """Change a binding's config.
 
-    What --set does not name stays; --config replaces all of it.
+    What --set does not name stays; --config replaces all of it. With --try nothing is changed; exit
+    3 if it is down.
     """
     if setting is None and config is None:
         raise Invalid("Nothing to change; give --set NAME=VALUE or --config JSON.")
-    kept = {} if config is not None else (await _view(session, key)).config
-    view = await session.service.bindings.update(
-        session.caller, key, config=kept | _config(setting, config)
-    )
-    _answer(session, view)
+    bindings, now = session.service.bindings, await _view(session, key)
+    wanted = ({} if config is not None else now.config) | _config(setting, config)
+    if trial:
+        mode = {"read_only": now.read_only, "configures": True}
+        found = await bindings.trial(session.caller, key, now.provider_key, wanted, **mode)
+        return _tried(session, key, found)
+    _answer(session, await bindings.update(session.caller, key, config=wanted))
+    return 0
+
+
+def _tried(session: Session, key: str, found: Health) -> int:
+    session.out.answer(found, _health_lines(key, found))
+    return 3 if found.status == "down" else 0
 
 
 async def bindings_remove(session: Session, key: BindingKey, *, yes: Yes = False) -> None:
@@ -388,15 +416,16 @@ async def bindings_namespaces(session: Session, key: BindingKey) -> None:
 
 def _health(answers: list[BindingHealth]) -> Iterator[Line]:
     for answer in answers:
-        found = answer.health
-        records = "" if found.records is None else counted(found.records, "record")
         waiting = "resting after failures" if answer.breaker_open else ""
-        words = [answer.key, found.status, records, found.message, waiting]
-        yield "  ".join(word for word in words if word)
-        for problem in found.problems:
-            place = problem.location
-            at = f"{place.path}:{place.line}: " if place else ""
-            yield Dim(f"  {at}{problem.message}")
+        yield from _health_lines(answer.key, answer.health, waiting)
+
+
+def _health_lines(key: str, found: Health, *more: str) -> Iterator[Line]:
+    records = "" if found.records is None else counted(found.records, "record")
+    words = [key, found.status, records, found.message, *more]
+    yield "  ".join(word for word in words if word)
+    for problem in found.problems:
+        yield Dim(f"  {problem.sentence()}")
 
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The namespace, such as workspace:web.")]

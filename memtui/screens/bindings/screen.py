@@ -333,9 +333,7 @@ class BindingsScreen(MemtuiScreen):
 
     async def _providers(self) -> list[Choice[ProviderView]]:
         views = [await self._service.provider_view(name) for name in self._service.providers()]
-        return [
-            Choice(one, one.opens if one.usable else f"✗ {one.problem}", one.key) for one in views
-        ]
+        return [Choice(one, _offer(one), one.key) for one in views]
 
     async def _fill(
         self, view: ProviderView, draft: Draft, *, configures: bool = False
@@ -557,6 +555,13 @@ def _obstacle(binding: BindingView) -> str:
     if binding.read_only or not binding.capabilities.writable:
         return "(read-only)"
     return ""
+
+
+def _offer(view: ProviderView) -> str:
+    """Return what a provider opens, and whose it is where it is not memtui's own."""
+    if not view.usable:
+        return f"✗ {view.problem}"
+    return f"{view.opens} (package {view.package})" if view.foreign else view.opens
 
 
 def _throw_away() -> Confirm:

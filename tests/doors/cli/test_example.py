@@ -49,7 +49,10 @@ def test_the_example_works_as_its_readme_says(here: Run, site: Path, tmp_path: P
     wrong = here("bindings", "add", "notes", "notes", "--set", "path=notes.db")
     assert wrong.code == 2
     assert "give an absolute path" in wrong.err
-    assert here("bindings", "add", "notes", "notes", "--set", f"path={path}").code == 0
+    add = "bindings", "add", "notes", "notes", "--set", f"path={path}"
+    assert here(*add, "--try", "--json").document["records"] == 0
+    assert here("bindings", "show", "notes").code == 1, "it was only tried"
+    assert here(*add).code == 0
     assert here("bindings", "target", "set", "notes", "company").code == 0
     [first] = here("note", "Releases are cut on Thursdays.", "--json").document["handles"]
     texts = lambda *words: [  # noqa: E731
