@@ -234,9 +234,11 @@ class ChooseAll(Dialog[tuple[T, ...]]):
         self._detail = detail
 
     def body(self) -> ComposeResult:
-        """Yield the detail and the choices."""
+        """Yield the choices and the detail."""
+        listed = OptionList(*map(self._drawn, range(len(self._choices))), compact=True)
+        listed.styles.height = len(self._choices)
+        yield listed
         yield from _detail(self._detail)
-        yield OptionList(*map(self._drawn, range(len(self._choices))), compact=True)
 
     def _drawn(self, place: int) -> Content:
         mark = Content.styled("● on   ", ACCENT) if self._on[place] else display("○ off  ")

@@ -104,7 +104,7 @@ def read_call(text: str, *, client: str | None = None) -> HookCall:
         moment=event.moment,
         client=client,
         run_id=_id(said, "session_id") or _id(said, "conversation_id"),
-        cwd=_text(said, "cwd"),
+        cwd=_text(said, "cwd") or _first(said, "workspace_roots"),
         transcript=Path(transcript) if transcript else None,
         prompt=prompt[:_PROMPT_CHARS] or None,
         reply=_text(said, "last_assistant_message") or _text(said, "prompt_response"),
@@ -144,6 +144,12 @@ def json_object(text: str) -> Json:
 def _text(said: Json, name: str) -> str | None:
     value: Any = said.get(name)
     return value if isinstance(value, str) and value.strip() else None
+
+
+def _first(said: Json, name: str) -> str | None:
+    values = said.get(name)
+    first = values[0] if isinstance(values, list) and values else None
+    return first if isinstance(first, str) and first else None
 
 
 def _id(said: Json, name: str) -> str | None:

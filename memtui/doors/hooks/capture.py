@@ -39,6 +39,8 @@ class Outcome(StrEnum):
     STORED = "stored"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
+    KEPT = "kept"
+    """The provider has taken it once and cannot change it."""
     OFF = "off"
     """The binding does not capture it."""
     NOTHING = "nothing"
@@ -129,9 +131,10 @@ async def _keep(
 ) -> Captured:
     earlier = await _earlier(agent, found.binding_key, source)
     if earlier is not None:
-        is_same = earlier.request.get("content") == redact(text)[0]
-        if is_same or not (earlier.handles and _can_update(found)):
+        if earlier.request.get("content") == redact(text)[0]:
             return _captured(Outcome.UNCHANGED, found, earlier)
+        if not (earlier.handles and _can_update(found)):
+            return _captured(Outcome.KEPT, found, earlier)
         return await _update(agent, found, earlier, source, text)
     extracts = found.capabilities.provider_managed_extraction
     request = WriteRequest(

@@ -39,9 +39,9 @@ def test_claude_codex_and_gemini_take_hook_specific_output(
 
 
 def test_cursor_takes_additional_context_and_is_told_to_go_on() -> None:
-    start = json.dumps({"conversation_id": "c-1", "hook_event_name": "sessionStart"})
-    call = read_call(start)
-    assert (call.run_id, call.client) == ("c-1", "cursor")
+    start = {"hook_event_name": "sessionStart", "workspace_roots": ["/home/me/apollo"]}
+    call = read_call(json.dumps({"conversation_id": "c-1", **start}))
+    assert (call.run_id, call.client, call.cwd) == ("c-1", "cursor", "/home/me/apollo")
     assert json.loads(answer_to(call, "a fact")) == {"additional_context": "a fact"}
     prompt = read_call(said("beforeSubmitPrompt", prompt="Why?"))
     answer = json.loads(answer_to(prompt, "a fact"))

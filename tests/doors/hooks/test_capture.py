@@ -1,0 +1,68 @@
+"""What a provider gets that condenses what it is given, and what one that cannot change it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from memtui.config import Paths, load_settings
+from memtui.contract import Capabilities, Scope, WriteMode
+from memtui.doors.agent import Agent
+from memtui.doors.hooks.calls import HookCall, Moment
+from memtui.doors.hooks.capture import Outcome, capture_run
+from memtui.service import Caller, Capture, MemoryService, open_service
+from tests.doors.hooks.test_transcript import LONG
+from tests.service.fake import FakeAdapter
+
+
+class Condensing(FakeAdapter):
+    """Makes its own records of what is written."""
+
+    key = "fake"
+
+    def __init__(self, context: Any) -> None:
+        super().__init__(context)
+        able = self.capabilities.model_dump() | {"provider_managed_extraction": True}
+        self.capabilities = Capabilities.model_validate(able)
+
+
+@pytest.fixture
+async def service(paths: Paths, caller: Caller) -> AsyncIterator[MemoryService]:
+    FakeAdapter.reset()
+    settings = load_settings(paths)
+    opened = await open_service(paths, settings, providers={"fake": Condensing})
+    await opened.bindings.add(caller, "fake", "fake", {})
+    yield opened
+    await opened.close()
+    FakeAdapter.reset()
+
+
+def turn(moment: Moment, answer: str) -> HookCall:
+    is_turn = moment is Moment.TURN
+    return HookCall(
+        event="x", moment=moment, prompt="Where from?", reply=answer, ends_later=is_turn
+    )
+
+
+async def test_a_provider_that_condenses_gets_a_run_once_at_its_end(
+    service: MemoryService, caller: Caller
+) -> None:
+    await service.bindings.update(caller, "fake", capture={Capture.POST_RUN: True})
+    agents = caller.model_copy(
+        update={"principal": "agent:x", "acts_for": caller.principal, "run_id": "s", "door": "hook"}
+    )
+    agent = Agent(service, agents, Scope(company_id=caller.company_id, project_id="p"), "fake")
+    outcomes = [
+        (await capture_run(agent, turn(moment, answer))).outcome
+        for moment, answer in (
+            (Moment.TURN, LONG),
+            (Moment.END, LONG),
+            (Moment.END, f"{LONG} And more."),
+        )
+    ]
+    assert outcomes == [Outcome.LATER, Outcome.STORED, Outcome.KEPT]
+    [request] = FakeAdapter.received
+    assert request.mode is WriteMode.SUMMARIZE
+    assert request.source.run_id == "s"
