@@ -76,7 +76,19 @@ _KEY_LIMIT = 48
 _HOMES = (Path("/home"), Path("/Users"))
 _HOSTED = {"openmemory": "OpenMemory", "mem0": "mem0"}
 """What tells in an MCP server's entry that memories are kept with mem0."""
-_NO_MEM0 = "memtui has no provider for mem0 yet."
+_MEM0 = "https://api.mem0.ai"
+_MEM0_KEY = "MEM0_API_KEY"
+_HOW_MEM0 = {
+    "OpenMemory": "memtui has no provider for OpenMemory yet.",
+    "mem0": (
+        f"Put its key into the environment or the keyring as {_MEM0_KEY}, then "
+        f"`memtui bindings add mem0 mem0 --set api_key_secret={_MEM0_KEY}` opens it."
+    ),
+    "library": (
+        "It takes the configuration of the program that keeps it: "
+        "`memtui bindings add mem0 mem0 --set library=FILE` opens it."
+    ),
+}
 
 
 class Finding(Model):
@@ -421,15 +433,19 @@ class _Search:
             yield from self._notes(root / agent / "memory", f"letta-{agent}", title, why)
 
     def _mem0(self) -> Iterator[Finding]:
-        """Name what there is of mem0: an account, and what its library left."""
-        if self._env.get("MEM0_API_KEY"):
-            why = "The environment variable MEM0_API_KEY is set."
-            yield _named("mem0", "https://api.mem0.ai", "mem0 platform", why, _NO_MEM0)
+        """Look for an account of mem0, and name what its library left."""
+        if self._env.get(_MEM0_KEY):
+            why = f"The environment variable {_MEM0_KEY} is set."
+            config = {"url": _MEM0, "api_key_secret": _MEM0_KEY}
+            yield Finding(
+                provider="mem0", key="platform", title="mem0 platform", path=_MEM0, why=why,
+                config=config,
+            )  # fmt: skip
         own = self._env.get("MEM0_DIR")
         folder = Path(own) if own else self._home / ".mem0"
         if is_file(folder / "history.db"):
             why = "The mem0 library keeps its history there."
-            yield _named("mem0", folder, "mem0 library", why, _NO_MEM0)
+            yield _named("mem0", folder, "mem0 library", why, _HOW_MEM0["library"])
 
     def _expanded(self, written: str) -> Path:
         """Return a path as somebody wrote it, from the home folder where it begins with `~`."""
@@ -510,10 +526,10 @@ class _Search:
             written = variables.get(_VARIABLE) if isinstance(variables, dict) else None
             if isinstance(written, str) and written.strip():
                 yield self._graph(written.strip(), why)
-            told = json.dumps(server)
-            if hosted := next((one for one in _HOSTED if one in told), None):
-                title, problem = f"{_HOSTED[hosted]} of the MCP server {name}", _NO_MEM0
-                yield _named("mem0", path, title, why, problem)
+            told = json.dumps(server).casefold()
+            if mark := next((one for one in _HOSTED if one in told), None):
+                title = f"{_HOSTED[mark]} of the MCP server {name}"
+                yield _named("mem0", path, title, why, _HOW_MEM0[_HOSTED[mark]])
 
     def _default_graphs(self) -> Iterator[Finding]:
         """Look where the server keeps its file when it is told no path and was started by npx."""

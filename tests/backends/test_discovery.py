@@ -13,6 +13,7 @@ from memtui.backends.claude_memory import ClaudeMemoryAdapter
 from memtui.backends.discovery import Finding, discover
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
+from memtui.backends.mem0.config import Mem0Config
 from memtui.backends.memsearch import MemsearchAdapter
 from memtui.backends.vault import VaultAdapter
 from memtui.contract import Adapter, BindingContext
@@ -245,19 +246,29 @@ def test_what_memtui_cannot_open_is_named(home: Path, project: Path) -> None:
     write(home / ".mem0" / "history.db")
     write(home / ".letta" / "sqlite.db")
     write(home / ".gemini" / "GEMINI.md")
-    entry = {"url": "http://localhost:8765/mcp/openmemory/sse/ana"}
-    write(home / ".cursor" / "mcp.json", json.dumps({"mcpServers": {"m": entry}}))
-    findings = discover(home, project, {"MEM0_API_KEY": "m0-secret"})
+    entries = {
+        "m": {"url": "http://localhost:8765/mcp/openmemory/sse/ana"},
+        "n": {"command": "uvx", "env": {"MEM0_API_KEY": "m0-secret"}},
+    }
+    write(home / ".cursor" / "mcp.json", json.dumps({"mcpServers": {"m": entries["m"]}}))
+    write(project / ".mcp.json", json.dumps({"mcpServers": {"n": entries["n"]}}))
+    findings = discover(home, project, {})
     assert {(one.provider, one.title) for one in findings} == {
-        ("mem0", "mem0 platform"),
+        ("mem0", "mem0 of the MCP server n"),
         ("mem0", "mem0 library"),
         ("mem0", "OpenMemory of the MCP server m"),
         ("letta", "Letta server"),
         ("gemini", "Gemini CLI memory"),
     }
     assert not usable(findings)
-    assert all("no provider" in one.problems[0] for one in findings)
     assert "m0-secret" not in repr(findings)
+
+
+def test_an_account_of_mem0_is_offered_without_its_key(home: Path, project: Path) -> None:
+    (finding,) = discover(home, project, {"MEM0_API_KEY": "m0-secret"})
+    assert finding.usable
+    assert Mem0Config.model_validate(finding.config).is_platform
+    assert "m0-secret" not in repr(finding)
 
 
 def test_another_users_folder_is_named_and_not_looked_into(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ _OWN_KINDS = frozenset({ENTITY, OBSERVATION, RELATION, "note"})
 
 
 class McpMemoryConfig(FilesConfig):
-    """The binding's settings; `path` is the file that `MEMORY_FILE_PATH` names."""
+    """The knowledge graph of an MCP memory server: the file that `MEMORY_FILE_PATH` names."""
 
     entity: str | None = None
     """The entity that gets an observation which is written without a title; unset: the one that

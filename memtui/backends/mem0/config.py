@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import Field
 
 from memtui.contract import BindingContext, Invalid, Model
-from memtui.provider_kit import check_address, need_secret, read_config
+from memtui.provider_kit import LocalPath, check_address, need_secret, read_config
 
 PLATFORM = "https://api.mem0.ai"
 
@@ -22,7 +21,7 @@ class Mem0Config(Model):
     api: Literal["platform", "server"] | None = None
     """Which of its two APIs answers there; unset: the platform's at api.mem0.ai, else the open
     server's."""
-    library: Path | None = None
+    library: LocalPath | None = None
     """Instead of `url`: a JSON or YAML file with the config of mem0's own library, as
     `Memory.from_config` takes it, whose store is then opened here."""
     api_key_secret: str | None = None
