@@ -223,11 +223,11 @@ class Replay(ModalListScreen):
 def columns(offset: Callable[[RunStep], str]) -> list[Column[RunStep]]:
     """Return the columns of the list; `offset` says how far into its run a step was."""
     return [
-        Column("at", "at", offset, 8, "right", keep=90, tone="muted"),
-        Column("step", "step", _verb, 14, keep=100),
+        Column("at", "at", offset, 7, "right", keep=90, tone="muted"),
+        Column("step", "step", _verb, 12, keep=100),
         Column("what", "what", words.what, 20, flexible=True, keep=95),
         Column("records", "records", lambda one: one.operation.result_count, 7, "right", keep=70),
-        Column("today", "today", _today, 14, keep=60),
+        Column("today", "today", _today, 9, keep=75),
         Column("tokens", "tokens", _tokens, 7, "right", keep=80),
         Column("cost", "$", _cost, 9, "right", keep=50, tone="muted"),
     ]
@@ -241,7 +241,7 @@ def _verb(step: RunStep) -> Cell:
 
 def _today(step: RunStep) -> Cell:
     changed = any(one.state in {"changed", "gone"} for one in step.records)
-    return Cell(words.today(step.records), "warning" if changed else "muted")
+    return Cell(words.changes(step.records), "warning" if changed else "muted")
 
 
 def _tokens(step: RunStep) -> Cell:
@@ -307,13 +307,10 @@ def record_line(record: RunRecord) -> str:
 
 def _record(record: RunRecord) -> list[Line]:
     style = _STATE_STYLES[record.state]
-    measured = fmt.score(record.score)
-    if record.tokens is not None:
-        measured = f"{fmt.counted(record.tokens, 'token')} {fmt.short_money(record.cost_usd)}"
     found: list[Line] = [
         line(
             display(f"{record.rank:>3}", style=DIM),
-            display(measured, style=DIM),
+            display(words.measured(record), style=DIM),
             display(words.state(record), limit=300, style=style),
             gap="  ",
         )

@@ -388,7 +388,9 @@ def _named(asked: str, runs: Iterable[str]) -> str:
     known = set(runs)
     if asked in known:
         return asked
-    begin = sorted(one for one in known if asked and one.startswith(asked))
+    if not asked:
+        raise Invalid("A run is named by its id; give one, or the beginning of it.")
+    begin = sorted(one for one in known if one.startswith(asked))
     if not begin:
         raise NotFound(f"There is no run {asked}; `memtui runs list` shows those there are.")
     if len(begin) > 1:

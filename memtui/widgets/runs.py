@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -78,6 +78,20 @@ def today(records: Iterable[RunRecord]) -> str:
     return ", ".join(
         f"{fmt.count(counts[name])} {words}" for name, words in _STATES.items() if counts[name]
     )
+
+
+def changes(records: Collection[RunRecord]) -> str:
+    """Return the same for a column: `all there`, else what is not: `1 changed, 1 gone`."""
+    counts: Counter[str] = Counter(one.state for one in records)
+    parts = [f"{counts[name]} {name}" for name in ("changed", "gone", "unread") if counts[name]]
+    return ", ".join(parts) or ("all there" if records else "")
+
+
+def measured(record: RunRecord) -> str:
+    """Return what a record cost its context, else how well it fitted."""
+    if record.tokens is None:
+        return fmt.score(record.score)
+    return f"{fmt.count(record.tokens)} tok {fmt.short_money(record.cost_usd)}"
 
 
 def state(record: RunRecord) -> str:

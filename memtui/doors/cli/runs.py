@@ -173,12 +173,11 @@ def _context(step: RunStep) -> Iterator[Line]:
 
 
 def _record(record: RunRecord) -> Iterator[Line]:
-    measured = shown.score(record.score) if record.tokens is None else f"{record.tokens} tok"
     text = " ".join((record.text or record.handle.provider_record_id)[:_TEXT_CELLS].split())
-    yield f"        {record.rank:>3}  {measured:>8}  {words.state(record)}: {text}"
+    yield f"        {record.rank:>3}  {words.measured(record):>16}  {words.state(record)}: {text}"
     if record.now is not None:
-        yield Dim(f"{'':23}now: {' '.join(record.now[:_TEXT_CELLS].split())}")
-    yield Dim(f"{'':23}{record.handle.provider_record_id}")
+        yield Dim(f"{'':31}now: {' '.join(record.now[:_TEXT_CELLS].split())}")
+    yield Dim(f"{'':31}{record.handle.provider_record_id}")
 
 
 def _differences(found: list[ToldNow]) -> Iterator[Line]:
