@@ -275,6 +275,18 @@ class WriteChecks(Kit):
         other = await self.write(adapter, "Remember this perhaps.")
         assert not (await self.read(adapter, other)).pinned, "a record is pinned unasked"
 
+    async def test_what_is_not_kept_is_refused(self, adapter: Adapter) -> None:
+        """A pin or an expiry that the provider does not keep is refused, never dropped."""
+        need(adapter, "exact")
+        asked: dict[str, dict[str, Any]] = {
+            "pin": {"pinned": True},
+            "expiry": {"expires_at": day(36_500)},
+        }
+        for ability, fields in asked.items():
+            if not getattr(adapter.capabilities, ability):
+                with pytest.raises((Unsupported, Invalid)):
+                    await self.write(adapter, "Kept with what it cannot have.", **fields)
+
     async def test_read_only_refuses(self, adapter: Adapter) -> None:
         """Without `writable`, nothing can be changed."""
         if adapter.capabilities.writable:
