@@ -313,7 +313,7 @@ class PruneReview(ModalListScreen):
 
     def _read(self, keep: Review | None = None) -> None:
         """Plan; of another review the marks are kept where a fact is as it was."""
-        from memtui.service.context import PruneRequest
+        from memtui.service.pruning import PruneRequest
 
         session = self.session
         self._doing, self._nothing = "looking", ("Looking for what could go …",)

@@ -31,7 +31,7 @@ from memtui.store.operation import Operation, OperationHandle, OperationPage
 
 if TYPE_CHECKING:
     from memtui.service.companies import ForeignOperation
-    from memtui.service.context import ContextAnswer, ContextRequest, PruneAnswer, PruneRequest
+    from memtui.service.context import ContextAnswer, ContextRequest
     from memtui.service.limits import (
         LimitMeasure,
         LimitPeriod,
@@ -42,13 +42,14 @@ if TYPE_CHECKING:
     )
     from memtui.service.metrics import FactDay, FactMetrics
     from memtui.service.namespaces import KeptNamespace, MemoryName, NamespaceDeleted
+    from memtui.service.pruning import PruneAnswer, PruneRequest
     from memtui.service.runs import RecordState, Replay, Run, RunPage, RunRecord, RunStep, ToldNow
     from memtui.service.stored_secrets import StoredSecret
     from memtui.service.survey import PurgeAnswer, PurgeRequest
 
 _MODULES = {
     "companies": ("ForeignOperation",),
-    "context": ("ContextAnswer", "ContextRequest", "PruneAnswer", "PruneRequest"),
+    "context": ("ContextAnswer", "ContextRequest"),
     "limits": (
         "LimitMeasure",
         "LimitPeriod",
@@ -59,6 +60,7 @@ _MODULES = {
     ),
     "metrics": ("FactDay", "FactMetrics"),
     "namespaces": ("KeptNamespace", "MemoryName", "NamespaceDeleted"),
+    "pruning": ("PruneAnswer", "PruneRequest"),
     "runs": ("RecordState", "Replay", "Run", "RunPage", "RunRecord", "RunStep", "ToldNow"),
     "survey": ("PurgeAnswer", "PurgeRequest"),
     "stored_secrets": ("StoredSecret",),

@@ -7,11 +7,9 @@ model gets (seed 000 "pre-run hydrate", seed 002's tiers, seed 004 §6.3).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Annotated, NamedTuple, TypeVar
 
 from pydantic import Field
@@ -23,13 +21,12 @@ from memtui.context.assembly import (
     ContextSection,
     SectionKind,
     assemble,
-    fact_tokens,
     late_warning,
     section_of_records,
     unread_warning,
     without_given,
 )
-from memtui.context.cost import Price, PromptShare, TokenCounter, price, share_of_prompt
+from memtui.context.cost import Price, PromptShare, TokenCounter, price, share_of_prompt, unpriced
 from memtui.contract import (
     BrowseRequest,
     Denied,
@@ -52,20 +49,15 @@ from memtui.contract import (
     owned,
     owner_of,
 )
-from memtui.pruning.duplicates import static_vectors
-from memtui.pruning.plan import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
-from memtui.service.answers import RetrievalCount
 from memtui.service.connections import Connection
 from memtui.service.core import Core, Group, Routed, problems
 from memtui.service.recorder import RunningOperation
 from memtui.service.redaction import redact
 from memtui.service.visibility import Caller, as_agents_read, is_org, readable
-from memtui.store import given, journal
+from memtui.store import given
 from memtui.store.operation import OperationHandle
 
 DEFAULT_MODEL = "claude-sonnet-4-5"
-_FORGOTTEN = 2_000
-"""How many texts that people deleted are looked at, the newest first."""
 _PROMPT_CHARS = 4_000
 """What a search and the log look at of a prompt."""
 _SEARCHED = 20
@@ -106,6 +98,8 @@ class ContextRequest(Model):
     delivered: bool = False
     """True: a model gets it, so its records count as read and the log keeps the text. False: a
     person looks at it."""
+    priced: bool = True
+    """False: only the text is wanted, for which no price table need be loaded."""
     source: SourceRef | None = None
 
 
@@ -120,26 +114,6 @@ class ContextAnswer(AssembledContext):
     """What was not read in time, wholly or in part."""
     problems: tuple[Problem, ...] = ()
     """What could not be read where the parts are kept: the model is not told of it."""
-
-
-class PruneRequest(Model):
-    """What to look through, and what counts as a reason. `kind` None takes every record."""
-
-    scope: Scope
-    kind: str | None = "fact"
-    rules: PruneRules = PruneRules()
-    model: str = DEFAULT_MODEL
-    binding_key: str | None = None
-
-
-class PruneAnswer(Model):
-    """A plan that has changed nothing yet; forgetting what it marks applies it."""
-
-    operation_id: str
-    binding_key: str
-    plan: PrunePlan
-    problems: tuple[Problem, ...] = ()
-    """What could not be read, and so was not looked at."""
 
 
 class _Part(NamedTuple):
@@ -300,7 +274,7 @@ class _Reading:
 
 
 class Contexts(Group):
-    """What models will see, and what of it could be pruned."""
+    """What models will see."""
 
     async def context(self, caller: Caller, request: ContextRequest) -> ContextAnswer:
         """Assemble what a model will see before a run, with its tokens and its price.
@@ -342,7 +316,10 @@ class Contexts(Group):
                 entry.request["late"] = list(late)
             if told:
                 entry.request["problems"] = len(told)
-        cost = await asyncio.to_thread(price, request.model, assembled.tokens, at=core.clock())
+        if request.priced:
+            cost = await asyncio.to_thread(price, request.model, assembled.tokens, at=core.clock())
+        else:
+            cost = unpriced(request.model, assembled.tokens)
         warnings = (
             *(late_warning(kind, request.within_ms or 0) for kind in late),
             *map(unread_warning, told),
@@ -375,74 +352,6 @@ class Contexts(Group):
         return given.texts_given(
             one.request for one in page.operations if one.scope.run_id == run_id
         )[0]
-
-    async def prune_plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
-        """Plan what to prune from a scope's own records; forgetting the marked ones applies it."""
-        rules = request.rules.model_dump(mode="json")
-        asked = {"kind": request.kind, "for": "prune", "rules": rules}
-        own = self._own(caller, request.scope, request.binding_key, asked)
-        async with own as (entry, connection, records):
-            ids = [record.handle.provider_record_id for record in records]
-            counts = await self._service.log.retrieval_stats(caller, connection.binding.key, ids)
-            plan = await asyncio.to_thread(self._plan, caller, request, records, counts)
-        return PruneAnswer(
-            operation_id=entry.operation_id,
-            binding_key=connection.binding.key,
-            plan=plan,
-            problems=entry.problems,
-        )
-
-    @asynccontextmanager
-    async def _own(
-        self, caller: Caller, scope: Scope, binding_key: str | None, asked: Json
-    ) -> AsyncIterator[tuple[RunningOperation, Connection, list[Record]]]:
-        """List a scope's own records of the kind and topic that are asked for, the oldest first."""
-        async with self._core.connected(
-            OperationType.BROWSE, caller, scope, asked, binding_key, needs="browse"
-        ) as (entry, connection):
-            chosen = own_filter(scope, kind=asked["kind"], topic=asked.get("topic"))
-            request = BrowseRequest(scope=scope, filter=chosen, sort="created_at")
-            records = [
-                record
-                async for page in connection.pages(request)
-                for record in owned(readable(page.records, scope, entry.sight), scope)
-            ]
-            entry.result_count = len(records)
-            yield entry, connection, records
-
-    def _plan(
-        self,
-        caller: Caller,
-        request: PruneRequest,
-        records: Sequence[Record],
-        counts: Mapping[str, RetrievalCount],
-    ) -> PrunePlan:
-        retrievals = {
-            record.handle: Retrieval(count=found.count, last_at=found.last_at)
-            for record in records
-            if (found := counts.get(record.handle.provider_record_id)) is not None
-        }
-        sight = self._core.sight(caller)
-        with self._core.database.read() as database:
-            gone = journal.forgotten_by_hand(database, caller.company_id, _FORGOTTEN)
-        forgotten = {r.text: at for r, at in gone if sight is None or sight.reads(r.scope)}
-        counter, now = TokenCounter(request.model), self._core.clock()
-        tokens_of = partial(fact_tokens, counter=counter)
-
-        def size_of(kept: Sequence[Record]) -> int:
-            section = section_of_records(_section_of(request.scope), kept, now=now)
-            return assemble([section], counter=counter).tokens
-
-        candidates = find_candidates(
-            records,
-            now=now,
-            tokens_of=tokens_of,
-            retrievals=retrievals,
-            forgotten=forgotten,
-            rules=request.rules,
-            vectors=static_vectors(),
-        )
-        return make_plan(records, candidates, tokens_of=tokens_of, size_of=size_of)
 
 
 def _now() -> float:
@@ -569,9 +478,3 @@ def _handles(
         OperationHandle(rank=rank, binding_key=homes.get(handle), **dict(handle))
         for rank, handle in enumerate(included, start=1)
     )
-
-
-def _section_of(scope: Scope) -> SectionKind:
-    """Return the section of a context that the facts of a scope stand in."""
-    sections = {"subject_id": SectionKind.USER, "project_id": SectionKind.WORKSPACE}
-    return sections.get(owner_of(scope)[0], SectionKind.FACTS)

@@ -48,18 +48,13 @@ if TYPE_CHECKING:
     from memtui.service.analysis import Analysis
     from memtui.service.bindings import Bindings
     from memtui.service.companies import Companies
-    from memtui.service.context import (
-        ContextAnswer,
-        ContextRequest,
-        Contexts,
-        PruneAnswer,
-        PruneRequest,
-    )
+    from memtui.service.context import ContextAnswer, ContextRequest, Contexts
     from memtui.service.limits import Limits
     from memtui.service.log import Log
     from memtui.service.members import Members, Tokens
     from memtui.service.metrics import Metrics
     from memtui.service.namespaces import Namespaces, PluginLedger
+    from memtui.service.pruning import PruneAnswer, PruneRequest, Pruning
     from memtui.service.purge import Purging
     from memtui.service.runs import Runs
     from memtui.service.stored_secrets import Secrets
@@ -198,6 +193,7 @@ class MemoryService(Operations):
     tokens: _Lazy[Tokens] = _Lazy("members", "Tokens")
     _undo: _Lazy[Undo] = _Lazy("undo", "Undo")
     _contexts: _Lazy[Contexts] = _Lazy("context", "Contexts")
+    _pruning: _Lazy[Pruning] = _Lazy("pruning", "Pruning")
 
     def __init__(self, core: Core, paths: Paths, settings: Settings) -> None:
         self.core = core
@@ -278,7 +274,7 @@ class MemoryService(Operations):
 
     async def prune_plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
         """Return what could be pruned of a scope's own records, each with its reasons."""
-        return await self._contexts.prune_plan(caller, request)
+        return await self._pruning.prune_plan(caller, request)
 
     async def watch(self, caller: Caller, key: str) -> AsyncIterator[Sequence[RecordHandle]]:
         """Yield the records of a binding that change outside of memtui.

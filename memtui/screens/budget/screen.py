@@ -274,7 +274,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     async def _count_same(self) -> Mapping[str, int]:
         from memtui.pruning.plan import Reason
-        from memtui.service.context import PruneRequest
+        from memtui.service.pruning import PruneRequest
 
         session, view = self.session, self.view
         twice = (Reason.EXACT_DUPLICATE, Reason.NEAR_DUPLICATE)
