@@ -46,7 +46,7 @@ def read_library_config(path: Path) -> Json:
         Invalid: the file cannot be read, or holds no config.
     """
     try:
-        text = path.expanduser().read_text("utf-8")
+        text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is no text"
         raise Invalid(f"mem0's config {path} cannot be read ({why}); set library.") from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from memtui.backends.mem0 import Mem0Adapter
+from memtui.backends.mem0.config import Mem0Config
 from memtui.contract import (
     BindingContext,
     BrowseRequest,
@@ -384,3 +386,11 @@ def test_companies_share_no_store(library: Path, tmp_path: Path) -> None:
 async def test_a_config_that_cannot_work_says_so(config: dict[str, Any], said: str) -> None:
     with pytest.raises(Invalid, match=said):
         await Mem0Adapter.open(context(**config))
+
+
+def test_the_page_binds_what_can_be_bound() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "providers.md").read_text("utf-8")
+    shown = re.findall(r"bindings add \S+ mem0 --set (\w+)=(\S+)", page)
+    configs = [Mem0Config.of(context(**{name: value})) for name, value in shown]
+    assert [config.is_platform for config in configs] == [True, False, False]
+    assert [config.library is not None for config in configs] == [False, False, True]
