@@ -45,6 +45,7 @@ class Need(StrEnum):
     EXPLAIN = "This provider does not explain its results."
     AGENTS_SEARCH = "This provider cannot be searched as its agents search it."
     SYNC = "This provider has nothing to sync."
+    PROFILE = "This provider makes no profiles."
     UNDO = "There is nothing to undo."
     UNKNOWN_OUTCOME = "The outcome of this operation is known."
     FINDING = "No memories found on this machine are selected."
@@ -128,6 +129,7 @@ _UNDO = (*_CHANGE_ROW, Need.UNDO)
 _SOURCE = (*_ROW, Need.SOURCE)
 _UNKNOWN_OUTCOME = (*_ROW, Need.UNKNOWN_OUTCOME)
 _SCOPE = (*_SERVICE, Need.SCOPE)
+_PROFILE = (*_SCOPE, Need.PROFILE)
 _TABLE = (*_SERVICE, Need.TABLE)
 _EXPLAIN = (*_SERVICE, Need.EXPLAIN)
 _CHARTS = (*_SERVICE, Need.CHARTS)
@@ -360,6 +362,16 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "Show the text exactly as the model sees it, or the list of its facts.",
             _SCOPE,
             label="as text",
+        ),
+        _do(
+            "prompt",
+            "i",
+            "Type what the model is asked, to see what is found for it.",
+            _SCOPE,
+            label="ask",
+        ),
+        _do(
+            "profile", "o", "Bring what the provider says of all this, or leave it away.", _PROFILE
         ),
         _do("model", "m", "Choose the model to count and price for."),
         _do("budget", "b", "Set the token budget to look against."),

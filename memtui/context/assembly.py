@@ -19,7 +19,7 @@ from itertools import chain
 
 from memtui.context.cost import TokenCounter
 from memtui.context.data import DATA_NOTICE, as_data, inert, opening_tag
-from memtui.contract import Invalid, Model, Problem, Record, RecordHandle, UtcDatetime
+from memtui.contract import Invalid, Model, Problem, Record, RecordHandle, Scope, UtcDatetime
 
 DEFAULT_BUDGET = 500
 """Tokens of memory context that a request should stay under (seed 004 §2.1)."""
@@ -27,6 +27,9 @@ FAR_OVER = 2
 """A budget exceeded more than so many times is a warning of its own (seed 002)."""
 TRUNCATED = "[truncated]"
 """The line that stands where a text was cut."""
+GIVEN_BEFORE = "This run was given it before."
+NO_ROOM = "It does not fit what is left of the budget."
+"""Why a record is left out, where nothing is wrong with it."""
 ORDER: tuple[frozenset[str], ...] = (
     frozenset({"rule", "rules"}),
     frozenset({"style", "preference", "preferences"}),
@@ -75,6 +78,7 @@ class SectionRule:
     tier: Tier
     title: str
     budget: int
+    """Of one that fills the whole budget it is what the others leave."""
     bullets: bool = True
     """Whether each entry is a bullet; else it is text of its own lines."""
     marked: bool = False
@@ -93,7 +97,7 @@ RULES: dict[SectionKind, SectionRule] = {
     SectionKind.PROFILE: SectionRule(Tier.FACTS, "Profile", 300, bullets=False, marked=True),
     SectionKind.TOPIC: SectionRule(Tier.TOPIC, "Topic", 500, bullets=False),
     SectionKind.RELATED: SectionRule(
-        Tier.SEARCH, "Related Memories", 500, bullets=False, marked=True, fills=True
+        Tier.SEARCH, "Related Memories", 0, bullets=False, marked=True, fills=True
     ),
 }
 """Budgets of seed 002's tiers; the user's and the workspace's share seed 004's 500 (§11)."""
@@ -109,6 +113,9 @@ class ContextFact(Model):
     created_by: str | None = None
     expires_at: UtcDatetime | None = None
     pinned: bool = False
+    scope: Scope | None = None
+    binding_key: str | None = None
+    """Where the record is."""
     truncated: bool = False
     """True: `text` is the beginning of it."""
 
@@ -119,6 +126,8 @@ class LeftOut(Model):
     section: str
     text: str
     handle: RecordHandle | None = None
+    scope: Scope | None = None
+    binding_key: str | None = None
     reason: str
 
 
@@ -192,7 +201,11 @@ class AssembledContext(Model):
 
 
 def section_of_records(
-    kind: SectionKind, records: Iterable[Record], *, now: datetime
+    kind: SectionKind,
+    records: Iterable[Record],
+    *,
+    now: datetime,
+    binding_key: str | None = None,
 ) -> ContextSection:
     """Make a section of the records that hold at `now`, rules first, then style, then bio.
 
@@ -202,15 +215,20 @@ def section_of_records(
     """
     facts, left_out = [], []
     for record in records if RULES[kind].fills else sorted(records, key=_prompt_order):
+        fact = ContextFact.like(record, binding_key=binding_key)
         reason = _why_not(record, now)
         if reason is None:
-            facts.append(ContextFact.like(record))
+            facts.append(fact)
         else:
-            title = RULES[kind].title
-            left_out.append(
-                LeftOut(section=title, text=record.text, handle=record.handle, reason=reason)
-            )
+            left_out.append(_left_out(fact, kind, reason))
     return ContextSection(kind=kind, facts=tuple(facts), left_out=tuple(left_out))
+
+
+def _left_out(
+    fact: ContextFact, kind: SectionKind, reason: str, text: str | None = None
+) -> LeftOut:
+    shown = {} if text is None else {"text": text}
+    return LeftOut.like(fact, section=RULES[kind].title, reason=reason, **shown)
 
 
 def without_given(
@@ -223,13 +241,10 @@ def without_given(
         given: The texts, as the log keeps them.
         logged: Returns what the log keeps of a text.
     """
-    title, kept, left_out = section.rule.title, [], list(section.left_out)
+    kept, left_out = [], list(section.left_out)
     for fact in section.facts:
         if any(_is_in(text, fact, section.rule, logged) for text in given):
-            reason = "This run was given it before."
-            left_out.append(
-                LeftOut(section=title, text=fact.text, handle=fact.handle, reason=reason)
-            )
+            left_out.append(_left_out(fact, section.kind, GIVEN_BEFORE))
         else:
             kept.append(fact)
     return ContextSection(kind=section.kind, facts=tuple(kept), left_out=tuple(left_out))
@@ -347,11 +362,11 @@ def assemble(
                     title=rule.title,
                     text=part,
                     tokens=cost,
-                    budget=rule.budget,
+                    budget=draft.budget,
                     facts=tuple(facts),
                 )
             )
-            warnings += _over_budget(cost, rule.budget, rule.title)
+            warnings += _over_budget(cost, draft.budget, rule.title)
             warnings += _odd_texts(facts, rule)
     return AssembledContext(
         text=text,
@@ -370,11 +385,11 @@ def _drafts(sections: Sequence[ContextSection], budget: int, counter: TokenCount
     """Draft sections in order; of one that fills the budget goes in what those before leave."""
     drafts: list[_Draft] = []
     for one in sections:
-        section = one
-        if section.rule.fills and section.facts:
-            used = counter.tokens("".join(_texts(drafts, sys.maxsize)))
-            section = _fitting(one, budget - used, counter)
-        drafts.append(_Draft(section))
+        if one.rule.fills:
+            room = max(0, budget - counter.tokens("".join(_texts(drafts, sys.maxsize))))
+            drafts.append(_Draft(_fitting(one, room, counter), room))
+        else:
+            drafts.append(_Draft(one, one.rule.budget))
     return drafts
 
 
@@ -402,10 +417,7 @@ def _fitting(section: ContextSection, room: int, counter: TokenCounter) -> Conte
         if fits < whole:
             room = 0 if fits else room
             rest = "\n".join(lines[fits:])
-            reason = "It does not fit what is left of the budget."
-            left_out.append(
-                LeftOut(section=rule.title, text=rest, handle=fact.handle, reason=reason)
-            )
+            left_out.append(_left_out(fact, section.kind, NO_ROOM, rest))
     return ContextSection(kind=section.kind, facts=tuple(kept), left_out=tuple(left_out))
 
 
@@ -423,9 +435,10 @@ def _heading(rule: SectionRule) -> str:
 class _Draft:
     """A section as lines; a line is a whole fact, or one line of a note."""
 
-    def __init__(self, section: ContextSection) -> None:
+    def __init__(self, section: ContextSection, budget: int) -> None:
         rule = section.rule
         self.section = section
+        self.budget = budget
         self.parts = [_lines(fact, rule) for fact in section.facts]
         """Each fact's lines; an empty one stands between two notes."""
         if not (rule.bullets or rule.marked):
@@ -455,14 +468,9 @@ class _Draft:
                     )
                 )
             if is_cut:
-                left_out.append(
-                    LeftOut(
-                        section=self.section.rule.title,
-                        text=cut.removeprefix("\n") if is_in else fact.text,
-                        handle=fact.handle,
-                        reason=f"It does not fit the limit of {limits}.",
-                    )
-                )
+                rest = cut.removeprefix("\n") if is_in else fact.text
+                reason = f"It does not fit the limit of {limits}."
+                left_out.append(_left_out(fact, self.section.kind, reason, rest))
         return facts, left_out
 
 

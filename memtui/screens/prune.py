@@ -23,7 +23,7 @@ from memtui.context.cost import TokenCounter
 from memtui.contract import Conflict, Invalid, MemtuiError, Record, RecordHandle
 from memtui.pruning.plan import PlanItem, PruneCandidate, PrunePlan, PruneRules, Reason
 from memtui.screens.base import conversation
-from memtui.screens.budget.view import Place, by_words
+from memtui.screens.budget.view import COMPANY, Place, by_words
 from memtui.screens.dialogs import Confirm, Prompt
 from memtui.screens.modal import ModalListScreen
 from memtui.widgets import format as fmt
@@ -328,6 +328,7 @@ class PruneReview(ModalListScreen):
                     rules=self._rules,
                     model=self._view.model,
                     binding_key=place.binding_key,
+                    only_company=place.word == COMPANY,
                 )
                 answer = await session.service.prune_plan(session.caller, request)
                 parts.append(Part(place, answer.plan))
@@ -341,6 +342,8 @@ class PruneReview(ModalListScreen):
 
     def _review_of(self, parts: Sequence[Part]) -> Review:
         """Review the plans; what is no fact of them stays in the context as it was. Blocking."""
+        from memtui.service.visibility import as_agents_read
+
         counter, now = TokenCounter(self._view.model), self.state.clock()
         reviewed = {part.place.section for part in parts}
         others = [
@@ -353,7 +356,9 @@ class PruneReview(ModalListScreen):
             kept = [
                 section_of_records(
                     part.place.section,
-                    [one.record for one in part.plan.items if one.record.handle not in gone],
+                    as_agents_read(
+                        [one.record for one in part.plan.items if one.record.handle not in gone]
+                    ),
                     now=now,
                 )
                 for part in parts

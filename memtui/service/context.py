@@ -7,12 +7,13 @@ model gets (seed 000 "pre-run hydrate", seed 002's tiers, seed 004 §6.3).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated, NamedTuple, TypeVar
 
-from pydantic import Field
+from pydantic import Field, computed_field
 
 from memtui.context.assembly import (
     DEFAULT_BUDGET,
@@ -26,8 +27,9 @@ from memtui.context.assembly import (
     unread_warning,
     without_given,
 )
-from memtui.context.cost import Price, PromptShare, TokenCounter, price, share_of_prompt, unpriced
+from memtui.context.cost import Price, PromptShare, TokenCounter, price, share_of_prompt
 from memtui.contract import (
+    BrowsePage,
     BrowseRequest,
     Denied,
     Filter,
@@ -45,8 +47,8 @@ from memtui.contract import (
     Scope,
     SourceRef,
     Usage,
+    UtcDatetime,
     own_filter,
-    owned,
     owner_of,
 )
 from memtui.service.connections import Connection
@@ -56,6 +58,7 @@ from memtui.service.redaction import redact
 from memtui.service.visibility import Caller, as_agents_read, is_org, readable
 from memtui.store import given
 from memtui.store.operation import OperationHandle
+from memtui.store.sight import Sight
 
 DEFAULT_MODEL = "claude-sonnet-4-5"
 _PROMPT_CHARS = 4_000
@@ -98,8 +101,6 @@ class ContextRequest(Model):
     delivered: bool = False
     """True: a model gets it, so its records count as read and the log keeps the text. False: a
     person looks at it."""
-    priced: bool = True
-    """False: only the text is wanted, for which no price table need be loaded."""
     source: SourceRef | None = None
 
 
@@ -108,12 +109,18 @@ class ContextAnswer(AssembledContext):
 
     operation_id: str
     model: str
-    price: Price
+    assembled_at: UtcDatetime
     share: PromptShare
     late: tuple[SectionKind, ...] = ()
     """What was not read in time, wholly or in part."""
     problems: tuple[Problem, ...] = ()
     """What could not be read where the parts are kept: the model is not told of it."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def price(self) -> Price:
+        """What a request costs; found when it is asked for, as reading prices takes a while."""
+        return price(self.model, self.tokens, at=self.assembled_at)
 
 
 class _Part(NamedTuple):
@@ -236,15 +243,16 @@ class _Reading:
     async def _list(self, connection: Connection, part: _Part) -> bool:
         """Read a part's records; False: its binding keeps none of its scope."""
         connection.require("browse")
-        request = _browse(connection, part)
-        if request is None:
-            return False
         records: list[Record] = []
         self.found.append(_Found(part.kind, connection.binding.key, records))
-        async for page in connection.pages(request):
+        is_kept = False
+        async for page, own in own_records(
+            connection, part.scope, self.entry.sight, kind=part.record_kind, topic=part.topic
+        ):
+            is_kept = True
             self.usage += page.usage
-            records += _own(readable(page.records, part.scope, self.entry.sight), part.scope)
-        return True
+            records += own
+        return is_kept
 
     async def _search(self, connection: Connection) -> bool:
         """Find what belongs to the prompt; of other users and projects nothing is told."""
@@ -274,7 +282,7 @@ class _Reading:
 
 
 class Contexts(Group):
-    """What models will see."""
+    """What models will see, and what of it could be pruned."""
 
     async def context(self, caller: Caller, request: ContextRequest) -> ContextAnswer:
         """Assemble what a model will see before a run, with its tokens and its price.
@@ -310,16 +318,12 @@ class Contexts(Group):
                 "sections": {section.kind: section.tokens for section in assembled.sections},
             }
             if request.delivered:
-                entry.handles = _handles(assembled, reading.found, routed.binding.key)
+                entry.handles = _handles(assembled, routed.binding.key)
                 entry.request["text"] = assembled.text
             if late:
                 entry.request["late"] = list(late)
             if told:
                 entry.request["problems"] = len(told)
-        if request.priced:
-            cost = await asyncio.to_thread(price, request.model, assembled.tokens, at=core.clock())
-        else:
-            cost = unpriced(request.model, assembled.tokens)
         warnings = (
             *(late_warning(kind, request.within_ms or 0) for kind in late),
             *map(unread_warning, told),
@@ -332,7 +336,7 @@ class Contexts(Group):
             problems=told,
             operation_id=entry.operation_id,
             model=request.model,
-            price=cost,
+            assembled_at=core.clock(),
             share=share_of_prompt(assembled.tokens),
         )
 
@@ -368,6 +372,9 @@ def _asked(request: ContextRequest) -> Json:
         "max_characters": request.max_characters,
         "topic": request.topic and redact(request.topic)[0],
         "prompt": request.prompt and redact(request.prompt[:_PROMPT_CHARS])[0],
+        "topic": request.topic,
+        "max_tokens": request.max_tokens,
+        "max_characters": request.max_characters,
         "profile": request.profile,
         "skip_given": request.skip_given,
         "within_ms": request.within_ms,
@@ -399,35 +406,39 @@ def _parts(request: ContextRequest) -> list[_Part]:
     return parts
 
 
-def _browse(connection: Connection, part: _Part) -> BrowseRequest | None:
-    """Return how to list a part's records; None where its binding keeps none of that scope.
+async def own_records(
+    connection: Connection,
+    scope: Scope,
+    sight: Sight | None,
+    *,
+    kind: str | None,
+    topic: str | None = None,
+    everybodys: bool = False,
+) -> AsyncIterator[tuple[BrowsePage, list[Record]]]:
+    """Yield the pages of a scope's own records of a kind and topic, the oldest first.
 
-    The company's own lie among everybody's: a provider that can is asked for nothing else.
+    Those of the company alone are nobody else's, unless `everybodys` are asked for. They lie among
+    the others: a provider that can is asked for nothing else, and one that has no place for them is
+    not asked.
     """
     request = BrowseRequest(
-        scope=part.scope,
-        filter=own_filter(part.scope, kind=part.record_kind, topic=part.topic),
-        sort="created_at",
+        scope=scope, filter=own_filter(scope, kind=kind, topic=topic), sort="created_at"
     )
-    if not is_org(part.scope):
-        return request
-    adapter = connection.adapter
-    try:
-        home = adapter.home_of(connection.binding.config, part.scope)
-    except Invalid:
-        return None
-    if adapter.capabilities.chosen_owners:
-        return request.model_copy(update={"owners": (part.scope,)})
-    if adapter.capabilities.namespace_changes and home is not None:
-        return request.model_copy(update={"namespace": home})
-    return request
-
-
-def _own(records: Sequence[Record], scope: Scope) -> Sequence[Record]:
-    """Return the records of a scope's owner; of the company those that are nobody else's."""
-    if is_org(scope):
-        return as_agents_read([record for record in records if is_org(record.scope)])
-    return owned(records, scope)
+    if is_org(scope) and not everybodys:
+        adapter = connection.adapter
+        try:
+            home = adapter.home_of(connection.binding.config, scope)
+        except Invalid:
+            return
+        if adapter.capabilities.chosen_owners:
+            request = request.model_copy(update={"owners": (scope,)})
+        elif adapter.capabilities.namespace_changes and home is not None:
+            request = request.model_copy(update={"namespace": home})
+    owner = owner_of(scope)
+    async for page in connection.pages(request):
+        seen = readable(page.records, scope, sight)
+        is_all = is_org(scope) and everybodys
+        yield page, [one for one in seen if is_all or owner_of(one.scope) == owner]
 
 
 def _is_told_in(owner: Scope, scope: Scope) -> bool:
@@ -441,11 +452,16 @@ def _assembled(reading: _Reading, texts: Sequence[str], now: datetime) -> Assemb
     request = reading.request
     listed = [one for one in reading.found if one.kind is not SectionKind.RELATED]
     known = {(one.binding_key, record.handle) for one in listed for record in one.records}
-    sections = [section_of_records(one.kind, one.records, now=now) for one in listed]
+    sections = []
     for one in reading.found:
+        fresh = one.records
         if one.kind is SectionKind.RELATED:
             fresh = [r for r in one.records if (one.binding_key, r.handle) not in known]
-            sections.append(section_of_records(one.kind, as_agents_read(fresh), now=now))
+        sections.append(
+            section_of_records(
+                one.kind, as_agents_read(fresh), now=now, binding_key=one.binding_key
+            )
+        )
     if reading.profile and reading.profile.strip():
         summary = ContextFact(text=reading.profile, kind="profile")
         sections.append(ContextSection(kind=SectionKind.PROFILE, facts=(summary,)))
@@ -462,19 +478,15 @@ def _assembled(reading: _Reading, texts: Sequence[str], now: datetime) -> Assemb
     )
 
 
-def _handles(
-    assembled: AssembledContext, found: Sequence[_Found], own_binding: str
-) -> tuple[OperationHandle, ...]:
-    homes = {
-        record.handle: one.binding_key
-        for one in found
-        for record in one.records
-        if one.binding_key != own_binding
-    }
-    included = [
-        fact.handle for section in assembled.sections for fact in section.facts if fact.handle
-    ]
+def _handles(assembled: AssembledContext, own_binding: str) -> tuple[OperationHandle, ...]:
+    """Return the records that are in a context, in its order."""
+    included = (fact for section in assembled.sections for fact in section.facts)
     return tuple(
-        OperationHandle(rank=rank, binding_key=homes.get(handle), **dict(handle))
-        for rank, handle in enumerate(included, start=1)
+        OperationHandle(
+            rank=rank,
+            binding_key=None if fact.binding_key == own_binding else fact.binding_key,
+            **dict(fact.handle),
+        )
+        for rank, fact in enumerate((fact for fact in included if fact.handle), start=1)
+        if fact.handle
     )

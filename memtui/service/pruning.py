@@ -1,39 +1,27 @@
-"""What of the memories could be pruned: gather the records, what is known of each, and plan."""
+"""What of a scope's own records could be pruned: a plan, which forgetting what it marks applies."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from functools import partial
 
-from memtui.context.assembly import (
-    SectionKind,
-    assemble,
-    fact_tokens,
-    section_of_records,
-)
+from memtui.context.assembly import SectionKind, assemble, fact_tokens, section_of_records
 from memtui.context.cost import TokenCounter
 from memtui.contract import (
-    BrowseRequest,
-    Json,
     Model,
     OperationType,
     Problem,
     Record,
     Scope,
-    own_filter,
-    owned,
     owner_of,
 )
 from memtui.pruning.duplicates import static_vectors
 from memtui.pruning.plan import PrunePlan, PruneRules, Retrieval, find_candidates, make_plan
 from memtui.service.answers import RetrievalCount
-from memtui.service.connections import Connection
-from memtui.service.context import DEFAULT_MODEL
+from memtui.service.context import DEFAULT_MODEL, own_records
 from memtui.service.core import Group
-from memtui.service.recorder import RunningOperation
-from memtui.service.visibility import Caller, readable
+from memtui.service.visibility import Caller, as_agents_read
 from memtui.store import journal
 
 _FORGOTTEN = 2_000
@@ -48,6 +36,8 @@ class PruneRequest(Model):
     rules: PruneRules = PruneRules()
     model: str = DEFAULT_MODEL
     binding_key: str | None = None
+    only_company: bool = False
+    """Of a scope of the company alone: only what is nobody else's; else it holds everybody's."""
 
 
 class PruneAnswer(Model):
@@ -65,10 +55,21 @@ class Pruning(Group):
 
     async def prune_plan(self, caller: Caller, request: PruneRequest) -> PruneAnswer:
         """Plan what to prune from a scope's own records; forgetting the marked ones applies it."""
+        core, key = self._core, request.binding_key
         rules = request.rules.model_dump(mode="json")
         asked = {"kind": request.kind, "for": "prune", "rules": rules}
-        own = self._own(caller, request.scope, request.binding_key, asked)
-        async with own as (entry, connection, records):
+        async with core.connected(
+            OperationType.BROWSE, caller, request.scope, asked, key, needs="browse"
+        ) as (entry, connection):
+            own = own_records(
+                connection,
+                request.scope,
+                entry.sight,
+                kind=request.kind,
+                everybodys=not request.only_company,
+            )
+            records = [record async for _, part in own for record in part]
+            entry.result_count = len(records)
             ids = [record.handle.provider_record_id for record in records]
             counts = await self._service.log.retrieval_stats(caller, connection.binding.key, ids)
             plan = await asyncio.to_thread(self._plan, caller, request, records, counts)
@@ -78,24 +79,6 @@ class Pruning(Group):
             plan=plan,
             problems=entry.problems,
         )
-
-    @asynccontextmanager
-    async def _own(
-        self, caller: Caller, scope: Scope, binding_key: str | None, asked: Json
-    ) -> AsyncIterator[tuple[RunningOperation, Connection, list[Record]]]:
-        """List a scope's own records of the kind and topic that are asked for, the oldest first."""
-        async with self._core.connected(
-            OperationType.BROWSE, caller, scope, asked, binding_key, needs="browse"
-        ) as (entry, connection):
-            chosen = own_filter(scope, kind=asked["kind"], topic=asked.get("topic"))
-            request = BrowseRequest(scope=scope, filter=chosen, sort="created_at")
-            records = [
-                record
-                async for page in connection.pages(request)
-                for record in owned(readable(page.records, scope, entry.sight), scope)
-            ]
-            entry.result_count = len(records)
-            yield entry, connection, records
 
     def _plan(
         self,
@@ -117,7 +100,8 @@ class Pruning(Group):
         tokens_of = partial(fact_tokens, counter=counter)
 
         def size_of(kept: Sequence[Record]) -> int:
-            section = section_of_records(_section_of(request.scope), kept, now=now)
+            told = as_agents_read(kept)
+            section = section_of_records(section_of(request.scope), told, now=now)
             return assemble([section], counter=counter).tokens
 
         candidates = find_candidates(
@@ -132,7 +116,11 @@ class Pruning(Group):
         return make_plan(records, candidates, tokens_of=tokens_of, size_of=size_of)
 
 
-def _section_of(scope: Scope) -> SectionKind:
+def section_of(scope: Scope) -> SectionKind:
     """Return the section of a context that the facts of a scope stand in."""
-    sections = {"subject_id": SectionKind.USER, "project_id": SectionKind.WORKSPACE}
-    return sections.get(owner_of(scope)[0], SectionKind.FACTS)
+    return {
+        "subject_id": SectionKind.USER,
+        "project_id": SectionKind.WORKSPACE,
+        "agent_id": SectionKind.FACTS,
+        "company_id": SectionKind.COMPANY,
+    }[owner_of(scope)[0]]

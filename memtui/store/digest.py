@@ -58,13 +58,13 @@ _NAMES = frozenset(
     budget checks clear_target config content content_chars cursor delete_namespace delivered
     enabled expires_at expires_to explain fetch file_count files filter for format fuzzy
     happened import_into imported intent key kind known label late limit lost_from lost_through
-    measure metadata metadata_filter mode model name namespace never_expires operation_id
-    operations over_budget owners patch_namespace period pinned principal problems profile
-    project_id prompt provider put_namespace query read_only reason record_id record_ids records
-    redacted remove_binding remove_company remove_member remove_namespace remove_spending_limits
-    remove_token restored revision role rules seal sections set_member set_spending_limit
-    set_target skip_given sort tags target_id target_type text title tokens top_k topic type
-    update_binding withheld within_ms
+    max_characters max_tokens measure metadata metadata_filter mode model name namespace
+    never_expires operation_id operations over_budget owners patch_namespace period pinned
+    principal problems profile project_id prompt provider put_namespace query read_only reason
+    record_id record_ids records redacted remove_binding remove_company remove_member
+    remove_namespace remove_spending_limits remove_token restored revision role rules seal
+    sections set_member set_spending_limit set_target skip_given sort tags target_id target_type
+    text title tokens top_k topic type update_binding withheld within_ms
     """.split()  # noqa: SIM905
 )
 _WORDS: Mapping[str, frozenset[str]] = {

@@ -43,6 +43,7 @@ from tests.screens.piloting import running, toasts, until
 
 ANA = Scope(company_id="local", subject_id="ana")
 MECH = Scope(company_id="local", project_id="mech")
+COMPANY = Scope(company_id="local")
 BOTH = Scope(company_id="local", subject_id="ana", project_id="mech")
 AI = Caller(company_id="local", principal="agent:coding", door="test", acts_for="user:ana")
 
@@ -359,9 +360,9 @@ async def test_a_review_is_applied_undone_to_the_byte_and_merges_a_cluster(
 async def test_the_review_counts_the_context_as_the_screen_does(
     paths: Paths, settings: Settings, service: MemoryService, caller: Caller
 ) -> None:
-    for scope in (ANA, MECH):
+    for scope in (ANA, MECH, COMPANY):
         await remember(service, scope, "Deploys from main", "deploys from main.")
-    async with budget(paths, settings, BOTH, 4) as (app, pilot):
+    async with budget(paths, settings, BOTH, 6) as (app, pilot):
         await pilot.press("p")
         await until(pilot, lambda: isinstance(app.screen, PruneReview) and reviewed(app))
         now = (await service.context(caller, ContextRequest(scope=BOTH))).tokens
@@ -369,12 +370,39 @@ async def test_the_review_counts_the_context_as_the_screen_does(
         assert said is not None
         assert int(said[1]) == now
         await pilot.press("d", "y")
-        await until(pilot, lambda: len(texts(app)) == 2)
+        await until(pilot, lambda: len(texts(app)) == 3)
         left = (await service.context(caller, ContextRequest(scope=BOTH))).tokens
         assert int(said[2]) == left
         plan = await service.prune_plan(caller, PruneRequest(scope=ANA))
-        [section] = (await service.context(caller, ContextRequest(scope=ANA))).sections
+        section, _ = (await service.context(caller, ContextRequest(scope=ANA))).sections
         assert plan.plan.tokens_before == section.tokens
+
+
+async def test_a_prompt_shows_what_is_found_for_it(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await remember(service, MECH, "Deploys from release")
+    await remember(service, COMPANY, "Customers are guests")
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    note = WriteRequest(scope=MECH, source=source, content="A deploy takes\nan hour")
+    await service.write(caller, note)
+    async with budget(paths, settings, MECH, 2) as (app, pilot):
+        assert re.search(r"company +\S+ +\d+ / 200 +1 fact", screen_text(app))
+        await pilot.press("i", *"deploy", "enter")
+        await until(pilot, lambda: len(texts(app)) == 3)
+        assert "asked deploy" in screen_text(app)
+        assert re.search(r"related +\S+ +\d+ / \d+ +1 record", screen_text(app))
+        await pilot.press("end")
+        await until(pilot, lambda: "for this prompt" in screen_text(app))
+        assert "project mech" in screen_text(app)
+        await pilot.press("t")
+        await until(pilot, lambda: "do not follow" in screen_text(app))
+        await pilot.press("t", "d", "y")
+        await until(pilot, lambda: len(texts(app)) == 2)
+        page = await service.browse(caller, BrowseRequest(scope=MECH))
+        assert [record.text for record in page.records] == ["Deploys from release"]
+        await pilot.press("o")
+        assert "This provider makes no profiles." in toasts(app)[-1]
 
 
 async def test_a_prune_of_what_changed_meanwhile_forgets_nothing(

@@ -267,6 +267,8 @@ async def test_only_the_scopes_own_records_are_looked_through(service: MemorySer
     assert len(drive.plan.marked) == 1
     everything = await plan(service, Scope(company_id="local"))
     assert len(everything.plan.items) == 3
+    companys = await plan(service, Scope(company_id="local"), only_company=True)
+    assert [item.record.text for item in companys.plan.items] == ["Ana reviews"]
 
 
 async def test_other_kinds_are_looked_through_where_asked(service: MemoryService) -> None:

@@ -42,6 +42,10 @@ async def facts_prune(
         int, typer.Option(min=0, help="Days without a read after which a fact is stale.")
     ] = 30,
     kind: Annotated[str, typer.Option(help="The sort of record; all takes every one.")] = FACT,
+    only_company: Annotated[
+        bool,
+        typer.Option("--only-company", help="Only what is no user's, project's or agent's."),
+    ] = False,
 ) -> int:
     """Show which facts could go, and why; --apply lets them go.
 
@@ -51,6 +55,8 @@ async def facts_prune(
     from memtui.pruning.plan import PruneRules
     from memtui.service import PruneRequest
 
+    if only_company and (scope.project or scope.subject or scope.agent):
+        raise Invalid("Give --only-company, or whose facts they are, not both.")
     if dry_run and apply:
         raise Invalid("Give --dry-run or --apply, not both.")
     reasons = _reasons(reason or ())
@@ -62,6 +68,7 @@ async def facts_prune(
             stale_days=stale_days, max_characters=session.settings.fact_max_chars or _NO_LIMIT
         ),
         model=session.settings.context_model,
+        only_company=only_company,
     )
     answer = await session.service.prune_plan(session.caller, request)
     plan = answer.plan

@@ -28,16 +28,18 @@ from memtui.contract import (
     Invalid,
     MemtuiError,
     NotFound,
+    OperationType,
     Record,
     RecordHandle,
     Scope,
     own_filter,
-    owned,
     owner_of,
+    owner_scope,
 )
 from memtui.filters import Taker
 from memtui.screens.base import conversation
 from memtui.screens.budget.view import (
+    COMPANY,
     BudgetView,
     FactRow,
     Place,
@@ -73,6 +75,7 @@ from memtui.widgets.rows import AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
 if TYPE_CHECKING:
+    from memtui.screens.state import ServiceSession
     from memtui.service.answers import BindingView
     from memtui.service.context import ContextAnswer
 
@@ -150,7 +153,8 @@ class BudgetScreen(EditingScreen[FactRow]):
     def load(self) -> None:
         """Assemble the context of the scope, or offer whose there is to look at."""
         view, shown, places = self.view, self.rows_list, places_of(self.state.record_scope)
-        if [place.scope for place in places] != [place.scope for place in view.places]:
+        looked_at = [place.scope for place in view.places if place.word != COMPANY]
+        if [place.scope for place in places] != looked_at:
             self._compared = None
             view = BudgetView(view.model, view.budget, places)
             shown.selection.reset()
@@ -190,6 +194,8 @@ class BudgetScreen(EditingScreen[FactRow]):
             model=self.view.model,
             budget=self.view.budget,
             binding_key=key,
+            prompt=self.view.prompt or None,
+            profile=self.view.profile,
         )
 
         async def assemble() -> BudgetView:
@@ -198,6 +204,8 @@ class BudgetScreen(EditingScreen[FactRow]):
             for place in places_of(request.scope):
                 found = await session.service.resolve(session.caller, place.scope, key)
                 places.append(replace(place, binding_key=found.binding_key))
+            places += await _company_place(session, key)
+            await asyncio.to_thread(lambda: answer.price)  # the first one reads the price table
             rows = await asyncio.to_thread(rows_of, answer)
             return replace(self.view, places=tuple(places), answer=answer, rows=rows)
 
@@ -206,9 +214,9 @@ class BudgetScreen(EditingScreen[FactRow]):
     def _assembled(self, view: BudgetView) -> None:
         self.view = view
         self._held_by = {
-            row.handle: place.binding_key
+            row.handle: row.fact.binding_key
             for row in view.rows
-            if row.handle and (place := view.place_of(row))
+            if row.handle and row.fact.binding_key
         }
         self.reorder()
         self.follow(place.binding_key for place in view.places)
@@ -281,7 +289,10 @@ class BudgetScreen(EditingScreen[FactRow]):
         found = {}
         for place in view.places if 0 < len(view.rows) <= _MOST_COMPARED else ():
             request = PruneRequest(
-                scope=place.scope, model=view.model, binding_key=place.binding_key
+                scope=place.scope,
+                model=view.model,
+                binding_key=place.binding_key,
+                only_company=place.word == COMPANY,
             )
             plan = (await session.service.prune_plan(session.caller, request)).plan
             same = {one.record.handle for one in plan.candidates if one.reason in twice}
@@ -386,6 +397,9 @@ class BudgetScreen(EditingScreen[FactRow]):
         missing = super().missing_for(row)
         if not self.view.places:
             missing[Need.SCOPE] = ""
+        binding = self.state.binding
+        if binding is not None and not binding.capabilities.profile:
+            missing[Need.PROFILE] = ""
         if self.view.raw:
             missing[Need.ROW] = "t goes back to the list of facts."
         elif not self.view.places:
@@ -414,8 +428,7 @@ class BudgetScreen(EditingScreen[FactRow]):
 
     def binding_at(self, row: FactRow | None) -> BindingView | None:
         """Return the binding that holds a fact."""
-        place = self.view.place_of(row)
-        key = place.binding_key if place else ""
+        key = row.fact.binding_key if row else ""
         return next((one for one in self.state.bindings if one.key == key), None)
 
     def binding_of(self, record: Record | None) -> str:
@@ -433,18 +446,14 @@ class BudgetScreen(EditingScreen[FactRow]):
         return await self.wait("reading the facts", lambda: self._read_records(rows))
 
     async def _read_records(self, rows: Sequence[FactRow]) -> list[Record]:
-        session = self.session
-        if len(rows) == 1 and (place := self.view.place_of(rows[0])) and rows[0].handle:
-            answer = await session.service.get(
-                session.caller, rows[0].handle, place.scope, binding_key=place.binding_key
-            )
-            return [answer.record]
         found: dict[RecordHandle, Record] = {}
-        for place in self.view.places:
-            mine = {row.handle for row in rows if self.view.place_of(row) == place}
-            for record in await self._held(place) if mine else ():
-                if record.handle in mine:
-                    found[record.handle] = record
+        for place in (None, *self.view.places):
+            mine = [row for row in rows if self.view.place_of(row) == place]
+            if place is None or len(mine) == 1:
+                found |= {row.handle: await self._read_one(row) for row in mine if row.handle}
+            elif handles := {row.handle for row in mine}:
+                listed = await self._held(place)
+                found |= {one.handle: one for one in listed if one.handle in handles}
         missing = sum(row.handle not in found for row in rows)
         if missing:
             raise NotFound(
@@ -452,6 +461,14 @@ class BudgetScreen(EditingScreen[FactRow]):
                 "r reads them again."
             )
         return [found[row.handle] for row in rows if row.handle is not None]
+
+    async def _read_one(self, row: FactRow) -> Record:
+        whole, fact = self.state.record_scope, row.fact
+        scope = owner_scope(fact.scope) if fact.scope else whole
+        answer = await self.session.service.get(
+            self.session.caller, row.record_id, scope, binding_key=fact.binding_key
+        )
+        return answer.record
 
     async def _held(self, place: Place, kind: str | None = None) -> list[Record]:
         """Return all records of a place, of one kind or of all, as its binding holds them."""
@@ -465,7 +482,8 @@ class BudgetScreen(EditingScreen[FactRow]):
         records: list[Record] = []
         async for page in session.service.pages(session.caller, request):
             records += page.records
-        return owned(records, place.scope)
+        owner = owner_of(place.scope)
+        return [record for record in records if owner_of(record.scope) == owner]
 
     def changed(self, old_id: str, record: Record) -> None:
         """Assemble again after a record changed."""
@@ -587,6 +605,24 @@ class BudgetScreen(EditingScreen[FactRow]):
             self.view = replace(self.view, budget=_budget(text))
             self.reload()
 
+    @conversation
+    async def action_prompt(self) -> None:
+        """Ask what the model would be asked, and show what a search finds for it."""
+        prompt = Prompt(
+            "What is the model asked?",
+            value=self.view.prompt,
+            placeholder="which branch do we deploy from?",
+            hint="enter shows what is found for it   empty searches for nothing   esc go back",
+        )
+        if (text := await self.ask(prompt)) is not None:
+            self.view = replace(self.view, prompt=text.strip())
+            self.reload()
+
+    def action_profile(self) -> None:
+        """Bring what the provider says of the scope as a whole, or leave it away."""
+        self.view = replace(self.view, profile=not self.view.profile)
+        self.reload()
+
     def action_whole(self) -> None:
         """Show the memory's share of a whole prompt."""
         content = share_content(self._answer.share)
@@ -611,8 +647,8 @@ class BudgetScreen(EditingScreen[FactRow]):
     def action_record(self) -> None:
         """Show the fact in Records."""
         row = self.row
-        if place := self.view.place_of(row):
-            self.post_message(GoTo("records", binding_key=place.binding_key, select=row.record_id))
+        if key := row.fact.binding_key:
+            self.post_message(GoTo("records", binding_key=key, select=row.record_id))
 
     def action_copy(self) -> None:
         """Copy the text of the fact."""
@@ -642,5 +678,18 @@ def _model_choices(used: Iterable[str]) -> list[Choice[str]]:
 
 def _touches(changed: Scope, place: Place) -> bool:
     """Whether a change in a scope may be one of a place; the whole company's always may."""
-    field, name = owner_of(place.scope)
-    return getattr(changed, field) == name or owner_of(changed)[0] == "company_id"
+    owner, (field, name) = owner_of(changed)[0], owner_of(place.scope)
+    return owner == "company_id" or (field != "company_id" and getattr(changed, field) == name)
+
+
+async def _company_place(session: ServiceSession, key: str | None) -> list[Place]:
+    """Return the company as a place, if its facts may be looked through and something serves it."""
+    company_id, service = session.caller.company_id, session.service
+    scope = Scope(company_id=company_id)
+    try:
+        found = await service.resolve(session.caller, scope, key)
+    except NotFound:
+        return []
+    if OperationType.BROWSE not in await service.allowed(session.caller, scope, key):
+        return []
+    return [Place(COMPANY, company_id, scope, found.binding_key)]

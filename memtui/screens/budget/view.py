@@ -23,12 +23,13 @@ from memtui.context.assembly import (
     WarningKind,
 )
 from memtui.context.cost import Price, PromptShare
-from memtui.contract import Filter, MemtuiError, Namespace, RecordHandle, Scope
+from memtui.contract import Filter, MemtuiError, Namespace, RecordHandle, Scope, owner_of
 from memtui.fuzzy import finds
 from memtui.screens.dialogs import Choice
 from memtui.screens.editing import read_column
 from memtui.screens.scope_choices import ScopeStep, seen_scopes
 from memtui.screens.state import AppState, ServiceSession
+from memtui.service.visibility import without_prefix
 from memtui.widgets import format as fmt
 from memtui.widgets.charts import Chart, Series, budget_bar, draw, numbers_width
 from memtui.widgets.columns import Cell, Column
@@ -51,12 +52,23 @@ if TYPE_CHECKING:
 _FIELDS = {"agent": "agent_id", "user": "subject_id", "workspace": "project_id"}
 """The field of a scope that names the owner of a place's facts."""
 _FLAGS = {"agent": "--agent", "user": "--subject", "workspace": "--project"}
+COMPANY = "company"
 _SECTIONS = {
+    SectionKind.IDENTITY: "agent",
     SectionKind.USER: "user",
     SectionKind.WORKSPACE: "workspace",
+    SectionKind.FACTS: "agent",
+    SectionKind.COMPANY: COMPANY,
+    SectionKind.GUIDANCE: "agent",
     SectionKind.TOPIC: "workspace",
 }
-"""Whose a section's facts are; all others are the agent's."""
+"""Whose a section's records are; of the others each tells by itself."""
+_FACTS_OF = {
+    "agent": SectionKind.FACTS,
+    "user": SectionKind.USER,
+    "workspace": SectionKind.WORKSPACE,
+    COMPANY: SectionKind.COMPANY,
+}
 _OFFERED = {"user": "subject_id", "project": "project_id", "agent": "agent_id"}
 _MOST_OFFERS = 200
 DAYS = 60
@@ -74,7 +86,7 @@ class Place:
     """Whose facts they are, and which binding holds them."""
 
     word: str
-    """`user`, `workspace` or `agent`."""
+    """`user`, `workspace`, `agent` or `company`."""
     name: str
     scope: Scope
     binding_key: str = ""
@@ -87,12 +99,14 @@ class Place:
     @property
     def section(self) -> SectionKind:
         """The section of a context that its facts stand in."""
-        owned = (kind for kind, word in _SECTIONS.items() if word == self.word)
-        return next(owned, SectionKind.FACTS)
+        return _FACTS_OF[self.word]
 
 
 def places_of(scope: Scope) -> tuple[Place, ...]:
-    """Return whose facts a context of this scope is made of, without their bindings."""
+    """Return whose facts a context of this scope is made of, without their bindings.
+
+    The company's come besides, for those who may change them.
+    """
     return tuple(
         Place(word, name, Scope.model_validate({"company_id": scope.company_id, field: name}))
         for word, field in _FIELDS.items()
@@ -102,7 +116,7 @@ def places_of(scope: Scope) -> tuple[Place, ...]:
 
 def place_of_section(kind: SectionKind, places: Iterable[Place]) -> Place | None:
     """Return whose facts a section is made of."""
-    word = _SECTIONS.get(kind, "agent")
+    word = _SECTIONS.get(kind)
     return next((place for place in places if place.word == word), None)
 
 
@@ -177,7 +191,7 @@ def rows_of(context: AssembledContext) -> tuple[FactRow, ...]:
     left = (
         FactRow(
             titles.get(one.section, SectionKind.FACTS),
-            ContextFact(text=one.text, handle=one.handle),
+            ContextFact.like(one),
             left_out=one.reason,
         )
         for one in context.left_out
@@ -236,7 +250,7 @@ def _tokens(row: FactRow) -> str | None:
 
 
 def _text(row: FactRow, now: datetime) -> Cell:
-    words = " ".join(row.text[:2_000].split())
+    words = " ".join(without_prefix(row.text[:2_000]).split())
     if row.left_out:
         return Cell(f"left out: {words}", "muted")
     if row.fact.expires_at is not None:
@@ -265,10 +279,14 @@ def _about(
     if row.left_out:
         yield labelled("left out", display(row.left_out, limit=300, style=WARN))
     else:
-        how = "in every prompt" if exact else "in every prompt, estimated"
+        is_found = row.section is SectionKind.RELATED
+        how = "for this prompt" if is_found else "in every prompt"
+        how = how if exact else f"{how}, estimated"
         yield labelled("costs", f"{fmt.counted(row.tokens or 0, 'token')} {how}")
-    if place is not None:
-        where = SEPARATOR.join((place.label, fact.kind, place.binding_key))
+    if fact.scope is not None:
+        field, name = owner_of(fact.scope)
+        whose = place.label if place else f"{field.removesuffix('_id')} {name}"
+        where = SEPARATOR.join(filter(None, (whose, fact.kind, fact.binding_key)))
         yield labelled("of", display(where, limit=200))
     when = moment(fact.created_at, now, state.zone)
     yield labelled("added", display(f"{when} by {by_words(fact.created_by)}", limit=200))
@@ -313,6 +331,10 @@ class BudgetView:
     same: Mapping[str, int] = field(default_factory=dict)
     """Facts that say what another says, by the word of their place."""
     timeline: Timeline | None = None
+    prompt: str = ""
+    """What the model would be asked; empty: nothing is searched for."""
+    profile: bool = False
+    """Whether the provider's profile is asked for."""
     raw: bool = False
     """Whether the text is shown as the model sees it, instead of the list of its facts."""
 
@@ -324,7 +346,8 @@ class BudgetView:
 def head_content(view: BudgetView, width: int) -> Content:
     """Return whose context it is, for which model, and what a request of it costs."""
     wide = width >= _WIDE_CELLS
-    whose = display(" in ".join(place.label for place in view.places), limit=120, style=STRONG)
+    labels = (place.label for place in view.places if place.word != COMPANY)
+    whose = display(" in ".join(labels), limit=120, style=STRONG)
     who = line("context for" if wide else None, whose)
     model = line("model" if wide else None, display(view.model, limit=80, style=ACCENT))
     if view.answer is None:
@@ -332,7 +355,10 @@ def head_content(view: BudgetView, width: int) -> Content:
     counted = "exact tokens" if view.answer.exact else "estimated tokens"
     how = f"({counted}, {view.answer.tokenizer})" if wide else f"({counted})"
     named = line(model, display(how, style=DIM))
-    return lines([line(who, named, gap=SEPARATOR), price_content(view.answer.price)])
+    shown = [line(who, named, gap=SEPARATOR), price_content(view.answer.price)]
+    if view.prompt:
+        shown.append(line("asked", display(view.prompt, limit=max(20, width - 6), style=ACCENT)))
+    return lines(shown)
 
 
 def price_content(price: Price) -> Content:
@@ -368,11 +394,11 @@ def bars_content(view: BudgetView, width: int) -> Content:
     places = {place.section: place for place in view.places}
     drawn = []
     for kind in SectionKind:
-        if kind not in sections and kind not in places:
+        if kind not in sections and (kind not in places or kind is SectionKind.COMPANY):
             continue
         section, rule = sections.get(kind), RULES[kind]
         facts = len(section.facts) if section else 0
-        noun = "fact" if rule.bullets else "note"
+        noun = "fact" if rule.bullets else "record" if rule.fills else "note"
         said = display(fmt.counted(facts, noun) if facts else f"no {noun}s", style=DIM)
         if same := view.same.get(places[kind].word, 0) if kind in places else 0:
             twice = display(f"{fmt.count(same)} said twice  ", style=WARN)
@@ -455,7 +481,11 @@ def _share_lines(share: PromptShare) -> Iterator[Content]:
 def files_content(places: Sequence[Place]) -> Content:
     """Return the commands for each place, or in general where nobody is chosen."""
     said = [display("Facts go into files and come back on the command line:", style=DIM)]
-    flags = [f"{_FLAGS[place.word]} {shlex.quote(place.name)}" for place in places]
+    flags = [
+        f"{_FLAGS[place.word]} {shlex.quote(place.name)}"
+        for place in places
+        if place.word in _FLAGS
+    ]
     for whose in flags or ["--subject NAME"]:
         said.append(Content(""))
         export = f"export {whose} --to facts"
@@ -472,7 +502,8 @@ async def read_timeline(
 ) -> Timeline:
     """Read the last 60 days; nothing of it is an operation."""
     facts, since = session.service.metrics.facts, now - timedelta(days=DAYS)
-    scopes = (scope, None, *(place.scope for place in places))
+    own = (place.scope for place in places if place.word != COMPANY)
+    scopes = (scope, None, *own)
     contexts, company, *held = await asyncio.gather(
         *(facts(session.caller, since, scope=one) for one in scopes)
     )
