@@ -135,6 +135,7 @@ _EXPLAIN = (*_SERVICE, Need.EXPLAIN)
 _CHARTS = (*_SERVICE, Need.CHARTS)
 _SQL = (*_SERVICE, Need.SQL)
 _NAMESPACES = (*_BINDING, Need.NAMESPACES)
+_SYNC = (*_CHANGE_BINDING, Need.SYNC)
 _PLUGIN = (*_BINDING, Need.PLUGIN)
 _DESTINATION = (*_BINDING, Need.DESTINATION)
 
@@ -226,6 +227,18 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "m",
             "Move the records of this binding to another: dry run, apply, verify, cut over.",
             _DESTINATION,
+        ),
+        _do(
+            "sync",
+            "R",
+            "Let the provider read again what it reads from outside, or make its index anew.",
+            _SYNC,
+        ),
+        _do(
+            "profile",
+            "P",
+            "Show what the provider says of the scope as a whole.",
+            (*_BINDING, Need.PROFILE),
         ),
         _do("check", "c", "Ask every binding for its health again."),
         _do("discover", "f", "Look again for memories on this machine.", label="find"),

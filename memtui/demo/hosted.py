@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import zlib
+from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from itertools import islice
@@ -35,6 +36,7 @@ from memtui.contract import (
     Health,
     Model,
     NotFound,
+    Profile,
     QueryIntent,
     QueryRequest,
     Record,
@@ -59,6 +61,9 @@ _CHARACTERS_PER_TOKEN = 4
 _QUERY_CHARACTERS = 10_000
 """What the search reads of a query."""
 _LOCK_SECONDS = 10
+_TOPICS = 3
+_LEADING = 5
+_EVER = datetime.min.replace(tzinfo=UTC)
 _AS_WRITTEN = (
     "scope", "source", "title", "kind", "topic", "tags", "created_by", "expires_at", "pinned",
     "metadata",
@@ -194,7 +199,9 @@ class HostedAdapter(Adapter):
 
     key: ClassVar[str] = KEY
     config_model: ClassVar[type[HostedConfig]] = HostedConfig
-    capabilities = Capabilities(browse=True, correction=True, expiry=True, pin=True, full_text=True)
+    capabilities = Capabilities(
+        profile=True, browse=True, correction=True, expiry=True, pin=True, full_text=True
+    )
 
     def __init__(self, context: BindingContext) -> None:
         self._context = context
@@ -249,6 +256,14 @@ class HostedAdapter(Adapter):
         record = await self._change(lambda held: self._corrected(held, request))
         usage = self._config.embedding(record.text, self._config.write_usd)
         return CorrectReply(handle=request.handle, usage=(usage,))
+
+    async def profile(self, scope: Scope) -> Profile:
+        """Sum up what is held of a scope, and bill the tokens that a model would take for it."""
+        records = await self._take_turn(lambda: [r for r in self._returned() if sees(scope, r)])
+        if not records:
+            return Profile(summary="")
+        usage = self._config.summary("\n".join(record.text for record in records))
+        return Profile(summary=_summed_up(records), usage=(usage,))
 
     async def health(self) -> Health:
         """Say whether an outage of the config is going on."""
@@ -381,6 +396,16 @@ def sees(scope: Scope, record: Record) -> bool:
         fields.append("agent_id")
     pairs = [(getattr(scope, field), getattr(record.scope, field)) for field in fields]
     return all(asked is None or held is None or asked == held for asked, held in pairs)
+
+
+def _summed_up(records: Sequence[Record]) -> str:
+    """Say what records are about, and what the pinned and the newest of them say."""
+    topics = Counter(record.topic for record in records if record.topic)
+    about = ", ".join(topic for topic, _ in topics.most_common(_TOPICS))
+    leading = sorted(records, key=lambda one: (one.pinned, one.updated_at or _EVER), reverse=True)
+    lines = [f"{len(records)} memories" + (f", most about {about}." if about else ".")]
+    lines += [(one.summary or one.text.split("\n", 1)[0])[:200] for one in leading[:_LEADING]]
+    return "\n".join(lines)
 
 
 def _is_returned(held: Held, now: datetime) -> bool:

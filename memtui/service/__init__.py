@@ -22,6 +22,7 @@ from memtui.service.answers import (
     Resolution,
     Retrieval,
     RetrievalCount,
+    SyncAnswer,
     TargetView,
     UndoCandidate,
 )

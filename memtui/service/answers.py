@@ -92,6 +92,14 @@ class ProfileAnswer(Answer):
     profile: Profile
 
 
+class SyncAnswer(Answer):
+    """What a sync or re-index saw and changed, in records."""
+
+    seen: int
+    changed: int
+    removed: int
+
+
 class GetAnswer(Answer):
     """One record."""
 

@@ -29,7 +29,7 @@ from memtui.contract import (
     RecordVersion,
     Scope,
     Snapshot,
-    SyncReply,
+    SourceRef,
     WriteMode,
     WriteRequest,
     own_filter,
@@ -46,6 +46,7 @@ from memtui.service.answers import (
     MutationAnswer,
     ProfileAnswer,
     QueryAnswer,
+    SyncAnswer,
 )
 from memtui.service.connections import Connection
 from memtui.service.core import Group, to_its_end
@@ -475,16 +476,24 @@ class Operations(Group):
         )
 
     @to_its_end
-    async def sync(self, caller: Caller, binding_key: str | None = None) -> SyncReply:
-        """Let the provider read its outside source again, or rebuild what it derives."""
+    async def sync(
+        self, caller: Caller, binding_key: str | None = None, source: SourceRef | None = None
+    ) -> SyncAnswer:
+        """Let the provider read its outside source again, or rebuild what it derives.
+
+        What is outside stays as it is: nothing of this is to be taken back. `source` names the part
+        of it to read, for a provider that reads parts (seed 000, `sync(source)`).
+        """
         scope = Scope(company_id=caller.company_id)
         async with self._core.connected(
-            OperationType.SYNC, caller, scope, {}, binding_key, needs="sync"
+            OperationType.SYNC, caller, scope, {}, binding_key, needs="sync", source=source
         ) as (entry, connection):
             await self._core.recorder.begin(entry, [])
-            reply = await entry.mutate(connection, connection.adapter.sync, records=_SYNC_RECORDS)
+            reply = await entry.mutate(
+                connection, lambda: connection.adapter.sync(source), records=_SYNC_RECORDS
+            )
             entry.usage, entry.result_count = reply.usage, reply.changed + reply.removed
-        return reply
+        return SyncAnswer.like(reply, **entry.answer())
 
     async def _found(
         self, connection: Connection, handles: Sequence[RecordHandle], scope: Scope

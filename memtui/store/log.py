@@ -436,7 +436,10 @@ class LogReader:
         return (*self._own, ids, columns.door != _LOOKING, *seen(self.sight))
 
     def contexts_by_day(self, chosen: Filter) -> list[ContextDay]:
-        """Return the days with contexts, the oldest first."""
+        """Return the days with contexts, the oldest first.
+
+        One that leaves out what its run was given before does not count: it is no whole context.
+        """
         only = chosen.model_copy(update={"operation_type": OperationType.CONTEXT})
         found = self._successful(only)
         asked = _readable(self.connection, found.c.request)
@@ -452,7 +455,7 @@ class LogReader:
                 cast(func.sum(budget), BigInteger).label("budget"),
                 func.max(tokens).label("most_tokens"),
             )
-            .where(tokens.is_not(None))
+            .where(tokens.is_not(None), asked["skip_given"].as_boolean().is_not(True))
             .group_by(day)
             .order_by(day)
         )

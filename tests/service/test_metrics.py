@@ -152,6 +152,8 @@ async def test_contexts_by_day_against_their_budget(service: MemoryService, cloc
     clock.now += DAY
     await save(service, "Senior software engineer", ANA)
     big = await service.context(USER, ContextRequest(scope=ANA, budget=5))
+    in_run = USER.model_copy(update={"run_id": "r"})
+    await service.context(in_run, ContextRequest(scope=ANA, skip_given=True, delivered=True))
     found = await measured(service, clock, since=START)
     assert (found.contexts, found.contexts_delivered, found.contexts_over_budget) == (2, 1, 1)
     average = (small.tokens + big.tokens) / 2

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.contract import Conflict, Invalid, Json, NotFound
+from memtui.contract import Conflict, Invalid, Json, NotFound, Scope
 from memtui.doors.cli.input import confirm, confirm_name
 from memtui.doors.cli.options import (
     BindingKey,
     ScopeOptions,
+    SourceOptions,
     Switch,
     TargetId,
     Yes,
@@ -388,12 +389,15 @@ def _provider(view: ProviderView) -> Iterator[Line]:
             yield Dim(f"  {one.help}")
 
 
-async def bindings_sync(session: Session, key: BindingKey) -> None:
+async def bindings_sync(session: Session, key: BindingKey, part: SourceOptions) -> None:
     """Read a provider's outside source again.
 
-    Or rebuild what it derives from it, such as an index.
+    Or rebuild what it derives from it, such as an index. A source names the part to read, for a
+    provider that reads parts; without one it reads all.
     """
-    reply = await session.service.sync(session.caller, key)
+    scope = Scope(company_id=session.company.company_id)
+    source = None if part == SourceOptions() else part.reference(scope)
+    reply = await session.service.sync(session.caller, key, source)
     words = f"saw {reply.seen}, changed {reply.changed}, removed {reply.removed}"
     session.out.answer(reply, [words])
 

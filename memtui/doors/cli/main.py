@@ -84,6 +84,7 @@ ALONE = {"mcp": "serve"}
 
 COMMANDS = {
     "query": ("Find the records that are relevant to TEXT, best first.", "query"),
+    "profile": ("Show what a provider says of a scope as a whole, where it can.", "query"),
     "note": ("Store TEXT as a memory and print the new record's id.", "notes"),
     "get": ("Show one record, whole.", "records"),
     "correct": ("Change a record; what is not given stays as it is.", "notes"),

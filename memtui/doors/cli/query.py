@@ -11,6 +11,7 @@ from memtui.contract import Matching, QueryIntent, QueryRequest, Snippet
 from memtui.doors.cli.options import BindingOptions, ScopeOptions, json_object
 from memtui.doors.cli.output import Dim, Line, jsonable, write_exactly
 from memtui.doors.cli.session import Session
+from memtui.visible import visible
 from memtui.widgets import format as shown
 
 if TYPE_CHECKING:
@@ -68,6 +69,19 @@ def _stages(answer: ExplainAnswer) -> Iterator[Line]:
             yield f"  {score:.3f}  {record_id}"
 
 
+async def profile(session: Session, scope: BindingOptions) -> None:
+    """Show what a provider says of a scope as a whole, where it can."""
+    whole = scope.scope(session)
+    answer = await session.service.profile(session.caller, whole, binding_key=scope.binding)
+    summary = answer.profile.summary
+    session.out.answer(
+        answer,
+        summary.split("\n") if summary.strip() else ["Nothing is said of it."],
+        f"from {answer.binding_key} ({answer.binding_reason}) "
+        f"in {shown.duration(answer.latency_ms)}; operation {answer.operation_id}.",
+    )
+
+
 def _snippets(session: Session, answer: QueryAnswer) -> Iterator[Line]:
     if answer.profile_summary:
         yield answer.profile_summary
@@ -98,6 +112,7 @@ def _summary(answer: QueryAnswer) -> str:
 
 
 _BAR = 24
+_LEFT_OUT_CHARS = 100
 
 
 async def context(
@@ -185,6 +200,8 @@ async def context(
 
 
 def _lines(answer: ContextAnswer) -> Iterator[Line]:
+    from memtui.context.assembly import GIVEN_BEFORE
+
     yield from answer.text.rstrip("\n").split("\n") if answer.text else ()
     yield ""
     width = max((len(section.title) for section in answer.sections), default=0)
@@ -199,7 +216,12 @@ def _lines(answer: ContextAnswer) -> Iterator[Line]:
     )
     yield from _cost(answer)
     for left in answer.left_out:
-        yield Dim(f"left out of {left.section}: {left.text} ({left.reason})")
+        if left.reason != GIVEN_BEFORE:
+            said = visible(left.text, limit=_LEFT_OUT_CHARS)
+            yield Dim(f"left out of {left.section}: {said} ({left.reason})")
+    given = sum(left.reason == GIVEN_BEFORE for left in answer.left_out)
+    if given:
+        yield Dim(f"{shown.counted(given, 'record')} left out: the run was given them before")
     for warning in answer.warnings:
         yield Dim(f"warning: {warning.message}")
 

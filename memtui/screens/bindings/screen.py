@@ -23,18 +23,22 @@ from memtui.screens.bindings.view import (
     BindingsView,
     TreeRow,
     capture_words,
+    profile_content,
     row_detail,
     rows_of,
     short_path,
+    sync_content,
     target_words,
+    whose,
 )
-from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm
+from memtui.screens.dialogs import Choice, Choose, ChooseAll, Confirm, Sheet
 from memtui.screens.following import News
 from memtui.screens.keymap import action_entries
 from memtui.screens.open_source import open_file
 from memtui.screens.scope_choices import seen_scopes
 from memtui.screens.state import AppState, ConfigurationChanged, GoTo, find_memories
 from memtui.widgets.background import Background
+from memtui.widgets.display import DIM, display
 from memtui.widgets.frame import KeyFooter
 from memtui.widgets.keys import bindings_for
 from memtui.widgets.panes import DetailPane, Fitted, OptionRows
@@ -491,6 +495,26 @@ class BindingsScreen(MemtuiScreen):
             await self._change(self._service.update, binding.key, capture=capture, said=said)
 
     @conversation
+    async def action_sync(self) -> None:
+        """Let the provider read its outside source again, and say what came of it."""
+        session, key = self.session, self._binding.key
+        self.toast(f"{key} is being read again …")
+        answer = await self.change(lambda: session.service.sync(session.caller, key))
+        self.load()
+        self.app.push_screen(Sheet(f"Read {key} again", sync_content(answer)))
+
+    def action_profile(self) -> None:
+        """Show what the provider says of the scope as a whole."""
+        session, key, scope = self.session, self._binding.key, self.state.record_scope
+        waiting = display("Asking …", style=DIM)
+
+        async def read() -> Content:
+            answer = await session.service.profile(session.caller, scope, binding_key=key)
+            return profile_content(answer)
+
+        self.app.push_screen(Sheet(f"What {key} says of {whose(scope)}", waiting, read=read))
+
+    @conversation
     async def action_namespaces(self) -> None:
         """Show the namespaces of the binding."""
         from memtui.screens.namespaces import Namespaces
@@ -542,6 +566,8 @@ def _unfit(binding: BindingView, view: BindingsView) -> dict[Need, str]:
     """Return the needs that a binding, or the lack of another, leaves open."""
     lacks = {
         Need.NAMESPACES: not binding.capabilities.namespaces,
+        Need.SYNC: not binding.capabilities.sync,
+        Need.PROFILE: not binding.capabilities.profile,
         Need.PLUGIN: binding.provider_key not in view.plugins,
         Need.DESTINATION: all(one.key == binding.key for one in view.bindings),
     }

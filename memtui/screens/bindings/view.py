@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from memtui.contract import Problem
+from memtui.contract import Problem, Scope
 from memtui.screens.state import AppState
 from memtui.service import Capture
 from memtui.widgets.agents import told_words
 from memtui.widgets.charts import sparkline
 from memtui.widgets.detail_lines import pairs
 from memtui.widgets.display import ACCENT, BAD, DIM, OK, STRONG, WARN, display, line, lines
-from memtui.widgets.format import count, counted, duration, exact, place_line, since
+from memtui.widgets.format import count, counted, duration, exact, place_line, since, tokens
 
 if TYPE_CHECKING:
     from memtui.backends.discovery import Finding
     from memtui.service.agents import Connected
-    from memtui.service.answers import BindingHealth, BindingView, TargetView
+    from memtui.service.answers import (
+        BindingHealth,
+        BindingView,
+        ProfileAnswer,
+        SyncAnswer,
+        TargetView,
+    )
 
 _PROBLEMS_SHOWN = 50
 _STEM = Content.styled("│  ", DIM)
@@ -359,3 +365,29 @@ def _finding_detail(finding: Finding, width: int) -> Content:
     blocks = [display(finding.title, limit=200, style=STRONG), Content(""), *pairs(facts, width)]
     blocks += [display(f"! {one}", limit=400, style=WARN) for one in finding.problems]
     return lines([*blocks, Content(""), display(hint, style=DIM)])
+
+
+def sync_content(answer: SyncAnswer) -> Content:
+    """Return what a sync saw and changed."""
+    told = (
+        f"Saw {counted(answer.seen, 'record')}, changed {count(answer.changed)}, "
+        f"removed {count(answer.removed)} in {duration(answer.latency_ms)}."
+    )
+    kept = "What is outside stays as it was, so there is nothing to take back."
+    problems = [display(f"! {one.sentence()}", limit=400, style=WARN) for one in answer.problems]
+    return lines([display(told), *problems, Content(""), display(kept, style=DIM)])
+
+
+def profile_content(answer: ProfileAnswer) -> Content:
+    """Return a profile, and what it cost."""
+    summary = answer.profile.summary.strip()
+    took = f"{tokens(answer.usage)}   {duration(answer.latency_ms)}"
+    said = display(summary, keep_newlines=True) if summary else display("Nothing.", style=DIM)
+    return lines([said, Content(""), display(took, style=DIM)])
+
+
+def whose(scope: Scope) -> str:
+    """Name the owners of a scope to a person: `user ana in project web`, or the company."""
+    words = {"project_id": "project", "subject_id": "user", "agent_id": "agent"}
+    named = [f"{words[field]} {name}" for field in words if (name := getattr(scope, field))]
+    return ", ".join(named) or "the whole company"

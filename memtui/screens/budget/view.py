@@ -394,7 +394,9 @@ def bars_content(view: BudgetView, width: int) -> Content:
     places = {place.section: place for place in view.places}
     drawn = []
     for kind in SectionKind:
-        if kind not in sections and (kind not in places or kind is SectionKind.COMPANY):
+        is_asked_for = kind is SectionKind.RELATED and view.prompt
+        is_there = kind in places and kind is not SectionKind.COMPANY
+        if not (kind in sections or is_there or is_asked_for):
             continue
         section, rule = sections.get(kind), RULES[kind]
         facts = len(section.facts) if section else 0
@@ -403,7 +405,11 @@ def bars_content(view: BudgetView, width: int) -> Content:
         if same := view.same.get(places[kind].word, 0) if kind in places else 0:
             twice = display(f"{fmt.count(same)} said twice  ", style=WARN)
             said = line(said, twice + key_hint("p", "prune"), gap="   ")
-        tokens, budget = (section.tokens, section.budget) if section else (0, rule.budget)
+        if section:
+            tokens, budget = section.tokens, section.budget
+        else:
+            left = max(0, view.budget - answer.tokens)
+            tokens, budget = 0, left if rule.fills else rule.budget
         drawn.append(bar(kind.value, tokens, budget, said))
     share = display(f"{share_words(answer.share)} of the prompt", style=DIM)
     return lines([*drawn, bar("total", answer.tokens, view.budget, share, STRONG)])
