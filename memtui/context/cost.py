@@ -177,11 +177,6 @@ def price(model: str, input_tokens: int, *, at: datetime | None = None) -> Price
     )
 
 
-def unpriced(model: str, input_tokens: int) -> Price:
-    """Return a price that is not known, without a look at the table."""
-    return Price(model=model, input_tokens=input_tokens, table=table_name())
-
-
 def cost_of(call: Call) -> tuple[str, Decimal] | None:
     """Return whose price it is and the cost in US dollars; None where a part has no price."""
     hour = call.at.replace(minute=0, second=0, microsecond=0)

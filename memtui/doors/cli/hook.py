@@ -106,7 +106,6 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
             max_characters=MOST_CHARACTERS,
             binding_key=agent.binding_key,
             delivered=True,
-            priced=session.out.as_json,
             source=agent.source if agent.caller.run_id else None,
             prompt=call.prompt if call.moment is Moment.PROMPT else None,
             profile=call.moment is Moment.START,

@@ -316,7 +316,6 @@ async def _resource(agent: Agent, uri: str) -> tuple[str, str]:
             budget=settings.context_budget,
             binding_key=agent.binding_key,
             delivered=True,
-            priced=False,
             source=agent.source,
         )
         return "text/markdown", (await agent.service.context(agent.caller, request)).text
