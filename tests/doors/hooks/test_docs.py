@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from memtui.config import Settings
 from memtui.doors.cli.main import build_app
 from memtui.doors.cli.reference import walk
 from memtui.doors.hooks.calls import MOST_CHARACTERS, Moment, read_call
@@ -43,3 +44,4 @@ def test_its_commands_and_figures_are_there() -> None:
     named = set(re.findall(r"memtui ((?:hook|bindings) [a-z-]+)", PAGE))
     assert {f"memtui {words}" for words in named} <= paths
     assert f"{MOST_CHARACTERS:,} characters" in PAGE
+    assert f"`helper_idle_s` seconds ({Settings().helper_idle_s};" in PAGE
