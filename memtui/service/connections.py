@@ -366,7 +366,7 @@ class Connections:
         return named | {place_of_path(self._folder(binding))}
 
     async def trial(self, binding: BindingRow, *, read_only: bool) -> Health:
-        """Open a binding's adapter once, beside one that may be open, and ask how it is.
+        """Open a binding's adapter once, beside one that may be open; ask how it is, and count.
 
         Where the binding has no folder of its own yet, none is left behind. A failure counts for no
         breaker.
@@ -383,6 +383,9 @@ class Connections:
             )  # fmt: skip
             try:
                 found = await connection.read(connection.adapter.health)
+                can_list = found.status != "down" and connection.adapter.capabilities.browse
+                if found.records is None and can_list:
+                    found = await _counted(connection, found)
             finally:
                 await connection.close()
         # What is told of the folder is true of the one that the binding will have.
@@ -445,6 +448,19 @@ class Connections:
         known = self._open.pop(binding_id, None)
         if known is not None:
             await known[1].close()
+
+
+async def _counted(connection: Connection, health: Health) -> Health:
+    """Return a provider's health with the number of its records, where a list tells it."""
+    binding = connection.binding
+    request = BrowseRequest(
+        scope=Scope(company_id=binding.company_id), binding_key=binding.key, limit=1
+    )
+    try:
+        page = await connection.read(partial(connection.adapter.browse, request))
+    except MemtuiError as error:
+        return health.model_copy(update={"status": "degraded", "message": str(error)})
+    return health.model_copy(update={"records": None if page.at_least else page.total})
 
 
 _ADDING = "adding-facts.lock"
