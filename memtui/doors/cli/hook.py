@@ -14,28 +14,28 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Annotated
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from memtui.contract import Invalid, NotFound, Unavailable
+from memtui.contract import Invalid, MemtuiError, Unavailable
 from memtui.doors.cli.input import read_stdin
 from memtui.doors.cli.options import complete_binding, complete_name
 from memtui.doors.cli.output import say, write_exactly
 from memtui.doors.cli.session import Invocation, Session, build, logging_to
 
 if TYPE_CHECKING:
-    from memtui.config import Settings
     from memtui.doors.agent import Agent
     from memtui.doors.hooks.calls import HookCall
     from memtui.doors.hooks.capture import Captured, IssueText
 
 DOOR = "hook"
 
-_ASKED_SHARE = 0.5
-"""The part of the time that providers get for what is not facts."""
-_LAST_SHARE = 0.8
-"""The part of it after which what still runs is stopped, so that there is time to log it."""
+_ASKED_SHARE = 0.3
+"""The part of the time after which a provider that has not answered is left out."""
+_LOGGING_SHARE = 0.2
+"""The part that is left for the log, once what still runs was stopped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
     """
     from memtui.doors.hooks.calls import MOST_CHARACTERS, Moment, answer_to
 
-    async def tell(session: Session, agent: Agent, call: HookCall, left_ms: int) -> None:
+    async def tell(session: Session, agent: Agent, call: HookCall) -> None:
         from memtui.service import ContextRequest
 
         settings = session.settings
@@ -110,7 +110,7 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
             prompt=call.prompt if call.moment is Moment.PROMPT else None,
             profile=call.moment is Moment.START,
             skip_given=is_later and agent.caller.run_id is not None,
-            within_ms=int(left_ms * _ASKED_SHARE),
+            within_ms=int(settings.hook_timeout_ms * _ASKED_SHARE),
         )
         answer = await agent.service.context(agent.caller, request)
         if session.out.as_json:
@@ -128,10 +128,9 @@ def hook_post_run(invocation: Invocation, options: ClientOptions) -> None:
     answer of the agent brings up to date; a trivial exchange leaves none.
     """
 
-    async def leave(session: Session, agent: Agent, call: HookCall, left_ms: int) -> None:
+    async def leave(session: Session, agent: Agent, call: HookCall) -> None:
         from memtui.doors.hooks.capture import capture_run
 
-        del left_ms
         if not call.event:
             raise Invalid("A note takes what the client says on stdin; nothing came.")
         if agent.caller.run_id is None:
@@ -173,7 +172,7 @@ def failed(error: Exception, invocation: Invocation) -> int:
         return 0
     if paths.data.is_dir():
         with logging_to(paths.log_file):
-            is_fault = not isinstance(error, (Invalid, NotFound, Unavailable, typer.TyperException))
+            is_fault = not isinstance(error, (MemtuiError, typer.TyperException))
             logging.getLogger("memtui.hook").error(sentence, exc_info=error if is_fault else None)
     return 0
 
@@ -181,10 +180,10 @@ def failed(error: Exception, invocation: Invocation) -> int:
 def _for_client(
     invocation: Invocation,
     options: ClientOptions,
-    work: Callable[[Session, Agent, HookCall, int], Awaitable[None]],
+    work: Callable[[Session, Agent, HookCall], Awaitable[None]],
 ) -> None:
     """Read what a client says, and do the work as its agent."""
-    with _in_time(invocation) as settings:
+    with _in_time(invocation) as limit:
         from memtui.doors.hooks.calls import MOST_BYTES, read_call
 
         call = read_call(read_stdin(MOST_BYTES), client=options.client)
@@ -193,7 +192,7 @@ def _for_client(
         if project is None and options.project_from_folder:
             project = _project_of(call)
 
-        async def inside(session: Session, left_ms: int) -> None:
+        async def inside(session: Session) -> None:
             from memtui.doors.agent import agent_of
 
             own = session.caller.principal.removeprefix("agent:") if session.caller.by_ai else None
@@ -208,22 +207,21 @@ def _for_client(
             )
             if call.event and run is not None:
                 await asyncio.to_thread(_join, session, run)
-            await work(session, agent, call, left_ms)
+            await work(session, agent, call)
 
-        _run(invocation, settings, inside)
+        _run(invocation, limit, inside)
 
 
 def _for_text(invocation: Invocation, options: AgentOptions, name_of_it: str) -> None:
-    with _in_time(invocation) as settings:
+    with _in_time(invocation) as limit:
         from memtui.doors.hooks.calls import MOST_BYTES
 
         given = _issue_text(read_stdin(MOST_BYTES), name_of_it)
 
-        async def inside(session: Session, left_ms: int) -> None:
+        async def inside(session: Session) -> None:
             from memtui.doors.agent import agent_of
             from memtui.doors.hooks.capture import capture_text
 
-            del left_ms
             own = await agent_of(
                 session.service,
                 session.caller,
@@ -234,7 +232,7 @@ def _for_text(invocation: Invocation, options: AgentOptions, name_of_it: str) ->
             )
             _tell(session, await capture_text(own, given))
 
-        _run(invocation, settings, inside)
+        _run(invocation, limit, inside)
 
 
 def _issue_text(text: str, name_of_it: str) -> IssueText:
@@ -274,43 +272,47 @@ def _join(session: Session, run: str) -> None:
         logging.getLogger("memtui.hook").warning("the run could not be noted: %s", error)
 
 
-def _run(
-    invocation: Invocation,
-    settings: Settings,
-    work: Callable[[Session, int], Awaitable[None]],
-) -> None:
-    """Open the service of a home that is there already, and do the work before it is too late."""
-    most_s = settings.hook_timeout_ms / 1_000
+class _Limit(NamedTuple):
+    """How long a hook may take, and when that is over, by the clock of the event loop."""
+
+    most_ms: int
+    end: float
+
+    @property
+    def passed(self) -> Unavailable:
+        """What is said once it is over."""
+        return Unavailable(
+            f"The hook took more than {self.most_ms:,} ms (hook_timeout_ms) and was ended."
+        )
+
+
+def _run(invocation: Invocation, limit: _Limit, work: Callable[[Session], Awaitable[None]]) -> None:
+    """Do the work in a home that is there already; stop it while there is time to log that."""
 
     async def inside() -> None:
-        loop = asyncio.get_running_loop()
-        end = loop.time() + most_s
         try:
-            async with asyncio.timeout_at(loop.time() + most_s * _LAST_SHARE):
+            async with asyncio.timeout_at(limit.end - limit.most_ms * _LOGGING_SHARE / 1_000):
                 async with invocation.session(make=False) as session:
-                    await work(session, int((end - loop.time()) * 1_000))
+                    await work(session)
         except TimeoutError as error:
-            raise Unavailable(_late(settings)) from error
+            raise limit.passed from error
 
     asyncio.run(inside())
 
 
 @contextmanager
-def _in_time(invocation: Invocation) -> Iterator[Settings]:
+def _in_time(invocation: Invocation) -> Iterator[_Limit]:
     """End the process, with exit code 0, once the time of a hook is over."""
-    settings, done = invocation.settings(), Event()
+    most_ms, done = invocation.settings().hook_timeout_ms, Event()
+    limit = _Limit(most_ms, monotonic() + most_ms / 1_000)
 
     def watch() -> None:
-        if not done.wait(settings.hook_timeout_ms / 1_000):
-            failed(Unavailable(_late(settings)), invocation)
+        if not done.wait(most_ms / 1_000):
+            failed(limit.passed, invocation)
             os._exit(0)
 
     Thread(target=watch, name="memtui-hook-limit", daemon=True).start()
     try:
-        yield settings
+        yield limit
     finally:
         done.set()
-
-
-def _late(settings: Settings) -> str:
-    return f"The hook took more than {settings.hook_timeout_ms:,} ms (hook_timeout_ms); it ended."

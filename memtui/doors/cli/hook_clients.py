@@ -82,7 +82,9 @@ def hook_install(
         *(["--project", project] if project else []),
         *(["--project-from-folder"] if project_from_folder else []),
     ]
-    change = installing(chosen, chosen.file(Path.home()), command)
+    change = installing(
+        chosen, chosen.file(Path.home()), command, invocation.settings().hook_timeout_ms
+    )
     plan = Plan(None, (change,) if change.before != change.after else ())
     return carried_out(invocation, plan, yes, f"{chosen.name} calls memtui", chosen.then)
 

@@ -7,6 +7,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ EVENT = "EVENT"
 """What stands in a command for the hook that is called."""
 
 _PRE, _POST = "pre-run", "post-run"
-_SECONDS = 10
-"""How long a client waits for a hook, which ends by itself before that."""
+_SECONDS = 5
+"""How long a client waits for a hook beyond the time after which that ends by itself."""
 _OURS = re.compile(rf"memtui.*\bhook ({_PRE}|{_POST})\b", re.DOTALL)
 
 
@@ -42,10 +43,11 @@ class HookClient:
     begin: Json | None = None
     """What a file that says nothing begins with."""
 
-    def entry(self, event: str, command: Sequence[str]) -> Json:
-        """Return what stands in its file for an event; `command` starts memtui's hooks."""
+    def entry(self, event: str, command: Sequence[str], most_ms: int) -> Json:
+        """Return what stands in its file for an event; the hook ends by itself after `most_ms`."""
         words = shlex.join(self.events[event] if word == EVENT else word for word in command)
-        timeout = _SECONDS * (1_000 if self.milliseconds else 1)
+        seconds = _SECONDS + ceil(most_ms / 1_000)
+        timeout = seconds * (1_000 if self.milliseconds else 1)
         if not self.grouped:
             return {"command": words, "timeout": timeout}
         return {HOLDER: [{"type": "command", "command": words, "timeout": timeout}]}
@@ -109,14 +111,16 @@ def find_client(key: str) -> HookClient:
     raise Invalid(f"Of {key} memtui knows no hooks; it knows those of {known}.")
 
 
-def installing(client: HookClient, path: Path, command: Sequence[str]) -> FileChange:
+def installing(client: HookClient, path: Path, command: Sequence[str], most_ms: int) -> FileChange:
     """Return the change that has a client call a command; EVENT in it is what is called.
+
+    The hook ends by itself after `most_ms`, and the client is told to wait a little longer.
 
     Raises:
         Invalid: the file cannot be read or edited, or calls memtui in another way.
     """
     wanted = [
-        Addition((HOLDER, event), client.entry(event, command), listed=True)
+        Addition((HOLDER, event), client.entry(event, command, most_ms), listed=True)
         for event in client.events
     ]
     there = _ours(client, path)

@@ -31,7 +31,8 @@ _TRIVIAL_CHARS = 200
 """An answer this short that changed no file is nothing to remember."""
 _WRITING = frozenset({"Write", "Edit", "MultiEdit", "NotebookEdit"})
 _PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: ([^\n\\\"]+)")
-_NOT_SAID = ("<", "# AGENTS.md instructions")
+_NOT_SAID = re.compile(r"\s*(?:<[a-z]+(?:[-_][a-z]+)+>|# AGENTS\.md instructions)")
+"""How what begins that a client says in a person's place: `<command-name>`, `<user_shell>` …"""
 _NOT_ASKED = ("isMeta", "isSidechain", "isCompactSummary")
 """What marks a line of Claude Code's that no person wrote."""
 
@@ -149,8 +150,7 @@ def _words(blocks: Sequence[Json]) -> str:
 
 
 def _ask(run: _Run, number: int | None, words: str) -> None:
-    """Note a question; what a client puts into a person's mouth begins as none of theirs does."""
-    if words.strip() and not words.lstrip().startswith(_NOT_SAID):
+    if words.strip() and not _NOT_SAID.match(words):
         if not run.asked:
             run.line = number
         run.asked = [*run.asked[:1], words]

@@ -37,17 +37,18 @@ def test_the_file_is_as_it_was_afterwards(tmp_path: Path, what: str, client: Hoo
         path.write_bytes(before)
     said = JsonForm().load(path, before)
 
-    installing(client, path, COMMAND).apply()
+    installing(client, path, COMMAND, 5_000).apply()
     now = JsonForm().load(path, path.read_bytes())
     for event, kind in client.events.items():
         entry = now["hooks"][event].pop()
         [hook] = entry.get("hooks", [entry])
         assert shlex.split(hook["command"]) == [*COMMAND[:2], kind, *COMMAND[3:]]
+        assert hook["timeout"] in {10, 10_000}
         assert now["hooks"][event] == said.get("hooks", {}).get(event, [])
-    again = installing(client, path, COMMAND)
+    again = installing(client, path, COMMAND, 5_000)
     assert again.before == again.after
     with pytest.raises(Invalid, match="another way"):
-        installing(client, path, [*COMMAND, "--agent", "y"])
+        installing(client, path, [*COMMAND, "--agent", "y"], 5_000)
 
     uninstalling(client, path).apply()
     assert (path.read_bytes() if path.exists() else None) == before
@@ -58,7 +59,7 @@ def test_the_file_is_as_it_was_afterwards(tmp_path: Path, what: str, client: Hoo
 def test_what_came_behind_stays_when_the_hooks_go(tmp_path: Path) -> None:
     path = tmp_path / "hooks.json"
     codex = next(one for one in CLIENTS if one.key == "codex")
-    installing(codex, path, COMMAND).apply()
+    installing(codex, path, COMMAND, 5_000).apply()
     said = json.loads(path.read_text())
     said["hooks"]["Stop"].append({"hooks": [{"type": "command", "command": "bell"}]})
     path.write_text(json.dumps(said))
@@ -73,7 +74,7 @@ def test_a_file_of_another_shape_is_left_alone(tmp_path: Path, text: str) -> Non
     path = tmp_path / "settings.json"
     path.write_text(text)
     with pytest.raises(Invalid, match=r"settings\.json"):
-        installing(CLIENTS[0], path, COMMAND)
+        installing(CLIENTS[0], path, COMMAND, 5_000)
     assert path.read_text() == text
 
 
@@ -96,6 +97,6 @@ def test_any_document_is_as_it_was_afterwards(
     document = document if events is None else {**document, "hooks": events}
     before = json.dumps(document, indent=indent).encode()
     path.write_bytes(before)
-    installing(CLIENTS[0], path, COMMAND).apply()
+    installing(CLIENTS[0], path, COMMAND, 5_000).apply()
     uninstalling(CLIENTS[0], path).apply()
     assert path.read_bytes() == before

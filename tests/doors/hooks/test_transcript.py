@@ -45,14 +45,14 @@ def test_the_note_says_what_was_asked_what_came_of_it_and_which_files_changed(
         reply("I will.", Edit="/work/apollo/deploy.yml", Read="/work/apollo/seen.md"),
         user([{"type": "tool_result", "content": "ok"}]),
         user("A subagent's task", isSidechain=True),
-        user([{"type": "text", "text": "And the docs?"}]),
+        user([{"type": "text", "text": "<b>And</b> the docs?"}]),
         reply(LONG, Write="/work/apollo/docs/deploy.md", Edit="/work/apollo/deploy.yml"),
     )
     note = note_of(call(path, *lines))
     assert note is not None
     assert note.title == "Move the deploy to release."
     assert note.text == (
-        "Asked: Move the deploy to release.\nLast asked: And the docs?\n"
+        "Asked: Move the deploy to release.\nLast asked: <b>And</b> the docs?\n"
         f"Files changed: deploy.yml, docs/deploy.md\nResult: {LONG.strip()}"
     )
     assert note.external_ref == f"{path}:4"
