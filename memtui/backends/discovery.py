@@ -74,6 +74,7 @@ _PACKAGE = "@modelcontextprotocol/server-memory"
 _PLACEHOLDER = re.compile(r"\$\{(?:env:)?([A-Za-z_]\w*)(?::-([^}]*))?\}")
 _KEY_LIMIT = 48
 _HOMES = (Path("/home"), Path("/Users"))
+_ANOTHERS = "It lies in another user's folder, which is not looked into."
 _HOSTED = {"openmemory": "OpenMemory", "mem0": "mem0"}
 """What tells in an MCP server's entry that memories are kept with mem0."""
 _MEM0 = "https://api.mem0.ai"
@@ -252,16 +253,11 @@ def _named(provider: str, path: Path | str, title: str, why: str, problem: str) 
     )
 
 
-def _is_anothers(path: Path, home: Path) -> bool:
-    """Whether a path leads, links followed, into the home folder of another user."""
-    leads = resolved(path) or path
-    homes = {*_HOMES, *({home.parent} if home.parent.name in {"home", "Users"} else ())}
-    if leads.is_relative_to(home):
-        return False
-    return leads.is_relative_to("/root") or any(
-        leads.is_relative_to(one) and leads.relative_to(one).parts[:1] not in {(), ("Shared",)}
-        for one in homes
-    )
+def _settings(provider: str, file: Path, title: str, why: str) -> tuple[Json, list[Finding]]:
+    """Return what a program's file says, or the finding that tells why it cannot be read."""
+    config = read_configuration(file)
+    broken = [_named(provider, file, title, why, config)] if isinstance(config, str) else []
+    return config if isinstance(config, dict) else {}, broken
 
 
 class _Search:
@@ -275,6 +271,20 @@ class _Search:
         roots = (n for n, folder in enumerate(climbed) if sign(folder / ".git") is not None)
         self._projects = climbed[: next(roots, 0) + 1]
         """The folder and its parents up to the git root; without one, the folder alone."""
+
+    def _is_anothers(self, path: Path) -> bool:
+        """Whether a path leads, links followed, into the home folder of another user.
+
+        One that the person works in is theirs to look at.
+        """
+        leads, home = resolved(path) or path, self._home
+        if any(leads.is_relative_to(own) for own in (home, *self._projects)):
+            return False
+        beside = {home.parent} if home.parent.name in {"home", "Users"} else set()
+        return leads.is_relative_to("/root") or any(
+            leads.is_relative_to(one) and leads.relative_to(one).parts[:1] not in {(), ("Shared",)}
+            for one in {*_HOMES, *beside}
+        )
 
     def findings(self) -> Iterator[Finding]:
         """Yield what is there, the nearest first."""
@@ -336,15 +346,19 @@ class _Search:
         """Look at what agents wrote in the other projects that their programs name."""
         why = "An agent's program has worked there."
         for folder in map(Path, known[:_PROJECT_LIMIT]):
-            if folder.is_absolute() and not _is_anothers(folder, self._home):
+            if folder.is_absolute() and not self._is_anothers(folder):
                 yield from self._memsearch(folder, why)
                 yield from self._agent_memories(folder / ".claude", why)
 
+    def _listed(self, path: Path) -> _Listing:
+        if not is_folder(path):
+            return _Listing()
+        return _Listing(problems=(_ANOTHERS,)) if self._is_anothers(path) else _list_folder(path)
+
     def _notes(self, folder: Path, key: str, title: str, why: str) -> Iterator[Finding]:
         """Look for a folder of markdown, which a vault can open; what is another's is named."""
-        if _is_anothers(folder, self._home):
-            problem = "It lies in another user's folder, which is not looked into."
-            yield _named("vault", folder, title, why, problem)
+        if self._is_anothers(folder):
+            yield _named("vault", folder, title, why, _ANOTHERS)
         elif is_folder(folder):
             yield _found("vault", folder, key, title, why)
 
@@ -359,7 +373,7 @@ class _Search:
     def _claude_memory(
         self, path: Path, key: str, title: str, why: str, **config: str
     ) -> Iterator[Finding]:
-        held = _list_folder(path) if is_folder(path) else _Listing()
+        held = self._listed(path)
         if (memories := held.documents()) or held.problems:
             count = len([name for name in memories if name != INDEX]) or 1
             yield _found(
@@ -374,19 +388,17 @@ class _Search:
             local = folder / ".claude"
             settings += [local / "settings.json", local / "settings.local.json"]
         for file in dict.fromkeys(settings):
-            config = read_configuration(file)
-            if isinstance(config, str):
-                title, why = f"Claude Code settings {file}", "They may move the memory folder."
-                yield _named("claude-memory", file, title, why, config)
-            written = config.get("autoMemoryDirectory") if isinstance(config, dict) else None
+            title, why = f"Claude Code settings {file}", "They may move the memory folder."
+            config, broken = _settings("claude-memory", file, title, why)
+            yield from broken
+            written = config.get("autoMemoryDirectory")
             if not isinstance(written, str) or not written.strip() or "\0" in written:
                 continue
             inside = file.parent.parent if file.parent.name == ".claude" else file.parent
             path = inside / self._expanded(written.strip())
             title, why = f"Claude Code memory in {path}", f"{file} moves the memory there."
-            if _is_anothers(path, self._home):
-                problem = "It lies in another user's folder, which is not looked into."
-                yield _named("claude-memory", path, title, why, problem)
+            if self._is_anothers(path):
+                yield _named("claude-memory", path, title, why, _ANOTHERS)
             else:
                 yield from self._claude_memory(path, path.name, title, why)
 
@@ -395,11 +407,10 @@ class _Search:
         lists = [folder / "obsidian" / "obsidian.json" for folder in
                  program_folders(self._home, self._env)]  # fmt: skip
         for file in (*lists, *(self._home / name for name in _OBSIDIAN_LISTS)):
-            config = read_configuration(file)
-            if isinstance(config, str):
-                title, why = "Obsidian vaults", "Obsidian lists its vaults there."
-                yield _named("vault", file, title, why, config)
-            vaults = config.get("vaults") if isinstance(config, dict) else None
+            why = "Obsidian lists its vaults there."
+            config, broken = _settings("vault", file, "Obsidian vaults", why)
+            yield from broken
+            vaults = config.get("vaults")
             for vault in islice(vaults.values(), _SERVER_LIMIT) if isinstance(vaults, dict) else ():
                 path = vault.get("path") if isinstance(vault, dict) else None
                 if isinstance(path, str) and Path(path).is_absolute():
@@ -415,11 +426,10 @@ class _Search:
         """Look for the projects of basic-memory: folders of markdown."""
         own = self._env.get("BASIC_MEMORY_CONFIG_DIR")
         file = (Path(own) if own else self._home / ".basic-memory") / "config.json"
-        config = read_configuration(file)
-        if isinstance(config, str):
-            title, why = "basic-memory projects", "basic-memory lists its projects there."
-            yield _named("vault", file, title, why, config)
-        named = config.get("projects") if isinstance(config, dict) else None
+        why = "basic-memory lists its projects there."
+        config, broken = _settings("vault", file, "basic-memory projects", why)
+        yield from broken
+        named = config.get("projects")
         for name, place in islice(named.items(), _SERVER_LIMIT) if isinstance(named, dict) else ():
             path = place.get("path") if isinstance(place, dict) else place
             if isinstance(path, str) and path.strip() and "\0" not in path:
@@ -470,10 +480,9 @@ class _Search:
             why = f"{why} It holds {', '.join(marks)}."
             yield _found("vault", folder, folder.name or "root", f"Vault {folder}", why)
 
-    @staticmethod
-    def _memsearch(folder: Path, why: str) -> Iterator[Finding]:
+    def _memsearch(self, folder: Path, why: str) -> Iterator[Finding]:
         path = folder / ".memsearch" / "memory"
-        held = _list_folder(path) if is_folder(path) else _Listing()
+        held = self._listed(path)
         logs = [path / name for name in held.documents()]
         if logs or held.problems:
             count = None if held.capped else _count(logs, _TURN)
@@ -556,8 +565,8 @@ class _Search:
             problem = (
                 f"The path {expanded} is relative to the server's own folder, which is not known."
             )
-        elif _is_anothers(path, self._home):
-            problem = "It lies in another user's folder, which is not looked into."
+        elif self._is_anothers(path):
+            problem = _ANOTHERS
         elif (found := sign(path)) is None:
             problem = f"There is no file {expanded} yet, or it may not be seen."
         elif not found.is_file:

@@ -276,7 +276,10 @@ def test_another_users_folder_is_named_and_not_looked_into(tmp_path: Path) -> No
     home.mkdir(parents=True)
     graph = write(other / "kg.jsonl", "{}\n")
     write(other / "notes" / "a.md")
+    write(other / "memory" / "MEMORY.md", "# M\ntext\n")
     (home / "theirs").symlink_to(other)
+    (home / ".claude" / "projects").mkdir(parents=True)
+    (home / ".claude" / "projects" / "slug").symlink_to(other)
     servers = {
         name: {"env": {"MEMORY_FILE_PATH": str(path)}}
         for name, path in {"a": graph, "b": home / "theirs" / "kg.jsonl"}.items()
@@ -288,8 +291,9 @@ def test_another_users_folder_is_named_and_not_looked_into(tmp_path: Path) -> No
     write(home / ".config" / "obsidian" / "obsidian.json", json.dumps(listed))
     write(home / ".claude" / "settings.json", json.dumps({"autoMemoryDirectory": str(other)}))
     findings = discover(home, home, {})
-    assert len(findings) == 4
+    assert len(findings) == 5
     assert all("another user" in one.problems[0] for one in findings)
+    assert usable(discover(home, other / "notes", {})), "who works there looks there"
 
 
 def test_a_search_that_does_not_end_gives_what_it_has(
