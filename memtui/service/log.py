@@ -192,7 +192,7 @@ class CompanyLog:
 
     def runs(self, chosen: Filter, told: tuple[str, Sequence[str]] | None = None) -> dict[str, int]:
         """Return the runs that an operation of a filter is of, as `LogReader.runs`."""
-        hot, sealed, read = self._both(lambda one: one.runs(chosen, told), whole=True)
+        hot, sealed, read = self._both(lambda one: one.runs(chosen, told))
         return {**(sealed.ask(read) or {}), **hot}
 
     def run_figures(self, run_ids: Sequence[str]) -> RunFigures:

@@ -295,7 +295,7 @@ class Runs(Group):
         request = ContextRequest.model_validate(
             {
                 **asked,
-                "scope": _outside(operation.scope),
+                "scope": _outside(operation),
                 "given": await self._given_before(caller, operation),
                 "binding_key": operation.binding_key if was_chosen else None,
             }
@@ -329,7 +329,7 @@ class Runs(Group):
                         None, why=f"More than {_MOST_READ:,} records are not read."
                     )
                     if len(found) <= _MOST_READ:
-                        handles = wanted[place[0], _outside(operation.scope)]
+                        handles = wanted[place[0], _outside(operation)]
                         handles[place[1]] = _handle(one)
         for (key, scope), handles in wanted.items():
             found.update(await self._read(caller, key, scope, list(handles.values())))
@@ -446,9 +446,14 @@ def _run(run_id: str, parts: Sequence[RunPart], figures: RunFigures) -> Run:
     )
 
 
-def _outside(scope: Scope) -> Scope:
-    """Return the scope of a run's operation for one that is no part of the run."""
-    return scope.model_copy(update={"run_id": None})
+def _outside(operation: Operation) -> Scope:
+    """Return the scope of a run's operation for one that is no part of the run.
+
+    Where a name in it was erased, nobody's records are found by it: it is the company's then.
+    """
+    if any(path.startswith("scope.") for path in operation.absent):
+        return Scope(company_id=operation.scope.company_id)
+    return operation.scope.model_copy(update={"run_id": None})
 
 
 def _handle(one: OperationHandle) -> RecordHandle:

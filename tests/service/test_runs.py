@@ -21,7 +21,14 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.service import Caller, ContextRequest, MemoryService, RunStep, open_service
+from memtui.service import (
+    Caller,
+    ContextRequest,
+    MemoryService,
+    PurgeRequest,
+    RunStep,
+    open_service,
+)
 
 PROJECT = Scope(company_id="local", project_id="apollo", agent_id="coding")
 AGENT = Caller(company_id="local", principal="agent:coding", door="mcp", run_id="run-7")
@@ -165,3 +172,21 @@ async def test_a_context_is_replayed_to_the_byte_and_asked_for_again(
     assert (await service.runs.page(PERSON)).runs[0].contexts == 2
     with pytest.raises(Invalid, match="delivered no context"):
         await service.runs.told_now(PERSON, again.now.operation_id)
+
+
+async def test_an_erased_text_is_gone_and_what_lives_is_still_found(
+    service: MemoryService,
+) -> None:
+    ana = Scope(company_id="local", project_id="apollo", subject_id="ana")
+    source = SourceRef(kind="manual_note", company_id="local")
+    own = ana.model_copy(update={"project_id": None})
+    fact = WriteRequest(scope=own, source=source, content="Ana likes geese.", kind="fact")
+    await service.write(PERSON, fact)
+    await service.context(AGENT, ContextRequest(scope=ana, delivered=True))
+    await service.purging.apply(PERSON, PurgeRequest(subject_id="ana"))
+    [step] = (await service.runs.replay(PERSON, "run-7")).steps
+    assert step.context is not None
+    assert step.context.text is None
+    assert [(one.state, one.now) for one in step.records] == [("unchanged", None)]
+    with pytest.raises(Invalid, match="not kept any more"):
+        await service.runs.told_now(PERSON, step.operation.operation_id)

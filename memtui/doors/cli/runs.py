@@ -174,10 +174,11 @@ def _context(step: RunStep) -> Iterator[Line]:
 
 def _record(record: RunRecord) -> Iterator[Line]:
     text = " ".join((record.text or record.handle.provider_record_id)[:_TEXT_CELLS].split())
-    yield f"        {record.rank:>3}  {words.measured(record):>16}  {words.state(record)}: {text}"
+    measured = f"{words.measured(record):<{5 if record.tokens is None else 16}}"
+    yield f"        {record.rank:>3}  {measured}  {words.state(record)}: {text}"
     if record.now is not None:
-        yield Dim(f"{'':31}now: {' '.join(record.now[:_TEXT_CELLS].split())}")
-    yield Dim(f"{'':31}{record.handle.provider_record_id}")
+        yield Dim(f"{'':13}now: {' '.join(record.now[:_TEXT_CELLS].split())}")
+    yield Dim(f"{'':13}{record.handle.provider_record_id}")
 
 
 def _differences(found: list[ToldNow]) -> Iterator[Line]:
