@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from memtui.backends.claude_memory import INDEX
+from memtui.backends.claude_memory.texts import INDEX
 from memtui.backends.client_configs import (
     client_files,
     codex_folder,

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.backends.claude_memory import ClaudeMemoryAdapter, parse_index, parse_memory
+from memtui.backends.claude_memory import ClaudeMemoryAdapter
+from memtui.backends.claude_memory.texts import parse_index, parse_memory
 from memtui.contract import BrowseRequest, Record, Scope, SourceKind
 
 ACME = Scope(company_id="acme")

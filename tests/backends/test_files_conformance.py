@@ -19,9 +19,17 @@ class TestMemsearch(AdapterContract):
 
 class TestClaudeMemory(AdapterContract):
     async def open_adapter(self, tmp_path: Path) -> Adapter:
+        folder = tmp_path / "memory"
+        folder.mkdir(exist_ok=True)
+        return await ClaudeMemoryAdapter.open(self.context(tmp_path, path=str(folder)))
+
+
+class TestReadOnlyClaudeMemory(AdapterContract):
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
         write(tmp_path / "memory" / "MEMORY.md", "- [Branch](branch.md) — main\n")
         write(tmp_path / "memory" / "branch.md", "---\nname: Branch\n---\nDeploys leave main.\n")
-        return await ClaudeMemoryAdapter.open(self.context(tmp_path, path=f"{tmp_path}/memory"))
+        context = self.context(tmp_path, path=f"{tmp_path}/memory")
+        return await ClaudeMemoryAdapter.open(context.model_copy(update={"read_only": True}))
 
 
 class TestInstructions(AdapterContract):

@@ -43,14 +43,16 @@ class SharedFile:
         self,
         path: Path,
         *,
-        is_whole: Callable[[bytes], bool],
-        merge: Callable[[bytes, bytes, bytes], bytes],
-        settle_seconds: float,
+        marker: Path,
+        is_whole: Callable[[bytes], bool] = lambda _content: True,
+        merge: Callable[[bytes, bytes, bytes], bytes] = lambda _before, _theirs, content: content,
+        settle_seconds: float = 0.0,
     ) -> None:
         """Take a file.
 
         Args:
             path: Where it stands.
+            marker: A file whose time says when memtui last changed the file.
             is_whole: Whether a content can be all of it; one that cannot is read again for a
                 moment.
             merge: Makes, in the third content, the change that leads from the first to the second,
@@ -58,10 +60,8 @@ class SharedFile:
             settle_seconds: How long to stay after a change, in which another program may put back
                 what it had read; at least a second where one has just written. 0: not at all.
         """
-        self._path, self._is_whole, self._merge = path, is_whole, merge
+        self._path, self._marker, self._is_whole, self._merge = path, marker, is_whole, merge
         self._settle_seconds = settle_seconds
-        self._own: _State | None = None
-        """The state that the last change left."""
 
     def change(self, edit: Callable[[bytes], bytes]) -> bytes:
         """Put what `edit` makes of the content into the file, and return what stays there.
@@ -123,7 +123,7 @@ class SharedFile:
                         os.fsync(file)
                         is_busy = attempt > 0 or self._is_busy(state)
                         if self._stays(ours, theirs.fileno(), state, is_busy=is_busy):
-                            self._own = ours
+                            self._marker.touch(0o600)
                             return True
                         if _state_of(os.fstat(theirs.fileno())) == state:
                             return False
@@ -135,7 +135,11 @@ class SharedFile:
 
     def _is_busy(self, state: _State) -> bool:
         """Whether another program has written the file just now."""
-        return state != self._own and 0 <= time.time() - state[3] / 1e9 < _BUSY_SECONDS
+        written = state[3]
+        is_recent = 0 <= time.time() - written / 1e9 < _BUSY_SECONDS
+        with suppress(FileNotFoundError):
+            return is_recent and written > self._marker.stat().st_mtime_ns
+        return is_recent
 
     def _stays(self, ours: _State, old: int, state: _State, *, is_busy: bool) -> bool:
         """Whether nobody replaces the file, or writes into the old one, for the time to settle."""

@@ -67,6 +67,8 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         self.capabilities = abilities_in(context, type(self).capabilities)
         self._known: Mapping[str, Known] = {}
         """By record id."""
+        self.marker = context.data_dir / "changed"
+        """A file whose time says when memtui last changed these files."""
 
     @contextmanager
     def changing(self) -> Iterator[None]:

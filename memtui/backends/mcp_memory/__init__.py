@@ -101,6 +101,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         super().__init__(context, config)
         self._file = SharedFile(
             Path(os.path.realpath(config.path)),
+            marker=self.marker,
             is_whole=is_whole,
             merge=merged,
             settle_seconds=config.settle_ms / 1000,

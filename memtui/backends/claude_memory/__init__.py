@@ -1,0 +1,326 @@
+"""The auto memory of Claude Code: `~/.claude/projects/<slug>/memory/`.
+
+`MEMORY.md` is an index whose first 200 lines or 25,000 bytes are loaded into every session; each
+other file is one memory with frontmatter, flat (`type`, `originSessionId`) or with those keys
+under `metadata`. A record's metadata says in `loaded` how much of it a new session sees: `text`,
+`part` (cut off), `hook` (only its line in the index) or `no`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import ClassVar
+
+from memtui.backends.claude_memory.texts import (
+    HOOK_CHARS,
+    INDEX,
+    INDEX_KIND,
+    NESTED,
+    SESSION,
+    Link,
+    composed,
+    entry_lines,
+    parse_index,
+    parse_memory,
+    slug,
+    whole_section,
+    with_block,
+    with_body,
+    with_entry,
+    with_hook,
+    with_lines,
+    with_section,
+    without_entry,
+    without_section,
+)
+from memtui.backends.files.adapter import FilesConfig
+from memtui.backends.files.reading import (
+    FileReader,
+    ParsedFile,
+    ParsedRecord,
+    Refused,
+    first_line,
+    read_whole,
+)
+from memtui.backends.files.shared import SharedFile
+from memtui.backends.files.writing import Known, WritableFilesAdapter
+from memtui.contract import (
+    Capabilities,
+    CorrectReply,
+    CorrectRequest,
+    ForgetReply,
+    ForgetRequest,
+    Invalid,
+    Json,
+    Record,
+    RecordHandle,
+    Scope,
+    Snapshot,
+    Unavailable,
+    WriteReply,
+    WriteRequest,
+)
+from memtui.provider_kit import blocking, check_revision, sees
+
+_DEPTH = 4
+_TYPES = ("user", "feedback", "reference", "project")
+"""What Claude Code calls its memories; the last is what others are called."""
+
+
+class ClaudeMemoryConfig(FilesConfig):
+    """A Claude Code project's auto memory: its `memory` folder."""
+
+
+class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
+    """Shows a project's auto memory: a record a file, and one a section of the index's own text.
+
+    What is written becomes a file, with the frontmatter that the others have, and gets a line in
+    the index. A correction changes the text, and the description and the index where they repeat
+    its first line; what is forgotten loses its line too.
+    """
+
+    key: ClassVar[str] = "claude-memory"
+    config_model = ClaudeMemoryConfig
+    holds = "folder"
+    capabilities = Capabilities(
+        browse=True, correction=True, restore=True, full_text=True, watch=True
+    )
+
+    def parse_all(self, reader: FileReader) -> Iterable[tuple[Path, ParsedFile]]:
+        """Read the index, then every memory."""
+        folder = self.config.path
+        paths = reader.files(folder, ".md", depth=_DEPTH)
+        names = {path.relative_to(folder).as_posix(): path for path in paths}
+        links: dict[str, Link] = {}
+        if (index_path := names.pop(INDEX, None)) is not None:
+            index = reader.parse(index_path, partial(parse_index, names=frozenset(names)))
+            if index is not None:
+                links = index.links
+                modified = reader.modified(index_path)
+                dated = (replace(entry, updated_at=modified) for entry in index.parsed.records)
+                yield index_path, replace(index.parsed, records=tuple(dated))
+        for name, path in names.items():
+            parsed = reader.parse(path, partial(parse_memory, name=name))
+            if parsed is not None:
+                entries = (self._placed(entry, path, links, reader) for entry in parsed.records)
+                yield path, replace(parsed, records=tuple(entries))
+
+    def _placed(
+        self, entry: ParsedRecord, path: Path, links: dict[str, Link], reader: FileReader
+    ) -> ParsedRecord:
+        link = links.get(entry.id)
+        metadata: Json = {**entry.metadata, "loaded": "hook" if link and link.loaded else "no"}
+        if link is not None:
+            metadata |= {"index_line": link.line, "hook": link.hook}
+        transcript: Path | None = None
+        if entry.run_id is not None:
+            transcript = self.config.path.parent / f"{entry.run_id}.jsonl"
+            found = reader.look(transcript)
+            if found is None or not found.is_file:
+                metadata["transcript"] = "missing"
+                transcript = None
+        return replace(
+            entry,
+            updated_at=entry.updated_at or reader.modified(path),
+            external_ref=None if transcript is None else str(transcript),
+            title=entry.title or (link.title if link else None) or path.stem,
+            metadata=metadata,
+        )
+
+    # Changes
+
+    @blocking
+    def write(self, request: WriteRequest) -> WriteReply:
+        """Add a file, and its line to the index."""
+        kind = request.kind if request.kind in _TYPES else _TYPES[-1]
+        is_told = request.kind in {*_TYPES, "note"}
+        known = self.known_of(request, kind=None if is_told else request.kind)
+        title = " ".join((request.title or "").split()) or first_line(request.content)
+        hook = first_line(request.content, HOOK_CHARS)
+        own = {"node_type": "memory", "type": kind}
+        run_id = request.source.run_id
+        if run_id is not None and SESSION.fullmatch(run_id):
+            own["originSessionId"] = run_id
+        with self.changing():
+            values = {"name": title, "description": hook}
+            content = composed(values, own, request.content, is_flat=self._is_flat())
+            name = self._new(f"{kind}_{slug(title)}", content)
+            self._change_index(partial(with_entry, name=name, title=title, hook=hook))
+            self.keep_known({name: known})
+        handle = self._handle(name)
+        return WriteReply(records=(handle,), before=(Snapshot(handle=handle, record=None),))
+
+    def _is_flat(self) -> bool:
+        """Whether the memories here are all of the older generation, and there are some."""
+        there = [one.metadata for one in self._load()[0].values() if one.kind != INDEX_KIND]
+        return bool(there) and not any(one.get("generation") == NESTED for one in there)
+
+    def _new(self, stem: str, content: str) -> str:
+        """Make a file of a name that is free, and return the name."""
+        for number in count(1):
+            name = f"{stem}.md" if number == 1 else f"{stem}_{number}.md"
+            if not self._place(name).exists():
+                self._create(name, content)
+                return name
+        raise AssertionError
+
+    @blocking
+    def correct(self, request: CorrectRequest) -> CorrectReply:
+        """Change the text of a memory, or of a section of the index."""
+        name, text = request.handle.provider_record_id, request.text
+        with self.changing():
+            record = self._find(request.handle, request.scope)
+            if record is None:
+                raise self.missing(request.handle)
+            check_revision(record, request.revision, text)
+            known = self.corrected(name, request)
+            if text is not None and text != record.text:
+                if record.kind == INDEX_KIND:
+                    self._change_index(partial(with_section, record=record, text=text))
+                else:
+                    self._change(name, partial(with_body, record=record, text=text))
+                    self._change_index(partial(with_hook, name=name, record=record, text=text))
+            if name in self._known or (request.topic, request.tags) != (None, None):
+                self.keep_known({name: known})
+        return CorrectReply(handle=request.handle)
+
+    @blocking
+    def forget(self, request: ForgetRequest) -> ForgetReply:
+        """Remove memories with their lines of the index, and sections of the index itself."""
+        with self.changing():
+            there = {one: self._find(one, request.scope) for one in request.handles}
+            for handle, record in there.items():
+                if record is not None:
+                    check_revision(record, request.revisions.get(handle.provider_record_id))
+            for handle, record in there.items():
+                if record is not None:
+                    self._remove(handle, request.scope)
+            gone = (one.provider_record_id for one, record in there.items() if record is not None)
+            self.keep_known(dict.fromkeys(gone))
+        return ForgetReply(missing=tuple(one for one, record in there.items() if record is None))
+
+    def _remove(self, handle: RecordHandle, scope: Scope) -> None:
+        record, name = self._find(handle, scope), handle.provider_record_id
+        if record is None:
+            return
+        if record.kind == INDEX_KIND:
+            self._change_index(partial(without_section, record=record))
+            return
+        self._change_index(partial(without_entry, name=name))
+        try:
+            self._place(name).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._cannot(name, error) from error
+
+    @blocking
+    def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
+        """Return each memory with its file and its lines of the index."""
+        return [self._snapshot(handle, scope) for handle in handles]
+
+    def _snapshot(self, handle: RecordHandle, scope: Scope) -> Snapshot:
+        record, name = self._find(handle, scope), handle.provider_record_id
+        if record is None:
+            return Snapshot(handle=handle, record=None)
+        index = self._content(INDEX) if self._place(INDEX).exists() else ""
+        state: Json = {"known": self.known_json(name)}
+        if record.kind == INDEX_KIND:
+            state["at"], state["lines"] = whole_section(index, record)
+        else:
+            lines = index.split("\n")
+            state["content"] = self._content(name)
+            state["lines"] = [[at, lines[at]] for at in entry_lines(lines, name)]
+        return Snapshot(handle=handle, record=record, state=state)
+
+    @blocking
+    def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
+        """Put memories back with their lines of the index; one that was not there is removed."""
+        lines: list[tuple[int, str]] = []
+        known: dict[str, Known | None] = {}
+        with self.changing():
+            for one in snapshots:
+                name = one.handle.provider_record_id
+                if one.record is None:
+                    self._remove(one.handle, scope)
+                    known[name] = None
+                else:
+                    lines += self._put_back(one.record, one.state, scope)
+                    held = one.state["known"]
+                    known[name] = None if held is None else Known.model_validate(held)
+            self._change_index(partial(with_lines, added=sorted(lines)))
+            self.keep_known(known)
+        return WriteReply(records=tuple(one.handle for one in snapshots))
+
+    def _put_back(self, record: Record, state: Json, scope: Scope) -> list[tuple[int, str]]:
+        """Put a memory's file back, and return the lines of the index that belong to it."""
+        now, name = self._find(record.handle, scope), record.handle.provider_record_id
+        if record.kind == INDEX_KIND:
+            edit = partial(with_block, at=state["at"], block=state["lines"])
+            if now is not None:
+                edit = partial(with_section, record=now, text=record.text)
+            self._change_index(edit)
+            return []
+        if now is None:
+            self._create(name, state["content"])
+        else:
+            self._change(name, lambda _: str(state["content"]))
+            self._change_index(partial(without_entry, name=name))
+        return [(at, line) for at, line in state["lines"]]
+
+    def _find(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        record = self._load()[0].get(handle.provider_record_id)
+        if handle.provider_key != self.key or record is None or not sees(scope, record.scope):
+            return None
+        return record
+
+    def _place(self, name: str) -> Path:
+        return self.config.path / name
+
+    def _content(self, name: str) -> str:
+        """Return a file, exactly. Raises `Invalid` where it is not UTF-8."""
+        try:
+            return read_whole(self._place(name))[0].decode()
+        except UnicodeDecodeError as error:
+            raise self._not_text(name) from error
+        except (OSError, Refused) as error:
+            raise self._cannot(name, error) from error
+
+    def _create(self, name: str, content: str) -> None:
+        path = self._place(name)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("xb") as file:
+                file.write(content.encode())
+                file.flush()
+                os.fsync(file.fileno())
+        except UnicodeEncodeError as error:
+            told = "The text has half of a character, which no file can hold."
+            raise Invalid(told) from error
+        except OSError as error:
+            raise self._cannot(name, error) from error
+
+    def _change_index(self, edit: Callable[[str], str]) -> None:
+        if self._place(INDEX).exists():
+            self._change(INDEX, edit)
+        elif content := edit(""):
+            self._create(INDEX, content)
+
+    def _change(self, name: str, edit: Callable[[str], str]) -> None:
+        def changed(content: bytes) -> bytes:
+            try:
+                return edit(content.decode()).encode()
+            except UnicodeError as error:
+                raise self._not_text(name) from error
+
+        SharedFile(Path(os.path.realpath(self._place(name))), marker=self.marker).change(changed)
+
+    def _not_text(self, name: str) -> Invalid:
+        return Invalid(f"{self._place(name)} or the new text is not UTF-8; mend it first.")
+
+    def _cannot(self, name: str, error: Exception) -> Unavailable:
+        why = getattr(error, "strerror", None) or str(error).rstrip(".")
+        return Unavailable(f"{self._place(name)} cannot be changed ({why}); look at its rights.")

@@ -1,0 +1,349 @@
+"""The files of Claude Code's auto memory: what they say, and how their texts are changed.
+
+A change keeps every line that it is not about, unknown keys of the frontmatter and line ends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote, unquote
+
+from memtui.backends.files.markdown import fenced_lines, read_document, sections
+from memtui.backends.files.reading import (
+    Flaw,
+    ParsedFile,
+    ParsedRecord,
+    digest,
+    first_line,
+    parse_moment,
+)
+from memtui.backends.vault import frontmatter
+from memtui.contract import Conflict, Invalid, Json, Problem, Record
+
+INDEX = "MEMORY.md"
+LOADED_LINES = 200
+LOADED_BYTES = 25_000
+_LINK = re.compile(
+    r"\[([^\[\]\n]{0,500})\]\(([^()\s]{1,500}\.md)(?:#[^()\s]{0,200})?\)", re.IGNORECASE
+)
+_LINE_LIMIT = 4_000
+HOOK_CHARS = 120
+_SLUG_CHARS = 60
+INDEX_KIND = "index"
+"""The kind of a record that is a section of the index's own text."""
+NESTED = "nested"
+"""The younger generation of frontmatter, whose own keys stand under `metadata`."""
+SESSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+_TAKEN = "\0in the index\0"
+"""Stands in for an index line whose file carries what the line says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A line of the index that points at a memory."""
+
+    title: str
+    hook: str
+    line: int
+    loaded: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """What `MEMORY.md` says: links by file name, and its own text as entries."""
+
+    links: dict[str, Link]
+    parsed: ParsedFile
+
+
+def parse_memory(text: str, name: str) -> ParsedFile:
+    """Parse one memory file; broken frontmatter leaves its whole text as the memory."""
+    document = read_document(text)
+    if document.flaw is not None:
+        records = (ParsedRecord(id=name, text=text),) if text.strip() else ()
+        return ParsedFile(records, (document.flaw,))
+    if not document.body.strip():
+        return ParsedFile(flaws=(Flaw("The memory has no text."),))
+    nested = document.values.get("metadata")
+    values = {key: value for key, value in document.values.items() if key != "metadata"}
+    values |= nested if isinstance(nested, dict) else {}
+    session = _text(values, "originSessionId")
+    if session is not None and SESSION.fullmatch(session) is None:
+        session = None
+    return ParsedFile(
+        (
+            ParsedRecord(
+                id=name,
+                text=document.body.strip("\n"),
+                line=document.body_line + len(document.body) - len(document.body.lstrip("\n")),
+                title=_text(values, "name"),
+                summary=_text(values, "description"),
+                kind=_text(values, "type") or "note",
+                updated_at=parse_moment(values.get("modified")),
+                run_id=session,
+                metadata={
+                    **({"frontmatter": values} if values else {}),
+                    **({"generation": NESTED} if isinstance(nested, dict) else {}),
+                },
+            ),
+        )
+    )
+
+
+def parse_index(text: str, names: frozenset[str]) -> Index:
+    """Parse the index of a folder that holds the files `names`."""
+    lines = text.split("\n")
+    loaded = _loaded_lines(lines)
+    links: dict[str, Link] = {}
+    flaws: list[Flaw] = []
+    fenced = fenced_lines(lines)
+    kept = list(lines)
+    for number, line in enumerate(lines, start=1):
+        if fenced[number - 1] or len(line) > _LINE_LIMIT:
+            continue
+        for match in _LINK.finditer(line):
+            name = os.path.normpath(unquote(match[2])).replace(os.sep, "/")
+            if "://" in match[2] or name == INDEX:
+                continue
+            if name not in names:
+                flaws.append(Flaw(f"The index points at {match[2]}, which is not there.", number))
+                continue
+            hook = line[match.end() :].strip(" \t—–-:")
+            links.setdefault(name, Link(match[1], hook, number, number <= loaded))
+            if not line[: match.start()].strip(" \t-*+"):
+                kept[number - 1] = _TAKEN
+    used = len(lines) - (lines[-1] == "")
+    if used > loaded:
+        told = f"Claude Code loads only the first {LOADED_LINES} lines or {LOADED_BYTES:,} bytes"
+        flaws.append(Flaw(f"{told} of this index, so nothing from here on.", loaded + 1))
+    entries = _index_entries("\n".join(kept), loaded)
+    return Index(links, ParsedFile(tuple(entries), tuple(flaws)))
+
+
+def _index_entries(text: str, loaded: int) -> Iterator[ParsedRecord]:
+    for section in sections(text):
+        lines = section.body.split("\n")
+        own = "\n".join(line for line in lines if line != _TAKEN).strip("\n")
+        if not own.strip():
+            if _TAKEN in lines or not section.is_leaf:
+                continue
+            own = section.heading
+        before = next((n for n, one in enumerate(lines) if one.strip() and one != _TAKEN), None)
+        end = section.body_line + len(lines) - 1
+        state = "text" if end <= loaded else "part" if section.body_line <= loaded else "no"
+        yield ParsedRecord(
+            id=f"{INDEX}#{'/'.join(section.trail)}",
+            text=own,
+            line=section.line if before is None else section.body_line + before,
+            title=section.heading or first_line(own),
+            kind=INDEX_KIND,
+            metadata={"loaded": state, "headings": list(section.trail)},
+        )
+
+
+def _loaded_lines(lines: list[str]) -> int:
+    size = 0
+    for number, line in enumerate(lines[:LOADED_LINES]):
+        size += len(line.encode("utf-8", "replace"))
+        if size > LOADED_BYTES:
+            return number
+        size += 1
+    return LOADED_LINES
+
+
+def _text(values: Json, key: str) -> str | None:
+    value = values.get(key)
+    return value if isinstance(value, str) and value.strip() else None
+
+
+# Changes
+
+
+def slug(title: str) -> str:
+    """Return a title as a part of a file's name."""
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode().lower()
+    return re.sub(r"[^a-z0-9]+", "_", plain)[:_SLUG_CHARS].strip("_") or digest(title)
+
+
+def composed(values: Json, own: Json, text: str, *, is_flat: bool) -> str:
+    """Return a new file with `values` and Claude Code's `own` keys in one of the generations.
+
+    Raises:
+        Invalid: the file could not say exactly this text.
+    """
+    if is_flat:
+        flat = {name: value for name, value in own.items() if name != "node_type"}
+        content = frontmatter.compose(values | flat, text)
+    else:
+        inner = frontmatter.compose(own, "").split("\n")[1 : len(own) + 1]
+        above, _, body = frontmatter.compose(values, text).partition("\n---\n")
+        nested = "\n".join(f"  {line}" for line in inner)
+        content = f"{above}\nmetadata:\n{nested}\n---\n{body}"
+    _refuse_changed(content, text)
+    return content
+
+
+def _refuse_changed(content: str, text: str) -> None:
+    said = [one.text for one in parse_memory(content.replace("\r\n", "\n"), "").records]
+    if said != [text] or "\r" in text:
+        raise Invalid(
+            "This text cannot be kept exactly in a markdown file; take blank lines off its ends, "
+            "and carriage returns out."
+        )
+
+
+def with_body(content: str, record: Record, text: str) -> str:
+    """Return a memory's file with another text; name and description follow that repeated it.
+
+    Raises:
+        Conflict: the file does not say any more what the record does.
+        Invalid: the file cannot say this text.
+    """
+    parts = frontmatter.split(content)
+    if isinstance(parts, Problem):
+        raise Invalid(f"{parts.message} Mend the file by hand first.")
+    now = parts.text.replace("\r\n", "\n")
+    if now.strip("\n") == text:
+        return content
+    if now.strip("\n") != record.text:
+        raise Conflict("The file changed while you did; look at both versions.", proposed=text)
+    before = now[: len(now) - len(now.lstrip("\n"))]
+    after = now[len(now.rstrip("\n")) :]
+    body = frontmatter.with_line_ends_of(parts, f"{before}{text}{after}")
+    changed = frontmatter.with_text(parts, body)
+    fields: Json = {}
+    if record.title == first_line(record.text):
+        fields["name"] = first_line(text)
+    if record.summary == first_line(record.text, HOOK_CHARS):
+        fields["description"] = first_line(text, HOOK_CHARS)
+    written = frontmatter.parse(parts.front)
+    known = written if isinstance(written, dict) else {}
+    fields = {key: value for key, value in fields.items() if key in known}
+    joined = frontmatter.with_fields(changed, fields).joined()
+    _refuse_changed(joined, text)
+    return joined
+
+
+def entry_lines(lines: Sequence[str], name: str) -> list[int]:
+    """Return which lines of an index, counted from 0, are a memory's entries."""
+    fenced = fenced_lines([line.rstrip("\r") for line in lines])
+    return [
+        at
+        for at, line in enumerate(lines)
+        if not fenced[at] and (link := _entry(line)) is not None and _target(link) == name
+    ]
+
+
+def _entry(line: str) -> re.Match[str] | None:
+    """Return the link that an index line begins with; else the line is text with a link in it."""
+    link = _LINK.search(line) if len(line) <= _LINE_LIMIT else None
+    return link if link is not None and not line[: link.start()].strip(" \t-*+") else None
+
+
+def _target(link: re.Match[str]) -> str:
+    return os.path.normpath(unquote(link[2])).replace(os.sep, "/")
+
+
+def with_entry(content: str, name: str, title: str, hook: str) -> str:
+    """Return an index with a line for a memory, after the last such line."""
+    lines = content.split("\n")
+    if entry_lines(lines, name):
+        return content
+    entries = [at for at, line in enumerate(lines) if _entry(line)]
+    at = entries[-1] if entries else len(lines) - 1 - (lines[-1] == "")
+    end = "\r" if "\r\n" in content else ""
+    if at == len(lines) - 1:
+        lines = [*lines[:at], f"{lines[at]}{end}", ""]
+    lines.insert(at + 1, f"- [{_link_title(title)}]({quote(name)}) — {hook}{end}")
+    return "\n".join(lines)
+
+
+def with_hook(content: str, name: str, record: Record, text: str) -> str:
+    """Return an index whose line of a memory says its first line, where it did before."""
+    lines = content.split("\n")
+    for at in entry_lines(lines, name):
+        if (link := _entry(lines[at])) is not None:
+            line, title = lines[at], link[1]
+            if title == _link_title(first_line(record.text)):
+                title = _link_title(first_line(text))
+            hook = line[link.end() :]
+            old, new = first_line(record.text, HOOK_CHARS), first_line(text, HOOK_CHARS)
+            if hook.strip(" \t\r—–-:") == old.strip(" —–-:"):
+                hook = f" — {new}" + "\r" * hook.endswith("\r")
+            lines[at] = f"{line[: link.start(1)]}{title}{line[link.end(1) : link.end()]}{hook}"
+    return "\n".join(lines)
+
+
+def _link_title(title: str) -> str:
+    return re.sub(r"[\[\]]", "", title)
+
+
+def without_entry(content: str, name: str) -> str:
+    """Return an index without a memory's lines."""
+    lines = content.split("\n")
+    gone = set(entry_lines(lines, name))
+    return "\n".join(line for at, line in enumerate(lines) if at not in gone)
+
+
+def with_lines(content: str, added: Sequence[tuple[int, str]]) -> str:
+    """Return an index with lines at their places counted from 0, those that are not there yet."""
+    lines = content.split("\n")
+    there = set(lines)
+    for at, line in added:
+        if line not in there:
+            end = len(lines) - 1 if lines[-1] == "" else len(lines)
+            lines.insert(min(at, end), line)
+    return "\n".join(lines)
+
+
+def section_lines(content: str, record: Record) -> tuple[int, list[str]]:
+    """Return the lines of a section's own text, and where they begin, counted from 0.
+
+    Raises:
+        Invalid: they stand between lines that point at memories.
+    """
+    at = record.location.line - 1 if record.location else 0
+    size = record.text.count("\n") + 1
+    lines = content.split("\n")[at : at + size]
+    if "\n".join(line.rstrip("\r") for line in lines) != record.text:
+        raise Invalid(
+            f"This part of {INDEX} stands between lines that point at memories, or changed just "
+            "now; change it in the file itself."
+        )
+    return at, lines
+
+
+def whole_section(content: str, record: Record) -> tuple[int, list[str]]:
+    """Return a section's lines with its heading, where no other section stands under that."""
+    at, own = section_lines(content, record)
+    lines = content.split("\n")
+    found = [one for one in sections(content.replace("\r\n", "\n")) if one.level and one.is_leaf]
+    heading = next((one.line - 1 for one in found if one.body_line - 1 == at), at)
+    return heading, lines[heading : at + len(own)]
+
+
+def with_section(content: str, record: Record, text: str) -> str:
+    """Return an index with another text in a section. Raises `Invalid`."""
+    at, own = section_lines(content, record)
+    end = "\r" if "\r\n" in content else ""
+    new = f"{end}\n".join(text.split("\n")).split("\n")
+    new[-1] += "\r" * own[-1].endswith("\r")
+    lines = content.split("\n")
+    return "\n".join([*lines[:at], *new, *lines[at + len(own) :]])
+
+
+def without_section(content: str, record: Record) -> str:
+    """Return an index without a section's own text. Raises `Invalid`."""
+    at, own = whole_section(content, record)
+    lines = content.split("\n")
+    return "\n".join([*lines[:at], *lines[at + len(own) :]])
+
+
+def with_block(content: str, at: int, block: Sequence[str]) -> str:
+    """Return an index with lines put back together at a place, counted from 0."""
+    lines = content.split("\n") if content else []
+    return "\n".join([*lines[:at], *block, *lines[at:]])

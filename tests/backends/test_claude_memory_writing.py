@@ -1,0 +1,155 @@
+"""Claude Code's auto memory changed through memtui: its files, and the index that names them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from memtui.backends.claude_memory import ClaudeMemoryAdapter
+from memtui.contract import (
+    BindingContext,
+    BrowseRequest,
+    Conflict,
+    CorrectRequest,
+    ForgetRequest,
+    Invalid,
+    Record,
+    Scope,
+    Snapshot,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
+
+ACME = Scope(company_id="acme")
+SESSION = "5da15695-411e-4859-a37b-b739ede023ae"
+FILES = {
+    "MEMORY.md": "# Memory\r\n\r\n- [Deploy](project_deploy.md) — Deploys leave main.\r\n"
+    "* [Real database](feedback_db.md): no mocks\r\n\r\n## Notes\r\nThe host is `bee`.\r\n"
+    "It has [two names](feedback_db.md).\r\n\r\nLast.",
+    "project_deploy.md": "---\r\nname: Deploy  # ours\r\ndescription: Deploys leave main.\r\n"
+    "metadata:\r\n  node_type: memory\r\n  type: project\r\n  weight: 1.0\r\n---\r\n"
+    "Deploys leave main.\r\n\r\nAlways.\r\n",
+    "feedback_db.md": "---\ntype: feedback\nname: 'Real database'\n---\n\nNever mock it.",
+    "plain.md": "No frontmatter at all.\n",
+}
+
+
+async def opened(tmp_path: Path, files: dict[str, str] | None = None) -> ClaudeMemoryAdapter:
+    folder = tmp_path / "memory"
+    folder.mkdir()
+    for name, text in (FILES if files is None else files).items():
+        (folder / name).write_bytes(text.encode())
+    config = {"path": str(folder)}
+    state = tmp_path / "state"
+    return await ClaudeMemoryAdapter.open(
+        BindingContext(company_id="acme", binding_key="b", config=config, data_dir=state)
+    )
+
+
+def held(tmp_path: Path) -> dict[str, str]:
+    return {one.name: one.read_bytes().decode() for one in (tmp_path / "memory").iterdir()}
+
+
+async def every(adapter: ClaudeMemoryAdapter) -> dict[str, Record]:
+    page = await adapter.browse(BrowseRequest(scope=ACME))
+    return {record.handle.provider_record_id: record for record in page.records}
+
+
+def correction(record: Record, text: str) -> CorrectRequest:
+    return CorrectRequest(scope=ACME, handle=record.handle, text=text, revision=record.revision)
+
+
+def note(text: str, **fields: object) -> WriteRequest:
+    source = SourceRef(kind=SourceKind.RUN, company_id="acme", run_id=SESSION)
+    given = {"scope": ACME, "source": source, "content": text}
+    return WriteRequest.model_validate(given | fields)
+
+
+async def test_every_change_taken_back_leaves_every_byte(tmp_path: Path) -> None:
+    adapter = await opened(tmp_path)
+    records = await every(adapter)
+    assert len(records) == 4
+    for record in records.values():
+        [old] = await adapter.snapshot([record.handle], ACME)
+        await adapter.correct(correction(record, "Other words,\nin two lines."))
+        assert (await every(adapter))[record.handle.provider_record_id].text.startswith("Other")
+        await adapter.restore([old], ACME)
+        assert held(tmp_path) == FILES
+        await adapter.forget(ForgetRequest(scope=ACME, handles=(record.handle,)))
+        assert await adapter.get(record.handle, ACME) is None
+        await adapter.restore([old], ACME)
+        assert held(tmp_path) == FILES
+
+
+async def test_the_index_stays_true(tmp_path: Path) -> None:
+    adapter = await opened(tmp_path)
+    records = await every(adapter)
+    await adapter.correct(correction(records["project_deploy.md"], "Deploys leave release."))
+    await adapter.correct(correction(records["feedback_db.md"], "Mock nothing."))
+    reply = await adapter.write(note("Prefers tea.\nGreen.", kind="user", title="Tea [drinker]"))
+    now = held(tmp_path)
+    expected = FILES["MEMORY.md"].replace("Deploys leave main.", "Deploys leave release.")
+    line = "no mocks\r\n- [Tea drinker](user_tea_drinker.md) — Prefers tea.\r\n"
+    assert now["MEMORY.md"] == expected.replace("no mocks\r\n", line)
+    assert now["project_deploy.md"] == FILES["project_deploy.md"].replace(
+        "Deploys leave main.\r\n\r\nAlways.", "Deploys leave release."
+    ).replace("Deploys leave main.", "Deploys leave release.")
+    assert now["feedback_db.md"] == FILES["feedback_db.md"].replace("Never mock it", "Mock nothing")
+    assert now["user_tea_drinker.md"] == (
+        '---\nname: "Tea [drinker]"\ndescription: Prefers tea.\nmetadata:\n  node_type: memory\n'
+        f'  type: user\n  originSessionId: "{SESSION}"\n---\n\nPrefers tea.\nGreen.\n'
+    )
+    record = (await every(adapter))["user_tea_drinker.md"]
+    assert record.source is not None
+    assert (record.source.run_id, record.kind) == (SESSION, "user")
+    [made] = reply.records
+    await adapter.restore([Snapshot(handle=made, record=None)], ACME)
+    assert sorted(held(tmp_path)) == sorted(FILES)
+    assert "tea" not in held(tmp_path)["MEMORY.md"]
+
+
+async def test_a_new_folder_gets_an_index_and_an_old_one_its_own_frontmatter(
+    tmp_path: Path,
+) -> None:
+    adapter = await opened(tmp_path, {"old.md": "---\nname: x\ntype: user\n---\nx\n"})
+    await adapter.write(note("The same."))
+    await adapter.write(note("The same."))
+    now = held(tmp_path)
+    assert now["MEMORY.md"] == (
+        "- [The same.](project_the_same.md) — The same.\n"
+        "- [The same.](project_the_same_2.md) — The same.\n"
+    )
+    assert "\ntype: project\noriginSessionId: " in now["project_the_same.md"]
+    with pytest.raises(Invalid, match="blank lines"):
+        await adapter.write(note("\nThe same.\n"))
+    assert held(tmp_path) == now
+
+
+async def test_an_edit_of_what_claude_code_changed_meanwhile_is_a_conflict(tmp_path: Path) -> None:
+    adapter = await opened(tmp_path)
+    record = (await every(adapter))["plain.md"]
+    (tmp_path / "memory" / "plain.md").write_text("Changed by its agent.\n")
+    with pytest.raises(Conflict) as caught:
+        await adapter.correct(correction(record, "Changed by a person."))
+    assert caught.value.current is not None
+    assert caught.value.current.text == "Changed by its agent."
+    assert (tmp_path / "memory" / "plain.md").read_text() == "Changed by its agent.\n"
+
+
+async def test_what_stands_between_index_lines_is_not_changed_here(tmp_path: Path) -> None:
+    index = "Above.\n- [Plain](plain.md) — x\nBelow.\n"
+    adapter = await opened(tmp_path, FILES | {"MEMORY.md": index})
+    [between] = [one for one in (await every(adapter)).values() if one.kind == "index"]
+    with pytest.raises(Invalid, match="in the file itself"):
+        await adapter.correct(correction(between, "Other."))
+    assert held(tmp_path)["MEMORY.md"] == index
+
+
+async def test_what_is_past_the_loaded_part_of_the_index_is_a_problem(tmp_path: Path) -> None:
+    lines = "".join(f"- line {number}\n" for number in range(250))
+    adapter = await opened(tmp_path, {"MEMORY.md": lines})
+    [problem] = await adapter.problems(ACME)
+    assert problem.location is not None
+    assert (problem.location.line, "first 200 lines" in problem.message) == (201, True)
