@@ -243,23 +243,30 @@ def without_given(
     """
     kept, left_out = [], list(section.left_out)
     for fact in section.facts:
-        if any(_is_in(text, fact, section.rule, logged) for text in given):
+        if _is_in(given, fact, section.rule, logged):
             left_out.append(_left_out(fact, section.kind, GIVEN_BEFORE))
         else:
             kept.append(fact)
     return ContextSection(kind=section.kind, facts=tuple(kept), left_out=tuple(left_out))
 
 
-def _is_in(text: str, fact: ContextFact, rule: SectionRule, logged: Callable[[str], str]) -> bool:
+def _is_in(
+    texts: Sequence[str], fact: ContextFact, rule: SectionRule, logged: Callable[[str], str]
+) -> bool:
     """Whether a context's text holds a fact, or the beginning of one that it had room for."""
     written = "\n".join(_lines(fact, rule))
-    if any(f"\n{one}\n" in text for one in (written, logged(written))):
+    forms = {f"\n{one}\n" for one in (written, logged(written))}
+    if any(form in text for text in texts for form in forms):
         return True
     if not rule.marked:
         return False
-    _, _, after = text.partition(f"\n{opening_tag(_said(fact))}\n")
-    beginning, cut, _ = after.partition(f"\n{TRUNCATED}\n</memory>\n")
-    return bool(cut) and logged(inert(fact.text)).startswith(f"{beginning}\n")
+    whole, tag = logged(inert(fact.text)), f"\n{opening_tag(_said(fact))}\n"
+    for text in texts:
+        _, _, after = text.partition(tag)
+        beginning, cut, _ = after.partition(f"\n{TRUNCATED}\n</memory>\n")
+        if cut and whole.startswith(f"{beginning}\n"):
+            return True
+    return False
 
 
 def _lines(fact: ContextFact, rule: SectionRule) -> list[str]:
