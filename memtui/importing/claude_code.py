@@ -11,18 +11,18 @@ memory (`memtui.importing.memory_calls`) is an operation of its own, once its re
 
 from __future__ import annotations
 
-import re
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
 from memtui.context.cost import Call, cost_of, table_name
 from memtui.contract import OperationStatus, OperationType, Scope, SourceKind, SourceRef, Usage
 from memtui.importing import values
 from memtui.importing.memory_calls import LOGGED, MemoryCall, memory_call, returned, structured
+from memtui.importing.projects import project_of
 from memtui.importing.rows import Row, json_lines
 from memtui.importing.staging import ParsedOperation, key_of
 from memtui.importing.translating import DOOR, IMPORTED, PRICED_BY
@@ -35,7 +35,6 @@ _OWN = "memtui"
 
 _PROVIDER = "anthropic"
 _NO_MODEL = "<synthetic>"
-_NOT_IN_A_SLUG = re.compile(r"[^A-Za-z0-9]")
 _OPEN_MESSAGES = 256
 _REMEMBERED_LINES = 4_096
 _LONGEST_REPLY = timedelta(hours=1)
@@ -296,22 +295,6 @@ class Transcripts:
 def transcripts_in(folder: Path) -> list[Path]:
     """Return the transcripts below a folder, subagents' included, in the order of their names."""
     return sorted(path for path in folder.rglob("*.jsonl") if path.is_file())
-
-
-def project_of(path: Path, cwd: object) -> str | None:
-    """Return the name of the project's folder: the one that the transcript's folder is named for.
-
-    A session may have worked in a folder below it.
-    """
-    parents = [parent.name for parent in path.absolute().parents]
-    slug = parents[parents.index("projects") - 1] if "projects" in parents[1:] else ""
-    if not isinstance(cwd, str) or not cwd:
-        return slug or None
-    worked_in: PurePath = PureWindowsPath(cwd) if "\\" in cwd else PurePosixPath(cwd)
-    for place in (worked_in, *worked_in.parents):
-        if slug and _NOT_IN_A_SLUG.sub("-", str(place)) == slug:
-            return place.name or slug
-    return worked_in.name or slug or None
 
 
 def _origin(path: Path, number: int, key: str, line: dict[str, Any]) -> dict[str, Any]:

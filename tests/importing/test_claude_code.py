@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memtui.contract import Invalid
-from memtui.importing.claude_code import project_of
+from memtui.importing.projects import project_of
 from memtui.service import MemoryService
 from tests.importing.conftest import Log, json_lines, log_of
 

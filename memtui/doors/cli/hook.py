@@ -254,7 +254,7 @@ def _tell(session: Session, found: Captured) -> None:
 
 
 def _project_of(call: HookCall) -> str | None:
-    from memtui.importing.claude_code import project_of
+    from memtui.importing.projects import project_of
 
     return project_of(call.transcript or Path(), call.cwd or str(Path.cwd()))
 
