@@ -9,6 +9,7 @@ For a screen author. Derive from `MemtuiScreen`, set `MODE` to the screen's name
   binding) and on `r`, only while the screen is the one shown; if it was hidden meanwhile, when it
   comes back. Read with `self.reads.latest(…)` (`memtui.widgets.background.Background`) and return.
 - `select(name)`: put the cursor on what another screen pointed at, optional;
+- `happened(news)`: take note of what came into the log, where that is shown, optional;
 - `action_<verb>()` for each action of its group.
 
 What is there to use:

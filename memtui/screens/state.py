@@ -469,6 +469,7 @@ def _filter_of(line: str, state: AppState) -> Filter:
 
 
 async def _resolve(session: ServiceSession, wanted: AppState) -> AppState:
+    company = await session.service.companies.get(session.caller)
     bindings = tuple(await session.service.bindings.all(session.caller))
     key = wanted.filter.binding_key or wanted.binding_key
     if key not in {one.key for one in bindings}:
@@ -483,6 +484,7 @@ async def _resolve(session: ServiceSession, wanted: AppState) -> AppState:
     same = wanted.resolution is not None and wanted.resolution.binding_key == resolved
     return replace(
         wanted,
+        read_only=session.service.read_only or company.read_only,
         bindings=bindings,
         resolution=resolution,
         resolution_problem=problem,

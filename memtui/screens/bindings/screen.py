@@ -124,10 +124,10 @@ class BindingsScreen(MemtuiScreen):
             )
 
     def _show_agents(self, found: list[Connected]) -> None:
-        if found == list(self.view.agents):
-            self.watch_view()  # what it says of the time is another by now
-        else:
+        if found != list(self.view.agents):
             self.view = replace(self.view, agents=tuple(found))
+        elif found:
+            self.watch_view()  # what it says of the time is another by now
 
     def happened(self, news: News) -> None:
         """Read bindings again that were configured, and ask those that were changed."""

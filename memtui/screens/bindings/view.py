@@ -199,7 +199,7 @@ def _agent_line(agent: Connected, now: datetime) -> Content:
         display(agent.principal.removeprefix("agent:"), limit=60, style=STRONG),
         display(agent.project_id, limit=60),
         display(told_words(agent.told, now), limit=200),
-        display(" ".join(filter(None, [agent.door, agent.client])), limit=100, style=DIM),
+        display(" · ".join(filter(None, [agent.door, agent.client])), limit=100, style=DIM),
         gap="  ",
     )
 

@@ -188,7 +188,7 @@ class RecordsScreen(EditingScreen[Record]):
     def happened(self, news: News) -> None:
         """Read again what was changed on another screen or elsewhere; else count reads again."""
         shown = self._binding_key
-        if news.is_part or any(one.binding_key == shown for one in news.changes(self)):
+        if news.is_part or any(one.binding_key in {None, shown} for one in news.changes(self)):
             self.reload()
         elif self.is_current and any(
             one.handles and one.binding_key == shown for one in news.operations
