@@ -9,7 +9,7 @@ import pytest
 import memtui.service
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.contract import ForgetRequest, Record, Unavailable
+from memtui.contract import CorrectRequest, ForgetRequest, Record, Unavailable
 from memtui.screens.dialogs import WriteRecord
 from memtui.service import Caller, MemoryService, open_service
 from memtui.widgets.virtual_list import VirtualList
@@ -72,6 +72,26 @@ async def test_records_come_and_go_and_cursor_and_marks_stay(
         await pilot.press("4")
         await until(pilot, lambda: "while another screen is shown" in texts(app))
         assert not any("mine" in said for said in saved(app))
+
+
+async def test_an_answer_says_that_its_results_are_not_as_they_were(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    [record, _] = await write_notes(service, caller, ["deploys on Mondays", "deploys by hand"])
+    async with running(paths, settings, "query") as (app, pilot):
+        await pilot.press(*"deploys", "enter")
+        await until(pilot, lambda: "2 results for" in screen_text(app))
+        change = CorrectRequest(
+            scope=record.scope,
+            handle=record.handle,
+            revision=record.revision,
+            text="deploys on Fridays",
+        )
+        await service.correct(AGENT, change)
+        await until(pilot, lambda: "1 changed since" in screen_text(app))
+        await pilot.press("i", "enter")
+        await until(pilot, lambda: "deploys on Fridays" in screen_text(app))
+        assert "changed since" not in screen_text(app)
 
 
 async def test_the_notice_can_be_turned_off(

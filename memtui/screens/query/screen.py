@@ -67,6 +67,8 @@ class QueryView:
     request: QueryRequest | None = None
     answer: QueryAnswer | None = None
     """The answer that is shown; None while the past questions are."""
+    changed: frozenset[str] = frozenset()
+    """The ids of its results that were changed or forgotten since."""
     past: tuple[Operation, ...] = ()
     asking: bool = False
     error: str = ""
@@ -166,7 +168,18 @@ class QueryScreen(MemtuiScreen):
         )
 
     def happened(self, news: News) -> None:
-        """Offer the questions that others ask too."""
+        """Offer the questions that others ask too, and tell which results are not as they were."""
+        answer = self.view.answer
+        if answer is not None:
+            touched = {
+                handle.provider_record_id
+                for one in news.changes(self)
+                if one.binding_key == answer.binding_key
+                for handle in one.handles
+            }
+            shown = {one.handle.provider_record_id for one in answer.snippets}
+            changed = self.view.changed | touched & shown
+            self.view = replace(self.view, changed=changed)
         if any(one.operation_type is OperationType.QUERY for one in news.besides(self)):
             self.reload()
 
@@ -225,6 +238,7 @@ class QueryScreen(MemtuiScreen):
             asking=False,
             request=request,
             answer=answer,
+            changed=frozenset(),
             asked=self.view.asked + 1,
             spent=self.view.spent + answer.usage,
         )
@@ -425,7 +439,9 @@ def title_line(view: QueryView, state: AppState) -> Content:
     found = fmt.counted(len(view.answer.snippets), "result")
     elsewhere = view.request is not None and view.request.scope != state.record_scope
     as_agents = view.request is not None and view.request.matching is Matching.AGENTS
+    changed = fmt.count(len(view.changed))
     notes = [
+        f"{changed} changed since; i and enter ask again" if view.changed else "",
         "more may match" if view.answer.capped else "",
         "asked in another scope" if elsewhere else "",
         "as its agents find them" if as_agents else "",
