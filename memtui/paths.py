@@ -51,6 +51,15 @@ def replacing(target: Path, mode: int = 0o600) -> Iterator[Path]:
         fresh.unlink(missing_ok=True)
 
 
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable. Raises `OSError`."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 @dataclass(frozen=True, slots=True)
 class Paths:
     """Where memtui keeps what. With `MEMTUI_HOME` set, everything is under that one folder."""

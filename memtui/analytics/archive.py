@@ -22,7 +22,6 @@ from memtui.analytics.layout import (
     is_settled,
     log_ends,
     sha256_of,
-    sync_folder,
     usable,
 )
 from memtui.analytics.source import load_raw
@@ -35,6 +34,7 @@ from memtui.contract import (
     Scope,
     Unavailable,
 )
+from memtui.paths import sync_folder
 from memtui.store import appending
 from memtui.store.database import Database, quoted
 from memtui.store.digest import GENESIS

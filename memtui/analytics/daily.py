@@ -31,8 +31,9 @@ from memtui.analytics.figures import (
     is_use,
     numbers_of,
 )
-from memtui.analytics.layout import TABLES, Manifest, Segment, sync_folder
+from memtui.analytics.layout import TABLES, Manifest, Segment
 from memtui.analytics.rows import LogEngine
+from memtui.paths import sync_folder
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import quoted
 

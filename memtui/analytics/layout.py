@@ -22,6 +22,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from memtui.contract import Json, Model, Unavailable, UtcDatetime
+from memtui.paths import sync_folder
 from memtui.store import compiled
 from memtui.store.database import Database, quoted
 from memtui.store.digest import GENESIS
@@ -220,15 +221,6 @@ def sha256_of(path: Path) -> str:
         while chunk := file.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
-
-
-def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 class LogEnds(NamedTuple):

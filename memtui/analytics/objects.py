@@ -19,10 +19,10 @@ from memtui.analytics.layout import (
     Manifest,
     Segment,
     sha256_of,
-    sync_folder,
     usable,
 )
 from memtui.contract import Conflict, Invalid, MemtuiError, Unavailable
+from memtui.paths import sync_folder
 
 _NEW = ".new-"
 

@@ -34,12 +34,12 @@ from memtui.analytics.layout import (
     Segment,
     SegmentFile,
     sha256_of,
-    sync_folder,
     usable,
 )
 from memtui.analytics.rows import among, fetch
 from memtui.analytics.source import SELECTS, create_raw, load_raw
 from memtui.contract import Conflict, Model, OperationType
+from memtui.paths import sync_folder
 from memtui.store.appending import Stored, handle_rows, operation_row, usage_rows
 from memtui.store.columns import UtcMicroseconds
 from memtui.store.database import Database, quoted

@@ -18,7 +18,7 @@ from typing import Any
 from sqlalchemy import insert
 
 from memtui.analytics.archive import segments_beyond
-from memtui.analytics.layout import Folder, Manifest, log_ends, sync_folder
+from memtui.analytics.layout import Folder, Manifest, log_ends
 from memtui.analytics.sealed import Archive, Sealed
 from memtui.config import Paths, Settings
 from memtui.contract import (
@@ -33,6 +33,7 @@ from memtui.contract import (
     Scope,
     Unavailable,
 )
+from memtui.paths import sync_folder
 from memtui.service.home import Remains, find_remains, read_sqlite, used_database
 from memtui.service.providers import Providers
 from memtui.store import appending, bindings

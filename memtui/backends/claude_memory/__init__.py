@@ -65,6 +65,7 @@ from memtui.contract import (
     WriteReply,
     WriteRequest,
 )
+from memtui.paths import sync_folder
 from memtui.provider_kit import blocking, check_revision, sees
 
 _DEPTH = 4
@@ -214,6 +215,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         self._change_index(partial(without_entry, name=name))
         try:
             self._place(name).unlink(missing_ok=True)
+            sync_folder(self._place(name).parent)
         except OSError as error:
             raise self._cannot(name, error) from error
 
@@ -297,6 +299,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                 file.write(content.encode())
                 file.flush()
                 os.fsync(file.fileno())
+            sync_folder(path.parent)
         except UnicodeEncodeError as error:
             told = "The text has half of a character, which no file can hold."
             raise Invalid(told) from error

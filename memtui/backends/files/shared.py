@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from memtui.backends.files.reading import Refused, read_whole
 from memtui.contract import Conflict, Unavailable
+from memtui.paths import sync_folder
 
 if TYPE_CHECKING:
     import ctypes
@@ -123,6 +124,7 @@ class SharedFile:
                         os.fsync(file)
                         is_busy = attempt > 0 or self._is_busy(state)
                         if self._stays(ours, theirs.fileno(), state, is_busy=is_busy):
+                            sync_folder(self._path.parent)
                             self._marker.touch(0o600)
                             return True
                         if _state_of(os.fstat(theirs.fileno())) == state:

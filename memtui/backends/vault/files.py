@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from memtui.contract import Denied, Invalid, Location, Problem, Unavailable
+from memtui.paths import sync_folder
 
 from .layout import HISTORY
 
@@ -222,7 +223,7 @@ class Folder:
         target = self._writable(path)
         with contextlib.suppress(FileNotFoundError):  # its folder may be gone too
             target.unlink()
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
 
     def _now_ns(self) -> int:
         moment = self.now()
@@ -256,7 +257,7 @@ class Folder:
             yield target, temporary
         finally:
             temporary.unlink(missing_ok=True)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
     def _make_folder(self, folder: Path) -> None:
         missing = []
@@ -265,7 +266,7 @@ class Folder:
             folder = folder.parent
         for step in reversed(missing):
             step.mkdir(mode=0o700, exist_ok=True)
-            _sync_folder(step.parent)
+            sync_folder(step.parent)
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
@@ -365,11 +366,3 @@ def _signature_of(status: os.stat_result) -> str:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
