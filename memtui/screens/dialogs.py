@@ -41,6 +41,7 @@ class Dialog(ModalScreen[T]):
     So does a click beside it, but it may be a slip: not where it would throw away what is written.
     """
 
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-high")]
     BINDINGS = [("escape", "back", "back")]
     BOX: ClassVar[str] = ""
     """The style class of the box, beside `dialog`."""

@@ -199,10 +199,11 @@ class _FieldRow(Vertical):
 
     def compose(self) -> ComposeResult:
         """Lay the field out."""
-        with Horizontal(classes="form-line"):
+        is_switch = isinstance(self.widget, Switch)
+        with Horizontal(classes="form-line -switch" if is_switch else "form-line"):
             yield Label(display(self._label, limit=100), classes="form-label")
             yield self.widget
-            if isinstance(self.widget, Switch):
+            if is_switch:
                 yield Label(classes="form-word")
         yield Static(self._help, classes="form-help")
 
@@ -230,7 +231,7 @@ class BindingForm(Dialog[FormAnswer]):
     """
 
     HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-middle"), (30, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-high"), (30, "-tall")]
     BINDINGS = [("ctrl+s", "submit", "go on")]
     BOX: ClassVar[str] = "dialog-editor dialog-form"
 
