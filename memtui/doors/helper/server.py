@@ -32,16 +32,20 @@ WARM = (
     "filelock",
     "getpass",
     "logging.handlers",
+    "memtui.analytics.sealed",
     "memtui.backends.vault",
     "memtui.doors.agent",
     "memtui.doors.hooks.calls",
     "memtui.doors.hooks.capture",
     "memtui.doors.hooks.joining",
+    "memtui.importing.projects",
     "memtui.service.companies",
     "memtui.service.context",
+    "memtui.service.log",
     "memtui.service.members",
     "typer._adapters",
     "typer._click.decorators",
+    "yaml",
 )
 """The modules that import what a hook needs; what else one needs it imports itself."""
 AT_ONCE = max(4, 2 * (os.cpu_count() or 1))
