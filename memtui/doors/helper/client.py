@@ -93,13 +93,20 @@ class Call:
             return
         try:
             paths = find_paths(Path(self._home) if self._home else None)
-            idle_s = load_settings(paths).helper_idle_s
+            settings = load_settings(paths)
         except MemtuiError:
             return  # whoever runs a command is told
-        if not idle_s or not paths.data.is_dir():
+        if not settings.helper_idle_s or not paths.data.is_dir():
             return
-        words = (self._code, self._key, str(paths.data), str(paths.config_file), str(idle_s))
-        command = [sys.executable, "-P", "-m", "memtui.doors.helper.server", *words]
+        places = str(paths.data), str(paths.config_file)
+        terms = (
+            self._code,
+            self._key,
+            *places,
+            str(settings.helper_idle_s),
+            settings.context_model,
+        )
+        command = [sys.executable, "-P", "-m", "memtui.doors.helper.server", *terms]
         actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
             (os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_RDWR, 0) for stream in (0, 1, 2)
         ]

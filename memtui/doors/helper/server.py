@@ -1,8 +1,8 @@
 """The resident process: it waits for hooks, and forks a child for each.
 
-`python -P -m memtui.doors.helper.server CODE HOME DATA CONFIG_FILE IDLE_S`, as a hook's process
-starts it: CODE and HOME are what requests have to name, DATA is the home's folder, CONFIG_FILE its
-settings.
+`python -P -m memtui.doors.helper.server CODE HOME DATA CONFIG_FILE IDLE_S MODEL`, as a hook's
+process starts it: CODE and HOME are what requests have to name, DATA is the home's folder,
+CONFIG_FILE its settings.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class Terms(NamedTuple):
     data: Path
     config_file: Path
     idle_s: int
+    model: str
+    """The model that contexts are counted for."""
 
 
 class Helper:
@@ -134,10 +136,13 @@ class Helper:
     def _accept(self) -> None:
         """Fork a child for a hook."""
         connection, _ = self._listener.accept()
-        if peer(connection)[1] != os.geteuid():
+        try:
+            pid = os.fork() if peer(connection)[1] == os.geteuid() else None
+        except OSError:  # the client is gone, or there is no room for one more process
+            pid = None
+        if pid is None:
             connection.close()
             return
-        pid = os.fork()
         if not pid:
             self._become_child(connection)
         self._children[pid] = connection
@@ -179,8 +184,8 @@ def _end(*_: object) -> NoReturn:
 
 def main(arguments: Sequence[str]) -> None:
     """Run the helper of a home until it is needed no more; at once where there is one."""
-    code, home, data, config_file, idle_s = arguments
-    terms = Terms(code, home, Path(data), Path(config_file), int(idle_s))
+    code, home, data, config_file, idle_s, model = arguments
+    terms = Terms(code, home, Path(data), Path(config_file), int(idle_s), model)
     os.chdir("/")
     os.umask(0o077)
     place = Place(home, os.environ)
@@ -189,25 +194,22 @@ def main(arguments: Sequence[str]) -> None:
         return
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     with _logged(terms):
-        warm()
+        warm(terms.model)
         gc.collect()
         gc.freeze()
         Helper(terms, place, lock).serve()
 
 
-def warm() -> None:
+def warm(model: str) -> None:
     """Import and make what every hook would, none of which depends on who calls."""
     for module in WARM:
         import_module(module)
-    from memtui.config import Settings
-    from memtui.context.cost import TokenCounter, price
+    from memtui.context.cost import TokenCounter
     from memtui.contract import Model
     from memtui.doors.cli.main import command_line
     from memtui.service.providers import own_providers
 
-    model = Settings.model_fields["context_model"].default
     TokenCounter(model).tokens("")
-    price(model, 1)
     own_providers()
     for kind in _below(Model):
         kind.model_rebuild(raise_errors=False)

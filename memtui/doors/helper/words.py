@@ -20,7 +20,7 @@ def home_of_hook(arguments: Sequence[str]) -> str | None:
         name, equals, value = word.partition("=")
         if name in NAMING:
             value = value if equals else next(words, "")
-            home = value if name == "--home" else home
+            home = value or "." if name == "--home" else home
         elif word != "--read-only":
             return home if word == "hook" and next(words, "") in EVENTS else None
     return None

@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -100,6 +101,23 @@ def test_a_hook_that_is_killed_in_the_middle_answers_nothing_and_fails_nobody(
     assert hook.returncode == 0
     assert "ended before it had answered" in hooks.paths.log_file.read_text()
 
+    # Wherever it is killed, the answer is whole or empty.
+    whole = hooks.run()[1]
+    for opened in ("memtui.db", "memtui.db-wal", "vault.sqlite3"):
+        hook, child = hooks.begin()
+        with hook:
+            assert child is not None
+            assert hook.stdin is not None
+            hook.stdin.write(STARTS)
+            hook.stdin.close()
+            wait_for(partial(_has_opened, child, opened))
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            assert hook.stdout is not None
+            assert hook.stdout.read() in {b"", whole}
+        assert hook.returncode == 0
+    assert hooks.run("audit", "verify")[0] == 0
+
     hook, child = hooks.begin()
     os.kill(helper, signal.SIGKILL)  # its child goes on alone
     answer, errors = hook.communicate(STARTS, timeout=30)
@@ -116,6 +134,15 @@ def test_a_hook_that_is_killed_in_the_middle_answers_nothing_and_fails_nobody(
     assert (state["running"], state["process"], state["idle_s"]) == (True, fresh, 600)
     assert b"No helper runs" in hooks.run("hook", "helper", "--stop")[1]
     assert hooks.place.holder() is None
+
+
+def _has_opened(process: int, name: str) -> bool:
+    """Whether a process has a file open, or is gone."""
+    folder = Path(f"/proc/{process}/fd")
+    try:
+        return any(str(path.readlink()).endswith(name) for path in folder.iterdir())
+    except OSError:
+        return not folder.exists()
 
 
 def test_a_client_that_is_gone_ends_its_hook(served: Hooks) -> None:
@@ -218,7 +245,8 @@ def test_it_ends_when_nobody_needs_it(hooks: Hooks) -> None:
 
 def test_what_hooks_need_is_imported_before_they_come(served: Hooks) -> None:
     script = (
-        "import sys; from memtui.doors.helper.server import warm; warm(); known = {*sys.modules}\n"
+        "import sys; from memtui.doors.helper.server import warm\n"
+        "warm('gpt-4o'); known = {*sys.modules}\n"
         "from memtui.doors.cli.main import run; run(sys.argv[1:])\n"
         "print([name for name in sys.modules.keys() - known if name.startswith('memtui')])"
     )
