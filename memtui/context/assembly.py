@@ -502,10 +502,10 @@ def unread_warning(problem: Problem) -> ContextWarning:
     return ContextWarning(kind=WarningKind.UNREAD, message=message)
 
 
-def late_warning(kind: SectionKind, within_ms: int) -> ContextWarning:
+def late_warning(kind: SectionKind) -> ContextWarning:
     """Warn that a section is not in the context, or not all of it, because it took too long."""
     title = RULES[kind].title
-    message = f"What belongs to {title} was not there within {within_ms:,} ms and is left out."
+    message = f"What belongs to {title} was not there in time and is left out."
     return ContextWarning(kind=WarningKind.LATE, section=title, message=message)
 
 

@@ -49,6 +49,8 @@ from memtui.contract import (
     WriteMode,
     WriteReply,
     WriteRequest,
+    owner_of,
+    owner_scopes,
 )
 from memtui.paths import replacing
 from memtui.provider_kit import TextIndex, check_revision, has_metadata, matcher, page
@@ -258,8 +260,14 @@ class HostedAdapter(Adapter):
         return CorrectReply(handle=request.handle, usage=(usage,))
 
     async def profile(self, scope: Scope) -> Profile:
-        """Sum up what is held of a scope, and bill the tokens that a model would take for it."""
-        records = await self._take_turn(lambda: [r for r in self._returned() if sees(scope, r)])
+        """Sum up what a scope's owners have, and bill the tokens that a model would take for it."""
+        owners = {owner_of(one) for one in owner_scopes(scope)}
+        is_everybodys = owner_of(scope)[0] == "company_id"
+        records = [
+            record
+            for record in await self._take_turn(self._returned)
+            if is_everybodys or owner_of(record.scope) in owners
+        ]
         if not records:
             return Profile(summary="")
         usage = self._config.summary("\n".join(record.text for record in records))

@@ -66,6 +66,7 @@ _PROMPT_CHARS = 4_000
 _SEARCHED = 20
 """Records that a search for a prompt may find; the budget decides how many of them are told."""
 _CONTEXTS_OF_RUN = 1_000
+_BESIDES = frozenset({SectionKind.RELATED, SectionKind.PROFILE})
 _ALWAYS = frozenset({"model", "budget", "delivered"})
 
 T = TypeVar("T")
@@ -96,7 +97,8 @@ class ContextRequest(Model):
     given: tuple[str, ...] = ()
     """Texts that were given before: leave out what stands in them, word for word."""
     within_ms: Annotated[int, Field(ge=1)] | None = None
-    """Go without whatever has not been read by then."""
+    """Go without what a search and the provider's profile have not brought by then, and without the
+    facts that are not there after twice as long."""
     binding_key: str | None = None
     delivered: bool = False
     """True: a model gets it, so its records count as read and the log keeps the text. False: a
@@ -151,8 +153,8 @@ class _Reading:
     core: Core
     entry: RunningOperation
     request: ContextRequest
-    until: float | None
-    """By the event loop's clock; None sets no limit."""
+    started: float
+    """By the event loop's clock."""
     found: list[_Found] = field(default_factory=list)
     profile: str | None = None
     late: list[SectionKind] = field(default_factory=list)
@@ -220,13 +222,20 @@ class _Reading:
     async def _within(self, kinds: Sequence[SectionKind], read: Awaitable[T]) -> T | None:
         """Return what a read for some sections finds; None where it is late or fails."""
         try:
-            async with asyncio.timeout_at(self.until):
+            async with asyncio.timeout_at(self._until(kinds)):
                 return await read
         except TimeoutError:
             self.late += [kind for kind in kinds if kind not in self.late]
         except MemtuiError as error:
             self._fails(error)
         return None
+
+    def _until(self, kinds: Sequence[SectionKind]) -> float | None:
+        """Return when a read for some sections is given up, by the event loop's clock."""
+        if self.request.within_ms is None:
+            return None
+        has_facts = any(kind not in _BESIDES for kind in kinds)
+        return self.started + self.request.within_ms / 1_000 * (2 if has_facts else 1)
 
     def _fails(self, error: MemtuiError) -> None:
         self._failed.append(error)
@@ -293,7 +302,7 @@ class Contexts(Group):
             Unavailable: nothing of it could be read.
         """
         core = self._core
-        until = _now() + request.within_ms / 1000 if request.within_ms else None
+        started = asyncio.get_running_loop().time()
         asked = _asked(request)
         async with core.recorder.recorded(
             OperationType.CONTEXT, caller, request.scope, asked, request.source
@@ -305,7 +314,7 @@ class Contexts(Group):
                     "A context needs somebody to be about: name a subject, project or agent."
                 )
             texts = [*request.given, *(await self._given(entry) if request.skip_given else ())]
-            reading = _Reading(core, entry, request, until)
+            reading = _Reading(core, entry, request, started)
             await reading.read(routed, parts)
             assembled = await asyncio.to_thread(_assembled, reading, texts, core.clock())
             told = tuple(dict.fromkeys(reading.problems))
@@ -325,7 +334,7 @@ class Contexts(Group):
             if told:
                 entry.request["problems"] = len(told)
         warnings = (
-            *(late_warning(kind, request.within_ms or 0) for kind in late),
+            *(late_warning(kind) for kind in late),
             *map(unread_warning, told),
             *assembled.warnings,
         )
@@ -356,10 +365,6 @@ class Contexts(Group):
         return given.texts_given(
             one.request for one in page.operations if one.scope.run_id == run_id
         )[0]
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _asked(request: ContextRequest) -> Json:

@@ -328,7 +328,7 @@ async def test_what_is_late_or_down_keeps_nothing_else_from_the_model(
 ) -> None:
     service = await open_service(paths, settings, providers={"fake": _Profiling})
     everything = asked(
-        BOTH, prompt="sqlite", profile=True, within_ms=1_000, budget=5_000, delivered=True
+        BOTH, prompt="sqlite", profile=True, within_ms=500, budget=5_000, delivered=True
     )
     try:
         await service.bindings.add(CALLER, "hosted", "fake", {})

@@ -140,7 +140,9 @@ async def context(
     within_ms: Annotated[
         int | None,
         typer.Option(
-            metavar="MILLISECONDS", min=1, help="Go without what has not been read by then."
+            metavar="MILLISECONDS",
+            min=1,
+            help="Go without what is not found by then; facts have twice as long.",
         ),
     ] = None,
     model: Annotated[

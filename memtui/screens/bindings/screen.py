@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 
 _LOOK_SECONDS = 2.0
 
+_MORE = ("namespaces", "conformance", "migrate", "sync", "profile")
+"""The actions that are told of below a binding."""
+
 
 class BindingsScreen(MemtuiScreen):
     """The tree of bindings, the selected one in full, and what was found on this machine."""
@@ -209,7 +212,7 @@ class BindingsScreen(MemtuiScreen):
             missing |= _unfit(row.binding, view)
         self.missing = missing
         self.labels = {"bindings.add": "add this" if row.finding else "add"}
-        more = (ACTIONS[f"bindings.{verb}"] for verb in ("namespaces", "conformance", "migrate"))
+        more = (ACTIONS[f"bindings.{verb}"] for verb in _MORE)
         self.query_one("#binding-more", KeyFooter).entries = (
             action_entries(more, state.keymap, self.why_disabled, {}) if row.binding else ()
         )

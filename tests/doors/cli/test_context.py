@@ -90,6 +90,39 @@ def test_what_is_cut_is_listed(here: Run, text: str) -> None:
     assert "left out of" in here(*cut).out
 
 
+def test_a_run_gets_what_its_prompt_finds_and_nothing_twice(here: Run, text: str) -> None:
+    here("note", "Deploys need two reviews", "--project", "D")
+    asked = ("context", *BOTH, "--run", "r1", "--new-only", "--prompt", "deploys?", "--delivered")
+    first = here(*asked, "--json").document
+    assert first["text"].startswith(text)
+    [found] = first["sections"][-1]["facts"]
+    assert (found["text"], found["tokens"] > 0) == ("Deploys need two reviews", True)
+    again = here(*asked)
+    assert "SQLite" not in again.out
+    assert "3 records left out: the run was given them before" in again.out
+    refused = here("context", *BOTH, "--new-only")
+    assert (refused.code, refused.err.count("\n")) == (2, 1)
+
+
+def test_a_provider_is_synced_and_says_what_it_knows(here: Run, text: str) -> None:
+    here("bindings", "add", "hosted", "demo-hosted")
+    here("note", "Guests pay in coins", "--subject", "U", "--binding", "hosted")
+    found = here("profile", *U, "--binding", "hosted", "--json").document
+    assert "Guests pay in coins" in found["profile"]["summary"]
+    assert "Guests pay in coins" in here("profile", *U, "--binding", "hosted").out
+    assert "Guests" not in here("profile", "--project", "D", "--binding", "hosted").out
+    refused = here("profile", *U)
+    assert (refused.code, refused.err) == (
+        2, "The provider vault of binding default has no profile.\n",
+    )  # fmt: skip
+    assert here("bindings", "sync", "default").out == "saw 2, changed 0, removed 0\n"
+    part = ("--source", "run", "--run-id", "r1")
+    operation_id = here("bindings", "sync", "default", *part, "--json").document["operation_id"]
+    source = here("ops", "show", operation_id, "--json").document["source"]
+    assert (source["kind"], source["run_id"]) == ("run", "r1")
+    assert here("bindings", "sync", "default", "--source", "run").code == 2
+
+
 def test_a_context_about_nobody_is_wrong_usage(here: Run) -> None:
     assert here("context").code == 2
 
