@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from memtui.contract import Filter, OperationType, Scope
 from memtui.store.database import Database
 from memtui.store.digest import GENESIS, SUBJECT, digest_of, fields, is_intact, withhold
-from memtui.store.erasing import erase_fields, erased, purge_request, purged
+from memtui.store.erasing import Aim, doomed, erase_fields, erased, purge_request, purged
 from memtui.store.log import LogReader, company_salt
-from memtui.store.operation import Operation
+from memtui.store.operation import Operation, OperationHandle
 from tests.store.test_digest import COMPANY, EVERYTHING, LONG, drafts
 from tests.store.test_log import append, draft
 
@@ -132,6 +132,30 @@ def test_any_fields_of_any_operation_can_go_in_any_order(one: Any, data: st.Data
         assert all(path in operation.absent for path in part)
     untouched = erased(operation, set(), COMPANY)
     assert untouched is operation
+
+
+def test_a_text_that_gave_the_record_to_an_agent_goes_however_short_the_record_is(
+    database: Database,
+) -> None:
+    handles = tuple(
+        OperationHandle(rank=rank, provider_key="vault", provider_record_id=name)
+        for rank, name in enumerate(("r1", "r2"), start=1)
+    )
+    request = {"text": "- Tea\n- Uses SQLite\n", "prompt": "coffee or tea?"}
+    context: Any = {"operation_type": OperationType.CONTEXT, "handles": handles}
+    append(
+        database,
+        draft(1, request=request, **context),
+        draft(2, request=request | {"prompt": "tea"}, **context),
+        draft(3, request=request, **context | {"handles": handles[1:]}),
+    )
+    key = "default"
+    aim = Aim(company_id="acme", living={key: frozenset({"r1"})}, texts=frozenset({"Tea"}))
+    found, _ = read(database)
+    told = [one.model_copy(update={"binding_key": key}) for _, one in sorted(found.items())]
+    assert [doomed(one, aim) for one in told] == [
+        ("request.text",), ("request.text", "request.prompt"), (),
+    ]  # fmt: skip
 
 
 def test_a_purge_tells_in_ranges_what_it_erased() -> None:
