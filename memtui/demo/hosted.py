@@ -89,7 +89,10 @@ class Outage(Model):
 
 
 class HostedConfig(Model):
-    """What the stand-in is told. Prices are made up, in US dollars."""
+    """A file that stands in for a hosted provider in the demo.
+
+    Its prices are made up, in US dollars.
+    """
 
     outages: tuple[Outage, ...] = ()
     write_usd: Decimal = Decimal("0.002")

@@ -81,15 +81,18 @@ def _config_fields(model: type[BaseModel]) -> Iterator[ConfigField]:
     for name, said in schema.get("properties", {}).items():
         kinds = [_resolved(one, definitions) for one in said.get("anyOf", [said])]
         form = next((one for one in kinds if one.get("type") != "null"), {})
-        types = {one.get("type") for one in kinds} - {"null"}
-        kind, words = _kind(name, form, types)
+        types = {one.get("type") for one in kinds}
+        kind, words = _kind(name, form, types - {"null"})
+        choices = _choices(form)
+        if kind == "switch" and "null" in types:  # a switch cannot be left alone
+            kind, choices = "choice", (True, False)
         yield ConfigField(
             name=name,
             kind=kind,
             words=words,
             required=name in required,
             default=said.get("default"),
-            choices=_choices(form),
+            choices=choices,
             help=_one_line(
                 said.get("description") or told.get(name) or form.get("description", "")
             ),

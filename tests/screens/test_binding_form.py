@@ -38,6 +38,7 @@ class Config(Model):
     folder: Path
     shape: str | None = None
     deep: bool = True
+    sealed: bool | None = None
     rows: int = 3
     labels: tuple[str, ...] = ()
     more: Json = {}
@@ -56,7 +57,7 @@ def drawer() -> ProviderView:
     "config",
     [
         {"folder": "/a"},
-        {"folder": "/a", "deep": False, "rows": 7, "labels": ["a", "b c"]},
+        {"folder": "/a", "deep": False, "sealed": False, "rows": 7, "labels": ["a", "b c"]},
         {"folder": "/a", "labels": ["a, b", " c"], "more": {"é": [1, None]}, "shape": "x"},
     ],
 )

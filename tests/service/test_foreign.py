@@ -339,6 +339,7 @@ async def test_a_good_one_is_told_of_and_does_not_write_to_our_output(
             rows: int = Field(default=5, ge=1, le=1_000)
             locked: bool = Field(default=True, description="Whether it is.")
             shape: Literal["deep", "flat"] = Field(default="flat", alias="form")
+            sealed: bool | None = None
             labels: tuple[str, ...] = ()
             price: Decimal = Decimal(1)
             more: dict[str, int] = {}
@@ -370,6 +371,7 @@ async def test_a_good_one_is_told_of_and_does_not_write_to_our_output(
         "rows": ("whole", "whole number, 1 or more, 1,000 at most", 5, ""),
         "locked": ("switch", "yes or no", True, "Whether it is."),
         "form": ("choice", "one of deep, flat", "flat", ""),
+        "sealed": ("choice", "yes or no", None, ""),
         "labels": ("list", "list of texts", [], ""),
         "price": ("number", "number", "1", ""),
         "more": ("json", "JSON object", {}, ""),

@@ -152,19 +152,15 @@ class PathSuggester(Suggester):
 
 def _completed(written: str) -> str | None:
     head, slash, begun = written.rpartition("/")
-    if not slash and begun != "~":
-        head, folder = "", Path()
-    elif begun == "~":
-        return "~/"
-    else:
-        folder = Path(os.path.expanduser(f"{head}/"))  # noqa: PTH111 - it may name nobody
+    if not begun or written == "~":  # a whole folder may be all that is meant
+        return None
+    folder = Path(os.path.expanduser(f"{head}/") if slash else "")  # noqa: PTH111 - of anybody
     found: list[str] = []
     try:
         with os.scandir(folder) as entries:
             for _, entry in zip(range(_ENTRIES), entries, strict=False):
                 name = entry.name
-                is_meant = name.startswith(begun) and (begun or not name.startswith("."))
-                if is_meant and name.isprintable():
+                if name.startswith(begun) and name.isprintable():
                     found.append(f"{name}/" if entry.is_dir() else name)
     except (OSError, ValueError):
         return None
@@ -388,12 +384,16 @@ class BindingForm(Dialog[FormAnswer]):
         self.query_one("#form-go", Button).label = go
 
 
+def _choice_word(choice: Any) -> str:
+    return ("no", "yes")[choice] if isinstance(choice, bool) else str(choice)
+
+
 def _widget(field: ConfigField, value: Any) -> Widget:
     """Return what a field is written in."""
     if field.kind == "switch":
         return Switch(bool(value), animate=False)
     if field.kind == "choice":
-        choices = [(display(str(one), limit=100), one) for one in field.choices]
+        choices = [(display(_choice_word(one), limit=100), one) for one in field.choices]
         begin = value if value in field.choices else Select.NULL
         return Select(choices, prompt="choose", value=begin, compact=True)
     nothing = field.default in (None, "", [], {})
