@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+
+from pydantic import ValidationError
 
 from memtui.contract import (
     Filter,
@@ -24,6 +27,8 @@ from memtui.service.core import Group
 from memtui.service.visibility import Caller
 from memtui.store.operation import Operation
 from memtui.store.sight import Sight
+
+_log = logging.getLogger(__name__)
 
 RECENT = timedelta(minutes=10)
 """An agent that did nothing for so long, and has no session open, is connected no more."""
@@ -83,7 +88,7 @@ class Agents(Group):
     ) -> None:
         """Note that a caller is connected, until this process ends or `left` is called.
 
-        Not an operation. Where the home cannot be written nobody is told of it.
+        Not an operation. Where the home cannot be written only the log of memtui tells of it.
 
         Args:
             caller: Who is connected; its run names the session.
@@ -110,7 +115,10 @@ class Agents(Group):
             "may_vanish": may_vanish,
             "about": about.model_dump(mode="json"),
         }
-        await asyncio.to_thread(self._core.sessions.announce, _name(caller), document)
+        try:
+            await asyncio.to_thread(self._core.sessions.announce, _name(caller), document)
+        except OSError as error:  # a full disk keeps nobody from being answered
+            _log.warning("who is connected cannot be noted: %s", error)
 
     async def left(self, caller: Caller) -> None:
         """Note that the session of a caller's run has ended."""
@@ -146,10 +154,14 @@ class Agents(Group):
     ) -> Iterator[Connected]:
         for document, seen in self._core.sessions.announced():
             is_there = seen >= since or not document["may_vanish"]
-            if document["company_id"] == company_id and is_there:
+            if document["company_id"] != company_id or not is_there:
+                continue
+            try:
                 one = Connected.model_validate({**document["about"], "last_seen": seen})
-                if _may_see(sight, one):
-                    yield one
+            except ValidationError:  # another version of memtui runs there
+                continue
+            if _may_see(sight, one):
+                yield one
 
 
 def _may_see(sight: Sight | None, one: Connected) -> bool:

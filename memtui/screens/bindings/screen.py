@@ -123,7 +123,7 @@ class BindingsScreen(MemtuiScreen):
             self._looking.latest(
                 lambda: session.service.agents.connected(session.caller),
                 self._show_agents,
-                self.fail,
+                lambda _: None,  # the header says that the log cannot be read
             )
 
     def _show_agents(self, found: list[Connected]) -> None:
