@@ -89,7 +89,7 @@ class Call:
         from memtui.config import find_paths, load_settings
         from memtui.contract import MemtuiError
 
-        if self._place.holder() is not None:
+        if not self._place.is_usable() or self._place.holder() is not None:
             return
         try:
             paths = find_paths(Path(self._home) if self._home else None)

@@ -47,10 +47,10 @@ def home_key(home: str, environ: Mapping[str, str]) -> str:
 
 def code_key(environ: Mapping[str, str]) -> str:
     """Return what tells this program, as it was started, from another version or copy of it."""
-    read = (f"{k}={v}" for k, v in environ.items() if k.startswith(_INTERPRETED))
-    return "\n".join(
-        [memtui.__version__, str(memtui.__file__), sys.prefix, sys.version, *sorted(read)]
-    )
+    read = sorted(f"{k}={v}" for k, v in environ.items() if k.startswith(_INTERPRETED))
+    variables = zlib.crc32(os.fsencode("\0".join(read)))  # a command line is everybody's to read
+    python = sys.version.partition(" ")[0]
+    return f"{memtui.__version__} {memtui.__file__} {python} {sys.prefix} {variables:08x}"
 
 
 def folder(environ: Mapping[str, str]) -> str:
@@ -136,6 +136,8 @@ def peer(connection: socket.socket) -> tuple[int, int]:
         local, credentials, process = 0, 1, 2  # SOL_LOCAL, LOCAL_PEERCRED, LOCAL_PEERPID
         found = connection.getsockopt(local, credentials, 76)
         return connection.getsockopt(local, process), struct.unpack_from("=II", found)[1]
+    if not hasattr(socket, "SO_PEERCRED"):
+        raise OSError("this system does not tell who is there")
     found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", found)
     return pid, uid
