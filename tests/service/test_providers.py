@@ -52,8 +52,8 @@ def test_an_unknown_provider_is_answered_with_those_there_are(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     registry = installed(monkeypatch, fake="tests.service.fake:FakeAdapter")
-    with pytest.raises(Invalid, match="There is no provider mem0; installed are: fake"):
-        registry.load("mem0")
+    with pytest.raises(Invalid, match="There is no provider nobodys; installed are: fake"):
+        registry.load("nobodys")
 
 
 @pytest.mark.parametrize(
