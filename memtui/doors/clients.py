@@ -138,7 +138,7 @@ def removing(
         if form.added(before, additions) == now:
             return FileChange(path, now, before)
     wanted = _without(form.load(path, now), additions)
-    return _checked(form, FileChange(path, now, without[0] if without else now), wanted, additions)
+    return _checked(form, FileChange(path, now, without[-1] if without else now), wanted, additions)
 
 
 def _with(path: Path, document: Json, additions: Sequence[Addition]) -> Json:

@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
@@ -96,8 +96,10 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
     async def tell(session: Session, agent: Agent, call: HookCall) -> None:
         from memtui.service import ContextRequest
 
+        if call.moment is Moment.COMPACTION:
+            return
         settings = session.settings
-        is_later = call.moment is Moment.PROMPT or call.is_resumed
+        is_later = (call.moment is Moment.PROMPT or call.is_resumed) and not call.is_compacted
         request = build(
             ContextRequest,
             scope=agent.scope,
@@ -108,7 +110,7 @@ def hook_pre_run(invocation: Invocation, options: ClientOptions) -> None:
             delivered=True,
             source=agent.source if agent.caller.run_id else None,
             prompt=call.prompt if call.moment is Moment.PROMPT else None,
-            profile=call.moment is Moment.START,
+            profile=not is_later,
             skip_given=is_later and agent.caller.run_id is not None,
             within_ms=int(settings.hook_timeout_ms * _ASKED_SHARE),
         )
@@ -186,11 +188,11 @@ def _for_client(
     with _in_time(invocation) as limit:
         from memtui.doors.hooks.calls import MOST_BYTES, read_call
 
-        call = read_call(read_stdin(MOST_BYTES), client=options.client)
-        run = options.run or call.run_id
+        said = read_call(read_stdin(MOST_BYTES), client=options.client)
+        run = options.run or said.run_id
         project = options.project
         if project is None and options.project_from_folder:
-            project = _project_of(call)
+            project = _project_of(said)
 
         async def inside(session: Session) -> None:
             from memtui.doors.agent import agent_of
@@ -200,13 +202,14 @@ def _for_client(
                 session.service,
                 session.caller,
                 DOOR,
-                name=options.agent or own or call.client or "assistant",
+                name=options.agent or own or said.client or "assistant",
                 project_id=project,
                 run_id=run,
                 binding_key=options.binding,
             )
-            if call.event and run is not None:
-                await asyncio.to_thread(_join, session, run)
+            call = said
+            if said.event and run is not None:
+                call = await asyncio.to_thread(_joined, session, run, said)
             await work(session, agent, call)
 
         _run(invocation, limit, inside)
@@ -259,17 +262,28 @@ def _project_of(call: HookCall) -> str | None:
     return project_of(call.transcript or Path(), call.cwd or str(Path.cwd()))
 
 
-def _join(session: Session, run: str) -> None:
-    """Note the run for what else the client starts; if it cannot be, that has runs of its own."""
+def _joined(session: Session, run: str, call: HookCall) -> HookCall:
+    """Note the run for what else the client starts; if it cannot be, that has runs of its own.
+
+    Returns the call with what was noted of the client before.
+    """
     import logging
 
-    from memtui.doors.hooks.joining import client_process, note_run
+    from memtui.doors.hooks.calls import Moment
+    from memtui.doors.hooks.joining import RunNote, client_process, note_run, noted
 
+    if (process := client_process()) is None:
+        return call
+    is_compacted = noted(session.paths, process) == RunNote(run, compacted=True)
+    if call.moment in {Moment.START, Moment.PROMPT}:  # it is told everything now
+        note = RunNote(run)
+    else:
+        note = RunNote(run, compacted=is_compacted or call.moment is Moment.COMPACTION)
     try:
-        if (process := client_process()) is not None:
-            note_run(session.paths, process, run)
+        note_run(session.paths, process, note)
     except OSError as error:
         logging.getLogger("memtui.hook").warning("the run could not be noted: %s", error)
+    return replace(call, is_compacted=is_compacted)
 
 
 class _Limit(NamedTuple):

@@ -90,7 +90,7 @@ async def mcp_serve(
         await _serve_http(session, served, host, port)
         return
     from memtui.doors.agent import agent_of
-    from memtui.doors.hooks.joining import client_process, run_of
+    from memtui.doors.hooks.joining import client_process, noted
     from memtui.doors.mcp.server import DOOR, serve_stdio
     from memtui.service.visibility import AGENT_PREFIX
 
@@ -106,7 +106,12 @@ async def mcp_serve(
         may_destroy=allow_destructive,
     )
     client = await asyncio.to_thread(client_process)
-    await serve_stdio(caller, lambda: run_of(session.paths, client))
+
+    def run_of_client() -> str | None:
+        note = noted(session.paths, client)
+        return None if note is None else note.run_id
+
+    await serve_stdio(caller, run_of_client)
 
 
 ClientKey = Annotated[

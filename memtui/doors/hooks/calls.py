@@ -32,6 +32,8 @@ class Moment(Enum):
 
     START = auto()
     """The session begins, or goes on after it was resumed or compacted."""
+    COMPACTION = auto()
+    """The conversation is about to be compacted, and no start follows."""
     PROMPT = auto()
     """A person has asked something."""
     TURN = auto()
@@ -50,9 +52,11 @@ _EVENTS = {
     "UserPromptSubmit": _Event(Moment.PROMPT, "claude-code"),
     "Stop": _Event(Moment.TURN, "claude-code"),
     "SessionEnd": _Event(Moment.END, "claude-code"),
+    "PreCompress": _Event(Moment.COMPACTION, "gemini"),
     "BeforeAgent": _Event(Moment.PROMPT, "gemini"),
     "AfterAgent": _Event(Moment.TURN, "gemini"),
     "sessionStart": _Event(Moment.START, "cursor"),
+    "preCompact": _Event(Moment.COMPACTION, "cursor"),
     "beforeSubmitPrompt": _Event(Moment.PROMPT, "cursor"),
 }
 """The events by their names; a subagent's are left out, as its work is part of its run."""
@@ -78,6 +82,8 @@ class HookCall:
     """The agent's last answer."""
     is_resumed: bool = False
     """The conversation so far is still before the model: what it was given needs no repeating."""
+    is_compacted: bool = False
+    """The conversation was compacted since it was told something."""
     ends_later: bool = False
     """Whether the client will also tell of the session's end."""
 

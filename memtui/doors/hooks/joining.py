@@ -26,6 +26,7 @@ _RUN_BY = ("python", "node")
 """What runs a launcher that is a script."""
 _MOST_ANCESTORS = 20
 _ID_CHARS = 200
+_COMPACTED = "\ncompacted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +64,24 @@ def client_process() -> Process | None:
     return next((one for one in _ancestors(start) if not one.is_launcher), None)
 
 
-def note_run(paths: Paths, client: Process, run_id: str) -> None:
+@dataclass(frozen=True, slots=True)
+class RunNote:
+    """What is noted of a client."""
+
+    run_id: str
+    compacted: bool = False
+    """Whether its conversation was compacted, and what it was told before is gone from it."""
+
+
+def note_run(paths: Paths, client: Process, note: RunNote) -> None:
     """Note the run that a client is in, and forget those of clients that are gone.
 
     Raises:
         OSError: the home cannot be written.
     """
-    folder = _folder(paths)
-    own = folder / client.name
-    if _read(own) == run_id:
+    if noted(paths, client) == note:
         return
+    folder = _folder(paths)
     make_private(folder)
     for other in folder.iterdir():
         pid = other.name.partition("-")[0]
@@ -80,25 +89,25 @@ def note_run(paths: Paths, client: Process, run_id: str) -> None:
         if alive is None or alive.name != other.name:
             with suppress(FileNotFoundError):  # another hook was faster
                 other.unlink()
-    with replacing(own) as fresh:
-        fresh.write_text(run_id, encoding="utf-8")
+    with replacing(folder / client.name) as fresh:
+        fresh.write_text(note.run_id + _COMPACTED * note.compacted, encoding="utf-8")
 
 
-def run_of(paths: Paths, client: Process | None) -> str | None:
-    """Return the run that a client is in; None where no hook has said so."""
-    return None if client is None else _read(_folder(paths) / client.name)
+def noted(paths: Paths, client: Process | None) -> RunNote | None:
+    """Return what was noted of a client last; None where no hook of it has said anything."""
+    if client is None:
+        return None
+    try:
+        text = (_folder(paths) / client.name).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+    run_id = text.removesuffix(_COMPACTED)
+    fits = 0 < len(run_id) <= _ID_CHARS and run_id.isprintable()
+    return RunNote(run_id, compacted=text != run_id) if fits else None
 
 
 def _folder(paths: Paths) -> Path:
     return paths.data / "clients"
-
-
-def _read(path: Path) -> str | None:
-    try:
-        run_id = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
-    return run_id if 0 < len(run_id) <= _ID_CHARS and run_id.isprintable() else None
 
 
 def _ancestors(pid: int) -> Iterator[Process]:

@@ -75,6 +75,22 @@ def test_a_run_is_told_facts_at_its_start_and_at_a_prompt_what_it_was_not_told(h
 
 
 @pytest.mark.usefixtures("remembered")
+def test_what_was_compacted_away_is_told_with_the_next_prompt(here: Run) -> None:
+    def told(event: str, **more: str) -> str:
+        call = said(event, **more)
+        return context(here("hook", "pre-run", "--project", "apollo", stdin=call))
+
+    start = told("SessionStart", source="startup")
+    asked = {"prompt": "What about Fridays?"}
+    assert told("BeforeAgent", **asked) == ""
+    assert told("PreCompress", trigger="auto") == ""
+    after = here("hook", "post-run", stdin=said("AfterAgent", prompt_response="Done."))
+    assert after.code == 0
+    assert told("BeforeAgent", **asked) == start
+    assert told("BeforeAgent", **asked) == ""
+
+
+@pytest.mark.usefixtures("remembered")
 def test_a_run_leaves_one_note_that_its_answers_bring_up_to_date(here: Run, tmp_path: Path) -> None:
     transcript = tmp_path / "s-1.jsonl"
     asked = {"type": "user", "message": {"content": "Where do we deploy from?"}}

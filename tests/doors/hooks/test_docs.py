@@ -23,7 +23,7 @@ def test_each_client_stands_there_with_its_file_and_events(
     monkeypatch.delenv("CODEX_HOME", raising=False)
     rows = [line.split("|")[1:-1] for line in PAGE.splitlines() if line.startswith("| `")]
     said = [[re.findall(r"`([^`]+)`", cell) for cell in row[:4]] for row in rows]
-    told = [Moment.START, Moment.PROMPT]
+    told = [Moment.START, Moment.COMPACTION, Moment.PROMPT]
     assert said == [
         [
             [client.key],

@@ -11,7 +11,7 @@ import pytest
 
 from memtui.config import Paths
 from memtui.doors.hooks import joining
-from memtui.doors.hooks.joining import Process, client_process, note_run, run_of
+from memtui.doors.hooks.joining import Process, RunNote, client_process, note_run, noted
 from memtui.paths import HOOK_PARENT
 
 
@@ -37,22 +37,23 @@ def test_shells_and_launchers_stand_between(words: tuple[str, ...], between: boo
 def test_a_run_is_noted_under_its_client_until_that_is_gone(paths: Paths) -> None:
     own = client_process()
     assert own is not None
-    assert run_of(paths, own) is None
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
-        theirs = joining._process(other.pid)
-        assert theirs is not None
-        assert theirs.parent == os.getpid()
-        note_run(paths, theirs, "theirs")
-        note_run(paths, own, "first")
-        assert (run_of(paths, theirs), run_of(paths, own)) == ("theirs", "first")
-        other.communicate(b"\n")
-    note_run(paths, own, "second")
-    assert (run_of(paths, theirs), run_of(paths, own)) == (None, "second")
+    assert noted(paths, own) is None
+    first, theirs, second = RunNote("first"), RunNote("theirs"), RunNote("second", compacted=True)
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as started:
+        other = joining._process(started.pid)
+        assert other is not None
+        assert other.parent == os.getpid()
+        note_run(paths, other, theirs)
+        note_run(paths, own, first)
+        assert (noted(paths, other), noted(paths, own)) == (theirs, first)
+        started.communicate(b"\n")
+    note_run(paths, own, second)
+    assert (noted(paths, other), noted(paths, own)) == (None, second)
     folder = paths.data / "clients"
     assert folder.stat().st_mode & 0o777 == 0o700
     assert [one.stat().st_mode & 0o777 for one in folder.iterdir()] == [0o600]
     (folder / own.name).write_text("a\nb")
-    assert run_of(paths, own) is None
+    assert noted(paths, own) is None
 
 
 def test_a_forked_hook_is_told_who_called(monkeypatch: pytest.MonkeyPatch) -> None:
