@@ -414,7 +414,8 @@ def _summed_up(records: Sequence[Record]) -> str:
     topics = Counter(record.topic for record in records if record.topic)
     about = ", ".join(topic for topic, _ in topics.most_common(_TOPICS))
     leading = sorted(records, key=lambda one: (one.pinned, one.updated_at or _EVER), reverse=True)
-    lines = [f"{len(records)} memories" + (f", most about {about}." if about else ".")]
+    held = "1 memory" if len(records) == 1 else f"{len(records)} memories"
+    lines = [held + (f", most about {about}." if about else ".")]
     lines += [(one.summary or one.text.split("\n", 1)[0])[:200] for one in leading[:_LEADING]]
     return "\n".join(lines)
 

@@ -402,7 +402,8 @@ def _parts(request: ContextRequest) -> list[_Part]:
         drive = Scope(company_id=company_id, project_id=scope.project_id)
         parts.append(_Part(SectionKind.WORKSPACE, drive, "fact"))
         if request.topic:
-            parts.append(_Part(SectionKind.TOPIC, drive, "note", request.topic))
+            topic = redact(request.topic)[0]
+            parts.append(_Part(SectionKind.TOPIC, drive, "note", topic))
     if parts:
         parts.append(_Part(SectionKind.COMPANY, Scope(company_id=company_id), "fact"))
     return parts
