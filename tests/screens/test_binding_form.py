@@ -177,10 +177,7 @@ async def test_a_bindings_settings_are_changed_by_the_same_form(
     assert told.config == {"path": str(tmp_path), "layout": "user"}
 
 
-@pytest.mark.parametrize("size", [(40, 10), (80, 24), (200, 60)])
-async def test_a_strangers_words_are_harmless_in_the_form(
-    paths: Paths, settings: Settings, size: tuple[int, int]
-) -> None:
+async def test_a_strangers_words_are_harmless_in_the_form(paths: Paths, settings: Settings) -> None:
     text = next(one for one in HOSTILE if "\x1b" in one)
     view = drawer()
     fields = [
@@ -192,7 +189,7 @@ async def test_a_strangers_words_are_harmless_in_the_form(
     async def never(key: str, config: Json, *, read_only: bool) -> Health:
         raise AssertionError(key, config, read_only)
 
-    async with running(paths, settings, "bindings", size) as (app, pilot):
+    async with running(paths, settings, "bindings", (200, 60)) as (app, pilot):
         app.push_screen(BindingForm(text, hostile, Draft(text), never, verb="add", has_key=True))
         await until(pilot, lambda: isinstance(app.screen, BindingForm))
         assert_harmless(screen_text(app))
