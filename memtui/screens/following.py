@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from textual.app import App
@@ -26,6 +27,10 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 0.5
 NOTICE_SECONDS = 5.0
 """Between two notices; what is saved meanwhile is told together."""
+_MOST_SKIPPED = 3
+"""Looks that are left out at most, one after another, while others write without a pause."""
+_FRESH = timedelta(minutes=1)
+"""What began longer ago comes from an imported log or the like; nobody saved it just now."""
 _MOST = 200
 """Operations that one look reads; of more, the newest."""
 _TOLD_CHARACTERS = 120
@@ -62,19 +67,13 @@ class News:
         """Whether settings of the company may have been changed elsewhere."""
         return self.is_part or any(
             one.operation_type in (OperationType.CONFIGURE, OperationType.UNDO)
-            and one.operation_id not in self.begun_on
-            for one in self.operations
+            for one in self.elsewhere
         )
 
     @property
-    def saved(self) -> list[Operation]:
-        """What others saved."""
-        return [
-            one
-            for one in self.operations
-            if (one.operation_type, one.status) == (OperationType.WRITE, OperationStatus.OK)
-            and one.operation_id not in self.begun_on
-        ]
+    def elsewhere(self) -> list[Operation]:
+        """What others did, or the person in another program."""
+        return [one for one in self.operations if one.operation_id not in self.begun_on]
 
 
 class Follower:
@@ -92,12 +91,16 @@ class Follower:
         tell: Callable[[News], None],
         stopped: Callable[[str], None],
         notify: bool,
+        clock: Callable[[], datetime],
     ) -> None:
         self._app = app
         self._here = here
         self._tell = tell
         self._stopped = stopped
         self._notify = notify
+        self._clock = clock
+        self._busy = self._skip = 0
+        """How many looks in a row found what others do, and how many are to be left out."""
         self._session: ServiceSession | None = None
         self._seen: int | None = None
         """The number of the newest operation that was looked at; None: none was."""
@@ -123,12 +126,15 @@ class Follower:
         """Follow a company's log from now on, and no other's."""
         self._looking.forget()
         self._session, self._seen, self._untold = session, None, []
+        self._busy = self._skip = 0
         self.look()
 
     def look(self) -> None:
         """Look for operations newer than the last one, unless a look is under way."""
         session, seen = self._session, self._seen
-        if session is not None and not self._looking.busy:
+        if self._skip:
+            self._skip -= 1
+        elif session is not None and not self._looking.busy:
             self._looking.latest(lambda: _since(session, seen), self._looked, self._failed)
 
     def _failed(self, error: MemtuiError) -> None:
@@ -138,6 +144,7 @@ class Follower:
         self._stopped("")
         self._seen, operations, is_part = found
         if not operations and not is_part:
+            self._busy = 0
             return
         begun = {
             one.operation_id: self._begun.pop(one.operation_id)
@@ -145,11 +152,17 @@ class Follower:
             if one.operation_id in self._begun
         }
         news = News(operations, is_part, begun)
+        self._busy = self._busy + 1 if news.elsewhere else 0
+        self._skip = max(0, min(self._busy - 1, _MOST_SKIPPED))
         self._tell(news)
         if self._notify:
-            self._untold += news.saved
+            self._untold += filter(self._is_saved, news.elsewhere)
             if self._quiet:
                 self._notice()
+
+    def _is_saved(self, one: Operation) -> bool:
+        is_write = one.operation_type is OperationType.WRITE and one.status is OperationStatus.OK
+        return is_write and self._clock() - one.started_at < _FRESH
 
     def _notice(self) -> None:
         """Tell what others saved, with one toast for all of it."""

@@ -188,7 +188,12 @@ class StateController:
         self._failed = failed
         self._tell = tell
         self.follower = Follower(
-            app, here=here, tell=self._news, stopped=self._not_live, notify=settings.notify_saves
+            app,
+            here=here,
+            tell=self._news,
+            stopped=self._not_live,
+            notify=settings.notify_saves,
+            clock=clock,
         )
         self._opening = Background(app, "open")
         self._resolving = Background(app, "resolve")

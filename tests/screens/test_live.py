@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -92,6 +93,19 @@ async def test_an_answer_says_that_its_results_are_not_as_they_were(
         await pilot.press("i", "enter")
         await until(pilot, lambda: "deploys on Fridays" in screen_text(app))
         assert "changed since" not in screen_text(app)
+
+
+async def test_what_was_saved_long_ago_and_is_logged_now_is_no_notice(
+    paths: Paths, settings: Settings, service: MemoryService
+) -> None:
+    long_ago = datetime(2026, 1, 1, tzinfo=UTC)
+    importing = await open_service(paths, settings, clock=lambda: long_ago)
+    async with running(paths, settings, "records") as (app, pilot):
+        await write_notes(importing, AGENT, ["of another log"])
+        await until(pilot, lambda: texts(app) == ["of another log"])
+        await write_notes(service, AGENT, ["just now"])
+        await until(pilot, lambda: saved(app) == ["Remembered: just now"])
+    await importing.close()
 
 
 async def test_the_notice_can_be_turned_off(
