@@ -158,25 +158,27 @@ def test_what_the_binding_does_not_capture_leaves_no_trace(here: Run) -> None:
     assert len(logged(here)) == before
 
 
-@pytest.mark.parametrize(
-    ("arguments", "stdin", "words"),
-    [
-        (("pre-run",), b"{", "no JSON"),
-        (("pre-run",), b'{"a": "\xff"}', "UTF-8"),
-        (("pre-run",), b"[" * 200_000, "no JSON"),
-        (("pre-run",), b" " * (17 << 20), "longer than 16 MiB"),
-        (("pre-run",), b'{"hook_event_name": "PreToolUse"}', "PreToolUse"),
-        (("pre-run", "--binding", "nope"), said("SessionStart"), "no binding nope"),
-        (("pre-run", "--bogus"), b"", "--bogus"),
-        (("post-run",), b"", "nothing came"),
-        (("post-run",), b'{"hook_event_name": "Stop"}', "--run"),
-        (("comment",), b'{"issue_id": "1", "text": "x"}', "comment_id"),
-        (("document",), b'{"issue_id": 1, "document_key": "2", "text": "x"}', "issue id"),
-    ],
-)
+_HOSTILE: list[tuple[tuple[str, ...], bytes, str]] = [
+    (("pre-run",), b"{", "no JSON"),
+    (("pre-run",), b'{"a": "\xff"}', "UTF-8"),
+    (("pre-run",), b"[" * 200_000, "no JSON"),
+    (("pre-run",), b" " * (17 << 20), "longer than 16 MiB"),
+    (("pre-run",), b'{"hook_event_name": "PreToolUse"}', "PreToolUse"),
+    (("pre-run", "--binding", "nope"), said("SessionStart"), "no binding nope"),
+    (("pre-run", "--bogus"), b"", "--bogus"),
+    (("post-run",), b"", "nothing came"),
+    (("post-run",), b'{"hook_event_name": "Stop"}', "--run"),
+    (("comment",), b'{"issue_id": "1", "text": "x"}', "comment_id"),
+    (("document",), b'{"issue_id": 1, "document_key": "2", "text": "x"}', "issue id"),
+    (("comment",), b"[" * 200_000, "no JSON"),
+]
+
+
+@pytest.mark.parametrize("case", range(len(_HOSTILE)), ids=lambda at: _HOSTILE[at][2])
 def test_whatever_comes_ends_well_and_is_told_in_the_log_file(
-    here: Run, home: Path, arguments: tuple[str, ...], stdin: bytes, words: str
+    here: Run, home: Path, case: int
 ) -> None:
+    arguments, stdin, words = _HOSTILE[case]
     here("bindings", "list")
     ran = here("hook", *arguments, stdin=stdin)
     assert (ran.code, ran.out) == (0, "")
