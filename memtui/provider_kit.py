@@ -586,6 +586,8 @@ _NO_REPLY = {
     "long": "answered something unreadable: it is larger than {1:,} bytes",
 }
 _MESSAGE_CHARS = 200
+_THREAD_BYTES = 500_000
+"""A longer reply is read in a thread."""
 
 
 class Unreadable(Exception):
@@ -645,12 +647,14 @@ class JsonApi:
             reply.require_plain()
             if not 200 <= reply.status < 300:
                 raise self._refusal(reply, changes=changes)
+            if len(reply.body) > _THREAD_BYTES:
+                return await asyncio.to_thread(parse, reply.body)
             return parse(reply.body)
         except NoReply as error:
             said = _NO_REPLY[error.why].format(self._seconds, self._most_bytes, error)
             is_sent = error.why == "late" or (changes and error.why != "unreachable")
             raise Unavailable(f"{self._who} {said}.", sent=is_sent) from error
-        except Unreadable as error:
+        except (Unreadable, RecursionError) as error:
             said = f"{self._who} answered something unreadable: {error}."
             raise Unavailable(said, sent=changes) from error
 
@@ -689,6 +693,17 @@ def read_json(body: bytes) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise Unreadable("it is no JSON") from error
+
+
+def whole(value: Any) -> Any:
+    """Return JSON with halves of characters, which no database holds, as U+FFFD."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [whole(one) for one in value]
+    if isinstance(value, dict):
+        return {whole(name): whole(one) for name, one in value.items()}
+    return value
 
 
 def _said(body: bytes) -> str:

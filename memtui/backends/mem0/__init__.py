@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from time import monotonic, perf_counter
@@ -51,7 +51,7 @@ from memtui.contract import (
 from memtui.provider_kit import (
     abilities_in,
     check_revision,
-    has_metadata,
+    eligible,
     matcher,
     page,
     require_writable,
@@ -178,7 +178,7 @@ class Mem0Adapter(Adapter):
             while True:
                 asked = min(asked, _MOST_HITS)
                 rows = await self._store.search(request.query, asked)
-                found = self._fitting(rows, request)
+                found = await asyncio.to_thread(self._fitting, rows, request)
                 if len(found) > request.top_k or not rows.more or asked == _MOST_HITS:
                     break
                 asked *= 4
@@ -189,15 +189,22 @@ class Mem0Adapter(Adapter):
             )
 
     def _fitting(self, rows: Rows, request: QueryRequest) -> list[Snippet]:
-        owners = frozenset(map(owner_of, request.owners))
+        may_be = eligible(request)
         return [
             Snippet(**dict(record), score=memory.score)
-            for memory in rows.memories
-            if (record := self._seen(memory, request.scope))
-            and request.topic in {None, record.topic}
-            and (not owners or owner_of(record.scope) in owners)
-            and has_metadata(record, request.metadata_filter)
+            for memory, record in self._visible(rows, request)
+            if may_be(record)
         ]
+
+    def _visible(
+        self, rows: Rows, request: QueryRequest | BrowseRequest, *, expired: bool = False
+    ) -> Iterator[tuple[Memory, Record]]:
+        """Yield the memories that a request's scope sees, of its owners where it names some."""
+        owners = frozenset(map(owner_of, request.owners))
+        for memory in rows.memories:
+            record = self._seen(memory, request.scope, expired=expired)
+            if record is not None and (not owners or owner_of(record.scope) in owners):
+                yield memory, record
 
     def _record(self, memory: Memory) -> Record:
         return memories.record_of(memory, self._context.company_id, self._config.shared_user)
@@ -284,17 +291,14 @@ class Mem0Adapter(Adapter):
         """Return one page of everything that was read."""
         async with self._call() as usage:
             rows = await self._rows(fresh=request.cursor is None)
-            fits, owners = matcher(request.filter), frozenset(map(owner_of, request.owners))
-            records = [
-                record
-                for memory in rows.memories
-                if (record := self._seen(memory, request.scope, expired=request.expired))
-                and (not owners or owner_of(record.scope) in owners)
-                and fits(record)
-            ]
-            found = page(records, request)
+            found = await asyncio.to_thread(self._page, rows, request)
             unread = _unread(rows, self._config)
             return found.model_copy(update={"at_least": bool(unread), "unread": unread, **usage()})
+
+    def _page(self, rows: Rows, request: BrowseRequest) -> BrowsePage:
+        fits = matcher(request.filter)
+        visible = self._visible(rows, request, expired=request.expired)
+        return page([record for _, record in visible if fits(record)], request)
 
     async def _rows(self, *, fresh: bool) -> Rows:
         """Return everything; the newest list unless it is to be a fresh one, or it is old."""

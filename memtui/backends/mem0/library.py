@@ -13,8 +13,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
-from memtui.backends.mem0.memories import Draft, Memory, may_be_id, read_rows
-from memtui.backends.mem0.stores import ANY, Added, OpenStore, messages, open_metadata, read_added
+from memtui.backends.mem0.memories import Draft, Memory, Rows, may_be_id, read_rows
+from memtui.backends.mem0.stores import (
+    ANY,
+    Added,
+    OpenStore,
+    first_metadata,
+    messages,
+    open_metadata,
+    read_added,
+)
 from memtui.contract import (
     Invalid,
     Json,
@@ -103,24 +111,22 @@ class LibraryStore(OpenStore):
 
     async def add(self, draft: Draft, *, infer: bool) -> Added:
         """Store a text."""
-        metadata = open_metadata(draft.metadata, draft.expires) if draft.expires else draft.metadata
-        if draft.created_at:
-            metadata = {**metadata, "created_at": draft.created_at.isoformat()}
+        told: Json = {"messages": messages(draft.text), "metadata": first_metadata(draft)}
 
         def work(memory: Any) -> Any:
-            said = messages(draft.text)
-            return memory.add(said, **draft.owners, metadata=metadata, infer=infer)
+            return memory.add(**told, **draft.owners, infer=infer)
 
         return read_added(await self._call(work, changes=True))
 
-    async def search_in(self, owner: str, query: str, top_k: int) -> Any:
+    async def search_in(self, owner: str, query: str, top_k: int) -> Rows:
         """Search."""
-        return await self._call(lambda m: m.search(query, filters={owner: ANY}, top_k=top_k))
+        asked: Json = {"filters": {owner: ANY}, "top_k": top_k}
+        return await self._call(lambda memory: read_rows(memory.search(query, **asked)))
 
-    async def list_in(self, owner: str, top_k: int) -> Any:
+    async def list_in(self, owner: str, top_k: int) -> Rows:
         """List, what has expired too."""
         asked: Json = {"filters": {owner: ANY}, "top_k": top_k, "show_expired": True}
-        return await self._call(lambda memory: memory.get_all(**asked))
+        return await self._call(lambda memory: read_rows(memory.get_all(**asked)))
 
     async def get(self, memory_id: str) -> Memory | None:
         """Return one memory."""
@@ -132,10 +138,9 @@ class LibraryStore(OpenStore):
         whole = open_metadata(metadata, expires)
         await self._call(lambda m: m.update(memory_id, text=text, metadata=whole), changes=True)
 
-    async def delete(self, memory_id: str) -> bool:
+    async def drop(self, memory_id: str) -> None:
         """Delete a memory."""
         await self._call(lambda memory: memory.delete(memory_id), changes=True)
-        return True
 
     async def history(self, memory_id: str) -> Any:
         """Return the rows of a memory's history."""
@@ -145,6 +150,16 @@ class LibraryStore(OpenStore):
         """Open the store."""
         version = await self._call(lambda _memory: _library().__version__)
         return f"mem0's library {version} has the store open."
+
+    async def erase(self, memory_ids: Sequence[str], *, apply: bool) -> Sequence[str] | None:
+        """Erase from the history's file, which keeps the texts of deleted memories."""
+        named = [one for one in memory_ids if may_be_id(one)]
+
+        def work(memory: Any) -> list[str]:
+            gone = [one for one in named if memory.get(one) is None]
+            return _erased(Path(memory.config.history_db_path), gone, apply=apply)
+
+        return await self._call(work, changes=apply) if named else ()
 
     async def _call(self, work: Callable[[Any], T], *, changes: bool = False) -> T:
         self._stay_awake()
@@ -178,15 +193,6 @@ class LibraryStore(OpenStore):
                 client = getattr(part, "client", None)
                 if client is not None and hasattr(client, "close"):
                     client.close()
-
-    async def erase(self, memory_ids: Sequence[str], *, apply: bool) -> Sequence[str] | None:
-        """Erase from the history's file, which keeps the texts of deleted memories."""
-
-        def work(memory: Any) -> list[str]:
-            gone = [one for one in memory_ids if may_be_id(one) and memory.get(one) is None]
-            return _erased(Path(memory.config.history_db_path), gone, apply=apply)
-
-        return await self._call(work, changes=apply)
 
 
 def _library() -> Any:

@@ -33,7 +33,7 @@ from memtui.contract import (
     UtcDatetime,
     WriteRequest,
 )
-from memtui.provider_kit import read_moment
+from memtui.provider_kit import read_moment, whole
 
 KEY = "mem0"
 OWN = "memtui"
@@ -58,11 +58,16 @@ def _as_text(value: object) -> object:
     return str(value) if is_number else value
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
 def _or(default: Callable[[], object]) -> BeforeValidator:
     return BeforeValidator(lambda value: default() if value is None else value)
 
 
-Name = Annotated[str | None, BeforeValidator(_as_text)]
+Name = Annotated[str | None, BeforeValidator(lambda value: _as_text(value) or None)]
+Moment = Annotated[str | None, BeforeValidator(lambda value: value if _is_text(value) else None)]
 
 
 class Memory(BaseModel):
@@ -79,10 +84,10 @@ class Memory(BaseModel):
     actor_id: Name = None
     metadata: Annotated[Json, _or(dict)] = {}
     categories: Annotated[tuple[str, ...], _or(tuple)] = ()
-    created_at: str | None = None
-    updated_at: str | None = None
-    expiration_date: str | None = None
-    score: float | None = None
+    created_at: Moment = None
+    updated_at: Moment = None
+    expiration_date: Moment = None
+    score: Annotated[float | None, Field(allow_inf_nan=False)] = None
 
 
 class Details(Model):
@@ -133,7 +138,7 @@ def read_rows(told: Any, *, more: bool = False) -> Rows:
     unreadable = 0
     for row in found if isinstance(found, list) else []:
         try:
-            memories.append(Memory.model_validate(row))
+            memories.append(Memory.model_validate(whole(row)))
         except ValidationError:
             unreadable += 1
     return Rows(memories, more, unreadable)
@@ -276,7 +281,7 @@ def corrected(memory: Memory, request: CorrectRequest) -> Details:
 
 def versions_of(told: Any) -> list[RecordVersion]:
     """Return a memory's history, newest first; what changed no text makes no version."""
-    rows = [row for row in told if isinstance(row, dict)] if isinstance(told, list) else []
+    rows = [whole(row) for row in told if isinstance(row, dict)] if isinstance(told, list) else []
     versions: list[RecordVersion] = []
     for row in sorted(rows, key=_changed_at):
         text, since = row.get("new_memory"), read_moment(row.get("updated_at"))

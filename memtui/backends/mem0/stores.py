@@ -21,8 +21,8 @@ answers `{event_id, status: PENDING}` where it stores later.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 from typing import Any, ClassVar
@@ -30,7 +30,7 @@ from urllib.parse import quote, urlencode
 
 from memtui.backends.mem0.config import Mem0Config
 from memtui.backends.mem0.memories import OWNERS, Draft, Memory, Rows, read_rows
-from memtui.contract import Json, NotFound, Unavailable
+from memtui.contract import Json, MemtuiError, NotFound, Unavailable
 from memtui.provider_kit import JsonApi, Unreadable, read_json, together
 
 ANY = "*"
@@ -117,18 +117,31 @@ class OpenStore(Store):
             caps=_CAPS,
         )
 
-    @abstractmethod
-    async def search_in(self, owner: str, query: str, top_k: int) -> Any:
-        """Return the reply of a search in what has any id of this name."""
+    async def delete(self, memory_id: str) -> bool:
+        """Delete a memory; neither tells one that is not there from a failure."""
+        try:
+            await self.drop(memory_id)
+        except MemtuiError:
+            if await self.get(memory_id) is None:
+                return False
+            raise
+        return True
 
     @abstractmethod
-    async def list_in(self, owner: str, top_k: int) -> Any:
-        """Return the reply of a list of what has any id of this name."""
+    async def search_in(self, owner: str, query: str, top_k: int) -> Rows:
+        """Search in what has any id of this name."""
+
+    @abstractmethod
+    async def list_in(self, owner: str, top_k: int) -> Rows:
+        """List what has any id of this name."""
+
+    @abstractmethod
+    async def drop(self, memory_id: str) -> None:
+        """Delete a memory, or fail in some way."""
 
 
-def _merged(replies: Iterable[Any], *, most: int, caps: frozenset[int] = frozenset()) -> Rows:
+def _merged(found: Sequence[Rows], *, most: int, caps: frozenset[int] = frozenset()) -> Rows:
     """Return the memories of several replies, each once, the best first where they have scores."""
-    found = [read_rows(reply) for reply in replies]
     numbers = [len(rows.memories) + rows.unreadable for rows in found]
     memories = {one.id: one for rows in found for one in rows.memories}
     ordered = sorted(memories.values(), key=lambda one: -(one.score or 0.0))
@@ -139,6 +152,14 @@ def _merged(replies: Iterable[Any], *, most: int, caps: frozenset[int] = frozens
 def open_metadata(metadata: Json, expires: date | None) -> Json:
     """Return metadata with the expiry, which the library keeps beside it in one place."""
     return {**metadata, "expiration_date": expires.isoformat() if expires else None}
+
+
+def first_metadata(draft: Draft) -> Json:
+    """Return the metadata of a new memory, with its expiry and its age where they are known."""
+    metadata = open_metadata(draft.metadata, draft.expires) if draft.expires else draft.metadata
+    if draft.created_at is None:
+        return metadata
+    return {**metadata, "created_at": draft.created_at.isoformat()}
 
 
 class ServerStore(OpenStore):
@@ -153,24 +174,19 @@ class ServerStore(OpenStore):
 
     async def add(self, draft: Draft, *, infer: bool) -> Added:
         """Store a text. Raises `Unavailable` where it is to infer and has no model."""
-        metadata = draft.metadata
-        if draft.expires:
-            metadata = open_metadata(metadata, draft.expires)
-        if draft.created_at:
-            metadata = {**metadata, "created_at": draft.created_at.isoformat()}
-        body = {"messages": messages(draft.text), **draft.owners, "metadata": metadata}
-        told = await self._api.ask("POST", "/memories", read_json, {**body, "infer": infer})
-        return read_added(told)
+        told: Json = {"messages": messages(draft.text), "metadata": first_metadata(draft)}
+        body = {**told, **draft.owners, "infer": infer}
+        return read_added(await self._api.ask("POST", "/memories", read_json, body))
 
-    async def search_in(self, owner: str, query: str, top_k: int) -> Any:
+    async def search_in(self, owner: str, query: str, top_k: int) -> Rows:
         """Search by `filters`, as any version does."""
         body = {"query": query, "filters": {owner: ANY}, "top_k": top_k}
-        return await self._api.ask("POST", "/search", read_json, body, changes=False)
+        return await self._api.ask("POST", "/search", _rows, body, changes=False)
 
-    async def list_in(self, owner: str, top_k: int) -> Any:
+    async def list_in(self, owner: str, top_k: int) -> Rows:
         """List, what has expired too; some versions look at neither."""
         path = "/memories?" + urlencode({owner: ANY, "top_k": top_k, "show_expired": "true"})
-        return await self._api.ask("GET", path, read_json, changes=False)
+        return await self._api.ask("GET", path, _rows, changes=False)
 
     async def get(self, memory_id: str) -> Memory | None:
         """Return one memory; `null` is none."""
@@ -181,10 +197,9 @@ class ServerStore(OpenStore):
         body = {"text": text, "metadata": open_metadata(metadata, expires)}
         await self._api.ask("PUT", f"/memories/{quote(memory_id)}", bytes, body)
 
-    async def delete(self, memory_id: str) -> bool:
-        """Delete a memory. The server does not tell one that is not there from a failure."""
+    async def drop(self, memory_id: str) -> None:
+        """Delete a memory."""
         await self._api.ask("DELETE", f"/memories/{quote(memory_id)}", bytes)
-        return True
 
     async def history(self, memory_id: str) -> Any:
         """Return the rows of a memory's history."""
@@ -230,29 +245,27 @@ class PlatformStore(Store):
     async def search(self, query: str, top_k: int) -> Rows:
         """Search in everything that has a user, an agent, a run or an app."""
         body = {"query": query, "filters": _EVERYTHING, "top_k": top_k}
-        told = await self._api.ask("POST", "/v3/memories/search/", read_json, body, changes=False)
-        rows = read_rows(told)
-        return Rows(rows.memories, len(rows.memories) >= top_k, rows.unreadable)
+        rows = await self._api.ask("POST", "/v3/memories/search/", _rows, body, changes=False)
+        return replace(rows, more=len(rows.memories) >= top_k)
 
     async def list(self, most: int) -> Rows:
         """Read page after page; the number of them is known from the first."""
-        first = await self._page(1)
+        first, count = await self._page(1)
         pages = [first]
-        count = first.get("count")
-        if first.get("next"):
-            wanted = min(count, most) if isinstance(count, int) else most
-            last = -(-wanted // _PAGE)
-            pages += await together(partial(self._page, number) for number in range(2, last + 1))
-        found = [read_rows(page) for page in pages]
-        memories = {one.id: one for rows in found for one in rows.memories}
-        unreadable = sum(rows.unreadable for rows in found)
-        more = bool(pages[-1].get("next")) or len(memories) > most
+        if first.more:
+            last = -(-min(count, most) // _PAGE)
+            rest = await together(partial(self._page, number) for number in range(2, last + 1))
+            pages += [rows for rows, _ in rest]
+        memories = {one.id: one for rows in pages for one in rows.memories}
+        more = pages[-1].more or len(memories) > most
+        unreadable = sum(rows.unreadable for rows in pages)
         return Rows(list(memories.values())[:most], more, unreadable)
 
-    async def _page(self, number: int) -> Json:
+    async def _page(self, number: int) -> tuple[Rows, int]:
+        """Return a page, which has more behind it or not, and the number of all memories."""
         path = "/v3/memories/?" + urlencode({"page": number, "page_size": _PAGE})
         body = {"filters": _EVERYTHING, "show_expired": True}
-        return await self._api.ask("POST", path, _object, body, changes=False)
+        return await self._api.ask("POST", path, _counted, body, changes=False)
 
     async def get(self, memory_id: str) -> Memory | None:
         """Return one memory; 404 is none."""
@@ -305,6 +318,18 @@ def _api(who: str, config: Mem0Config, headers: Mapping[str, str]) -> JsonApi:
         most_bytes=int(config.max_body_mb * 1_000_000),
         headers=headers,
     )
+
+
+def _rows(body: bytes) -> Rows:
+    return read_rows(read_json(body))
+
+
+def _counted(body: bytes) -> tuple[Rows, int]:
+    told = _object(body)
+    count = told.get("count")
+    if not isinstance(count, int):
+        raise Unreadable("its list has no count")
+    return read_rows(told, more=bool(told.get("next"))), count
 
 
 async def _one(api: JsonApi, path: str) -> Memory | None:

@@ -14,7 +14,6 @@ import re
 import uuid
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
 
 from pydantic import ConfigDict, ValidationError
 
@@ -30,6 +29,7 @@ from memtui.contract import (
     UtcDatetime,
     WriteRequest,
 )
+from memtui.provider_kit import whole
 
 KEY = "plugin-v1"
 _SEED = uuid.UUID("6a0f3f6e-5f0b-5c55-9a53-0d3c7a9b8e11")
@@ -202,14 +202,3 @@ def is_expired(memory: Memory, now: datetime) -> bool:
     details = details_of(memory)
     ends = [memory.expires_at, details.expires_at if details else None]
     return any(end is not None and end <= now for end in ends)
-
-
-def whole(value: Any) -> Any:
-    """Return JSON with halves of characters, which no database holds, as U+FFFD."""
-    if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    if isinstance(value, list):
-        return [whole(one) for one in value]
-    if isinstance(value, dict):
-        return {whole(name): whole(one) for name, one in value.items()}
-    return value

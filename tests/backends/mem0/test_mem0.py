@@ -15,6 +15,7 @@ import pytest
 
 from memtui.backends.mem0 import Mem0Adapter
 from memtui.backends.mem0.config import Mem0Config
+from memtui.backends.mem0.stores import ServerStore
 from memtui.contract import (
     BindingContext,
     BrowseRequest,
@@ -210,6 +211,21 @@ async def test_a_server_that_refuses_or_is_not_there(server: OpenServer) -> None
     await nobody.close()
 
 
+async def test_what_somebody_else_deletes_meanwhile_is_missing(
+    server: OpenServer, on_server: Mem0Adapter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle = await add(on_server, "Ann likes tea.", ANN)
+    drop = ServerStore.drop
+
+    async def late(store: ServerStore, memory_id: str) -> None:
+        server.memory.delete(memory_id)
+        await drop(store, memory_id)
+
+    monkeypatch.setattr(ServerStore, "drop", late)
+    reply = await on_server.forget(ForgetRequest(scope=ANN, handles=(handle,)))
+    assert reply.missing == (handle,)
+
+
 class _Odd(Loopback):
     """A server that cuts its lists in silence, as older ones do, with a row that is none."""
 
@@ -218,6 +234,7 @@ class _Odd(Loopback):
             {"id": f"00000000-0000-4000-8000-{number:012}", "memory": "m", "user_id": 7}
             for number in range(99)
         ]
+        rows[0] |= {"memory": "half \ud83d", "metadata": {"memtui": 7}, "created_at": 12}
         return 200, {"results": [*rows, {"memory": "without an id"}]}
 
 
@@ -229,6 +246,7 @@ async def test_a_list_that_may_be_cut_is_at_least() -> None:
     server.stop()
     assert (page.total, page.at_least) == (99, True)
     assert page.records[0].scope.subject_id == "7"
+    assert "half \ufffd" in {record.text for record in page.records}
     assert "no pages" in page.unread[0]
     assert page.unread[1] == "1 memories came that could not be read."
 
