@@ -340,7 +340,9 @@ class _Search:
         codex = codex_folder(self._home, self._env)
         files = self._instruction_files(codex, (), USER_RULES)
         yield from self._instructions(codex, files, "project", "Codex loads it into every session.")
-        yield from self._notes(codex / "memories", "codex", "Codex memories", "Codex writes it.")
+        yield from self._notes(
+            codex / "memories", "codex", "Codex memories", "Codex writes it.", "codex-memory"
+        )
 
     def _in_known_projects(self, known: list[str]) -> Iterator[Finding]:
         """Look at what agents wrote in the other projects that their programs name."""
@@ -355,12 +357,14 @@ class _Search:
             return _Listing()
         return _Listing(problems=(_ANOTHERS,)) if self._is_anothers(path) else _list_folder(path)
 
-    def _notes(self, folder: Path, key: str, title: str, why: str) -> Iterator[Finding]:
+    def _notes(
+        self, folder: Path, key: str, title: str, why: str, provider: str = "vault"
+    ) -> Iterator[Finding]:
         """Look for a folder of markdown, which a vault can open; what is another's is named."""
         if self._is_anothers(folder):
-            yield _named("vault", folder, title, why, _ANOTHERS)
+            yield _named(provider, folder, title, why, _ANOTHERS)
         elif is_folder(folder):
-            yield _found("vault", folder, key, title, why)
+            yield _found(provider, folder, key, title, why)
 
     def _agent_memories(self, folder: Path, why: str) -> Iterator[Finding]:
         """Look for what subagents of Claude Code remember, a folder each."""

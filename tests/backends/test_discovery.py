@@ -10,6 +10,7 @@ import pytest
 
 from memtui.backends import discovery
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
+from memtui.backends.codex_memory import CodexMemoryAdapter
 from memtui.backends.discovery import Finding, discover
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
@@ -22,6 +23,7 @@ READERS: dict[str, type[Adapter]] = {
     adapter.key: adapter
     for adapter in (
         ClaudeMemoryAdapter,
+        CodexMemoryAdapter,
         InstructionsAdapter,
         McpMemoryAdapter,
         MemsearchAdapter,
@@ -217,7 +219,7 @@ async def test_what_agents_wrote_elsewhere_is_found_and_can_be_opened(
         "instructions-etc": home / "etc",
         "claude-memory-reviewer": home / ".claude" / "agent-memory" / "reviewer",
         "instructions-codex": home / ".codex",
-        "vault-codex": home / ".codex" / "memories",
+        "codex-memory-codex": home / ".codex" / "memories",
         "claude-memory-mem": home / "mem",
         "memsearch-other": other / ".memsearch" / "memory",
         "claude-memory-tester": other / ".claude" / "agent-memory" / "tester",

@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from memtui.backends.claude_memory import ClaudeMemoryAdapter
+from memtui.backends.codex_memory import CodexMemoryAdapter
 from memtui.backends.instructions import InstructionsAdapter
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.backends.memsearch import MemsearchAdapter
@@ -30,6 +31,12 @@ class TestReadOnlyClaudeMemory(AdapterContract):
         write(tmp_path / "memory" / "branch.md", "---\nname: Branch\n---\nDeploys leave main.\n")
         context = self.context(tmp_path, path=f"{tmp_path}/memory")
         return await ClaudeMemoryAdapter.open(context.model_copy(update={"read_only": True}))
+
+
+class TestCodexMemory(AdapterContract):
+    async def open_adapter(self, tmp_path: Path) -> Adapter:
+        write(tmp_path / "MEMORY.md", "# Task Group: x\n\n## Reusable knowledge\n- Run pytest.\n")
+        return await CodexMemoryAdapter.open(self.context(tmp_path, path=str(tmp_path)))
 
 
 class TestInstructions(AdapterContract):
