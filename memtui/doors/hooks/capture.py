@@ -21,6 +21,7 @@ from memtui.contract import (
     SourceRef,
     WriteMode,
     WriteRequest,
+    owner_scope,
 )
 from memtui.doors.agent import Agent
 from memtui.doors.hooks.calls import HookCall
@@ -40,13 +41,13 @@ class Outcome(StrEnum):
     UPDATED = "updated"
     UNCHANGED = "unchanged"
     KEPT = "kept"
-    """The provider has taken it once and cannot change it."""
+    """It was taken once, and cannot or may not be changed."""
     OFF = "off"
     """The binding does not capture it."""
     NOTHING = "nothing"
     """There was nothing worth keeping."""
     LATER = "later"
-    """The provider takes it once, at the session's end."""
+    """It is taken once, at the session's end."""
     REMOVED = "removed"
     """Somebody took the earlier memory away, and it stays away."""
 
@@ -68,7 +69,7 @@ async def capture_run(agent: Agent, call: HookCall) -> Captured:
     note = await asyncio.to_thread(note_of, call)
     if note is None:
         return Captured(outcome=Outcome.NOTHING, binding_key=found.binding_key)
-    if call.ends_later and not _can_update(found):
+    if call.ends_later and not await _may_update(agent, found):
         return Captured(outcome=Outcome.LATER, binding_key=found.binding_key)
     source = agent.source.model_copy(update={"external_ref": note.external_ref})
     return await _keep(agent, found, source, note.text, note.title, tags=("run",))
@@ -114,9 +115,13 @@ async def capture_text(agent: Agent, given: IssueText) -> Captured:
     return await _keep(agent, found, source, given.text, title, author=given.author)
 
 
-def _can_update(found: Resolution) -> bool:
-    able = found.capabilities
-    return able.correction and not able.provider_managed_extraction
+async def _may_update(agent: Agent, found: Resolution) -> bool:
+    """Whether what was captured can be brought up to date: a member may add to a project alone."""
+    if found.capabilities.provider_managed_extraction:
+        return False
+    whose = owner_scope(agent.scope)
+    allowed = await agent.service.allowed(agent.caller, whose, found.binding_key)
+    return OperationType.CORRECT in allowed
 
 
 async def _keep(
@@ -133,7 +138,7 @@ async def _keep(
     if earlier is not None:
         if earlier.request.get("content") == redact(text)[0]:
             return _captured(Outcome.UNCHANGED, found, earlier)
-        if not (earlier.handles and _can_update(found)):
+        if not earlier.handles or not await _may_update(agent, found):
             return _captured(Outcome.KEPT, found, earlier)
         return await _update(agent, found, earlier, source, text)
     extracts = found.capabilities.provider_managed_extraction

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 
 from memtui.config import Paths, load_settings
-from memtui.contract import Capabilities, Scope, WriteMode
+from memtui.contract import Capabilities, Filter, OperationStatus, Scope, WriteMode
 from memtui.doors.agent import Agent
 from memtui.doors.hooks.calls import HookCall, Moment
 from memtui.doors.hooks.capture import Outcome, capture_run
 from memtui.service import Caller, Capture, MemoryService, open_service
+from memtui.service.visibility import Membership, Role
 from tests.doors.hooks.test_transcript import LONG
 from tests.service.fake import FakeAdapter
 
@@ -66,3 +67,24 @@ async def test_a_provider_that_condenses_gets_a_run_once_at_its_end(
     [request] = FakeAdapter.received
     assert request.mode is WriteMode.SUMMARIZE
     assert request.source.run_id == "s"
+
+
+async def test_a_member_who_may_only_add_leaves_one_note_at_the_end(
+    service: MemoryService, caller: Caller
+) -> None:
+    await service.bindings.update(caller, "default", capture={Capture.POST_RUN: True})
+    await service.members.set(caller, Membership(principal=caller.principal, role=Role.OWNER))
+    bob = Membership(principal="user:bob", project_id="p", role=Role.MEMBER)
+    await service.members.set(caller, bob)
+    agents = caller.model_copy(
+        update={"principal": "agent:x", "acts_for": "user:bob", "run_id": "s", "door": "hook"}
+    )
+    scope = Scope(company_id=caller.company_id, project_id="p", subject_id="bob")
+    agent = Agent(service, agents, scope, "default")
+    outcomes = [
+        (await capture_run(agent, turn(moment, f"{LONG}{moment}"))).outcome
+        for moment in (Moment.TURN, Moment.TURN, Moment.END, Moment.TURN)
+    ]
+    assert outcomes == [Outcome.LATER, Outcome.LATER, Outcome.STORED, Outcome.LATER]
+    denied = await service.log.page(caller, Filter(status=OperationStatus.DENIED))
+    assert not denied.operations
