@@ -273,17 +273,25 @@ class Confirm(Dialog[bool]):
 
     `question` names the object and the count: "Forget 3 records from vault·default?". `verb` is
     the word beside the key: "forget"; `otherwise` the one beside `esc`. `enter` does nothing here.
+    With `aside`, the word beside it, `e` answers False: something is to be changed first.
     """
 
-    BINDINGS = [("y", "yes", "yes")]
+    BINDINGS = [("y", "yes", "yes"), ("e", "aside", "change first")]
 
     def __init__(
-        self, question: str, *, verb: str, detail: str = "", otherwise: str = "keep"
+        self,
+        question: str,
+        *,
+        verb: str,
+        detail: str = "",
+        otherwise: str = "keep",
+        aside: str = "",
     ) -> None:
-        pairs = (("y", verb), ("esc", otherwise))
+        pairs = [("y", verb), *([("e", aside)] if aside else []), ("esc", otherwise)]
         parts = (Content.styled(key, f"bold {ACCENT}") + display(f" {verb}") for key, verb in pairs)
         super().__init__(question, line(*parts, gap="   "))
         self._detail = detail
+        self._has_aside = bool(aside)
 
     def body(self) -> ComposeResult:
         """Yield the detail."""
@@ -292,6 +300,11 @@ class Confirm(Dialog[bool]):
     def action_yes(self) -> None:
         """Answer yes."""
         self.dismiss(True)  # noqa: FBT003 - the answer itself
+
+    def action_aside(self) -> None:
+        """Answer that something is to be changed first, where that can be."""
+        if self._has_aside:
+            self.dismiss(False)  # noqa: FBT003 - the answer itself
 
 
 def _detail(text: str) -> Iterator[Static]:

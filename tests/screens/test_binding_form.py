@@ -17,8 +17,7 @@ from memtui.screens.bindings.form import (
     Draft,
     PathInput,
     config_of,
-    draft_of,
-    first_draft,
+    written,
 )
 from memtui.screens.bindings.screen import BindingsScreen
 from memtui.screens.dialogs import Choose, Confirm
@@ -29,7 +28,6 @@ from memtui.testing import InMemoryAdapter
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until
 from tests.screens.test_namespaces import to_binding
-from tests.screens.test_views import binding
 
 
 class Config(Model):
@@ -63,15 +61,14 @@ def drawer() -> ProviderView:
 )
 def test_a_form_of_a_config_says_that_config_again(config: Json) -> None:
     view = drawer()
-    bound = binding("d").model_copy(update={"config": config})
-    said, wrong = config_of(view, draft_of(view, bound))
+    said, wrong = config_of(view, Draft("d", values=written(view, config)))
     assert not wrong
     assert Config.model_validate(said) == Config.model_validate(config)
     assert Providers({"drawer": Drawer}).check_config("drawer", said)
 
 
 def test_what_a_form_lacks_is_said_of_each_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    view, values = drawer(), dict(first_draft(drawer()).values)
+    view, values = drawer(), written(drawer(), {})
     values |= {"labels": "[1", "more": "{", "rows": " 4 "}
     config, wrong = config_of(view, Draft("d", values=values))
     assert set(wrong) == {"folder", "labels", "more"}
@@ -145,36 +142,65 @@ async def test_a_binding_is_added_by_its_form_and_nothing_that_was_written_is_lo
     assert (added.config, added.read_only) == ({"path": str(garden)}, True)
 
 
-async def test_a_bindings_settings_are_changed_by_the_same_form(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
+async def test_what_was_found_is_looked_through_and_changed_by_the_same_form(
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    (tmp_path / "CLAUDE.md").write_text("# Rules\n\nBe brief.\n")
-    given = {"path": str(tmp_path), "agent_id": "x"}
-    await service.bindings.add(caller, "told", "instructions", given)
+    project = tmp_path / "person" / "app"
+    project.mkdir(parents=True)
+    (project / "CLAUDE.md").write_text("# Rules\n\nBe brief.\n")
+    monkeypatch.setenv("HOME", str(tmp_path / "person"))
+    monkeypatch.chdir(project)
+
+    async def form() -> BindingForm:
+        await until(pilot, lambda: isinstance(app.screen, BindingForm))
+        assert isinstance(app.screen, BindingForm)
+        return app.screen
+
     async with running(paths, settings, "bindings", (40, 10)) as (app, pilot):
+        bindings = app.screen
+        assert isinstance(bindings, BindingsScreen)
+        await until(pilot, lambda: bindings.view.unbound)
+        place = next(n for n, row in enumerate(bindings._rows) if row.finding)
+        bindings._tree.highlighted = place
+        await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("e")
+        shown = await form()
+        assert shown.draft.read_only
+        shown.query(Input).first().value = "told"
+        shown._fields["agent_id"].widget.value = "x"  # type: ignore[attr-defined]
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "1 record" in said(shown))
+        await pilot.press("ctrl+s")
+        await until(pilot, lambda: "Added told" in str(toasts(app)))
+        [_, told] = await service.bindings.all(caller)
+        assert told.read_only
+        given = {"path": str(project), "agent_id": "x"}
+        assert {**told.config, "layout": "project"} == {**given, "layout": "project"}
+
         await to_binding(app, pilot, "told")
         await pilot.press("E")
-        await until(pilot, lambda: isinstance(app.screen, BindingForm))
-        form = app.screen
-        assert isinstance(form, BindingForm)
-        assert not form.query(Switch)
-        fields = form._fields
-        fields["agent_id"].widget.value = ""  # type: ignore[attr-defined]
-        select = fields["layout"].widget
+        shown = await form()
+        assert not shown.query(Switch)
+        shown._fields["agent_id"].widget.value = ""  # type: ignore[attr-defined]
+        select = shown._fields["layout"].widget
         assert isinstance(select, Select)
         select.value = "user"
         await pilot.press("escape")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         await pilot.press("escape")
-        await until(pilot, lambda: isinstance(app.screen, BindingForm))
-        form = app.screen
-        assert isinstance(form, BindingForm)
+        shown = await form()
         await pilot.press("ctrl+s")
-        await until(pilot, lambda: str(form.query_one("#form-go", Button).label) == "save")
+        await until(pilot, lambda: str(shown.query_one("#form-go", Button).label) == "save")
         await pilot.press("enter")
         await until(pilot, lambda: "Saved the settings of told" in str(toasts(app)))
-    [told] = [view for view in await service.bindings.all(caller) if view.key == "told"]
-    assert told.config == {"path": str(tmp_path), "layout": "user"}
+    [_, told] = await service.bindings.all(caller)
+    assert told.config == {"path": str(project), "layout": "user"}
 
 
 async def test_a_strangers_words_are_harmless_in_the_form(paths: Paths, settings: Settings) -> None:

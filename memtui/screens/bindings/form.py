@@ -32,7 +32,6 @@ from memtui.widgets.editor import ForeignInput
 from memtui.widgets.format import counted
 
 if TYPE_CHECKING:
-    from memtui.service.answers import BindingView
     from memtui.service.provider_views import ConfigField, ProviderView
 
 
@@ -73,17 +72,8 @@ class FormAnswer:
     config: Json | None = None
 
 
-def first_draft(view: ProviderView) -> Draft:
-    """Return what a form for a new binding begins with."""
-    return Draft(key=view.key, values=_begin(view, {}))
-
-
-def draft_of(view: ProviderView, binding: BindingView) -> Draft:
-    """Return what a form for a binding that is there begins with."""
-    return Draft(binding.key, binding.read_only, _begin(view, binding.config))
-
-
-def _begin(view: ProviderView, config: Json) -> dict[str, Any]:
+def written(view: ProviderView, config: Json) -> dict[str, Any]:
+    """Return how a config stands in the fields of a form."""
     return {one.name: _written(one, config.get(one.name)) for one in view.config}
 
 

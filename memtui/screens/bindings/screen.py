@@ -306,21 +306,33 @@ class BindingsScreen(MemtuiScreen):
         elif not finding.usable:
             why = finding.problems[0] if finding.problems else "It cannot be read."
             self.toast(f"{finding.title} cannot be added: {why}", severity="warning")
-        elif await self.ask(
-            Confirm(
-                f"Add {finding.title} as the read-only binding {finding.key}?",
-                detail=f"{short_path(finding.path)}\nNothing in it is changed.",
-                verb="add",
-                otherwise="leave it",
-            )
-        ):
+        else:
+            await self._add_found(finding)
+
+    async def _add_found(self, finding: Finding) -> None:
+        """Add what was found as it is, read-only, or once its settings were looked through."""
+        from memtui.screens.bindings.form import Draft, written
+
+        asked = Confirm(
+            f"Add {finding.title} as the read-only binding {finding.key}?",
+            detail=f"{short_path(finding.path)}\nNothing in it is changed.",
+            verb="add",
+            aside="look through its settings",
+            otherwise="leave it",
+        )
+        if (answer := await self.ask(asked)) is None:
+            return
+        if answer:
             said = f"Added {finding.key}, read-only. t sets whom it serves, b shows its records."
             found = finding.key, finding.provider, finding.config
             await self._change(self._service.add, *found, read_only=True, said=said)
+        elif view := await self._view_of(finding.provider):
+            draft = Draft(finding.key, read_only=True, values=written(view, finding.config))
+            await self._fill_whole(view, draft)
 
     async def _add_own(self) -> None:
         """Ask for a provider and for its settings; whoever goes back finds both as they were."""
-        from memtui.screens.bindings.form import first_draft
+        from memtui.screens.bindings.form import Draft, written
 
         begun: dict[str, Draft] = {}
         drafts: dict[str, Draft] = {}
@@ -332,7 +344,9 @@ class BindingsScreen(MemtuiScreen):
             elif not view.usable:
                 self.toast(view.problem or "", severity="warning")
             else:
-                draft = drafts.get(view.key) or begun.setdefault(view.key, first_draft(view))
+                draft = drafts.get(view.key) or begun.setdefault(
+                    view.key, Draft(view.key, values=written(view, {}))
+                )
                 left = await self._fill(view, draft)
                 if left is None:
                     return
@@ -382,20 +396,29 @@ class BindingsScreen(MemtuiScreen):
     @conversation
     async def action_configure(self) -> None:
         """Change what the provider of this binding is told."""
-        from memtui.screens.bindings.form import draft_of
+        from memtui.screens.bindings.form import Draft, written
 
         binding = self._binding
+        if view := await self._view_of(binding.provider_key):
+            draft = Draft(binding.key, binding.read_only, written(view, binding.config))
+            await self._fill_whole(view, draft, configures=True)
+
+    async def _view_of(self, provider: str) -> ProviderView | None:
+        """Return what can be set of a provider; of one that is not used, say why."""
         view = await self.wait(
-            f"reading the settings of {binding.provider_key}",
-            lambda: self._service.provider_view(binding.provider_key),
+            f"reading the settings of {provider}", lambda: self._service.provider_view(provider)
         )
         if not view.usable:
             self.toast(view.problem or "", severity="warning")
-            return
-        begun = draft_of(view, binding)
-        left = await self._fill(view, begun, configures=True)
+        return view if view.usable else None
+
+    async def _fill_whole(
+        self, view: ProviderView, begun: Draft, *, configures: bool = False
+    ) -> None:
+        """Ask the form till it is done, or what was written may be thrown away."""
+        left = await self._fill(view, begun, configures=configures)
         while left is not None and left != begun and not await self.ask(_throw_away()):
-            left = await self._fill(view, left, configures=True)
+            left = await self._fill(view, left, configures=configures)
 
     async def _update(self, question: Confirm | None, said: str, **changes: bool) -> None:
         key = self._binding.key
