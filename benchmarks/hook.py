@@ -3,8 +3,9 @@
 It is the whole process of `memtui hook pre-run` in the demo's company, as Claude Code calls it at a
 session's start and at a prompt; bare Python stands beside it. All take turns, so that a busy moment
 harms all of them. The medians of wall time and of CPU count, and what matters is their ratio to
-bare Python: with the helper at most LIMIT. The last line is the mean of what the helper's child
-takes, which the hook's own process waits for.
+bare Python: with the helper at most LIMIT. One prompt is in a project whose provider, a server,
+takes connections and never answers. The last line is the mean of what the helper's child takes,
+which the hook's own process waits for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -25,7 +28,9 @@ from memtui.doors.helper.wire import Place
 
 LIMIT = 12.0
 BARE = "python -c pass"
-HOOK = ["-m", "memtui", "hook", "pre-run", "--client", "claude-code", "--project", "mech-fighters"]
+MEMTUI = ["-m", "memtui"]
+HOOK = [*MEMTUI, "hook", "pre-run", "--client", "claude-code", "--project"]
+PROJECT, STUCK = "mech-fighters", "stuck"
 COLD = {"MEMTUI_HELPER_IDLE_S": "0"}
 
 
@@ -74,30 +79,32 @@ def of_children(process: int) -> float:
 def main() -> None:
     """Print the table; exit 1 where the limit is passed."""
     runs = int(sys.argv[1]) if len(sys.argv) > 1 else 15
-    with tempfile.TemporaryDirectory() as home:
+    with tempfile.TemporaryDirectory() as home, socket.create_server(("127.0.0.1", 0)) as stuck:
         os.environ["MEMTUI_HOME"] = home
-        run(["-m", "memtui", "demo", "--no-tui"], b"")
-        run(HOOK, event("SessionStart", source="startup"))
+        run([*MEMTUI, "demo", "--no-tui"], b"")
+        url = f"url=http://127.0.0.1:{stuck.getsockname()[1]}"
+        run([*MEMTUI, "bindings", "add", STUCK, "plugin-v1", "--set", url], b"")
+        run([*MEMTUI, "bindings", "target", "set", STUCK, "project", STUCK], b"")
+        run([*HOOK, PROJECT], event("SessionStart", source="startup"))
         place = Place.of("")
         while (helper := place.holder()) is None or not Path(place.socket).exists():
             time.sleep(0.1)
         costs: dict[str, list[Cost]] = {}
-        before = 0.0
-        for turn in range(runs + 1):
-            if turn == 1:
-                before = of_children(helper)
+        before = of_children(helper)
+        for _ in range(runs + 1):
             start = event("SessionStart", source="startup")
             prompt = event("UserPromptSubmit", prompt="How do we deploy, and who reviews it?")
             for name, cost in (
                 (BARE, run(["-c", "pass"], b"")),
-                ("a session's start", run(HOOK, start)),
-                ("a prompt", run(HOOK, prompt)),
-                ("a session's start, without the helper", run(HOOK, start, **COLD)),
-                ("a prompt, without the helper", run(HOOK, prompt, **COLD)),
+                ("a session's start", run([*HOOK, PROJECT], start)),
+                ("a prompt", run([*HOOK, PROJECT], prompt)),
+                ("a session's start, without the helper", run([*HOOK, PROJECT], start, **COLD)),
+                ("a prompt, without the helper", run([*HOOK, PROJECT], prompt, **COLD)),
             ):
                 costs.setdefault(name, []).append(cost)
-        child = (of_children(helper) - before) / (2 * runs)
-        os.kill(helper, 15)
+        child = (of_children(helper) - before) / (2 * (runs + 1))
+        costs["a prompt, its provider stuck"] = [run([*HOOK, STUCK], prompt) for _ in range(4)]
+        os.kill(helper, signal.SIGTERM)
     found = {
         # The first turn reads every file from the disk.
         name: Cost(*(statistics.median(part) for part in zip(*each[1:], strict=True)))
