@@ -295,9 +295,7 @@ class Recorder:
         self,
         entry: RunningOperation,
         before: Sequence[Snapshot],
-        check: Callable[[DatabaseConnection, RunningOperation], None] = lambda _database, _entry: (
-            None
-        ),
+        check: Callable[[DatabaseConnection, RunningOperation], None] | None = None,
     ) -> None:
         """Write a mutation's intent; from here on its end is logged or shows as unknown.
 
@@ -316,7 +314,8 @@ class Recorder:
         def write() -> None:
             host, session = self._sessions.place, self._sessions.own()
             with self._database.write() as connection:
-                check(connection, entry)
+                if check is not None:
+                    check(connection, entry)
                 appending.begin(connection, unseen, before, host=host, session=session)
 
         try:

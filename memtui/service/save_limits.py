@@ -7,7 +7,8 @@ has enabled that for the binding.
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
+from functools import partial
 
 from memtui.contract import Denied, Model
 from memtui.service.recorder import RunningOperation
@@ -36,21 +37,17 @@ class SaveLimits(Model):
         caller, run_id = entry.caller, entry.scope.run_id
         if not caller.by_ai or caller.door == CAPTURING_DOOR:
             return
-        within: list[tuple[str, str, int, str | datetime | None]] = [
-            ("this run", "saves_per_run", self.per_run, run_id),
-            ("the last hour", "saves_per_hour", self.per_hour, entry.started_at - _HOUR),
-        ]
-        limits = [
-            (words, setting, most, place)
-            for words, setting, most, place in within
-            if most and place is not None
-        ]
-        if limits:
-            appending.hold(connection, caller.company_id)
-        for words, setting, most, place in limits:
-            if appending.writes(connection, caller.company_id, caller.principal, place) >= most:
-                raise Denied(
-                    f"{visible(caller.principal)} has saved {most:,} memories in {words} and may "
-                    "save no more; correct or forget one that is there instead, or ask a person "
-                    f"to raise the setting {setting}."
-                )
+        appending.hold(connection, caller.company_id)
+        written = partial(appending.writes, connection, caller.company_id, caller.principal)
+        who = visible(caller.principal)
+        if self.per_run and run_id is not None and written(run_id) >= self.per_run:
+            raise _refused(who, self.per_run, "this run", "saves_per_run")
+        if self.per_hour and written(entry.started_at - _HOUR) >= self.per_hour:
+            raise _refused(who, self.per_hour, "the last hour", "saves_per_hour")
+
+
+def _refused(who: str, most: int, within: str, setting: str) -> Denied:
+    return Denied(
+        f"{who} has saved {most:,} memories in {within} and may save no more; correct or forget "
+        f"one that is there instead, or ask a person to raise the setting {setting}."
+    )
