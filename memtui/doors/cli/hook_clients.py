@@ -86,7 +86,11 @@ def hook_install(
         chosen, chosen.file(Path.home()), command, invocation.settings().hook_timeout_ms
     )
     plan = Plan(None, (change,) if change.before != change.after else ())
-    return carried_out(invocation, plan, yes, f"{chosen.name} calls memtui", chosen.then)
+    then = f"{chosen.then}. {_ABOUT_NOTES}" if chosen.leaves_notes else chosen.then
+    return carried_out(invocation, plan, yes, f"{chosen.name} calls memtui", then)
+
+
+_ABOUT_NOTES = "Runs leave notes where `memtui bindings capture KEY --post-run on` allows it"
 
 
 def hook_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:

@@ -43,6 +43,11 @@ class HookClient:
     begin: Json | None = None
     """What a file that says nothing begins with."""
 
+    @property
+    def leaves_notes(self) -> bool:
+        """Whether it says when an answer is there."""
+        return _POST in self.events.values()
+
     def entry(self, event: str, command: Sequence[str], most_ms: int) -> Json:
         """Return what stands in its file for an event; the hook ends by itself after `most_ms`."""
         words = shlex.join(self.events[event] if word == EVENT else word for word in command)
