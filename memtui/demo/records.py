@@ -50,6 +50,11 @@ class Records:
             yield from self._fact(fact)
         for about in self._content.about:
             yield from self._about(about)
+        for number, known in enumerate(self._content.everybody):
+            source = self._source(SourceKind.MANUAL_NOTE)
+            name = f"everybody/{number}"
+            write = Write(name, known.text, source, kind="fact", binding_key=DEFAULT)
+            yield Step(at(57 - number, 11.2), "user:mei", "tui", self._scope(), write)
         for number, guidance in enumerate(self._content.guidance):
             write = Write(
                 name=f"guidance/{number}",

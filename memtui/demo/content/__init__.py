@@ -157,6 +157,7 @@ class Content(Model):
     issues: tuple[Issue, ...]
     facts: tuple[Fact, ...]
     about: tuple[About, ...]
+    everybody: tuple[Plain, ...]
     guidance: tuple[Guidance, ...]
     notes: tuple[Note, ...]
     handbook: tuple[Plain, ...]
@@ -177,6 +178,7 @@ def load() -> Content:
             "issues": _read("issues")["issue"],
             "facts": _read("facts")["fact"],
             "about": people["about"],
+            "everybody": people["everybody"],
             "guidance": people["guidance"],
             "notes": notes["note"],
             "handbook": notes["handbook"],

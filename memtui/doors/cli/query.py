@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -113,6 +114,7 @@ def _summary(answer: QueryAnswer) -> str:
 
 _BAR = 24
 _LEFT_OUT_CHARS = 100
+_SHOWN_WITHOUT_ROOM = 3
 
 
 async def context(
@@ -202,8 +204,6 @@ async def context(
 
 
 def _lines(answer: ContextAnswer) -> Iterator[Line]:
-    from memtui.context.assembly import GIVEN_BEFORE
-
     yield from answer.text.rstrip("\n").split("\n") if answer.text else ()
     yield ""
     width = max((len(section.title) for section in answer.sections), default=0)
@@ -217,15 +217,28 @@ def _lines(answer: ContextAnswer) -> Iterator[Line]:
         f"({answer.model}, {answer.tokenizer}{kind})"
     )
     yield from _cost(answer)
-    for left in answer.left_out:
-        if left.reason != GIVEN_BEFORE:
-            said = visible(left.text, limit=_LEFT_OUT_CHARS)
-            yield Dim(f"left out of {left.section}: {said} ({left.reason})")
-    given = sum(left.reason == GIVEN_BEFORE for left in answer.left_out)
-    if given:
-        yield Dim(f"{shown.counted(given, 'record')} left out: the run was given them before")
+    yield from _left_out(answer)
     for warning in answer.warnings:
         yield Dim(f"warning: {warning.message}")
+
+
+def _left_out(answer: ContextAnswer) -> Iterator[Line]:
+    """Yield what is left out; of what only lacks room the first, of what was given before none."""
+    from memtui.context.assembly import GIVEN_BEFORE, NO_ROOM
+
+    reasons = Counter(left.reason for left in answer.left_out)
+    room = _SHOWN_WITHOUT_ROOM
+    for left in answer.left_out:
+        if left.reason == GIVEN_BEFORE or (left.reason == NO_ROOM and not room):
+            continue
+        room -= left.reason == NO_ROOM
+        said = visible(left.text, limit=_LEFT_OUT_CHARS)
+        yield Dim(f"left out of {left.section}: {said} ({left.reason})")
+    more = reasons[NO_ROOM] - (_SHOWN_WITHOUT_ROOM - room)
+    if more:
+        yield Dim(f"{shown.counted(more, 'more record')} left out: no room in the budget")
+    if given := reasons[GIVEN_BEFORE]:
+        yield Dim(f"{shown.counted(given, 'record')} left out: given to the run before")
 
 
 def _cost(answer: ContextAnswer) -> Iterator[Line]:

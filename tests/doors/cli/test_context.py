@@ -99,7 +99,7 @@ def test_a_run_gets_what_its_prompt_finds_and_nothing_twice(here: Run, text: str
     assert (found["text"], found["tokens"] > 0) == ("Deploys need two reviews", True)
     again = here(*asked)
     assert "SQLite" not in again.out
-    assert "3 records left out: the run was given them before" in again.out
+    assert "3 records left out: given to the run before" in again.out
     refused = here("context", *BOTH, "--new-only")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
 
