@@ -108,7 +108,7 @@ class NotesAdapter(Adapter):
             with closing(opened) as database, database:
                 database.execute(begin)
                 yield database
-        except (sqlite3.Error, ValidationError) as error:
+        except sqlite3.Error as error:
             raise Unavailable(
                 f"The notes in {path} cannot be used ({error}); see that the file is a SQLite "
                 "database of notes and that nobody holds it."
@@ -119,23 +119,29 @@ class NotesAdapter(Adapter):
         require_writable(self._context, "The notes are")
         return self._connected("BEGIN IMMEDIATE")
 
-    @staticmethod
-    def _stored(database: sqlite3.Connection, record_id: str) -> Record | None:
-        row = database.execute("SELECT record FROM notes WHERE id = ?", (record_id,)).fetchone()
-        return Record.model_validate_json(row[0]) if row else None
+    def _record(self, text: str) -> Record:
+        try:
+            return Record.model_validate_json(text)
+        except ValidationError as error:
+            raise Unavailable(
+                f"{self._config.path} holds a note that this provider did not write; take the row "
+                "out, or choose another file."
+            ) from error
 
     def _seen(
         self, database: sqlite3.Connection, handle: RecordHandle, scope: Scope
     ) -> Record | None:
         """Return a record where the scope sees it."""
-        record = self._stored(database, handle.provider_record_id)
+        named = (handle.provider_record_id,)
+        row = database.execute("SELECT record FROM notes WHERE id = ?", named).fetchone()
+        record = self._record(row[0]) if row else None
         is_ours = record is not None and handle == record.handle and sees(scope, record.scope)
         return record if is_ours else None
 
     def _all(self) -> list[Record]:
         with self._connected() as database:
             rows = database.execute("SELECT record FROM notes ORDER BY rowid").fetchall()
-        return [Record.model_validate_json(text) for (text,) in rows]
+        return [self._record(text) for (text,) in rows]
 
     @staticmethod
     def _put(database: sqlite3.Connection, record: Record) -> None:

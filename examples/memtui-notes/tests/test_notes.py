@@ -1,5 +1,6 @@
 """The provider passes what every provider must, and tells what is wrong with its file."""
 
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,14 @@ class TestNotes(AdapterContract):
         (tmp_path / "notes.db").write_text("This is no database, and long enough to be read." * 9)
         with pytest.raises(Unavailable, match="cannot be used"):
             await self.open_adapter(tmp_path)
+
+    async def test_a_row_of_somebody_else_is_told(self, tmp_path: Path) -> None:
+        adapter = await self.open_adapter(tmp_path)
+        with sqlite3.connect(tmp_path / "notes.db") as database:
+            database.execute("INSERT INTO notes VALUES ('a', '{}')")
+        database.close()
+        with pytest.raises(Unavailable, match="did not write; take the row out"):
+            await self.found(adapter, "anything")
 
     async def test_a_read_only_binding_makes_and_changes_nothing(self, tmp_path: Path) -> None:
         context = self.context(tmp_path, path=str(tmp_path / "notes.db"))
