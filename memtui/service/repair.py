@@ -34,6 +34,7 @@ from memtui.contract import (
     Unavailable,
 )
 from memtui.paths import sync_folder
+from memtui.service.answers import CaptureSwitches
 from memtui.service.home import Remains, find_remains, read_sqlite, used_database
 from memtui.service.providers import Providers
 from memtui.store import appending, bindings
@@ -58,7 +59,7 @@ LOST = (
 """What is nowhere but in the database, besides the operations that were not sealed."""
 
 
-class RestoredBinding(Model):
+class RestoredBinding(CaptureSwitches):
     """A binding that is put into the new database."""
 
     key: str
@@ -270,7 +271,8 @@ def _apply(
                 read_only=bool(asked.get("read_only")),
             )
         case {"update_binding": str(key)} if key in told:
-            names = {"enabled", "read_only"}.intersection(asked)
+            switches = {"enabled", "read_only", *CaptureSwitches.model_fields}
+            names = switches.intersection(asked)
             changed = {name: bool(asked[name]) for name in names}
             told[key] = told[key].model_copy(update=changed)
         case {"remove_binding": str(key)}:

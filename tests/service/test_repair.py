@@ -23,7 +23,7 @@ from memtui.contract import (
     Unavailable,
     WriteRequest,
 )
-from memtui.service import Caller, Membership, MemoryService, Role, open_service
+from memtui.service import Caller, Capture, Membership, MemoryService, Role, open_service
 from memtui.service.repair import Repair, plan, repair
 from memtui.store import appending, bindings
 from memtui.store.compiled import CompanyRow
@@ -127,6 +127,7 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
     for key in ("lines", "far-lines"):
         await service.bindings.add(ANA, key, "facts", {})
     await service.write(ANA, NOTE.model_copy(update={"binding_key": "gone"}))
+    await service.bindings.update(ANA, "web", capture={Capture.COMMENTS: True})
     await service.bindings.set_target(ANA, "project", "site", "web")
     await service.bindings.set_target(ANA, "agent", "coding", "web")
     await service.bindings.clear_target(ANA, "agent", "coding")
@@ -150,7 +151,8 @@ async def test_bindings_and_targets_are_as_the_sealed_log_tells(lived: Lived) ->
     assert "Nobody knows what the binding strange was" in company.problems[0]
     service = await opened(lived)
     asked = Scope(company_id="local", project_id="site")
-    assert (await service.resolve(ANA, asked)).binding_key == "web"
+    found = await service.resolve(ANA, asked)
+    assert (found.binding_key, found.captures) == ("web", (Capture.COMMENTS,))
     await service.close()
 
 
