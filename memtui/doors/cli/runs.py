@@ -168,6 +168,9 @@ def _context(step: RunStep) -> Iterator[Line]:
     if step.context.text is None:
         yield Dim("        the text is not kept any more")
         return
+    if not step.context.text:
+        yield Dim("        nothing that it was not told already")
+        return
     for line in step.context.text.rstrip("\n").split("\n"):
         yield f"        | {line}"
 
