@@ -73,7 +73,7 @@ Moment = Annotated[str | None, BeforeValidator(lambda value: value if _is_text(v
 class Memory(BaseModel):
     """A memory as any of mem0's wires tells it."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     id: Annotated[str, BeforeValidator(_as_text), Field(min_length=1, max_length=1000)]
     memory: Annotated[str, _or(str)] = ""

@@ -20,6 +20,7 @@ answers `{event_id, status: PENDING}` where it stores later.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +32,7 @@ from urllib.parse import quote, urlencode
 from memtui.backends.mem0.config import Mem0Config
 from memtui.backends.mem0.memories import OWNERS, Draft, Memory, Rows, read_rows
 from memtui.contract import Json, MemtuiError, NotFound, Unavailable
-from memtui.provider_kit import JsonApi, Unreadable, read_json, together
+from memtui.provider_kit import JsonApi, Unreadable, path_segment, read_json, together
 
 ANY = "*"
 _PAGE = 100
@@ -299,15 +300,22 @@ class PlatformStore(Store):
         return f"mem0's platform answers {told.get('user_email') or 'this key'}."
 
     async def profile(self, user_id: str) -> str:
-        """Return a user's profile. Raises `NotFound` where there is none yet."""
-        path = f"/v2/entities/user/{quote(user_id, safe='')}/profile/"
-        told = await self._api.ask("GET", path, _object, changes=False)
-        profile, status = told.get("profile"), told.get("status")
-        if not profile:
-            raise NotFound(f"mem0 has no profile of {user_id} ({status or 'it does not say why'}).")
+        """Return a user's profile, empty where there is none yet. Raises `Unavailable`."""
+        path = f"/v2/entities/user/{path_segment(user_id, what='The user')}/profile/"
+        try:
+            told = await self._api.ask("GET", path, _object, changes=False)
+        except NotFound:  # nobody has told mem0 of this user
+            return ""
+        profile = told.get("profile")
+        if told.get("status") == "failed":
+            raise Unavailable(f"mem0 could not make the profile of {user_id}; look at its events.")
         if isinstance(profile, dict):
-            return "\n".join(f"{name}: {value}" for name, value in profile.items())
-        return str(profile)
+            return "\n".join(f"{name}: {_in_words(value)}" for name, value in profile.items())
+        return str(profile or "")
+
+
+def _in_words(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _api(who: str, config: Mem0Config, headers: Mapping[str, str]) -> JsonApi:

@@ -34,7 +34,7 @@ _SAID_CHARS = 200
 class Chunk(BaseModel):
     """A piece of a file as memsearch found it; lines are counted from 1."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
     content: str
     source: str

@@ -24,7 +24,6 @@ from memtui.contract import (
     EraseRequest,
     ForgetRequest,
     Invalid,
-    NotFound,
     QueryRequest,
     Record,
     RecordHandle,
@@ -282,12 +281,11 @@ async def test_what_the_platform_infers_comes_later(platform: Platform) -> None:
 async def test_profiles_are_the_platforms(
     platform: Platform, on_platform: Mem0Adapter, on_server: Mem0Adapter
 ) -> None:
-    platform.profiles["ann"] = {"drinks": "tea"}
-    assert (await on_platform.profile(ANN)).summary == "drinks: tea"
-    with pytest.raises(NotFound, match="insufficient_data"):
-        await on_platform.profile(Scope(company_id="acme", subject_id="bob"))
-    with pytest.raises(Invalid, match="--subject"):
-        await on_platform.profile(EVERYBODY)
+    platform.profiles["ann"] = {"drinks": "tea", "visited": ["Uppsala", "Åbo"]}
+    told = (await on_platform.profile(ANN)).summary
+    assert told == 'drinks: tea\nvisited: ["Uppsala", "Åbo"]'
+    for scope in (Scope(company_id="acme", subject_id="bob"), EVERYBODY):
+        assert (await on_platform.profile(scope)).summary == "", "there is none yet"
     with pytest.raises(Unsupported):
         await on_server.profile(ANN)
 
