@@ -10,6 +10,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, product
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,20 @@ _IN_HOME = (
     ".gemini/config/mcp_config.json",
     ".gemini/antigravity/mcp_config.json",
     ".gemini/antigravity-cli/mcp_config.json",
+    ".lmstudio/mcp.json",
+    ".vscode-server/data/User/mcp.json",
 )
-_OF_PROGRAMS = (
-    "Claude/claude_desktop_config.json",
-    "Code/User/mcp.json",
-    "Code - Insiders/User/mcp.json",
-    "VSCodium/User/mcp.json",
+_OF_PROGRAMS = ("Claude/claude_desktop_config.json", "zed/settings.json")
+_CODES = ("Code", "Code - Insiders", "VSCodium")
+"""What VS Code and its kin call their folder."""
+_OF_CODES = (
+    "User/mcp.json",
+    "User/profiles/*/mcp.json",
+    "User/globalStorage/saoudrizwan.claude-dev/settings/cline_mcp_settings.json",
+    "User/globalStorage/rooveterinaryinc.roo-cline/settings/mcp_settings.json",
 )
-_SERVERS = ("mcpServers", "servers", "mcp_servers")
+_PROFILES = 100
+_SERVERS = ("mcpServers", "servers", "mcp_servers", "context_servers")
 """What clients call the member that holds their servers."""
 _STRING = r'("(?:\\.|[^"\\])*(?:"|\Z))'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
@@ -74,7 +81,11 @@ def client_files(
     """Return the files in which MCP clients keep their servers, each once."""
     paths = [folder / name for folder in projects for name in _IN_PROJECT]
     paths += [home / name for name in _IN_HOME]
-    paths += [folder / name for folder in program_folders(home, env) for name in _OF_PROGRAMS]
+    for folder in program_folders(home, env):
+        paths += [folder / name for name in _OF_PROGRAMS]
+        for code, name in product(_CODES, _OF_CODES):
+            found = (folder / code).glob(name) if "*" in name else [folder / code / name]
+            paths += islice(found, _PROFILES)
     paths += [codex_folder(home, env) / "config.toml", managed / "managed-mcp.json"]
     return list(dict.fromkeys(paths))
 

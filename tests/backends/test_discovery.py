@@ -32,6 +32,12 @@ READERS: dict[str, type[Adapter]] = {
 }
 
 
+VARIABLES = (
+    "CLAUDE_CONFIG_DIR", "XDG_CONFIG_HOME", "APPDATA", "CODEX_HOME", "MEM0_DIR",
+    "BASIC_MEMORY_CONFIG_DIR",
+)  # fmt: skip
+
+
 def write(path: Path, text: str = "text\n") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -174,6 +180,8 @@ HOMES = {
         "servers": {"m": {"env": {"MEMORY_FILE_PATH": "@", /* "x": */},},},
     }""",
     "etc/managed-mcp.json": "JSON",
+    ".config/Code/User/profiles/-3f/mcp.json": "JSON",
+    ".config/zed/settings.json": '{"context_servers": {"m": {"env": {"MEMORY_FILE_PATH": "@"}}}}',
 }
 
 
@@ -337,10 +345,11 @@ def test_odd_places_are_survived(home: Path, project: Path) -> None:
     (project / "CLAUDE.md").mkdir()
     os.mkfifo(project / "AGENTS.md")
     os.mkfifo(project / ".mcp.json")
-    findings = discover(home, project, {"CLAUDE_CONFIG_DIR": "\0", "XDG_CONFIG_HOME": "relative"})
-    assert [finding.problems for finding in findings] == [
-        (f"{project / '.mcp.json'} is no file that could be a configuration.",)
-    ]
+    for nonsense in ("relative", "\0"):
+        findings = discover(home, project, dict.fromkeys(VARIABLES, nonsense))
+        assert [finding.problems for finding in findings] == [
+            (f"{project / '.mcp.json'} is no file that could be a configuration.",)
+        ]
 
 
 def test_a_folder_with_very_many_projects_is_cut_and_says_so(
