@@ -105,7 +105,7 @@ class Helper:
                     last = monotonic()
                     self._accept()
         finally:
-            Path(self._place.socket).unlink(missing_ok=True)
+            self._place.leave()
 
     def _wait(self, seconds: float) -> bool:
         """Wait until something happens; returns whether a hook asks."""

@@ -19,6 +19,7 @@ import struct
 import sys
 import zlib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import memtui
 
@@ -96,12 +97,20 @@ class Place:
         lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(lock).st_ino != os.stat(self._lock).st_ino:  # noqa: PTH116
+                raise FileNotFoundError  # taken away by one that has just left
         except OSError:
             os.close(lock)
             return None
         os.truncate(lock, 0)
         os.write(lock, b"%d" % os.getpid())
         return lock
+
+    def leave(self) -> None:
+        """Take away what stands here, as the one that holds the lock."""
+        for path in (self.socket, self._lock):
+            with suppress(FileNotFoundError):
+                os.unlink(path)  # noqa: PTH108
 
     @classmethod
     def of(cls, home: str) -> Place:
