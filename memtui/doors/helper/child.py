@@ -54,10 +54,10 @@ def serve(connection: socket.socket, code: str, home: str) -> int:
     signal.alarm(_REQUEST_WITHIN_S)
     try:
         request = read_request(connection)
-        if (request.code, request.home) != (code, home):
-            return OUTDATED
         if home_of_hook(request.arguments) is None or _rights(peer(connection)[0]) != _rights():
             return 0
+        if (request.code, request.home) != (code, home):
+            return OUTDATED
         os.chdir(request.folder)
         connection.sendall(READY)
         if connection.recv(1) != GO:

@@ -112,7 +112,14 @@ class Call:
         ]
         actions += [(os.POSIX_SPAWN_CLOSE, held) for held in _inheritable()]
         with suppress(OSError, NotImplementedError):
-            os.posix_spawn(sys.executable, command, os.environ, file_actions=actions, setsid=True)
+            os.posix_spawn(
+                sys.executable,
+                command,
+                os.environ,
+                file_actions=actions,
+                setsid=True,
+                setsigmask=(),
+            )
 
     def _log_death(self) -> None:
         import logging

@@ -83,6 +83,7 @@ class Helper:
         Path(place.socket).unlink(missing_ok=True)  # left by one that was killed: the lock is ours
         self._listener.bind(place.socket)
         self._listener.listen(64)
+        self._listener.settimeout(0)
         self._poll = select.poll()
         self._woken, wake = os.pipe()
         self._own = (lock, self._woken, wake)
@@ -135,10 +136,13 @@ class Helper:
 
     def _accept(self) -> None:
         """Fork a child for a hook."""
-        connection, _ = self._listener.accept()
+        try:
+            connection, _ = self._listener.accept()
+        except BlockingIOError:  # it has gone again
+            return
         try:
             pid = os.fork() if peer(connection)[1] == os.geteuid() else None
-        except OSError:  # the client is gone, or there is no room for one more process
+        except OSError:  # it has gone, or there is no room for one more process
             pid = None
         if pid is None:
             connection.close()
@@ -152,7 +156,7 @@ class Helper:
         """Let go of what is the helper's own, and run the hook."""
         try:
             signal.set_wakeup_fd(-1)
-            for one in (signal.SIGTERM, signal.SIGCHLD):
+            for one in (signal.SIGTERM, signal.SIGCHLD, signal.SIGALRM):
                 signal.signal(one, signal.SIG_DFL)
             for other in (self._listener, *self._children.values()):
                 other.close()
