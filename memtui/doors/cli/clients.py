@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memtui.contract import Conflict
+from memtui.contract import Conflict, Invalid
 from memtui.doors.cli.input import confirm
 from memtui.doors.cli.session import Invocation
 
@@ -32,6 +32,18 @@ def own_command(invocation: Invocation) -> list[str]:
         *(["--home", home] if home else []),
         *(["--company", invocation.company] if invocation.company else []),
     ]
+
+
+def project_words(project: str | None, *, from_folder: bool) -> list[str]:
+    """Return the options that say in which project a client's agent works.
+
+    Raises:
+        Invalid: two ways are given.
+    """
+    if project is not None and from_folder:
+        raise Invalid("Give --project or --project-from-folder, not both.")
+    named = ["--project", project] if project else []
+    return ["--project-from-folder"] if from_folder else named
 
 
 def carried_out(invocation: Invocation, plan: Plan, yes: str | None, done: str, then: str) -> int:

@@ -21,7 +21,7 @@ import typer
 
 from memtui.contract import Invalid, MemtuiError, Unavailable
 from memtui.doors.cli.input import read_stdin
-from memtui.doors.cli.options import complete_binding, complete_name
+from memtui.doors.cli.options import FromFolder, complete_binding, complete_name
 from memtui.doors.cli.output import say, write_exactly
 from memtui.doors.cli.session import Invocation, Session, build, logging_to
 
@@ -72,12 +72,7 @@ class ClientOptions(AgentOptions):
         str | None,
         typer.Option(help="The client that calls: claude-code, codex, gemini, cursor …"),
     ] = None
-    project_from_folder: Annotated[
-        bool,
-        typer.Option(
-            "--project-from-folder", help="The project has the name of the folder it works in."
-        ),
-    ] = False
+    project_from_folder: FromFolder = False
     run: Annotated[
         str | None,
         typer.Option(help="The run's id; the client's session where it is left out."),

@@ -9,7 +9,8 @@ from typing import Annotated
 import typer
 
 from memtui.contract import Invalid
-from memtui.doors.cli.clients import YesTo, carried_out, own_command
+from memtui.doors.cli.clients import YesTo, carried_out, own_command, project_words
+from memtui.doors.cli.options import FromFolder
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Invocation
 
@@ -56,12 +57,7 @@ def hook_install(
         typer.Option(help="The agent's name in the log; the client's where it is left out."),
     ] = None,
     project: Annotated[str | None, typer.Option(help="The project that it works in.")] = None,
-    project_from_folder: Annotated[
-        bool,
-        typer.Option(
-            "--project-from-folder", help="The project has the name of the folder it works in."
-        ),
-    ] = False,
+    project_from_folder: FromFolder = False,
     yes: YesTo = None,
 ) -> int:
     """Have a client call memtui when a session starts, at each prompt and after each answer.
@@ -72,15 +68,12 @@ def hook_install(
     from memtui.doors.clients import Plan
     from memtui.doors.hooks.clients import EVENT, find_client, installing
 
-    if project is not None and project_from_folder:
-        raise Invalid("Give --project or --project-from-folder, not both.")
     chosen = find_client(client)
     command = [
         *own_command(invocation),
         *["hook", EVENT, "--client", chosen.key],
         *(["--agent", agent] if agent else []),
-        *(["--project", project] if project else []),
-        *(["--project-from-folder"] if project_from_folder else []),
+        *project_words(project, from_folder=project_from_folder),
     ]
     change = installing(
         chosen, chosen.file(Path.home()), command, invocation.settings().hook_timeout_ms

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.contract import Invalid
-from memtui.doors.cli.clients import YesTo, carried_out, own_command
-from memtui.doors.cli.options import complete_binding, complete_name
+from memtui.doors.cli.clients import YesTo, carried_out, own_command, project_words
+from memtui.doors.cli.options import FromFolder, complete_binding, complete_name
 from memtui.doors.cli.output import columns, table
 from memtui.doors.cli.session import Invocation, Session
 
@@ -42,6 +42,7 @@ async def mcp_serve(
             help="The project (drive) that it works in.", autocompletion=complete_name("project")
         ),
     ] = None,
+    project_from_folder: FromFolder = False,
     run: Annotated[
         str | None, typer.Option(help="The run's id; each MCP session is one where it is left out.")
     ] = None,
@@ -79,6 +80,8 @@ async def mcp_serve(
 
         if agent is not None or run is not None:
             raise Invalid("Over HTTP the token says who calls; leave --agent and --run out.")
+        if project_from_folder:
+            raise Invalid("Over HTTP clients work in folders of their own; name a --project.")
         served = HttpServer(
             session.service,
             session.company.company_id,
@@ -92,8 +95,11 @@ async def mcp_serve(
     from memtui.doors.agent import agent_of
     from memtui.doors.hooks.joining import client_process, noted
     from memtui.doors.mcp.server import DOOR, serve_stdio
+    from memtui.importing.projects import project_of
     from memtui.service.visibility import AGENT_PREFIX
 
+    if project_from_folder:
+        project = project or project_of(Path(), str(Path.cwd()))
     own = session.caller
     caller = await agent_of(
         session.service,
@@ -155,6 +161,7 @@ def mcp_install(
         typer.Option(help="The agent's name in the log; the client's where it is left out."),
     ] = None,
     project: Annotated[str | None, typer.Option(help="The project that it works in.")] = None,
+    project_from_folder: FromFolder = False,
     allow_destructive: Annotated[
         bool,
         typer.Option(
@@ -177,7 +184,7 @@ def mcp_install(
     command = [
         *own_command(invocation),
         *["mcp", "--agent", agent or chosen.key],
-        *(["--project", project] if project else []),
+        *project_words(project, from_folder=project_from_folder),
         *(["--allow-destructive"] if allow_destructive else []),
     ]
     plan = plan_install(chosen, Path.home(), command, skill())

@@ -104,6 +104,12 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
 DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Say what would happen, and change nothing.")
 ]
+FromFolder = Annotated[
+    bool,
+    typer.Option(
+        "--project-from-folder", help="The project has the name of the folder it works in."
+    ),
+]
 Revision = Annotated[
     str | None, typer.Option(help="Refuse unless the record still has this revision.")
 ]

@@ -205,11 +205,17 @@ def test_a_hook_ends_in_time_and_begins_no_home(tmp_path: Path, memtui: Run, hom
     assert "hook_timeout_ms" in (home / "memtui.log").read_text()
 
 
-async def test_calls_over_mcp_join_the_run_of_their_client(memtui: Run, home: Path) -> None:
+async def test_calls_over_mcp_join_the_run_of_their_client(
+    memtui: Run, home: Path, tmp_path: Path
+) -> None:
     assert memtui("bindings", "list").code == 0
     environment = {"PATH": os.environ["PATH"], "MEMTUI_HOME": str(home)}
-    arguments = ["-m", "memtui", "mcp", "--run", "mine"]
-    server = StdioServerParameters(command=sys.executable, args=arguments, env=environment)
+    folder = tmp_path / "apollo"
+    folder.mkdir()
+    arguments = ["-m", "memtui", "mcp", "--run", "mine", "--project-from-folder"]
+    server = StdioServerParameters(
+        command=sys.executable, args=arguments, env=environment, cwd=folder
+    )
     runs = []
     async with Client(stdio_client(server), mode="legacy") as client:
         for session in (None, "s-1", "s-2"):
@@ -225,6 +231,7 @@ async def test_calls_over_mcp_join_the_run_of_their_client(memtui: Run, home: Pa
     logged = memtui("ops", "list", "type:write", "--json").document["operations"]
     by_id = {one["operation_id"]: one["scope"]["run_id"] for one in logged}
     assert [by_id[one] for one in runs] == ["mine", "s-1", "s-2"]
+    assert {one["scope"]["project_id"] for one in logged} == {"apollo"}
     assert len(list((home / "clients").iterdir())) == 1
 
 
