@@ -288,8 +288,11 @@ class MemtuiApp(App[None]):
             gc.freeze()  # collections would walk over all that is loaded by now
 
     def _hand_on(self, news: News) -> None:
-        for frame in self._frames:
-            frame.happened(news)
+        from memtui.screens.base import ServiceScreen
+
+        over = (one for one in self.screen_stack[1:] if isinstance(one, ServiceScreen))
+        for screen in (*self._frames, *over):
+            screen.happened(news)
 
     def _failed(self, error: MemtuiError) -> None:
         toast(self, str(error), severity="error")

@@ -109,6 +109,9 @@ class ServiceScreen(Screen[None]):
             raise MemtuiError(Need.SERVICE.value)
         return self.state.session
 
+    def happened(self, news: News) -> None:
+        """Take note of what came into the log, also while another screen is shown."""
+
     def toast(
         self, message: str, *, severity: Literal["information", "warning", "error"] = "information"
     ) -> None:
@@ -192,9 +195,6 @@ class MemtuiScreen(ServiceScreen):
 
     def load(self) -> None:
         """Read again what the screen shows; called only with the service open."""
-
-    def happened(self, news: News) -> None:
-        """Take note of what came into the log, also while another screen is shown."""
 
     def select(self, name: str) -> None:
         """Put the cursor on what another screen pointed at."""

@@ -6,6 +6,7 @@ For a screen author. Derive from `ModalListScreen`, set `ACTION_GROUP`, bind its
 - `make_list()`: the list, called once;
 - `draw_head(width)` and `draw_row(width)`: the contents of head and details;
 - `refusal(verb)`: why an action cannot run now, beyond what the registry says it needs;
+- `happened(news)`: take note of what came into the log, optional;
 - `action_<verb>()` for each action of the group; `help` is here, `leave` asks `may_leave` first.
 
 Call `draw()` after anything that these depend on has changed. A `RunScreen` is one whose rows come

@@ -38,6 +38,7 @@ from memtui.widgets.virtual_list import PagesWanted, VirtualList
 if TYPE_CHECKING:
     from datetime import datetime, tzinfo
 
+    from memtui.screens.following import News
     from memtui.screens.state import AppState
     from memtui.service.runs import Replay as Played
     from memtui.service.runs import Run, RunRecord, RunStep, ToldNow
@@ -122,11 +123,17 @@ class Replay(ModalListScreen):
     def action_read(self) -> None:
         """Read the run again, and what is there of it today."""
         self._list.notice = ("Replaying the run …",)
-        self._after = None
-        self._read(self._show)
+        self._read(0, self._show)
 
-    def _read(self, show: Callable[[Played], None]) -> None:
-        session, run_id, after = self.session, self._run_id, self._after or 0
+    def happened(self, news: News) -> None:
+        """Add the steps that a run which goes on has taken meanwhile."""
+        if self._run is None or self._after is not None:
+            return
+        if news.is_part or any(one.scope.run_id == self._run_id for one in news.operations):
+            self._read(self._run.last_seq, self._add)
+
+    def _read(self, after: int, show: Callable[[Played], None]) -> None:
+        session, run_id = self.session, self._run_id
         self._reading.latest(
             lambda: session.service.runs.replay(session.caller, run_id, after=after),
             show,
@@ -155,7 +162,7 @@ class Replay(ModalListScreen):
     @on(PagesWanted)
     def _read_on(self) -> None:
         if not self._reading.busy and self._after is not None:
-            self._read(self._add)
+            self._read(self._after, self._add)
 
     def action_told_now(self) -> None:
         """Show what the run would be told now, as a difference to what it was told."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime, tzinfo
 
+    from memtui.screens.following import News
     from memtui.screens.state import AppState
     from memtui.service.runs import Run, RunPage
 
@@ -102,11 +103,16 @@ class Runs(ModalListScreen):
     def action_read(self) -> None:
         """Read the runs again."""
         self._list.notice = ("Reading the runs …",)
-        self._before = None
-        self._read(self._show)
+        self._read(None, self._show)
 
-    def _read(self, show: Callable[[RunPage], None]) -> None:
-        session, before = self.session, self._before
+    def happened(self, news: News) -> None:
+        """Read the runs again where one of them went on, unless a person looks further down."""
+        went_on = news.is_part or any(one.scope.run_id for one in news.operations)
+        if went_on and self._rows.loaded <= _PAGE:
+            self._read(None, self._show)
+
+    def _read(self, before: int | None, show: Callable[[RunPage], None]) -> None:
+        session = self.session
         told = (self._told[0], self._told[1].provider_record_id) if self._told else None
         chosen = self._filter
         self._reading.latest(
@@ -121,7 +127,7 @@ class Runs(ModalListScreen):
         self._total, self._before = page.total, page.next_before
         self._rows.replace(page.runs, more=page.next_before is not None)
         self._list.notice = self._why_none()
-        self._list.show(self._rows)
+        self._list.rows_changed()
         self.draw()
 
     def _why_none(self) -> tuple[str, str]:
@@ -150,7 +156,7 @@ class Runs(ModalListScreen):
     @on(PagesWanted)
     def _read_on(self) -> None:
         if not self._reading.busy and self._before is not None:
-            self._read(self._add)
+            self._read(self._before, self._add)
 
     @on(Opened)
     def _replay_opened(self, event: Opened) -> None:

@@ -20,16 +20,16 @@ from memtui.widgets.virtual_list import VirtualList
 from tests.screens.hostile import HOSTILE, assert_harmless, screen_text
 from tests.screens.piloting import running, toasts, until, write_notes
 
+SCOPE = Scope(company_id="local", project_id="mech", agent_id="coding")
 NOTES = ["Deploy from main", "Deploy on Thursdays", *HOSTILE[:6]]
 
 
 async def prepared(service: MemoryService, caller: Caller) -> None:
     """Let `run-7` write notes and `run-8` find them, and nobody's run look once more."""
     await write_notes(service, caller, NOTES)
-    scope = Scope(company_id="local", project_id="mech", agent_id="coding")
     agent = Caller(company_id="local", principal="agent:coding", door="mcp", run_id="run-8")
-    await service.query(agent, QueryRequest(scope=scope, query="deploy"))
-    await service.query(caller, QueryRequest(scope=scope, query="deploy"))
+    await service.query(agent, QueryRequest(scope=SCOPE, query="deploy"))
+    await service.query(caller, QueryRequest(scope=SCOPE, query="deploy"))
 
 
 def runs(app: MemtuiApp) -> list[str]:
@@ -71,6 +71,10 @@ async def test_from_the_runs_to_a_record_and_to_all_that_were_told_it(
         assert toasts(app)[-1] == "This step delivered no context."
         await pilot.press("escape", "g", "p")
         await until(pilot, lambda: "asked" in screen_text(app) and "2 there" in screen_text(app))
+        goes_on = caller.model_copy(update={"run_id": "run-8"})
+        await service.query(goes_on, QueryRequest(scope=SCOPE, query="thursdays"))
+        await until(pilot, lambda: app.screen.query_one(VirtualList).rows.count == 2)
+        assert app.screen.query_one(VirtualList).cursor == 0
         await pilot.press("T")
         await until(pilot, lambda: isinstance(app.screen, Choose))
         await pilot.press("enter")
