@@ -92,14 +92,27 @@ def said(form: BindingForm) -> str:
 
 
 async def test_a_binding_is_added_by_its_form_and_nothing_that_was_written_is_lost(
-    paths: Paths, settings: Settings, service: MemoryService, caller: Caller, tmp_path: Path
+    paths: Paths,
+    settings: Settings,
+    service: MemoryService,
+    caller: Caller,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    package = tmp_path / "site" / "strange-1.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: strange\nVersion: 1\n")
+    (package / "entry_points.txt").write_text("[memtui.providers]\nstrange = no_such_module:A\n")
+    monkeypatch.syspath_prepend(str(package.parent))
     garden = tmp_path / "garden"
     garden.mkdir()
     (garden / "note.md").write_text("# A note\n\nSow in March.\n")
     (tmp_path / "plain.txt").write_text("no folder")
     async with running(paths, settings, "bindings", (80, 24)) as (app, pilot):
         await pilot.press("a")
+        await until(pilot, lambda: isinstance(app.screen, Choose) and app.screen.highlighted)
+        await pilot.press(*"strange", "enter")
+        await until(pilot, lambda: "does not import" in str(toasts(app)))
         form = await chosen(app, pilot, "vault")
         await pilot.press("end", "-", "2", "tab", "space", "tab")
         path = form.focused
