@@ -216,7 +216,7 @@ class BindingForm(Dialog[FormAnswer]):
     for too.
     """
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-tiny"), (60, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (16, "-high"), (30, "-tall")]
     BINDINGS = [("ctrl+s", "submit", "go on")]
     BOX: ClassVar[str] = "dialog-editor dialog-form"
