@@ -252,7 +252,8 @@ class MemoryServer:
         agent, _ = await self._agent(context)
         if params.name != GUIDE_NAME:
             raise MCPError(types.INVALID_PARAMS, f"There is one prompt here, {GUIDE_NAME}.")
-        text = types.TextContent(text=await guide_for(agent))
+        tools = _names(await offered(agent))
+        text = types.TextContent(text=guide(tools, captured=await _captures_runs(agent)))
         return types.GetPromptResult(messages=[types.PromptMessage(role="user", content=text)])
 
 
@@ -271,13 +272,12 @@ def _names(tools: list[Tool]) -> tuple[str, ...]:
     return tuple(tool.name for tool in tools)
 
 
-async def guide_for(agent: Agent) -> str:
-    """Return the guidance for an agent: for its tools, and as its binding captures runs or not."""
+async def _captures_runs(agent: Agent) -> bool:
+    """Whether the agent's runs leave notes by themselves. Asks nothing of a provider."""
     try:
-        captured = Capture.POST_RUN in (await agent.resolve()).captures
+        return Capture.POST_RUN in (await agent.resolve()).captures
     except MemtuiError:
-        captured = False
-    return guide(_names(await offered(agent)), captured=captured)
+        return False
 
 
 def _input_schemas() -> dict[str, Mapping[str, Any]]:
@@ -340,7 +340,7 @@ async def serve_stdio(agent: Agent, run_of: Callable[[], str | None]) -> None:
     async def agent_of(_: Context) -> Agent:
         return agent.in_run(await asyncio.to_thread(run_of))
 
-    server = MemoryServer(agent_of, await guide_for(agent))
+    server = MemoryServer(agent_of, guide((), captured=await _captures_runs(agent)))
     options = server.protocol.create_initialization_options(NotificationOptions(tools_changed=True))
     async with stdio_server() as (incoming, outgoing), server.watching():
         await server.protocol.run(incoming, outgoing, options)
