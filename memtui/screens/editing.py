@@ -361,7 +361,9 @@ class EditingScreen(ListScreen[R]):
         never = sum(record_key(record) not in self.stats for record in records)
         if len(records) == 1:
             read = "It was never read." if never else "Queries have returned it."
-            return f"“{record_name(records[0])[:100]}”\n{read}"
+            summary = records[0].summary or ""
+            told = f"\n{summary[:100]}" if summary not in records[0].text else ""
+            return f"“{record_name(records[0])[:100]}”{told}\n{read}"
         if never == len(records):
             return "None of them was ever read."
         return f"{fmt.count(never)} of them {'was' if never == 1 else 'were'} never read."

@@ -16,6 +16,7 @@ from memtui.contract import (
     BrowseRequest,
     Conflict,
     CorrectRequest,
+    EraseRequest,
     Filter,
     ForgetRequest,
     Invalid,
@@ -193,6 +194,27 @@ async def test_what_a_program_writes_into_the_replaced_file_counts(
         await writing
     assert json.loads(path.read_text())["observations"] == ["draws", "theirs", "ours"]
     assert sorted(one.name for one in tmp_path.iterdir()) == ["memory.jsonl", "state0"]
+
+
+async def test_what_is_known_of_a_record_goes_when_the_server_has_removed_it(
+    tmp_path: Path, opened: Opened
+) -> None:
+    path = tmp_path / "memory.jsonl"
+    path.touch()
+    adapter = await opened(path)
+    [kept] = (await adapter.write(note("kept", title="x", metadata={"why": "a secret"}))).records
+    [gone] = (await adapter.write(note("gone", title="x", metadata={"why": "no secret"}))).records
+    known = tmp_path / "state0" / "known.json"
+    path.write_text(path.read_text().replace(',"gone"', ""))
+    asked = EraseRequest(scope=ACME, record_ids=(gone.provider_record_id, kept.provider_record_id))
+    assert (await adapter.erase(asked)).record_ids == (gone.provider_record_id,)
+    assert "no secret" in known.read_text()
+    await adapter.erase(asked.model_copy(update={"apply": True}))
+    assert "no secret" not in known.read_text()
+    record = await adapter.get(kept, ACME)
+    assert record is not None
+    assert record.metadata["why"] == "a secret"
+    assert (await adapter.erase(asked)).kept == {}
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ from memtui.contract import (
     Explanation,
     Health,
     Location,
+    Matching,
     Problem,
     QueryRequest,
     RecordHandle,
@@ -243,6 +244,12 @@ def test_the_scope_bar_names_what_is_not_known_yet() -> None:
     view = scope_view(state(read_only=True, health=health("b")))
     assert view.parts == ("acme", "p")
     assert "read-only" in binding_content(view).plain
+
+
+def test_a_search_as_agents_search_says_so() -> None:
+    view = QueryView(matching=Matching.AGENTS)
+    assert "as its agents search" in options_line(view, state()).plain
+    assert "agents" not in options_line(QueryView(), state()).plain
 
 
 @pytest.mark.parametrize(

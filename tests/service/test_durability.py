@@ -117,6 +117,19 @@ async def _migrate(lived: Lived, _: Path) -> None:
     ProgressFile(lived.paths.data, ends).write(MigrationState(begun_at=NOW))
 
 
+async def _write_into_files(lived: Lived, folder: Path) -> None:
+    graph, memory = folder / "memory.jsonl", folder / "memory"
+    graph.touch()
+    memory.mkdir()
+    service = await open_service(lived.paths, lived.settings)
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    for provider, path in (("mcp-memory", graph), ("claude-memory", memory)):
+        await service.bindings.add(ANA, provider, provider, {"path": str(path)})
+        request = WriteRequest(scope=SCOPE, source=source, content="A", binding_key=provider)
+        await service.write(ANA, request)
+    await service.close()
+
+
 class _Document(Model):
     name: str = "kept"
 
@@ -126,7 +139,7 @@ async def _keep(_: Lived, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "act", [_write, _seal, _prove, _export, _back_up, _repair, _migrate, _keep]
+    "act", [_write, _write_into_files, _seal, _prove, _export, _back_up, _repair, _migrate, _keep]
 )
 async def test_a_file_is_on_the_disk_before_it_is_in_its_place(
     lived: Lived, tmp_path: Path, disk: Disk, act: Callable[[Lived, Path], Any]

@@ -399,7 +399,11 @@ class Graph:
     def state(self, record: GraphRecord) -> Json:
         """Return what it takes to put a record back where it stands."""
         line = self._numbered[record.line - 1]
-        state: Json = {"line": record.line, "same": len(self.ids(record))}
+        state: Json = {
+            "line": record.line,
+            "same": len(self.ids(record)),
+            "is_ended": self._last.is_blank,
+        }
         if record.kind == OBSERVATION:
             place = {"at": record.at, "entity": record.entity, "entity_type": record.topic or ""}
             is_alone = not isinstance(line.value.get("observations"), list)
@@ -413,6 +417,8 @@ class Graph:
 
     def put_back(self, states: Sequence[Json]) -> None:
         """Put records back that are not there, and entities as they were, in the file's order."""
+        if not self.content() and not all(state["is_ended"] for state in states):
+            self._lines.clear()  # the file had no line end at its end
         whole = [state for state in states if "lines" in state]
         for state in whole:
             self._put_entity_back(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from tests.doors.cli.conftest import Run
@@ -25,3 +26,31 @@ def test_a_query_finds_what_the_agents_of_a_provider_find(here: Run, tmp_path: P
     refused = here("query", "x", "--as-agents")
     assert refused.code == 2
     assert "has no agents search" in refused.err
+
+
+def test_a_graph_is_written_corrected_forgotten_and_as_it_was(here: Run, tmp_path: Path) -> None:
+    graph = tmp_path / "memory.jsonl"
+    entity = {"type": "entity", "name": "rg", "entityType": "tool", "observations": ["is fast"]}
+    graph.write_text(json.dumps(entity))
+    os.utime(graph, (0, 0))
+    before = graph.read_bytes()
+    config = json.dumps({"path": str(graph), "settle_ms": 0})
+    assert here("bindings", "add", "graph", "mcp-memory", "--config", config).code == 0
+    options = ("--binding", "graph")
+    wrote = here("note", "skips what git ignores", "--title", "rg", "--project", "p", *options)
+    record_id = wrote.out.strip()
+    got = here("get", record_id, *options, "--json").document
+    assert got["record"]["scope"]["project_id"] == "p"
+    assert got["record"]["created_by"]
+    corrected = here("correct", record_id, "skips hidden files", *options, "--json").document
+    [new] = corrected["handles"]
+    assert corrected["linked"] == {record_id: new["provider_record_id"]}
+    moved = here("get", record_id, *options, "--json").document["record"]
+    assert (moved["text"], moved["scope"]["project_id"]) == ("skips hidden files", "p")
+    assert here("forget", "entity/rg", *options, "--yes").code == 0
+    assert graph.read_bytes() == b""
+    for _ in range(3):
+        assert here("undo").code == 0
+    assert graph.read_bytes() == before
+    refused = here("note", "one name alone", "--kind", "relation", *options)
+    assert (refused.code, "arrows between" in refused.err) == (2, True)
