@@ -672,7 +672,8 @@ class JsonApi:
             return Invalid(f"{who} does not take it{said}.")
         if 300 <= status < 400:
             return Unavailable(f"{who} redirects elsewhere; set url to its real address.")
-        return Unavailable(f"{who} answered {status}{said}; try again.", sent=changes)
+        is_sent = changes and status != 429  # that is refused before it is begun
+        return Unavailable(f"{who} answered {status}{said}; try again.", sent=is_sent)
 
 
 def json_bytes(body: Json) -> bytes:

@@ -25,6 +25,8 @@ from memtui.contract import (
     CorrectRequest,
     EraseReply,
     EraseRequest,
+    ExplainStage,
+    Explanation,
     ForgetReply,
     ForgetRequest,
     Health,
@@ -78,7 +80,7 @@ class Mem0Adapter(Adapter):
     config_model = Mem0Config
     capabilities = Capabilities(
         browse=True, correction=True, history=True, namespaces=True, expiry=True, pin=True,
-        semantic=True, chosen_owners=True,
+        semantic=True, chosen_owners=True, explain=True,
     )  # fmt: skip
 
     def __init__(self, context: BindingContext, config: Mem0Config, store: Store) -> None:
@@ -170,31 +172,54 @@ class Mem0Adapter(Adapter):
         return Unavailable(f"{error} {hint}", sent=True)
 
     async def query(self, request: QueryRequest) -> ContextBundle:
-        """Search as its agents do; more is asked for until enough is what the scope sees."""
+        """Search as its agents do."""
         async with self._call() as usage:
-            if not request.query.strip():
-                return ContextBundle(**usage())
-            asked = max(_LEAST_HITS, 2 * request.top_k)
-            while True:
-                asked = min(asked, _MOST_HITS)
-                rows = await self._store.search(request.query, asked)
-                found = await asyncio.to_thread(self._fitting, rows, request)
-                if len(found) > request.top_k or not rows.more or asked == _MOST_HITS:
-                    break
-                asked *= 4
+            found, is_all = await self._search(request)
+            best = found[: request.top_k]
             return ContextBundle(
-                snippets=tuple(found[: request.top_k]),
-                capped=len(found) > request.top_k or rows.more,
+                snippets=tuple(Snippet(**dict(record), score=one.score) for one, record in best),
+                capped=len(found) > request.top_k or not is_all,
                 **usage(),
             )
 
-    def _fitting(self, rows: Rows, request: QueryRequest) -> list[Snippet]:
+    async def explain(self, request: QueryRequest) -> Explanation:
+        """Say what mem0 makes the scores of, where it does."""
+        async with self._call() as usage:
+            found = [one for one, _ in (await self._search(request, explain=True))[0]]
+            stages = [
+                ExplainStage(
+                    name=name.replace("_", " "),
+                    detail="A part of mem0's score, as it tells it.",
+                    scores={one.id: one.parts[name] for one in found if name in one.parts},
+                )
+                for name in dict.fromkeys(name for one in found for name in one.parts)
+            ]
+            scores = {one.id: one.score for one in found if one.score is not None}
+            detail = f"{len(found):,} of what mem0 found is what the scope sees."
+            last = ExplainStage(name="score", detail=detail, scores=scores)
+            return Explanation(stages=(*stages, last), **usage())
+
+    async def _search(
+        self, request: QueryRequest, *, explain: bool = False
+    ) -> tuple[list[tuple[Memory, Record]], bool]:
+        """Return what the scope sees, best first, and whether it is all.
+
+        More is asked for until enough of it is what the scope sees.
+        """
+        if not request.query.strip():
+            return [], True
+        asked = max(_LEAST_HITS, 2 * request.top_k)
+        while True:
+            asked = min(asked, _MOST_HITS)
+            rows = await self._store.search(request.query, asked, explain=explain)
+            found = await asyncio.to_thread(self._fitting, rows, request)
+            if len(found) > request.top_k or not rows.more or asked == _MOST_HITS:
+                return found, not rows.more
+            asked *= 4
+
+    def _fitting(self, rows: Rows, request: QueryRequest) -> list[tuple[Memory, Record]]:
         may_be = eligible(request)
-        return [
-            Snippet(**dict(record), score=memory.score)
-            for memory, record in self._visible(rows, request)
-            if may_be(record)
-        ]
+        return [(one, record) for one, record in self._visible(rows, request) if may_be(record)]
 
     def _visible(
         self, rows: Rows, request: QueryRequest | BrowseRequest, *, expired: bool = False

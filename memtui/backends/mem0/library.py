@@ -39,6 +39,8 @@ _IDLE_SECONDS = 2.0
 """A store of files is one process's at a time: so long after a call it is let go."""
 _LOCAL_STORES = {"qdrant": "/tmp/qdrant", "faiss": None, "chroma": "db"}  # noqa: S108 - mem0's own
 """The vector stores that are folders, and where mem0 puts them unless told."""
+_OLDEST = (2, 2)
+"""Versions before 2 empty the folder of a store that is not said to be on disk."""
 _ERROR_CHARS = 200
 _KEPT_TEXTS = """
 SELECT old_memory FROM history WHERE memory_id IN (SELECT value FROM json_each(?))
@@ -118,10 +120,10 @@ class LibraryStore(OpenStore):
 
         return read_added(await self._call(work, changes=True))
 
-    async def search_in(self, owner: str, query: str, top_k: int) -> Rows:
+    async def search_in(self, owner: str, query: str, asked: Json) -> Rows:
         """Search."""
-        asked: Json = {"filters": {owner: ANY}, "top_k": top_k}
-        return await self._call(lambda memory: read_rows(memory.search(query, **asked)))
+        whole = {"filters": {owner: ANY}, **asked}
+        return await self._call(lambda memory: read_rows(memory.search(query, **whole)))
 
     async def list_in(self, owner: str, top_k: int) -> Rows:
         """List, what has expired too."""
@@ -205,18 +207,23 @@ def _library() -> Any:
             "mem0's library is not installed here; install memtui[mem0], or run mem0's server and "
             "set url."
         ) from error
+    if _number(mem0.__version__) < _OLDEST:
+        raise Invalid(
+            f"mem0's library is {mem0.__version__} here, and memtui needs "
+            f"{'.'.join(map(str, _OLDEST))} or newer; install memtui[mem0]."
+        )
     return mem0
+
+
+def _number(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())
 
 
 def _opened(config: Json) -> Any:
     """Open the store. Raises `Invalid`, `Unavailable`."""
-    store = config["vector_store"]
-    if store.get("provider", "qdrant") == "qdrant":
-        # Versions before 2 empty the folder of a store that is not said to be on disk.
-        store = {**store, "config": {**store["config"], "on_disk": True}}
     library = _library()
     try:
-        return library.Memory.from_config({**config, "vector_store": store})
+        return library.Memory.from_config(config)
     except Exception as error:
         raise _refusal(error, changes=False) from error
 
@@ -240,8 +247,8 @@ def _refusal(error: Exception, *, changes: bool) -> MemtuiError:
     said = _short(error)
     if "already accessed by another instance" in said:
         return Unavailable(
-            "Another program has mem0's store open, and a store of files is one program's at a "
-            "time; try again when it is done, or let both use a server."
+            "Another program, or another binding, has mem0's store open, and a store of files is "
+            "one's at a time; try again when it is done, or let both use a server."
         )
     if isinstance(error, ImportError):
         return Invalid(f"mem0's library lacks a package that its config needs: {said}.")

@@ -16,9 +16,10 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
+from math import isfinite
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from memtui.contract import (
     CorrectRequest,
@@ -62,6 +63,15 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
+def _numbers(value: object) -> object:
+    held = value if isinstance(value, dict) else {}
+    return {
+        name: one
+        for name, one in held.items()
+        if isinstance(one, int | float) and not isinstance(one, bool) and isfinite(one)
+    }
+
+
 def _or(default: Callable[[], object]) -> BeforeValidator:
     return BeforeValidator(lambda value: default() if value is None else value)
 
@@ -88,6 +98,10 @@ class Memory(BaseModel):
     updated_at: Moment = None
     expiration_date: Moment = None
     score: Annotated[float | None, Field(allow_inf_nan=False)] = None
+    parts: Annotated[dict[str, float], BeforeValidator(_numbers)] = Field(
+        default={}, validation_alias=AliasChoices("score_details", "score_breakdown")
+    )
+    """What the score is made of, where mem0 says it."""
 
 
 class Details(Model):

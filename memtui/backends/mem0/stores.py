@@ -60,8 +60,8 @@ class Store(ABC):
         """Store a text, or what mem0's model infers from it."""
 
     @abstractmethod
-    async def search(self, query: str, top_k: int) -> Rows:
-        """Return what is found in everything, best first."""
+    async def search(self, query: str, top_k: int, *, explain: bool) -> Rows:
+        """Return what is found in everything, best first; to `explain`, with a score's parts."""
 
     @abstractmethod
     async def list(self, most: int) -> Rows:
@@ -103,10 +103,11 @@ class Store(ABC):
 class OpenStore(Store):
     """mem0's library, here or behind a server: asked by user, by agent and by run."""
 
-    async def search(self, query: str, top_k: int) -> Rows:
+    async def search(self, query: str, top_k: int, *, explain: bool) -> Rows:
         """Search in everything that has a user, an agent or a run."""
+        asked: Json = {"top_k": top_k, **({"explain": True} if explain else {})}
         return _merged(
-            await together(partial(self.search_in, name, query, top_k) for name in OWNERS.values()),
+            await together(partial(self.search_in, name, query, asked) for name in OWNERS.values()),
             most=top_k,
         )
 
@@ -129,7 +130,7 @@ class OpenStore(Store):
         return True
 
     @abstractmethod
-    async def search_in(self, owner: str, query: str, top_k: int) -> Rows:
+    async def search_in(self, owner: str, query: str, asked: Json) -> Rows:
         """Search in what has any id of this name."""
 
     @abstractmethod
@@ -179,9 +180,9 @@ class ServerStore(OpenStore):
         body = {**told, **draft.owners, "infer": infer}
         return read_added(await self._api.ask("POST", "/memories", read_json, body))
 
-    async def search_in(self, owner: str, query: str, top_k: int) -> Rows:
+    async def search_in(self, owner: str, query: str, asked: Json) -> Rows:
         """Search by `filters`, as any version does."""
-        body = {"query": query, "filters": {owner: ANY}, "top_k": top_k}
+        body = {"query": query, "filters": {owner: ANY}, **asked}
         return await self._api.ask("POST", "/search", _rows, body, changes=False)
 
     async def list_in(self, owner: str, top_k: int) -> Rows:
@@ -243,8 +244,9 @@ class PlatformStore(Store):
             )
         return added
 
-    async def search(self, query: str, top_k: int) -> Rows:
+    async def search(self, query: str, top_k: int, *, explain: bool) -> Rows:
         """Search in everything that has a user, an agent, a run or an app."""
+        del explain  # the parts come with every score
         body = {"query": query, "filters": _EVERYTHING, "top_k": top_k}
         rows = await self._api.ask("POST", "/v3/memories/search/", _rows, body, changes=False)
         return replace(rows, more=len(rows.memories) >= top_k)

@@ -152,7 +152,7 @@ class OpenServer(Loopback):
                 top_k, expired = int(asked.pop("top_k", 20)), bool(asked.pop("show_expired", ""))
                 return memory.get_all(filters=asked, top_k=top_k, show_expired=expired)
             case "POST", ["search"]:
-                return memory.search(body["query"], filters=body["filters"], top_k=body["top_k"])
+                return memory.search(body.pop("query"), **body)
             case "GET", ["memories", name]:
                 return memory.get(name)
             case "PUT", ["memories", name]:

@@ -135,6 +135,10 @@ async def test_a_scope_finds_its_own_behind_many_of_others(
     handle = await add(on_server, "Ann drinks tea only when she is ill.", ANN)
     found = await on_server.query(QueryRequest(scope=ANN, query="tea", top_k=5))
     assert [snippet.handle for snippet in found.snippets] == [handle]
+    explained = await on_server.explain(QueryRequest(scope=ANN, query="tea"))
+    stages = {stage.name: stage.scores for stage in explained.stages}
+    assert stages["semantic score"] == stages["score"]
+    assert set(stages["score"]) == {handle.provider_record_id}
 
 
 async def test_an_undone_forget_comes_back_under_another_id(
@@ -369,6 +373,9 @@ async def test_a_library_that_cannot_be_opened_says_why(
     odd.write_text(json.dumps({**config, "vector_store": {"provider": "no-such-store"}}))
     adapter = await Mem0Adapter.open(context(library=str(odd)))
     with pytest.raises(Invalid, match="no-such-store"):
+        await listed(adapter)
+    monkeypatch.setattr("mem0.__version__", "1.0.5")
+    with pytest.raises(Invalid, match=r"is 1\.0\.5 here"):
         await listed(adapter)
     monkeypatch.setitem(sys.modules, "mem0", None)
     with pytest.raises(Invalid, match=r"install memtui\[mem0\]"):
