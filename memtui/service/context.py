@@ -185,6 +185,28 @@ class _Reading:
         if self._failed and not (self._has_answer or self.late):
             raise self._failed[0]
 
+    async def given(self) -> list[str]:
+        """Return the texts that are not to be given again, as the log keeps those of the run.
+
+        Where the sealed ones take too long, those in the database count alone.
+        """
+        run_id, company_id = self.entry.scope.run_id, self.entry.caller.company_id
+        if not self.request.skip_given or run_id is None:
+            return list(self.request.given)
+        texts, is_whole = await self.core.ask(given.texts_of_run, company_id, run_id)
+        if not is_whole and await asyncio.to_thread(self.core.archive.is_dir):
+            texts = await self._within((), self._given_by_now(run_id)) or texts
+        return [*self.request.given, *texts]
+
+    async def _given_by_now(self, run_id: str) -> list[str]:
+        contexts = Filter(
+            run_id=run_id, operation_type=OperationType.CONTEXT, status=OperationStatus.OK
+        )
+        log = self.core.log(self.entry.caller.company_id)
+        page = await asyncio.to_thread(log.page, contexts, limit=_CONTEXTS_OF_RUN)
+        own = (one.request for one in page.operations if one.scope.run_id == run_id)
+        return given.texts_given(own)[0]
+
     async def _routes(self, routed: Routed, parts: Sequence[_Part]) -> dict[Scope, Routed]:
         """Return what serves each part's scope; where nothing does, nothing is remembered."""
         served: dict[Scope, Routed] = {}
@@ -313,9 +335,10 @@ class Contexts(Group):
                 raise Invalid(
                     "A context needs somebody to be about: name a subject, project or agent."
                 )
-            texts = [*request.given, *(await self._given(entry) if request.skip_given else ())]
+            if request.skip_given and entry.scope.run_id is None:
+                raise Invalid("Name the run, so that it shows what it was given already.")
             reading = _Reading(core, entry, request, started)
-            await reading.read(routed, parts)
+            texts, _ = await asyncio.gather(reading.given(), reading.read(routed, parts))
             assembled = await asyncio.to_thread(_assembled, reading, texts, core.clock())
             told = tuple(dict.fromkeys(reading.problems))
             late = tuple(kind for kind in SectionKind if kind in reading.late)
@@ -348,23 +371,6 @@ class Contexts(Group):
             assembled_at=core.clock(),
             share=share_of_prompt(assembled.tokens),
         )
-
-    async def _given(self, entry: RunningOperation) -> list[str]:
-        """Return the texts that the run of an operation was given, as the log keeps them."""
-        run_id, company_id = entry.scope.run_id, entry.caller.company_id
-        if run_id is None:
-            raise Invalid("Name the run, so that it shows what it was given already.")
-        texts, is_whole = await self._core.ask(given.texts_of_run, company_id, run_id)
-        if is_whole or not await asyncio.to_thread(self._core.archive.is_dir):
-            return texts
-        contexts = Filter(
-            run_id=run_id, operation_type=OperationType.CONTEXT, status=OperationStatus.OK
-        )
-        log = self._core.log(company_id)
-        page = await asyncio.to_thread(log.page, contexts, limit=_CONTEXTS_OF_RUN)
-        return given.texts_given(
-            one.request for one in page.operations if one.scope.run_id == run_id
-        )[0]
 
 
 def _asked(request: ContextRequest) -> Json:
