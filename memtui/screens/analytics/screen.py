@@ -70,8 +70,9 @@ if TYPE_CHECKING:
     from memtui.screens.state import AppState
 
 _REST_SECONDS = 1.0
-_REST = 10
-"""So many times as long as figures took to be added up, new operations wait to be counted."""
+_REST = 4
+"""So many times as long as figures took to be added up, and so many seconds at least, what came
+since waits to be counted."""
 _FOOTER_KEYS = 5
 """Keys of the footer before that of the help."""
 _TABLES = ("csv", "json", "parquet")
@@ -220,7 +221,7 @@ class AnalyticsScreen(MemtuiScreen):
         self._draw_status_line()
 
     def happened(self, news: News) -> None:
-        """Add up again, now or once the charts are shown; a busy log takes a tenth of the time."""
+        """Add up again, now or once the charts are shown; a busy log takes a fifth of the time."""
         del news
         self._stale = True
         self._catch_up()
