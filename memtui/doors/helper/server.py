@@ -43,6 +43,7 @@ WARM = (
     "memtui.service.context",
     "memtui.service.log",
     "memtui.service.members",
+    "platformdirs",
     "typer._adapters",
     "typer._click.decorators",
     "yaml",
@@ -219,8 +220,7 @@ def warm(model: str) -> None:
         kind.model_rebuild(raise_errors=False)
     hooks = command_line().commands["hook"]
     for event in EVENTS:
-        if (command := hooks.get_command(None, event)) is not None:
-            _ = command.itself
+        hooks.get_command(None, event).make_context(event, [], resilient_parsing=True)
 
 
 def _below(kind: type[Model]) -> Iterator[type[Model]]:

@@ -244,16 +244,19 @@ def test_it_ends_when_nobody_needs_it(hooks: Hooks) -> None:
 
 def test_what_hooks_need_is_imported_before_they_come(served: Hooks) -> None:
     script = (
-        "import sys; from memtui.doors.helper.server import warm\n"
-        "warm('gpt-4o'); known = {*sys.modules}\n"
-        "from memtui.doors.cli.main import run; run(sys.argv[1:])\n"
+        "import io, sys; from memtui.doors.helper.server import warm\n"
+        "from memtui.doors.cli.main import run; warm('gpt-4o'); known = {*sys.modules}\n"
+        "for said in sys.stdin.read().splitlines():\n"
+        "    sys.stdin = io.TextIOWrapper(io.BytesIO(said.encode())); run(sys.argv[1:])\n"
         "print([name for name in sys.modules.keys() - known if name.startswith('memtui')])"
     )
+    asks = b'{"session_id": "s-9", "hook_event_name": "UserPromptSubmit", "prompt": "Deploys?"}'
     answer = subprocess.run(
         [sys.executable, "-c", script, *PRE_RUN],
         env=served.environment,
-        input=STARTS,
+        input=STARTS + b"\n" + asks,
         stdout=subprocess.PIPE,
         check=True,
     )
+    assert answer.stdout.count(b"additionalContext") == 2
     assert answer.stdout.endswith(b"[]\n")
