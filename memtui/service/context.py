@@ -93,7 +93,7 @@ class ContextRequest(Model):
     profile: bool = False
     """Bring what the provider says of the scope as a whole, where it can."""
     skip_given: bool = False
-    """Leave out what this run was given already."""
+    """Leave out what this run was given already, and of what is found what it wrote itself."""
     given: tuple[str, ...] = ()
     """Texts that were given before: leave out what stands in them, word for word."""
     within_ms: Annotated[int, Field(ge=1)] | None = None
@@ -300,7 +300,13 @@ class _Reading:
         if self.request.profile and self.profile is None:
             self.profile = bundle.profile_summary
         seen = readable(bundle.snippets, scope, self.entry.sight)
-        mine = [one for one in seen if _is_told_in(one.scope, scope)]
+        own_run = self.entry.scope.run_id if self.request.skip_given else None
+        mine = [
+            one
+            for one in seen
+            if _is_told_in(one.scope, scope)
+            and not (own_run and one.source and one.source.run_id == own_run)
+        ]
         self.found.append(_Found(SectionKind.RELATED, connection.binding.key, mine))
         return True
 

@@ -107,6 +107,13 @@ def test_a_run_leaves_one_note_that_its_answers_bring_up_to_date(here: Run, tmp_
     updated = left("Stop", f"{LONG}Thursdays.", "--json").document
     assert updated["outcome"] == "updated"
 
+    prompt = said("UserPromptSubmit", prompt="Where do we deploy from?")
+    told = here("hook", "pre-run", "--project", "apollo", stdin=prompt)
+    assert "Asked:" not in context(told)
+    other = said("UserPromptSubmit", "s-2", prompt="Where do we deploy from?")
+    told = here("hook", "pre-run", "--project", "apollo", stdin=other)
+    assert "Asked: Where do we deploy from?" in context(told)
+
     [record_id] = updated["record_ids"]
     record = here("get", record_id, "--project", "apollo", "--json").document["record"]
     assert record["text"] == f"Asked: Where do we deploy from?\nResult: {LONG}Thursdays."
