@@ -89,3 +89,23 @@ def test_over_http_nobody_is_served_without_a_token(here: Run) -> None:
     unfit = here("mcp", "serve", "--http", "--agent", "x")
     assert unfit.code == 2
     assert "--agent" in unfit.err
+
+
+def test_who_is_connected_and_was_told_what(here: Run) -> None:
+    none = here("agents")
+    assert none.code == 0
+    assert "No agent is connected" in none.err
+    here("note", "Deploys run on Fridays", "--project", "apollo")
+    asking = ("--principal", "agent:coding", "--acts-for", "user:ana")
+    here(*asking, "query", "when are\x1b[31m deploys", "--project", "apollo")
+    [one] = here("agents", "--json").document["agents"]
+    assert (one["principal"], one["door"], one["project_id"], one["is_open"]) == (
+        "agent:coding",
+        "cli",
+        "apollo",
+        False,
+    )
+    assert one["told"]["results"] == 1
+    told = here("agents").out
+    assert "“when are␛[31m deploys” 1 memory, " in told
+    assert "\x1b" not in told
