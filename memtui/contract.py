@@ -70,6 +70,9 @@ Usd = Annotated[
 ]
 """US dollars, up to nine million, to a millionth of a millionth, without trailing zeros."""
 
+UsdSum = Annotated[Decimal, Field(ge=0), AfterValidator(_without_zeros)]
+"""What many of these come to."""
+
 Tokens = Annotated[int, Field(ge=0, lt=2**63)]
 """A number of tokens that any database can hold."""
 

@@ -334,8 +334,7 @@ def _record(record: RunRecord) -> list[Line]:
 
 def told_now_content(found: ToldNow, width: int) -> Content:
     """Return what a context would be now, against what it was."""
-    then = int(found.operation.request.get("tokens") or 0)
-    counts = f"{fmt.counted(then, 'token')} then, {fmt.count(found.now.tokens)} now"
+    counts = f"{fmt.counted(found.tokens, 'token')} then, {fmt.count(found.now.tokens)} now"
     if not found.difference:
         same = display("It would be told the same, word for word.", style=OK)
         return joined([[display(counts, style=DIM)], [same]], width)

@@ -14,6 +14,8 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import NamedTuple
 
+from pydantic import ValidationError
+
 from memtui.context.cost import Price, TokenCounter, price
 from memtui.context.delivered import pieces
 from memtui.contract import (
@@ -28,6 +30,7 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     Usd,
+    UsdSum,
     UtcDatetime,
 )
 from memtui.service.context import ContextAnswer, ContextRequest
@@ -42,6 +45,8 @@ from memtui.store.sight import Sight
 
 _MOST_READ = 2_000
 """Records of a replay that are read again at a time."""
+_NOT_GIVEN = {"false", "0"}
+"""How the databases write that a context was not delivered."""
 _MOST_CONTEXTS = 1_000
 """Contexts of one run that another may leave out."""
 _ASKED = (
@@ -82,7 +87,7 @@ class Run(Model):
     input_tokens: int = 0
     output_tokens: int = 0
     embedding_tokens: int = 0
-    cost_usd: Usd | None = None
+    cost_usd: UsdSum | None = None
     """What its operations cost; None: nothing of it is priced."""
     unpriced_count: int = 0
     """Calls without a price."""
@@ -137,7 +142,7 @@ class DeliveredContext(Model):
     text: str | None
     """Every byte of it; None: it was erased, or was not kept when it was given."""
     price: Price
-    budget: int | None
+    budget: int
     over_budget: bool
     sections: dict[str, int]
     """Tokens by section."""
@@ -165,6 +170,8 @@ class ToldNow(Model):
 
     operation: Operation
     delivered: str
+    tokens: int
+    """Of what was delivered."""
     now: ContextAnswer
 
     @property
@@ -292,16 +299,23 @@ class Runs(Group):
             raise Invalid(f"The text that {operation.operation_id} delivered is not kept any more.")
         was_chosen = operation.binding_reason == EXPLICIT_KEY
         asked = {name: operation.request[name] for name in _ASKED if name in operation.request}
-        request = ContextRequest.model_validate(
-            {
-                **asked,
-                "scope": _outside(operation),
-                "given": await self._given_before(caller, operation),
-                "binding_key": operation.binding_key if was_chosen else None,
-            }
-        )
+        try:
+            request = ContextRequest.model_validate(
+                {
+                    **asked,
+                    "scope": _outside(operation),
+                    "given": await self._given_before(caller, operation),
+                    "binding_key": operation.binding_key if was_chosen else None,
+                }
+            )
+        except ValidationError as error:
+            raise Invalid(
+                f"What {operation.operation_id} asked for is no request of memtui's, so nobody can "
+                "ask for it again."
+            ) from error
         now = await self._service.context(caller, request)
-        return ToldNow(operation=operation, delivered=delivered.text, now=now)
+        tokens = delivered.price.input_tokens
+        return ToldNow(operation=operation, delivered=delivered.text, tokens=tokens, now=now)
 
     async def _given_before(self, caller: Caller, operation: Operation) -> list[str]:
         """Return what its run had been given, where a context left that out."""
@@ -324,10 +338,10 @@ class Runs(Group):
         for operation in operations:
             for one in operation.handles:
                 place = _place(operation, one)
-                if place[1] and place not in found:
-                    found[place] = _There(
-                        None, why=f"More than {_MOST_READ:,} records are not read."
-                    )
+                if not place[0]:
+                    found[place] = _There(None, why="No binding of this company holds it.")
+                elif place[1] and place not in found:
+                    found[place] = _There(None, why=f"Only {_MOST_READ:,} records are read.")
                     if len(found) <= _MOST_READ:
                         handles = wanted[place[0], _outside(operation)]
                         handles[place[1]] = _handle(one)
@@ -412,7 +426,9 @@ def _run(run_id: str, parts: Sequence[RunPart], figures: RunFigures) -> Run:
     def count(*kinds: OperationType) -> int:
         return sum(one.operations for one in parts if one.operation_type in kinds)
 
-    given = [one for one in figures.contexts if one.run_id == run_id]
+    given = [
+        one for one in figures.contexts if one.run_id == run_id and one.delivered not in _NOT_GIVEN
+    ]
     used = [one for one in figures.usage if one.run_id == run_id]
     calls, unpriced = sum(one.calls for one in used), sum(one.unpriced for one in used)
     no_failure = {OperationStatus.OK, OperationStatus.CANCELLED}
@@ -431,7 +447,7 @@ def _run(run_id: str, parts: Sequence[RunPart], figures: RunFigures) -> Run:
         last_seq=max(one.last_seq for one in parts),
         operations=sum(one.operations for one in parts),
         contexts=sum(one.contexts for one in given),
-        tokens_given=sum(one.tokens for one in given),
+        tokens_given=sum(one.contexts * _count(one.tokens) for one in given),
         queries=count(OperationType.QUERY),
         answered_queries=sum(one.with_results for one in queries),
         writes=count(OperationType.WRITE),
@@ -468,14 +484,23 @@ def _delivered(operation: Operation) -> DeliveredContext | None:
     asked = operation.request
     if operation.status is not OperationStatus.OK or not asked.get("delivered"):
         return None
-    tokens = int(asked.get("tokens") or 0)
+    text, sections = asked.get("text"), asked.get("sections")
+    tokens, model = _count(asked.get("tokens")), str(asked.get("model") or "")
     return DeliveredContext(
-        text=asked.get("text"),
-        price=price(str(asked.get("model", "")), tokens, at=operation.started_at),
-        budget=asked.get("budget"),
+        text=text if isinstance(text, str) else None,
+        price=price(model, tokens, at=operation.started_at),
+        budget=_count(asked.get("budget")),
         over_budget=bool(asked.get("over_budget")),
-        sections=asked.get("sections") or {},
+        sections={name: _count(one) for name, one in sections.items()}
+        if isinstance(sections, dict)
+        else {},
     )
+
+
+def _count(said: object) -> int:
+    """Return a number of tokens as the log has it; 0 for what is none, as an import may bring."""
+    digits = str(said)
+    return int(digits) if digits.isascii() and digits.isdecimal() and len(digits) < 10 else 0
 
 
 def _step(operation: Operation, known: _Known) -> RunStep:

@@ -29,7 +29,6 @@ from sqlalchemy import (
     func,
     or_,
     select,
-    true,
     type_coerce,
 )
 
@@ -115,11 +114,15 @@ class RunPart(NamedTuple):
 
 
 class RunContexts(NamedTuple):
-    """The contexts that a run was given, those that a person only looked at left out."""
+    """The successful contexts of a run that say the same; an imported one may say anything.
+
+    `delivered` is None where that was not said, and false where a person only looked at it.
+    """
 
     run_id: str
+    delivered: str | None
+    tokens: str | None
     contexts: int
-    tokens: int
 
 
 class RunUsage(NamedTuple):
@@ -396,19 +399,20 @@ class LogReader:
                 .group_by(*alike)
             )
             found.parts.extend(RunPart(*row) for row in counted)
+            said = [cast(asked[name].as_string(), Text) for name in ("delivered", "tokens")]
             given = self.connection.execute(
                 select(
                     columns.run_id,
+                    said[0].label("delivered"),
+                    said[1].label("tokens"),
                     func.count().label("contexts"),
-                    _sum_of(asked["tokens"].as_integer()).label("tokens"),
                 )
                 .where(
                     *own,
                     columns.operation_type == str(OperationType.CONTEXT),
                     columns.status == str(OperationStatus.OK),
-                    func.coalesce(asked["delivered"].as_boolean(), true()),
                 )
-                .group_by(columns.run_id)
+                .group_by(columns.run_id, *said)
             )
             found.contexts.extend(RunContexts(*row) for row in given)
             calls = func.count().label("calls")
@@ -583,10 +587,6 @@ def record_texts(
             )
             found[record_id].append(RecordText(seq, before, after))
     return found
-
-
-def _sum_of(numbers: ColumnElement[int]) -> ColumnElement[int]:
-    return cast(func.coalesce(func.sum(numbers), 0), BigInteger)
 
 
 def _count_true(condition: ColumnElement[bool]) -> ColumnElement[int]:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
 from memtui.config import Paths, load_settings
 from memtui.contract import (
     Filter,
+    Invalid,
     NotFound,
+    OperationStatus,
     OperationType,
+    Scope,
+    Usage,
 )
-from memtui.service import MemoryService, open_service
+from memtui.service import ForeignOperation, MemoryService, open_service
+from memtui.store.operation import OperationDraft, OperationHandle
 from tests.analytics.logs import seal_unlogged as seal
 from tests.databases import on_both
 from tests.service.scenario import ANA, SCOPE, START, play, told
@@ -75,3 +81,46 @@ async def test_what_nobody_logged_is_not_found_in_the_archive(service: MemorySer
     for asked in ("nothing-like-this", "99999", "' OR true --"):
         with pytest.raises(NotFound):
             await service.log.get(ANA, asked)
+
+
+async def test_an_imported_context_may_say_anything(service: MemoryService) -> None:
+    handle = OperationHandle(rank=1, provider_key="theirs", provider_record_id="r1")
+    said: list[dict[str, object]] = [
+        {"delivered": True, "tokens": "many", "model": 7, "budget": [], "sections": "x"},
+        {"delivered": True, "tokens": 10**30, "text": {"a": 1}, "sections": {"a": "b"}},
+        {"delivered": "\x00\ud800", "tokens": {"a": 1}, "text": "told", "budget": "none"},
+        {"delivered": False, "tokens": 7},
+        {"tokens": 40, "delivered": True, "text": "told", "topic": [1]},
+    ]
+    drafts = [
+        OperationDraft(
+            operation_id="",
+            operation_type=OperationType.CONTEXT,
+            status=OperationStatus.OK,
+            scope=Scope(company_id="theirs", agent_id="a", run_id="r-1"),
+            principal="agent:a",
+            door="import",
+            request={"imported": {"line": number}, **one},
+            handles=(handle,),
+            usage=(Usage(provider="p", cost_usd=Decimal(9_000_000)),),
+            started_at=datetime(2026, 3, 1, 12, number, tzinfo=UTC),
+            latency_ms=None,
+        )
+        for number, one in enumerate(said)
+    ]
+    given = [ForeignOperation(one, f"own-id-{number:016}") for number, one in enumerate(drafts)]
+    await service.companies.import_log(ANA, "theirs", given, name="Theirs", asked={})
+    reader = ANA.model_copy(update={"company_id": "theirs"})
+    for _ in range(2):
+        [run] = (await service.runs.page(reader)).runs
+        assert (run.contexts, run.tokens_given, run.cost_usd) == (4, 40, Decimal(45_000_000))
+        steps = (await service.runs.replay(reader, "r-1")).steps
+        assert [one.context and one.context.text for one in steps] == [
+            None, None, "told", None, "told",
+        ]  # fmt: skip
+        assert {(one.state, one.why) for step in steps for one in step.records} == {
+            ("unread", "No binding of this company holds it.")
+        }
+        with pytest.raises(Invalid, match="no request of memtui's"):
+            await service.runs.told_now(reader, steps[-1].operation.operation_id)
+        seal(service.analysis.database, service.paths.archive, "theirs")

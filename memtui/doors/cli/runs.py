@@ -186,9 +186,8 @@ def _record(record: RunRecord) -> Iterator[Line]:
 
 def _differences(found: list[ToldNow]) -> Iterator[Line]:
     for one in found:
-        tokens = one.operation.request.get("tokens")
         yield (
-            f"#{one.operation.seq}  {shown.count(int(tokens or 0))} tokens then, "
+            f"#{one.operation.seq}  {shown.count(one.tokens)} tokens then, "
             f"{shown.count(one.now.tokens)} now"
         )
         if not one.difference:
