@@ -146,6 +146,15 @@ def _rights(process: int | str = "self") -> tuple[bytes, ...]:
         return (
             *(line for line in lines if line.startswith(told)),
             *(os.fsencode(path.readlink()) for path in spaces),
+            _label(own),
         )
     except OSError:
         return ()
+
+
+def _label(process: Path) -> bytes:
+    """Return what AppArmor or SELinux calls a process; empty where neither is used."""
+    try:
+        return (process / "attr" / "current").read_bytes()
+    except OSError:
+        return b""
