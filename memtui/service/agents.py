@@ -11,6 +11,7 @@ import hashlib
 import logging
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -27,6 +28,9 @@ from memtui.service.core import Group
 from memtui.service.visibility import Caller
 from memtui.store.operation import Operation
 from memtui.store.sight import Sight
+
+if TYPE_CHECKING:
+    from memtui.service.sessions import Sessions
 
 _log = logging.getLogger(__name__)
 
@@ -116,13 +120,13 @@ class Agents(Group):
             "about": about.model_dump(mode="json"),
         }
         try:
-            await asyncio.to_thread(self._core.sessions.announce, _name(caller), document)
+            await asyncio.to_thread(self._core.recorder.sessions.announce, _name(caller), document)
         except OSError as error:  # a full disk keeps nobody from being answered
             _log.warning("who is connected cannot be noted: %s", error)
 
     async def left(self, caller: Caller) -> None:
         """Note that the session of a caller's run has ended."""
-        await asyncio.to_thread(self._core.sessions.withdraw, _name(caller))
+        await asyncio.to_thread(self._core.recorder.sessions.withdraw, _name(caller))
 
     async def connected(self, caller: Caller, within: timedelta = RECENT) -> list[Connected]:
         """Return who is connected, the last seen first, as far as the caller may see it.
@@ -131,13 +135,14 @@ class Agents(Group):
             caller: Who asks.
             within: How long ago somebody without an open session may have done something.
         """
+        sessions = self._core.recorder.sessions
 
         def read() -> list[Connected]:
             sight = self._core.sight(caller)
             log = self._core.log(caller.company_id, sight)
             since = self._core.clock() - within
             recent = log.page(Filter(since=since), limit=_MOST).operations
-            open_here = self._announced(caller.company_id, sight, since)
+            open_here = self._announced(sessions, caller.company_id, sight, since)
             found = {(one.principal, one.run_id): one for one in open_here}
             for place, own in _by_run(recent).items():
                 found[place] = _joined(found.get(place), own)
@@ -150,9 +155,9 @@ class Agents(Group):
         return await asyncio.to_thread(read)
 
     def _announced(
-        self, company_id: str, sight: Sight | None, since: datetime
+        self, sessions: Sessions, company_id: str, sight: Sight | None, since: datetime
     ) -> Iterator[Connected]:
-        for document, seen in self._core.sessions.announced():
+        for document, seen in sessions.announced():
             is_there = seen >= since or not document["may_vanish"]
             if document["company_id"] != company_id or not is_there:
                 continue

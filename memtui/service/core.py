@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from memtui.service.memory import MemoryService
     from memtui.service.operations import FactLimits
     from memtui.service.save_limits import SaveLimits
-    from memtui.service.sessions import Sessions
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -90,7 +89,6 @@ class Core:
     providers: Providers
     connections: Connections
     recorder: Recorder
-    sessions: Sessions
     clock: Callable[[], datetime]
     new_id: Callable[[], str]
     read_only: bool

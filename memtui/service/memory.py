@@ -30,7 +30,6 @@ from memtui.service.operations import FactLimits, Operations
 from memtui.service.providers import Providers, unexpected
 from memtui.service.recorder import Recorder, new_operation_id
 from memtui.service.save_limits import SaveLimits
-from memtui.service.sessions import Sessions
 from memtui.service.visibility import (
     Caller,
     abilities,
@@ -94,8 +93,7 @@ async def open_service(
     """
     use_loose_threads()
     database = await asyncio.to_thread(open_database, paths, settings, make=make)
-    sessions = Sessions(paths.data / "sessions")
-    recorder = Recorder(database, sessions, clock, timer, new_id)
+    recorder = Recorder(database, paths.data, clock, timer, new_id)
     registry = Providers(providers, timeout_ms=settings.provider_timeout_ms)
     core = Core(
         database=database,
@@ -103,7 +101,6 @@ async def open_service(
         providers=registry,
         connections=Connections(registry, paths, settings.provider_timeout_ms, clock, timer),
         recorder=recorder,
-        sessions=sessions,
         clock=clock,
         new_id=new_id,
         read_only=settings.read_only,

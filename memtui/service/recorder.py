@@ -9,7 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import TypeVar
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from memtui.contract import (
     Conflict,
@@ -30,7 +32,6 @@ from memtui.contract import (
 )
 from memtui.service.connections import Connection
 from memtui.service.redaction import redact, redact_json
-from memtui.service.sessions import Sessions
 from memtui.service.visibility import Caller
 from memtui.store import appending, journal
 from memtui.store.appending import Step
@@ -41,6 +42,9 @@ from memtui.store.journal import Finding
 from memtui.store.operation import Absent, OperationDraft, OperationHandle
 from memtui.store.settings import SettingChange
 from memtui.store.sight import Sight
+
+if TYPE_CHECKING:
+    from memtui.service.sessions import Sessions
 
 T = TypeVar("T")
 
@@ -253,11 +257,19 @@ class Recorder:
     """
 
     _database: Database
-    _sessions: Sessions
+    _home: Path
+    """Where the folder of the sessions is."""
     _clock: Callable[[], datetime]
     _timer: Callable[[], float]
     _new_id: Callable[[], str]
     _finishing: set[asyncio.Future[None]] = field(default_factory=set)
+
+    @cached_property
+    def sessions(self) -> Sessions:
+        """The processes of the home: what only reads neither has nor needs one."""
+        from memtui.service.sessions import Sessions
+
+        return Sessions(self._home / "sessions")
 
     @asynccontextmanager
     async def recorded(
@@ -311,8 +323,10 @@ class Recorder:
         entry.begun = True
         entry.steps = [(snapshot, None) for snapshot in before]
 
+        sessions = self.sessions  # here, since two threads might make two of them
+
         def write() -> None:
-            host, session = self._sessions.place, self._sessions.own()
+            host, session = sessions.place, sessions.own()
             with self._database.write() as connection:
                 if check is not None:
                     check(connection, entry)
@@ -374,12 +388,13 @@ class Recorder:
                     journal.record_lasting(connection, operation, seq, _UNSEEN)
 
     def _is_orphan(self, row: IntentRow) -> bool:
-        if row.host != self._sessions.place:
+        if row.host != self.sessions.place:
             return self._clock() - row.started_at > _FOREIGN_INTENT_AGE
-        return self._sessions.is_dead(row.session)
+        return self.sessions.is_dead(row.session)
 
     async def close(self) -> None:
         """Wait for what is still to be logged, then give up this process's session."""
         if self._finishing:
             await asyncio.wait(self._finishing)
-        await asyncio.to_thread(self._sessions.close)
+        if "sessions" in vars(self):
+            await asyncio.to_thread(self.sessions.close)

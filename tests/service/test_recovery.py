@@ -221,7 +221,7 @@ async def test_an_intent_of_another_machine_is_left_until_it_is_old(
         )
 
     elsewhere = await opened(paths)
-    sessions = elsewhere._core.recorder._sessions
+    sessions = elsewhere._core.recorder.sessions
     monkeypatch.setattr(type(sessions), "place", property(lambda self: f"host of {id(self)}"))
     here: list[MemoryService] = []
     found: list[int] = []
