@@ -16,6 +16,7 @@ from memtui.contract import (
     BrowseRequest,
     Conflict,
     CorrectRequest,
+    Denied,
     EraseRequest,
     Filter,
     ForgetRequest,
@@ -157,6 +158,23 @@ async def test_what_is_written_goes_where_it_says(tmp_path: Path, opened: Opened
     assert [(one["name"], one["entityType"]) for one in entities] == [
         ("acme", "company"), ("apollo", "project"), ("ana", "person"),
     ]  # fmt: skip
+
+
+async def test_an_entity_that_holds_what_is_others_stays(tmp_path: Path, opened: Opened) -> None:
+    path = tmp_path / "memory.jsonl"
+    path.write_text(ODD[0])
+    adapter = await opened(path)
+    apollo = ACME.model_copy(update={"project_id": "apollo"})
+    await adapter.write(note("is apollo's", title="d3", scope=apollo))
+    before = path.read_bytes()
+    d3 = next(record for record in await every(adapter) if record.kind == "entity")
+    for change in (
+        adapter.forget(ForgetRequest(scope=ACME, handles=(d3.handle,))),
+        adapter.correct(correction(d3, "d4")),
+    ):
+        with pytest.raises(Denied, match="belongs to the project apollo"):
+            await change
+    assert path.read_bytes() == before
 
 
 async def test_a_change_that_the_server_makes_impossible_is_a_conflict(

@@ -23,7 +23,7 @@ from typing import ClassVar
 from pydantic import Field
 
 from memtui.backends.files.adapter import FilesConfig
-from memtui.backends.files.reading import FileReader, ParsedFile, read_whole
+from memtui.backends.files.reading import FileReader, ParsedFile, Refused, read_whole
 from memtui.backends.files.shared import SharedFile
 from memtui.backends.files.writing import Known, WritableFilesAdapter
 from memtui.backends.mcp_memory.graph import (
@@ -44,6 +44,7 @@ from memtui.contract import (
     Conflict,
     CorrectReply,
     CorrectRequest,
+    Denied,
     ForgetReply,
     ForgetRequest,
     Invalid,
@@ -52,6 +53,7 @@ from memtui.contract import (
     RecordHandle,
     Scope,
     Snapshot,
+    Unavailable,
     WriteMode,
     WriteReply,
     WriteRequest,
@@ -136,7 +138,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         Raises:
             Unavailable: the server fails at this query.
         """
-        text = self.config.path.read_text("utf-8", "replace")
+        text = self._content().decode("utf-8", "replace")
         lines = lines_found_by_server(text.split("\n"), query)
         return (
             record
@@ -220,8 +222,8 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         with self.changing():
             before, after = self._change(edit)
             gone = set(chosen)
-            for found, _ in chosen.values():
-                gone |= set(before.ids_about(found.entity)) - set(after.ids_about(found.entity))
+            for name in {found.entity for found, _ in chosen.values() if found.kind != RELATION}:
+                gone |= set(before.ids_about(name)) - set(after.ids_about(name))
             self.keep_known(self._known_without(before, gone))
         ids = ((handle, handle.provider_record_id) for handle in request.handles)
         return ForgetReply(missing=tuple(handle for handle, one in ids if one not in chosen))
@@ -235,7 +237,22 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             record, found = self._visible(graph, handle, request.scope), graph.find(record_id)
             if record is not None and found is not None:
                 check_revision(record, request.revisions.get(record_id))
+                if found.kind == ENTITY:
+                    self._refuse_others(graph, record)
                 yield record_id, (found, record)
+
+    def _refuse_others(self, graph: Graph, entity: Record) -> None:
+        """Raise `Denied` where something of an entity belongs to others than the entity itself."""
+        for record_id in graph.ids_about(entity.text):
+            found = graph.find(record_id)
+            if found is None:
+                continue
+            field, owner = owner_of(self._record(found, self.config.path, record_id).scope)
+            if (field, owner) != owner_of(entity.scope):
+                raise Denied(
+                    f"The entity {entity.text} holds {record_id}, which belongs to the "
+                    f"{_OWNER_TYPES[field]} {owner}; forget or move that first."
+                )
 
     def _remove(self, graph: Graph, record_id: str, chosen: Record) -> None:
         """Remove a record. Raises `Conflict` for an entity that has changed since it was chosen."""
@@ -270,6 +287,8 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
                     raise self.missing(request.handle)
                 check_revision(record, request.revision, request.text)
                 old, new = found, _corrected(graph, found, request.text)
+                if old.kind == ENTITY and new is not old:
+                    self._refuse_others(graph, record)
                 left, count = len(graph.ids(old)) - 1, len(graph.ids(new)) + 1
             if new is not old and len(graph.ids(new)) < count:
                 graph.correct(_still_there(graph, record_id, old, left, request), new)
@@ -294,7 +313,7 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
         """Return each record with its place in the file, an entity with all that goes with it."""
         self._load()
-        graph = Graph(read_whole(self.config.path)[0])
+        graph = Graph(self._content())
         return [self._snapshot(graph, handle, scope) for handle in handles]
 
     def _snapshot(self, graph: Graph, handle: RecordHandle, scope: Scope) -> Snapshot:
@@ -333,6 +352,13 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
                 changes |= {name: Known.model_validate(kept) for name, kept in held.items()}
             self.keep_known(changes)
         return WriteReply(records=tuple(one.handle for one in snapshots))
+
+    def _content(self) -> bytes:
+        try:
+            return read_whole(self.config.path)[0]
+        except (OSError, Refused) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
+            raise Unavailable(f"{self.config.path} cannot be read ({why}).") from error
 
     def _change(self, edit: Callable[[Graph], None]) -> tuple[Graph, Graph]:
         """Change the file, and return what it held when that began and what it holds now."""

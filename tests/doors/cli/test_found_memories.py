@@ -47,10 +47,14 @@ def test_a_graph_is_written_corrected_forgotten_and_as_it_was(here: Run, tmp_pat
     assert corrected["linked"] == {record_id: new["provider_record_id"]}
     moved = here("get", record_id, *options, "--json").document["record"]
     assert (moved["text"], moved["scope"]["project_id"]) == ("skips hidden files", "p")
+    refused = here("forget", "entity/rg", *options, "--yes")
+    assert (refused.code, "belongs to the project p" in refused.err) == (4, True)
+    for _ in range(2):
+        assert here("undo").code == 0
+    assert graph.read_bytes() == before
     assert here("forget", "entity/rg", *options, "--yes").code == 0
     assert graph.read_bytes() == b""
-    for _ in range(3):
-        assert here("undo").code == 0
+    assert here("undo").code == 0
     assert graph.read_bytes() == before
     refused = here("note", "one name alone", "--kind", "relation", *options)
     assert (refused.code, "arrows between" in refused.err) == (2, True)
