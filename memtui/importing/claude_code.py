@@ -96,12 +96,15 @@ class Transcripts:
         for row in json_lines(path):
             try:
                 done = self._line(row, messages, times)
-                yield from self._calls(path, row, calls)
             except ValueError:
                 self.skipped["unreadable"] += 1
                 continue
             if done is not None:
                 yield from self._finished(path, *done)
+            try:
+                yield from self._calls(path, row, calls)
+            except ValueError:  # pydantic's ValidationError is one too
+                self.skipped["unreadable"] += 1
         for key, message in messages.items():
             yield from self._finished(path, key, message)
         if calls:
@@ -197,7 +200,7 @@ class Transcripts:
     def _finished(self, path: Path, key: str, message: _Message) -> Iterator[ParsedOperation]:
         try:
             draft = self._draft(path, key, message)
-        except ValueError:  # pydantic's ValidationError is one too
+        except ValueError:
             self.skipped["unreadable"] += 1
             return
         weight = draft.usage[0].output_tokens

@@ -473,7 +473,10 @@ def _outside(operation: Operation) -> Scope:
 
 
 def _handle(one: OperationHandle) -> RecordHandle:
-    return RecordHandle(provider_key=one.provider_key, provider_record_id=one.provider_record_id)
+    # An imported id may be no Unicode, which checking would refuse.
+    return RecordHandle.model_construct(
+        provider_key=one.provider_key, provider_record_id=one.provider_record_id
+    )
 
 
 def _place(operation: Operation, one: OperationHandle) -> _Place:

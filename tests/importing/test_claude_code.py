@@ -159,6 +159,8 @@ CALLS: list[tuple[str, dict[str, Any], Any, Any]] = [
     ("mcp__mine__remove_memory", {"scope": "user", "id": "f1"}, '{"operation_id": "fedcba"}', None),
     ("mcp__github__create_issue", {"title": "no memory"}, "ok", None),
     ("Bash", {"command": "rm -rf memory"}, "ok", None),
+    ("mcp__memory__open_nodes", {"names": ["half a \ud800"]}, "[" * 5_000, 7),
+    ("mcp__memory__add_observations", {"observations": [7, {"contents": "x"}]}, [7], [None]),
 ]  # fmt: skip
 
 
@@ -208,8 +210,12 @@ async def test_what_a_session_did_to_memory(
         ("forget", "ok", "mcp-memory"),
         ("write", "ok", None),
         ("forget", "ok", None),
+        ("get", "ok", "mcp-memory"),
+        ("write", "ok", "mcp-memory"),
     ]
-    wrote, changed, failed, _, entities, asked, forgot, noted, removed = found
+    wrote, changed, failed, _, entities, asked, forgot, noted, removed, opened, odd = found
+    assert opened.handles[0].provider_record_id == "half a \ud800"
+    assert odd.handles == ()
     assert wrote.handles[0].provider_record_id == "topics/deploy.md"
     assert (wrote.request["content"], changed.latency_ms) == ("Deploy from main.", 1000)
     assert (failed.error_kind, failed.handles) == ("error", ())
@@ -222,7 +228,8 @@ async def test_what_a_session_did_to_memory(
     assert (removed.source.run_id, removed.scope.project_id) == ("s1", "shop")
     reader = caller.model_copy(update={"company_id": "theirs"})
     replay = await service.runs.replay(reader, "s1")
-    assert (replay.run.writes, replay.run.corrections, replay.run.failures) == (3, 3, 1)
+    assert (replay.run.writes, replay.run.corrections, replay.run.failures) == (4, 3, 1)
     assert (replay.run.answered_queries, replay.run.forgets) == (1, 2)
+    assert "half a \\ud800" in json.dumps(replay.model_dump(mode="json"))
     states = {one.state for step in replay.steps for one in step.records}
     assert states == {"unread"}
