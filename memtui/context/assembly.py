@@ -37,6 +37,7 @@ ORDER: tuple[frozenset[str], ...] = (
 )
 """Topics, tags and kinds that lead a section, first to last; everything else follows."""
 
+_MARKED = re.compile(r"\n<memory\b.*?\n</memory>(?=\n)", re.DOTALL)
 _LINE_BREAK = re.compile(r"[\n\r]")
 _CONTROL = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -242,6 +243,8 @@ def without_given(
         logged: Returns what the log keeps of a text.
     """
     kept, left_out = [], list(section.left_out)
+    if not section.rule.marked:  # a memory that quotes a fact does not stand for it
+        given = [_MARKED.sub("\n", text) for text in given]
     for fact in section.facts:
         if _is_in(given, fact, section.rule, logged):
             left_out.append(_left_out(fact, section.kind, GIVEN_BEFORE))

@@ -278,7 +278,7 @@ async def test_a_run_is_given_only_what_is_new_to_it(service: MemoryService) -> 
     run = CALLER.model_copy(update={"run_id": "r1"})
     await write(service, "Uses SQLite", APOLLO)
     changing = await write(service, "Deploys on Mondays", APOLLO)
-    note = "How to deploy\n" + "step\n" * 300
+    note = "How to deploy\n- Deploys on Fridays\n" + "step\n" * 300
     await write(service, note, APOLLO, kind="note")
 
     async def given(caller: Caller, **fields: object) -> str:

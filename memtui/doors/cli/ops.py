@@ -11,7 +11,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from memtui.contract import Filter, Invalid
+from memtui.contract import Filter, Invalid, OperationType
 from memtui.doors.cli.options import (
     DryRun,
     Exact,
@@ -153,10 +153,13 @@ def _what(operation: Operation) -> str:
     """Return why it failed, what was asked, or which record it touched."""
     if operation.error_message:
         return operation.error_message
-    for word in ("query", "content", "text", "key", "what"):
+    is_context = operation.operation_type is OperationType.CONTEXT
+    for word in ("query", "prompt", "content", "text", "key", "what"):
         value = operation.request.get(word)
-        if isinstance(value, str):
+        if isinstance(value, str) and not (is_context and word == "text"):
             return value
+    if is_context and isinstance(tokens := operation.request.get("tokens"), int):
+        return shown.counted(tokens, "token")
     if not operation.handles or operation.erased:
         return "erased" if operation.erased else ""
     more = operation.result_count - 1

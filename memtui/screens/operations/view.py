@@ -38,7 +38,8 @@ from memtui.widgets.panes import DetailPane, Fitted, OptionRows
 if TYPE_CHECKING:
     from memtui.service.answers import Change
 
-_TEXTS = ("query", "content", "text")
+_TEXTS = ("query", "prompt", "content", "text")
+_COUNTED = {"tokens": "token", "content_chars": "character", "records": "record"}
 _OF_CONTENT = frozenset({"content_chars"})
 _SAID_BELOW = _OF_CONTENT | {"record_ids"}
 _MOST_HANDLES = 50
@@ -151,13 +152,13 @@ def asked(operation: Operation) -> str:
     """Return what an operation was about, on one line; empty where it says nothing."""
     for name in ASKED:
         value = operation.request.get(name)
+        if name == "text" and operation.operation_type is OperationType.CONTEXT:
+            break  # what was told stands in the details
         if isinstance(value, str) and value:
             return " ".join(value[:400].split())
-    if isinstance(count := operation.request.get("content_chars"), int):
-        return fmt.counted(count, "character")
-    records = operation.request.get("records")
-    if isinstance(records, int):
-        return fmt.counted(records, "record")
+    for name, noun in _COUNTED.items():
+        if isinstance(count := operation.request.get(name), int):
+            return fmt.counted(count, noun)
     if operation.operation_type is OperationType.PURGE:
         return str(operation.request.get("what", "proof"))
     if operation.operation_type is OperationType.CONFIGURE:
