@@ -195,7 +195,7 @@ class Mem0Adapter(Adapter):
                 for name in dict.fromkeys(name for one in found for name in one.parts)
             ]
             scores = {one.id: one.score for one in found if one.score is not None}
-            detail = f"{len(found):,} of what mem0 found is what the scope sees."
+            detail = f"The scope sees {len(found):,} of the memories that mem0 found."
             last = ExplainStage(name="score", detail=detail, scores=scores)
             return Explanation(stages=(*stages, last), **usage())
 

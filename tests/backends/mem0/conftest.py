@@ -29,10 +29,8 @@ def embeddings() -> Iterator[Embeddings]:
 
 
 @pytest.fixture(scope="session")
-def whole_server(
-    embeddings: Embeddings, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[OpenServer]:
-    running = OpenServer(embeddings.config(tmp_path_factory.mktemp("server")))
+def whole_server(embeddings: Embeddings) -> Iterator[OpenServer]:
+    running = OpenServer(embeddings.config(None))
     yield running
     running.stop()
 

@@ -94,15 +94,17 @@ class Embeddings(Loopback):
         usage = {"prompt_tokens": 1, "total_tokens": 1}
         return 200, {"object": "list", "model": body["model"], "data": data, "usage": usage}
 
-    def config(self, folder: Path) -> dict[str, Any]:
-        """Return the config of a library that keeps its memories in a folder."""
+    def config(self, folder: Path | None) -> dict[str, Any]:
+        """Return the config of a library that keeps its memories in a folder, or in memory."""
         openai = {"api_key": "none", "openai_base_url": f"{self.url}/v1"}
-        store = {
-            "path": str(folder / "qdrant"),
-            "on_disk": True,
-            "collection_name": "memories",
-            "embedding_model_dims": DIMENSIONS,
-        }
+        place: dict[str, Any]
+        if folder is None:
+            from qdrant_client import QdrantClient
+
+            place = {"client": QdrantClient(":memory:")}
+        else:
+            place = {"path": str(folder / "qdrant"), "on_disk": True}
+        store = {**place, "collection_name": "memories", "embedding_model_dims": DIMENSIONS}
         return {
             "vector_store": {"provider": "qdrant", "config": store},
             "embedder": {
@@ -110,7 +112,7 @@ class Embeddings(Loopback):
                 "config": {**openai, "model": "words", "embedding_dims": DIMENSIONS},
             },
             "llm": {"provider": "openai", "config": {**openai, "model": "none"}},
-            "history_db_path": str(folder / "history.db"),
+            "history_db_path": str(folder / "history.db") if folder else ":memory:",
         }
 
 

@@ -320,13 +320,13 @@ async def test_a_librarys_store_is_one_programs_at_a_time(library: Path) -> None
     await add(adapter, "Ann likes tea.", ANN)
     await adapter.close()  # as it does by itself once nobody has called for a while
     holder = (
-        "import json, sys, mem0\n"
-        "memory = mem0.Memory.from_config(json.load(open(sys.argv[1])))\n"
-        "print(memory.get_all(filters={'user_id': 'ann'})['results'][0]['memory'], flush=True)\n"
+        "import sys, qdrant_client\n"
+        "client = qdrant_client.QdrantClient(path=sys.argv[1])\n"
+        "print(client.scroll('memories')[0][0].payload['data'], flush=True)\n"
         "sys.stdin.read()\n"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", holder, str(library)],
+        [sys.executable, "-c", holder, str(library.parent / "qdrant")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
