@@ -136,7 +136,7 @@ class Mem0Adapter(Adapter):
 
     @asynccontextmanager
     async def _call(self, *, changes: bool = False) -> AsyncIterator[Callable[..., Json]]:
-        """Give what a reply says of its usage; a change takes its turn, and makes lists anew."""
+        """Give what a reply says of its usage; after a change lists are made anew."""
         started = perf_counter()
 
         def usage(**details: str) -> Json:

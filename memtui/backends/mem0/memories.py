@@ -175,6 +175,11 @@ def owners_of(scope: Scope, shared_user: str, *, has_apps: bool) -> dict[str, st
     for name, value in owners.items():
         if value == "*" or any(char.isspace() for char in value):
             raise Invalid(f"mem0 takes no {name} {value!r}; its ids have no spaces and are no *.")
+    if owners.get("user_id") == shared_user:
+        raise Invalid(
+            f"mem0's user {shared_user} keeps what is nobody's here; to keep a subject of that "
+            "name, set the binding's shared_user to another."
+        )
     return owners or {"user_id": shared_user}
 
 

@@ -174,13 +174,16 @@ async def test_a_correction_keeps_what_other_clients_wrote(
     assert await on_server.history(handle, Scope(company_id="acme", subject_id="bob")) == ()
 
 
-@pytest.mark.parametrize("subject", ["*", "ann b", "ann\n"])
+@pytest.mark.parametrize(
+    ("subject", "said"),
+    [("*", "takes no user_id"), ("ann b", "takes no user_id"), ("shared", "nobody's here")],
+)
 async def test_ids_that_mem0_takes_for_others_are_refused(
-    server: OpenServer, on_server: Mem0Adapter, subject: str
+    server: OpenServer, on_server: Mem0Adapter, subject: str, said: str
 ) -> None:
     await add(on_server, "Ann's.", ANN)
     scope = Scope(company_id="acme", subject_id=subject)
-    with pytest.raises(Invalid, match="takes no user_id"):
+    with pytest.raises(Invalid, match=said):
         await on_server.write(request("x", scope))
     assert await listed(on_server, scope) == {}
     bundle = await on_server.query(QueryRequest(scope=scope, query="ann"))
