@@ -142,7 +142,7 @@ def _read_code(connection: socket.socket) -> int | None:
     connection.settimeout(None)
     try:
         found = connection.recv(1)
-    except ConnectionError:
+    except OSError:
         return None
     return found[0] if found else None
 
