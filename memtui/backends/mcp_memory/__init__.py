@@ -322,9 +322,10 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         if record is None or found is None:
             return Snapshot(handle=handle, record=None)
         ids = [handle.provider_record_id]
-        if found.kind != RELATION:
-            about = graph.ids_about(found.entity)
-            ids += about if found.kind == ENTITY else about[:1]
+        if found.kind == OBSERVATION:
+            ids += graph.ids(_entity(found.entity))
+        elif found.kind == ENTITY:
+            ids += graph.ids_about(found.entity)
         known = {one: kept for one in ids if (kept := self.known_json(one))}
         return Snapshot(handle=handle, record=record, state=graph.state(found) | {"known": known})
 

@@ -90,6 +90,8 @@ class _Line:
         self._raw = content.removeprefix(_BOM).removesuffix(b"\r")
         self.value: Json = {}
         """The object that it holds; empty where it cannot be read."""
+        self._as_list: bool | None = None
+        """Whether the changed observations, still to be written, are a list; None: none are."""
 
     @classmethod
     def of(cls, value: Json) -> _Line:
@@ -97,6 +99,8 @@ class _Line:
         return cls(_encoded(json.dumps(value, ensure_ascii=False, separators=(",", ":"))))
 
     def content(self) -> bytes:
+        """Return the line's bytes."""
+        self._write_observations()
         return self._before + self._raw + self._after
 
     def ended_as(self, other: _Line) -> _Line:
@@ -119,6 +123,8 @@ class _Line:
 
     @property
     def shown(self) -> str:
+        """What it says, bytes that are not UTF-8 replaced."""
+        self._write_observations()
         return self._raw.decode("utf-8", "replace")
 
     @property
@@ -134,6 +140,7 @@ class _Line:
     @property
     def text(self) -> str:
         """What can be changed of it. Raises `Invalid` where that would lose bytes."""
+        self._write_observations()
         try:
             return self._raw.decode()
         except UnicodeDecodeError as error:
@@ -145,10 +152,11 @@ class _Line:
     def observations(self) -> list[_Observation]:
         """The observations, to be changed in place. Raises `Invalid`, as `text` does."""
         _ = self.text
-        return [_Observation(one) for one in self.written_observations()]
+        return [_Observation(one) for one in self.as_read]
 
-    def written_observations(self) -> list[str]:
-        """Return the observations as they are written."""
+    @cached_property
+    def as_read(self) -> list[str]:
+        """The observations as they are written in the file."""
         text = self.shown
         place = _members(text).get("observations")
         if place is None:
@@ -158,10 +166,15 @@ class _Line:
         return [text[start:end] for start, end in _elements(text, place[0])]
 
     def keep_observations(self, *, as_list: bool = True) -> None:
-        """Write the changed observations into the line."""
-        gap = ", " if self._is_spaced else ","
-        written = gap.join(one.written for one in self.observations)
-        self._put("observations", f"[{written}]" if as_list else written)
+        """Let the line have the changed observations."""
+        self._as_list = as_list
+
+    def _write_observations(self) -> None:
+        as_list, self._as_list = self._as_list, None
+        if as_list is not None:
+            gap = ", " if self._is_spaced else ","
+            written = gap.join(one.written for one in self.observations)
+            self._put("observations", f"[{written}]" if as_list else written)
 
     def put(self, key: str, value: str) -> None:
         """Give a member of the object another value."""
@@ -268,8 +281,14 @@ class Graph:
 
     def ids(self, wanted: GraphRecord) -> list[str]:
         """Return the ids of the records that say the same as this one, in order."""
-        told = _told(wanted)
-        return [name for name, one in self._ids.items() if _told(one) == told]
+        return self._by_words.get(_told(wanted), [])
+
+    @cached_property
+    def _by_words(self) -> dict[_Told, list[str]]:
+        found: dict[_Told, list[str]] = {}
+        for record_id, one in self._ids.items():
+            found.setdefault(_told(one), []).append(record_id)
+        return found
 
     def ids_about(self, name: str) -> list[str]:
         """Return the ids of an entity, its observations and its relations, in order."""
@@ -407,7 +426,7 @@ class Graph:
         if record.kind == OBSERVATION:
             place = {"at": record.at, "entity": record.entity, "entity_type": record.topic or ""}
             is_alone = not isinstance(line.value.get("observations"), list)
-            written = line.written_observations()[record.at]
+            written = line.as_read[record.at]
             return state | place | {"written": written, "alone": is_alone}
         if record.kind == RELATION:
             return state | {"written": line.shown}
@@ -487,7 +506,10 @@ def merged(before: bytes, after: bytes, content: bytes) -> bytes:
     return graph.content()
 
 
-def _told(record: GraphRecord) -> tuple[str, str, tuple[str, str, str], str]:
+_Told = tuple[str, str, tuple[str, str, str], str]
+
+
+def _told(record: GraphRecord) -> _Told:
     """Return what a record says: two with the same differ by their place alone."""
     return record.kind, record.entity, record.ends, record.text
 
