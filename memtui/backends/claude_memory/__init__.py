@@ -9,7 +9,7 @@ under `metadata`. A record's metadata says in `loaded` how much of it a new sess
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -24,7 +24,7 @@ from memtui.backends.claude_memory.texts import (
     SESSION,
     Link,
     composed,
-    entry_lines,
+    entries_of,
     parse_index,
     parse_memory,
     slug,
@@ -35,7 +35,7 @@ from memtui.backends.claude_memory.texts import (
     with_hook,
     with_lines,
     with_section,
-    without_entry,
+    without_entries,
     without_section,
 )
 from memtui.backends.files.adapter import FilesConfig
@@ -198,45 +198,43 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             for handle, record in there.items():
                 if record is not None:
                     check_revision(record, request.revisions.get(handle.provider_record_id))
-            for handle, record in there.items():
-                if record is not None:
-                    self._remove(handle, request.scope)
-            gone = (one.provider_record_id for one, record in there.items() if record is not None)
-            self.keep_known(dict.fromkeys(gone))
-        return ForgetReply(missing=tuple(one for one, record in there.items() if record is None))
+            gone = {one: record for one, record in there.items() if record is not None}
+            self._remove(gone, request.scope)
+            self.keep_known(dict.fromkeys(one.provider_record_id for one in gone))
+        return ForgetReply(missing=tuple(one for one in there if one not in gone))
 
-    def _remove(self, handle: RecordHandle, scope: Scope) -> None:
-        record, name = self._find(handle, scope), handle.provider_record_id
-        if record is None:
-            return
-        if record.kind == INDEX_KIND:
-            self._change_index(partial(without_section, record=record))
-            return
-        self._change_index(partial(without_entry, name=name))
-        try:
-            self._place(name).unlink(missing_ok=True)
-            sync_folder(self._place(name).parent)
-        except OSError as error:
-            raise self._cannot(name, error) from error
+    def _remove(self, gone: Mapping[RecordHandle, Record], scope: Scope) -> None:
+        files = [one for one, record in gone.items() if record.kind != INDEX_KIND]
+        for handle in gone.keys() - set(files):
+            if (record := self._find(handle, scope)) is not None:  # where it stands by now
+                self._change_index(partial(without_section, record=record))
+        names = frozenset(one.provider_record_id for one in files)
+        self._change_index(partial(without_entries, names=names))
+        for name in names:
+            try:
+                self._place(name).unlink(missing_ok=True)
+            except OSError as error:
+                raise self._cannot(name, error) from error
+        for folder in {self._place(name).parent for name in names}:
+            sync_folder(folder)
 
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
         """Return each memory with its file and its lines of the index."""
-        return [self._snapshot(handle, scope) for handle in handles]
-
-    def _snapshot(self, handle: RecordHandle, scope: Scope) -> Snapshot:
-        record, name = self._find(handle, scope), handle.provider_record_id
-        if record is None:
-            return Snapshot(handle=handle, record=None)
         index = self._content(INDEX) if self._place(INDEX).exists() else ""
-        state: Json = {"known": self.known_json(name)}
-        if record.kind == INDEX_KIND:
-            state["at"], state["lines"] = whole_section(index, record)
-        else:
-            lines = index.split("\n")
-            state["content"] = self._content(name)
-            state["lines"] = [[at, lines[at]] for at in entry_lines(lines, name)]
-        return Snapshot(handle=handle, record=record, state=state)
+        entries = entries_of(index.split("\n"))
+        taken: list[Snapshot] = []
+        for handle in handles:
+            record, name = self._find(handle, scope), handle.provider_record_id
+            state: Json = {}
+            if record is not None:
+                state["known"] = self.known_json(name)
+                if record.kind == INDEX_KIND:
+                    state["at"], state["lines"] = whole_section(index, record)
+                else:
+                    state["content"], state["lines"] = self._content(name), entries.get(name, [])
+            taken.append(Snapshot(handle=handle, record=record, state=state))
+        return taken
 
     @blocking
     def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
@@ -244,14 +242,18 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         lines: list[tuple[int, str]] = []
         known: dict[str, Known | None] = {}
         with self.changing():
+            away = {
+                one.handle: self._find(one.handle, scope) for one in snapshots if not one.record
+            }
+            there = {one: record for one, record in away.items() if record is not None}
+            if there:
+                self._remove(there, scope)
+            known |= dict.fromkeys(one.provider_record_id for one in away)
             for one in snapshots:
-                name = one.handle.provider_record_id
-                if one.record is None:
-                    self._remove(one.handle, scope)
-                    known[name] = None
-                else:
+                if one.record is not None:
                     lines += self._put_back(one.record, one.state, scope)
                     held = one.state["known"]
+                    name = one.handle.provider_record_id
                     known[name] = None if held is None else Known.model_validate(held)
             self._change_index(partial(with_lines, added=sorted(lines)))
             self.keep_known(known)
@@ -270,7 +272,7 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             self._create(name, state["content"])
         else:
             self._change(name, lambda _: str(state["content"]))
-            self._change_index(partial(without_entry, name=name))
+            self._change_index(partial(without_entries, names={name}))
         return [(at, line) for at, line in state["lines"]]
 
     def _find(self, handle: RecordHandle, scope: Scope) -> Record | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -228,14 +228,14 @@ def with_body(content: str, record: Record, text: str) -> str:
     return joined
 
 
-def entry_lines(lines: Sequence[str], name: str) -> list[int]:
-    """Return which lines of an index, counted from 0, are a memory's entries."""
+def entries_of(lines: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
+    """Return the lines of an index that are a memory's entries, by its name, counted from 0."""
     fenced = fenced_lines([line.rstrip("\r") for line in lines])
-    return [
-        at
-        for at, line in enumerate(lines)
-        if not fenced[at] and (link := _entry(line)) is not None and _target(link) == name
-    ]
+    found: dict[str, list[tuple[int, str]]] = {}
+    for at, line in enumerate(lines):
+        if not fenced[at] and (link := _entry(line)) is not None:
+            found.setdefault(_target(link), []).append((at, line))
+    return found
 
 
 def _entry(line: str) -> re.Match[str] | None:
@@ -251,10 +251,11 @@ def _target(link: re.Match[str]) -> str:
 def with_entry(content: str, name: str, title: str, hook: str) -> str:
     """Return an index with a line for a memory, after the last such line."""
     lines = content.split("\n")
-    if entry_lines(lines, name):
+    entries = entries_of(lines)
+    if name in entries:
         return content
-    entries = [at for at, line in enumerate(lines) if _entry(line)]
-    at = entries[-1] if entries else len(lines) - 1 - (lines[-1] == "")
+    last = max((at for found in entries.values() for at, _ in found), default=None)
+    at = len(lines) - 1 - (lines[-1] == "") if last is None else last
     end = "\r" if "\r\n" in content else ""
     if at == len(lines) - 1:
         lines = [*lines[:at], f"{lines[at]}{end}", ""]
@@ -265,9 +266,9 @@ def with_entry(content: str, name: str, title: str, hook: str) -> str:
 def with_hook(content: str, name: str, record: Record, text: str) -> str:
     """Return an index whose line of a memory says its first line, where it did before."""
     lines = content.split("\n")
-    for at in entry_lines(lines, name):
-        if (link := _entry(lines[at])) is not None:
-            line, title = lines[at], link[1]
+    for at, line in entries_of(lines).get(name, []):
+        if (link := _entry(line)) is not None:
+            title = link[1]
             if title == _link_title(first_line(record.text)):
                 title = _link_title(first_line(text))
             hook = line[link.end() :]
@@ -282,10 +283,11 @@ def _link_title(title: str) -> str:
     return re.sub(r"[\[\]]", "", title)
 
 
-def without_entry(content: str, name: str) -> str:
-    """Return an index without a memory's lines."""
+def without_entries(content: str, names: Collection[str]) -> str:
+    """Return an index without the lines of some memories."""
     lines = content.split("\n")
-    gone = set(entry_lines(lines, name))
+    entries = entries_of(lines)
+    gone = {at for name in names for at, _ in entries.get(name, [])}
     return "\n".join(line for at, line in enumerate(lines) if at not in gone)
 
 
