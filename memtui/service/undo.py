@@ -47,6 +47,11 @@ from memtui.store.operation import Operation
 from memtui.store.settings import SettingChange
 
 _SEARCHED_WORDS = 8
+_NEVER = {
+    OperationType.PURGE: LASTING,
+    OperationType.SYNC: "What it read again lies outside of memtui and is as it was.",
+}
+"""Types that nothing takes back, and why."""
 
 
 class Undo(Group):
@@ -141,8 +146,8 @@ class Undo(Group):
         else:
             operation = self._core.log(company_id, self._core.sight(caller)).named(operation_id)
             which = f"The {operation.operation_type} #{operation.seq}"
-        if operation.operation_type is OperationType.PURGE:
-            raise Invalid(f"{which} cannot be taken back. {LASTING}")
+        if (why := _NEVER.get(operation.operation_type)) is not None:
+            raise Invalid(f"{which} cannot be taken back. {why}")
         with self._core.database.read() as database:
             kept = journal.kept(database, company_id, operation.operation_id)
             steps = journal.steps(database, company_id, operation.operation_id)
