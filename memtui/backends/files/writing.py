@@ -32,12 +32,11 @@ from memtui.contract import (
     Scope,
     SourceRef,
     Unavailable,
-    Unsupported,
     UtcDatetime,
     WriteRequest,
 )
 from memtui.paths import replacing
-from memtui.provider_kit import abilities_in, blocking, require_writable, sees
+from memtui.provider_kit import abilities_in, blocking, require_kept, require_writable, sees
 
 _FILE = "known.json"
 _LOCK = "changing.lock"
@@ -102,8 +101,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
             Invalid: the files belong to another project, agent or user than the request's.
             Unsupported: the record is pinned or expires, which the files cannot say.
         """
-        if request.pinned or request.expires_at is not None:
-            raise Unsupported(f"{self.config.path} keeps no pins and no expiry; write it without.")
+        require_kept(self.capabilities, request)
         named = {}
         for field in OWNER_FIELDS:
             own, asked = getattr(self._scope, field), getattr(request.scope, field)
@@ -152,8 +150,7 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         Raises:
             Unsupported: it would be pinned, or expire.
         """
-        if request.pinned is not None or request.sets_expiry:
-            raise Unsupported(f"{self.config.path} keeps no pins and no expiry.")
+        require_kept(self.capabilities, request)
         known = self._known.get(record_id) or Known(scope=self._scope)
         given = {"topic": request.topic, "tags": request.tags}
         update = {name: value for name, value in given.items() if value is not None}
