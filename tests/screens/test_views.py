@@ -138,7 +138,7 @@ def test_problems_are_counted_listed_and_placed() -> None:
     assert "60 problems" in shown[1]
     assert "!" in shown[2]
     assert ".md:7" in shown[2]
-    assert "and 10 more" in shown[-3]
+    assert any("and 10 more" in one for one in shown)
     problem = next(row for row in rows if row.problem)
     assert "o opens it" in row_detail(problem, view, state(), WIDTH).plain
 
