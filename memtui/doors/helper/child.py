@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -44,8 +45,6 @@ class Request(NamedTuple):
     """Whose child the client is."""
     arguments: list[str]
     environment: dict[bytes, bytes]
-    streams: list[int]
-    """Its standard input, output and errors, as descriptors of this process."""
 
 
 def serve(connection: socket.socket, code: str, home: str) -> int:
@@ -60,12 +59,13 @@ def serve(connection: socket.socket, code: str, home: str) -> int:
             return OUTDATED
         os.chdir(request.folder)
         connection.sendall(READY)
-        if connection.recv(1) != GO:
+        said, streams, _, _ = socket.recv_fds(connection, len(GO), 3)
+        if said != GO or len(streams) != 3:
             return 0
     except (OSError, Refused):
         return 0
     signal.alarm(_RUN_WITHIN_S)
-    _become(request)
+    _become(request, streams)
     from memtui.doors.cli.main import run
 
     answer = run(request.arguments)
@@ -85,8 +85,8 @@ def read_request(connection: socket.socket) -> Request:
         OSError: the connection breaks.
         Refused: it is no request, or too large.
     """
-    content, streams, _, _ = socket.recv_fds(connection, HEADER.size, 3)
-    if len(content) < HEADER.size or len(streams) != 3:
+    content = connection.recv(HEADER.size)
+    if len(content) < HEADER.size:
         raise Refused
     [size] = HEADER.unpack(content)
     if size > MAX_REQUEST_BYTES:
@@ -103,15 +103,15 @@ def read_request(connection: socket.socket) -> Request:
         environment = dict(one.split(b"=", 1) for one in rest[int(count) :])
         return Request(
             os.fsdecode(code), os.fsdecode(home), folder, int(umask, 8), int(parent),
-            arguments, environment, streams,
+            arguments, environment,
         )  # fmt: skip
     except ValueError as error:
         raise Refused from error
 
 
-def _become(request: Request) -> None:
+def _become(request: Request, streams: Sequence[int]) -> None:
     """Take over the client's environment, umask and standard streams."""
-    for place, stream in enumerate(request.streams):
+    for place, stream in enumerate(streams):
         os.dup2(stream, place)
         os.close(stream)
     os.umask(request.umask)

@@ -75,11 +75,10 @@ class Call:
         connection.connect(self._place.socket)
         if peer(connection)[1] != os.geteuid():
             return False
-        sent = socket.send_fds(connection, [request], [0, 1, 2])
-        connection.sendall(request[sent:])
+        connection.sendall(request)
         if connection.recv(1) != READY:
             return False
-        connection.sendall(GO)
+        socket.send_fds(connection, [GO], [0, 1, 2])
         return True
 
     def start_helper(self) -> None:

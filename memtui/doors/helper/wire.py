@@ -3,10 +3,10 @@
 A hook's process imports this before anything else, so it needs the quickest of modules only.
 
 The client sends one request: its size (four bytes, big-endian), then its parts with a NUL between
-them, and with the first byte its standard streams as descriptors. The helper's child answers
-`READY` when it can do that very request, or closes. Until the client has sent `GO` nothing is done,
-so that a client that waits no longer runs its hook itself, once. In the end comes the exit code, a
-byte.
+them. The helper's child answers `READY` when it can do that very request, or closes. Until the
+client has sent `GO` nothing is done, so that a client that waits no longer runs its hook itself,
+once. With `GO` come its standard streams as descriptors: sent before, they would stay open in the
+queue, and who reads them would wait for the helper. In the end comes the exit code, a byte.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def request_bytes(code: str, home: str, arguments: Sequence[str], umask: int) ->
         b"%d" % os.getppid(),
         b"%d" % len(arguments),
         *map(os.fsencode, arguments),
-        *(b"%s=%s" % item for item in os.environb.items()),
+        *(b"%s=%s" % (name, value) for name, value in os.environb.items() if name),
     ]
     content = b"\0".join(parts)
     return HEADER.pack(len(content)) + content

@@ -38,7 +38,7 @@ async def test_a_hook_through_the_helper_is_the_hook_itself(
     told = json.loads(served.run()[1])["hookSpecificOutput"]["additionalContext"]
     assert FACT in told
 
-    as_scout = {"MEMTUI_PRINCIPAL": "agent:scout"}
+    as_scout = {"MEMTUI_PRINCIPAL": "agent:scout", "": "a name that no program can set"}
     hook, child = served.begin(cwd=tmp_path, env=as_scout, umask=0o027)
     held = {path.name: str(path.readlink()) for path in Path(f"/proc/{child}/fd").iterdir()}
     assert Path(f"/proc/{child}/cwd").readlink() == tmp_path
@@ -170,6 +170,17 @@ def test_who_talks_nonsense_to_a_helper_is_not_answered(served: Hooks) -> None:
                 assert client.recv(1) == b""
             except ConnectionResetError:
                 assert words  # which it did not read to their end
+    assert served.is_served()
+
+
+def test_a_helper_that_hangs_is_not_waited_for(served: Hooks) -> None:
+    helper, whole = served.helper(), served.run()
+    os.kill(helper, signal.SIGSTOP)
+    try:
+        # To the end of its output, which nothing in the helper's queue may hold open.
+        assert served.run() == whole
+    finally:
+        os.kill(helper, signal.SIGCONT)
     assert served.is_served()
 
 
