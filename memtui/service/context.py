@@ -161,6 +161,8 @@ class _Reading:
     problems: list[Problem] = field(default_factory=list)
     usage: list[Usage] = field(default_factory=list)
     _failed: list[MemtuiError] = field(default_factory=list)
+    _wrong: list[Invalid] = field(default_factory=list)
+    """What providers say of requests that cannot be right."""
     _has_answer: bool = False
 
     async def read(self, routed: Routed, parts: Sequence[_Part]) -> None:
@@ -179,9 +181,8 @@ class _Reading:
         await asyncio.gather(
             *(self._from(own, its, whole=key == whole) for key, (own, its) in by_binding.items())
         )
-        invalid = (error for error in self._failed if isinstance(error, Invalid))
-        if (error := next(invalid, None)) is not None:
-            raise error
+        if self._wrong:
+            raise self._wrong[0]
         if self._failed and not (self._has_answer or self.late):
             raise self._failed[0]
 
@@ -229,7 +230,7 @@ class _Reading:
             kinds.append(SectionKind.RELATED)
         if whole and self.request.profile:
             kinds.append(SectionKind.PROFILE)
-        connection = await self._within(kinds, self._opened(routed))
+        connection = await self._within(kinds, self._opened(routed), opens=True)
         if connection is None:
             return
         reads = [((part.kind,), self._list(connection, part)) for part in parts]
@@ -241,7 +242,9 @@ class _Reading:
             self._has_answer = True
             self.problems += await self._within((), problems(self.entry, connection)) or ()
 
-    async def _within(self, kinds: Sequence[SectionKind], read: Awaitable[T]) -> T | None:
+    async def _within(
+        self, kinds: Sequence[SectionKind], read: Awaitable[T], *, opens: bool = False
+    ) -> T | None:
         """Return what a read for some sections finds; None where it is late or fails."""
         try:
             async with asyncio.timeout_at(self._until(kinds)):
@@ -250,6 +253,8 @@ class _Reading:
             self.late += [kind for kind in kinds if kind not in self.late]
         except MemtuiError as error:
             self._fails(error)
+            if isinstance(error, Invalid) and not opens:
+                self._wrong.append(error)
         return None
 
     def _until(self, kinds: Sequence[SectionKind]) -> float | None:

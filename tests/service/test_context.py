@@ -359,6 +359,16 @@ async def test_what_is_late_or_down_keeps_nothing_else_from_the_model(
         assert [one.message for one in answer.problems] == ["It is down; wait."]
         with pytest.raises(Unavailable):
             await service.context(CALLER, asked(APOLLO, binding_key="hosted"))
+        with pytest.raises(Invalid):
+            await service.context(CALLER, asked(Scope(company_id="local", subject_id="x" * 201)))
+    finally:
+        await service.close()
+    service = await open_service(paths, settings)  # without the package that the binding needs
+    try:
+        answer = await service.context(CALLER, asked(BOTH))
+        assert answer.text == seed_context(["Likes tea"], None)
+        [problem] = answer.problems
+        assert "fake" in problem.message
     finally:
         await service.close()
 
