@@ -214,6 +214,25 @@ async def test_what_a_program_writes_into_the_replaced_file_counts(
     assert sorted(one.name for one in tmp_path.iterdir()) == ["memory.jsonl", "state0"]
 
 
+async def test_what_a_program_has_only_begun_to_write_takes_nothing_out(
+    tmp_path: Path, opened: Opened
+) -> None:
+    path = tmp_path / "memory.jsonl"
+    path.write_text(ODD[0])
+    adapter = await opened(path, settle_ms=400)
+    with path.open("r+") as theirs:
+        writing = asyncio.create_task(adapter.write(note("ours", title="d3")))
+        while "ours" not in path.read_text():
+            await asyncio.sleep(0)
+        theirs.truncate()
+        while path.read_text():
+            await asyncio.sleep(0)
+        theirs.write(ODD[0].replace("zooms", "theirs"))
+        theirs.flush()
+        await writing
+    assert json.loads(path.read_text())["observations"] == ["draws", "theirs", "ours"]
+
+
 async def test_what_is_known_of_a_record_goes_when_the_server_has_removed_it(
     tmp_path: Path, opened: Opened
 ) -> None:

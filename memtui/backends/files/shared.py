@@ -130,7 +130,8 @@ class SharedFile:
                         if _state_of(os.fstat(theirs.fileno())) == state:
                             return False
                     old.replace(self._path)
-                    displaced.append((there, theirs.read()))
+                    if self._is_whole(content := theirs.read()):  # else it is still being written
+                        displaced.append((there, content))
                     return False
             finally:
                 old.unlink(missing_ok=True)
