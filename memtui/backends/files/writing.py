@@ -13,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from memtui.backends.files.adapter import ConfigT, FilesAdapter
 from memtui.backends.files.reading import FileReader, ParsedRecord
 from memtui.contract import (
@@ -179,12 +177,24 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
         return record.model_copy(update=told)
 
     def _read_known(self) -> dict[str, Known]:
-        """Return what is known; a file that is damaged says nothing, and is begun anew."""
+        """Return what is known.
+
+        Raises:
+            Unavailable: that cannot be read, so nobody knows whose the records are.
+        """
+        path = self._context.data_dir / _FILE
         try:
-            held = json.loads((self._context.data_dir / _FILE).read_bytes())
+            held = json.loads(path.read_bytes())
             return {name: Known.model_validate(one) for name, one in held.items()}
-        except (OSError, ValueError, AttributeError, RecursionError, ValidationError):
+        except FileNotFoundError:
             return {}
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
+            why = getattr(error, "strerror", None) or "it is damaged"
+            raise Unavailable(
+                f"Whose the memories in {self.config.path} are cannot be read from {path} ({why}); "
+                "bring it back from a backup, or remove it, and all of them belong to whom the "
+                "binding names."
+            ) from error
 
     @blocking
     def erase(self, request: EraseRequest) -> EraseReply:
