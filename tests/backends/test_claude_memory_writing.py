@@ -19,6 +19,7 @@ from memtui.contract import (
     Snapshot,
     SourceKind,
     SourceRef,
+    Unavailable,
     WriteRequest,
 )
 
@@ -125,6 +126,33 @@ async def test_a_new_folder_gets_an_index_and_an_old_one_its_own_frontmatter(
     with pytest.raises(Invalid, match="blank lines"):
         await adapter.write(note("\nThe same.\n"))
     assert held(tmp_path) == now
+
+
+async def test_a_write_that_the_index_refuses_leaves_nothing(tmp_path: Path) -> None:
+    adapter = await opened(tmp_path)
+    index = tmp_path / "memory" / "MEMORY.md"
+    index.write_bytes(b"caf\xe9\n")
+    ana = ACME.model_copy(update={"subject_id": "ana"})
+    with pytest.raises(Invalid, match="not UTF-8"):
+        await adapter.write(note("Is ill.", scope=ana))
+    assert sorted(one.name for one in index.parent.iterdir()) == sorted(FILES)
+    assert index.read_bytes() == b"caf\xe9\n"
+
+
+async def test_what_is_somebodys_is_not_everybodys_once_that_cannot_be_read(tmp_path: Path) -> None:
+    adapter = await opened(tmp_path)
+    bob, ana = (ACME.model_copy(update={"subject_id": one}) for one in ("bob", "ana"))
+    [handle] = (await adapter.write(note("Is ill.", scope=ana))).records
+    known = tmp_path / "state" / "known.json"
+    kept = known.read_text()
+    known.write_text(kept[:-1])
+    with pytest.raises(Unavailable, match=r"known\.json \(it is damaged\)"):
+        await adapter.get(handle, bob)
+    with pytest.raises(Unavailable, match="it is damaged"):
+        await adapter.write(note("Likes tea.", scope=bob))
+    known.write_text(kept)
+    assert await adapter.get(handle, bob) is None
+    assert await adapter.get(handle, ana) is not None
 
 
 async def test_an_edit_of_what_claude_code_changed_meanwhile_is_a_conflict(tmp_path: Path) -> None:

@@ -57,6 +57,7 @@ from memtui.contract import (
     ForgetRequest,
     Invalid,
     Json,
+    MemtuiError,
     Record,
     RecordHandle,
     Scope,
@@ -150,9 +151,18 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         with self.changing():
             values = {"name": title, "description": hook}
             content = composed(values, own, request.content, is_flat=self._is_flat())
-            name = self._new(f"{kind}_{slug(title)}", content)
-            self._change_index(partial(with_entry, name=name, title=title, hook=hook))
-            self.keep_known({name: known})
+            name = self._free_name(f"{kind}_{slug(title)}")
+            self.keep_known({name: known})  # first, so that nobody is shown it as everybody's
+            try:
+                self._create(name, content)
+                try:
+                    self._change_index(partial(with_entry, name=name, title=title, hook=hook))
+                except MemtuiError:
+                    self._place(name).unlink(missing_ok=True)
+                    raise
+            except MemtuiError:
+                self.keep_known({name: None})
+                raise
         handle = self._handle(name)
         return WriteReply(records=(handle,), before=(Snapshot(handle=handle, record=None),))
 
@@ -161,14 +171,10 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         there = [one.metadata for one in self._load()[0].values() if one.kind != INDEX_KIND]
         return bool(there) and not any(one.get("generation") == NESTED for one in there)
 
-    def _new(self, stem: str, content: str) -> str:
-        """Make a file of a name that is free, and return the name."""
-        for number in count(1):
-            name = f"{stem}.md" if number == 1 else f"{stem}_{number}.md"
-            if not self._place(name).exists():
-                self._create(name, content)
-                return name
-        raise AssertionError
+    def _free_name(self, stem: str) -> str:
+        """Return the name of a file that is not there yet."""
+        names = (f"{stem}.md" if number == 1 else f"{stem}_{number}.md" for number in count(1))
+        return next(name for name in names if not self._place(name).exists())
 
     @blocking
     def correct(self, request: CorrectRequest) -> CorrectReply:
@@ -296,11 +302,16 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
     def _create(self, name: str, content: str) -> None:
         path = self._place(name)
         try:
+            written = content.encode()
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("xb") as file:
-                file.write(content.encode())
-                file.flush()
-                os.fsync(file.fileno())
+                try:
+                    file.write(written)
+                    file.flush()
+                    os.fsync(file.fileno())
+                except OSError:
+                    path.unlink()
+                    raise
             sync_folder(path.parent)
         except UnicodeEncodeError as error:
             told = "The text has half of a character, which no file can hold."
