@@ -399,7 +399,7 @@ class LogReader:
                 .group_by(*alike)
             )
             found.parts.extend(RunPart(*row) for row in counted)
-            said = [cast(asked[name].as_string(), Text) for name in ("delivered", "tokens")]
+            said = [_said(asked, name) for name in ("delivered", "tokens")]
             given = self.connection.execute(
                 select(
                     columns.run_id,
@@ -447,19 +447,19 @@ class LogReader:
         only = chosen.model_copy(update={"operation_type": OperationType.CONTEXT})
         found = self._successful(only)
         asked = _readable(self.connection, found.c.request)
-        tokens, budget = (asked[name].as_integer() for name in ("tokens", "budget"))
+        tokens, budget = (_number(asked, name) for name in ("tokens", "budget"))
         day = type_coerce(found.c.started_at, BigInteger) // _DAY
         rows = self.connection.execute(
             select(
                 day.label("day"),
                 func.count().label("contexts"),
-                _count_true(asked["delivered"].as_boolean()).label("delivered"),
-                _count_true(asked["over_budget"].as_boolean()).label("over_budget"),
+                _count_true(_is_true(asked, "delivered")).label("delivered"),
+                _count_true(_is_true(asked, "over_budget")).label("over_budget"),
                 cast(func.sum(tokens), BigInteger).label("tokens"),
-                cast(func.sum(budget), BigInteger).label("budget"),
+                cast(func.coalesce(func.sum(budget), 0), BigInteger).label("budget"),
                 func.max(tokens).label("most_tokens"),
             )
-            .where(tokens.is_not(None), asked["skip_given"].as_boolean().is_not(True))
+            .where(tokens.is_not(None), ~_is_true(asked, "skip_given"))
             .group_by(day)
             .order_by(day)
         )
@@ -602,6 +602,22 @@ def _readable(connection: Connection, column: Any) -> Any:
     if connection.dialect == "sqlite":
         return column
     return cast(func.regexp_replace(cast(column, Text), r"\\.", "?", "g"), JSON)
+
+
+def _said(asked: Any, name: str) -> ColumnElement[str]:
+    """Return a member of what was asked as text: an imported one may be of any type."""
+    return cast(asked[name].as_string(), Text)
+
+
+def _number(asked: Any, name: str) -> ColumnElement[int | None]:
+    """Return a member of what was asked; null where that is no whole number below 1e9."""
+    said = _said(asked, name)
+    is_number = and_(func.length(said).between(1, 9), func.rtrim(said, "0123456789") == "")
+    return case((is_number, cast(said, Integer)), else_=None)
+
+
+def _is_true(asked: Any, name: str) -> ColumnElement[bool]:
+    return func.coalesce(_said(asked, name), "").in_(("true", "1"))
 
 
 def _is_fact(snapshot: Any) -> ColumnElement[int]:

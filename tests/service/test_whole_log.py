@@ -114,6 +114,8 @@ async def test_an_imported_context_may_say_anything(service: MemoryService) -> N
     for _ in range(2):
         [run] = (await service.runs.page(reader)).runs
         assert (run.contexts, run.tokens_given, run.cost_usd) == (4, 40, Decimal(45_000_000))
+        days = await service.metrics.facts(reader, datetime(2026, 3, 1, tzinfo=UTC))
+        assert (days.contexts, days.contexts_delivered, days.most_context_tokens) == (2, 1, 40)
         steps = (await service.runs.replay(reader, "r-1")).steps
         assert [one.context and one.context.text for one in steps] == [
             None, None, "told", None, "told",
