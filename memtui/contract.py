@@ -142,10 +142,13 @@ class Model(BaseModel):
     """Base of the contract's values: frozen, no unknown fields.
 
     A command pays for what it uses: a class is built when it is first validated, and its fields'
-    docstrings are read when its JSON schema is asked for.
+    docstrings are read when its JSON schema is asked for. What does not fit is not repeated in the
+    error: it may be a memory, or a secret, and errors go to the log file.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", defer_build=True, hide_input_in_errors=True
+    )
 
     @classmethod
     def like(cls, other: object, **given: Any) -> Self:

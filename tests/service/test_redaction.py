@@ -7,7 +7,9 @@ from itertools import chain
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
+from memtui.contract import Scope, SourceKind, SourceRef, WriteRequest
 from memtui.service import redaction
 from memtui.service.redaction import may_hold_secret, redact, redact_json
 from tests.service.secret_forms import FORMS, ORDINARY
@@ -245,3 +247,11 @@ def test_every_form_of_a_secret_is_taken_out(form: str) -> None:
 @pytest.mark.parametrize("text", ORDINARY)
 def test_ordinary_text_stays_to_the_letter(text: str) -> None:
     assert redact(text) == (text, ())
+
+
+def test_a_value_that_does_not_fit_is_not_in_the_error() -> None:
+    scope = Scope(company_id="acme")
+    source = SourceRef(kind=SourceKind.RUN, company_id="acme")
+    with pytest.raises(ValidationError) as raised:
+        WriteRequest(scope=scope, source=source, content=f"\ud83d {OPENAI}")
+    assert OPENAI[-6:] not in str(raised.value)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from memtui.contract import Invalid, Json
+from memtui.provider_kit import whole
 
 MOST_CHARACTERS = 8_000
 """How long a context may be: from 10,000 on Claude Code and Cursor put it into a file."""
@@ -133,13 +134,13 @@ def answer_to(call: HookCall, context: str) -> str:
 
 
 def json_object(text: str) -> Json:
-    """Return the JSON object that a text is.
+    """Return the JSON object that a text is; half of a character, as of one cut off, is U+FFFD.
 
     Raises:
         Invalid: it is none.
     """
     try:
-        said = json.loads(text)
+        said = whole(json.loads(text))
     except (ValueError, RecursionError) as error:
         raise Invalid(f"What came on stdin is no JSON: {str(error)[:200]}.") from error
     if not isinstance(said, dict):

@@ -16,7 +16,7 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from memtui.contract import Json
+from memtui.contract import Json, Unavailable
 from memtui.doors.hooks.calls import HookCall
 
 NOTE_CHARS = 2_000
@@ -58,12 +58,19 @@ class _Run:
 
 
 def note_of(call: HookCall) -> Note | None:
-    """Return the note of a run; None where there was nothing but a trivial exchange. Blocking."""
+    """Return the note of a run; None where there was nothing but a trivial exchange. Blocking.
+
+    Raises:
+        Unavailable: the transcript is there, and cannot be read.
+    """
     run = _Run()
-    readable = call.transcript is not None and call.transcript.is_file()
-    if readable and call.transcript is not None:
-        for number, said in _lines(call.transcript):
-            _take(run, number, said)
+    try:
+        readable = call.transcript is not None and call.transcript.is_file()
+        if readable and call.transcript is not None:
+            for number, said in _lines(call.transcript):
+                _take(run, number, said)
+    except OSError as error:
+        raise Unavailable(f"The transcript cannot be read: {error.strerror}.") from error
     asked = run.asked or ([call.prompt] if call.prompt else [])
     reply = (call.reply or run.reply).strip()
     if not asked or (not run.files and len(reply) < _TRIVIAL_CHARS):

@@ -102,8 +102,9 @@ def test_a_run_leaves_one_note_that_its_answers_bring_up_to_date(here: Run, tmp_
 
     trivial = left("Stop", "From release.")
     assert (trivial.code, trivial.out, trivial.err) == (0, "", "")
-    assert left("Stop", f"{LONG}{SECRET}", "--json").document["outcome"] == "stored"
-    assert left("SessionEnd", f"{LONG}{SECRET}", "--json").document["outcome"] == "unchanged"
+    cut = f"{LONG}{SECRET} \ud83d"  # the half of an emoji, which is no Unicode
+    assert left("Stop", cut, "--json").document["outcome"] == "stored"
+    assert left("SessionEnd", cut, "--json").document["outcome"] == "unchanged"
     updated = left("Stop", f"{LONG}Thursdays.", "--json").document
     assert updated["outcome"] == "updated"
 

@@ -6,6 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from memtui.contract import Unavailable
 from memtui.doors.hooks.calls import HookCall, Moment
 from memtui.doors.hooks.transcript import NOTE_CHARS, note_of
 
@@ -90,6 +93,11 @@ def test_without_a_transcript_the_call_itself_says_what_was_asked(tmp_path: Path
     note = note_of(gone)
     assert note is not None
     assert (note.title, note.external_ref) == ("Why?", None)
+
+
+def test_a_transcript_that_cannot_be_read_is_told_in_a_sentence() -> None:
+    with pytest.raises(Unavailable, match=r"^The transcript cannot be read: File name too long\.$"):
+        note_of(HookCall(event="Stop", transcript=Path("x" * 5_000), prompt="Why?", reply=LONG))
 
 
 def test_a_trivial_exchange_leaves_nothing(tmp_path: Path) -> None:
