@@ -12,11 +12,11 @@ from typing import Any
 import psycopg
 import pytest
 from psycopg.sql import SQL, Identifier
-from sqlmodel import SQLModel
 
 from memtui.store.database import Database
+from memtui.store.tables import OPERATIONS
 
-_TABLES = [table.name for table in SQLModel.metadata.sorted_tables]
+_TABLES = [table.name for table in OPERATIONS.metadata.sorted_tables]
 
 
 @pytest.fixture(scope="session")
