@@ -32,7 +32,7 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "audit.md"
 def database_url(request: pytest.FixtureRequest) -> str:
     """SQLite, but for a test that is marked to run on both."""
     chosen = getattr(request, "param", "sqlite")
-    return "" if chosen == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    return "" if chosen == "sqlite" else str(request.getfixturevalue("control_plane_url"))
 
 
 ON_BOTH = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
@@ -44,10 +44,13 @@ def alter(database: Database, statement: str) -> None:
         if database.dialect == "sqlite":
             for table in TABLES:
                 connection.execute(text(f"DROP TRIGGER IF EXISTS {table}_append_only"))
-        else:
-            for table in TABLES:
-                connection.execute(text(f"ALTER TABLE {table} DISABLE TRIGGER ALL"))
+            connection.execute(text(statement))
+            return
+        for table in TABLES:
+            connection.execute(text(f"ALTER TABLE {table} DISABLE TRIGGER ALL"))
         connection.execute(text(statement))
+        for table in TABLES:
+            connection.execute(text(f"ALTER TABLE {table} ENABLE TRIGGER ALL"))
 
 
 def script(path: Path) -> subprocess.CompletedProcess[str]:

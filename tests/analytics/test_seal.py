@@ -28,7 +28,7 @@ TABLES = ("memory_operations", "memory_usage", "memory_operation_handles")
 def database_url(request: pytest.FixtureRequest) -> str:
     """SQLite, but for a test that is marked to run on both."""
     chosen = getattr(request, "param", "sqlite")
-    return "" if chosen == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    return "" if chosen == "sqlite" else str(request.getfixturevalue("control_plane_url"))
 
 
 ON_BOTH = pytest.mark.parametrize("database_url", ["sqlite", "postgresql"], indirect=True)
