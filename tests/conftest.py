@@ -57,6 +57,14 @@ def pytest_collection_finish() -> None:
     atexit.register(gc.unfreeze)  # a module complains of what is there at the very end
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Let the fast part not even import what would be deselected."""
+    if config.getoption("markexpr") != "not slow":
+        return None
+    below = collection_path.relative_to(config.rootpath).as_posix()
+    return True if f"{below}/".startswith(_SLOW) else None
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark as slow what opens an app, a server or a process, or fills a whole archive."""
     for item in items:
