@@ -346,6 +346,10 @@ class Scope(Model):
     subject_id: str | None = None
     """The external or user identity that the memory is about."""
 
+    def outside_run(self) -> Scope:
+        """Return it for what is done to memories of a run and is no part of the run."""
+        return self.model_copy(update={"run_id": None})
+
 
 class SourceRef(Model):
     """The provenance handle: the work object that a memory or an operation comes from."""

@@ -367,7 +367,7 @@ class _Mover:
         await self._ends.service.forget(
             self._ends.caller,
             ForgetRequest(
-                scope=held.scope,
+                scope=held.scope.outside_run(),
                 handles=(handle,),
                 binding_key=destination.key,
                 revisions={held.id: held.revision} if held.revision else {},
@@ -377,9 +377,9 @@ class _Mover:
 
     async def _write(self, request: WriteRequest) -> MutationAnswer:
         if request.kind != "fact":
-            return await self._ends.service.write(self._ends.caller, request)
+            return await self._ends.service.write(self._ends.caller, request, copied=True)
         async with self._facts:  # their number is limited, so each must see the one before
-            return await self._ends.service.write(self._ends.caller, request)
+            return await self._ends.service.write(self._ends.caller, request, copied=True)
 
     def _packed(self, parcel: Parcel) -> WriteRequest:
         lost = {name for kind, name in self._lost if kind == parcel.record.kind} | self._unable

@@ -216,9 +216,10 @@ async def _look_for_extra(ends: Ends, index: Index) -> int:
 async def _found_by_id(
     ends: Ends, binding: BindingView, names: Sequence[str], scope: Scope
 ) -> Record | None:
+    asked = scope.outside_run()
     for name in names:
         try:
-            answer = await ends.service.get(ends.caller, name, scope, binding_key=binding.key)
+            answer = await ends.service.get(ends.caller, name, asked, binding_key=binding.key)
         except NotFound:
             continue
         return answer.record
@@ -233,7 +234,8 @@ async def _search_for(ends: Ends, binding: BindingView, record: Record) -> None:
     text = record.text.strip()
     words = text if len(text) <= _SEARCHED else text[:_SEARCHED].rsplit(None, 1)[0]
     if words and binding.capabilities.explain:
-        asked = QueryRequest(scope=record.scope, query=words, binding_key=binding.key, top_k=99)
+        scope = record.scope.outside_run()
+        asked = QueryRequest(scope=scope, query=words, binding_key=binding.key, top_k=99)
         await ends.service.explain(ends.caller, asked)
 
 

@@ -322,9 +322,16 @@ class Operations(Group):
         return ids, tuple(change_of(one, steps[one.operation_id], sight) for one in operations)
 
     @to_its_end
-    async def write(self, caller: Caller, request: WriteRequest) -> MutationAnswer:
-        """Store a record, its secrets taken out."""
+    async def write(
+        self, caller: Caller, request: WriteRequest, *, copied: bool = False
+    ) -> MutationAnswer:
+        """Store a record, its secrets taken out.
+
+        `copied`: it is one that another binding holds; the run in its scope does not write it.
+        """
         core, scope = self._core, request.scope
+        if copied:
+            scope = scope.outside_run()
         if caller.by_ai:
             request = request.model_copy(update={"content": without_prefix(request.content)})
         # In a thread: a megabyte takes a while, and others are served meanwhile.

@@ -469,7 +469,7 @@ def _outside(operation: Operation) -> Scope:
     """
     if any(path.startswith("scope.") for path in operation.absent):
         return Scope(company_id=operation.scope.company_id)
-    return operation.scope.model_copy(update={"run_id": None})
+    return operation.scope.outside_run()
 
 
 def _handle(one: OperationHandle) -> RecordHandle:

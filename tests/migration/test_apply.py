@@ -58,11 +58,14 @@ async def test_there_and_back_is_the_same(
     await fill(service, caller, "default", 60)
     await service.bindings.add(caller, "third", "vault", {})
     before = await states(service, caller, "default")
+    runs = (await service.runs.page(caller)).runs
+    assert [one.run_id for one in runs] == ["r-1"]
     files = _files(paths, "default")
     assert await move(service, caller, paths, "default", middle) == (60, 0, 0, 0)
     assert await states(service, caller, middle) == before
     assert await move(service, caller, paths, middle, "third") == (60, 0, 0, 0)
     assert await states(service, caller, "third") == before
+    assert (await service.runs.page(caller)).runs == runs
     assert await move(service, caller, paths, middle, "default") == (0, 0, 60, 0)
     assert _files(paths, "default") == files
     for source, destination in (("default", middle), (middle, "third"), ("default", "third")):
