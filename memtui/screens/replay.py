@@ -256,7 +256,7 @@ def _tokens(step: RunStep) -> Cell:
         return Cell(fmt.count(step.context.price.input_tokens))
     usage = step.operation.usage
     used = sum(one.input_tokens + one.output_tokens + one.embedding_tokens for one in usage)
-    return Cell(fmt.count(used), "" if used else "muted")
+    return Cell(fmt.count(used) if used else "")
 
 
 def _cost(step: RunStep) -> str:

@@ -137,7 +137,7 @@ class Runs(ModalListScreen):
             return "No run passes the filter.", "/ changes it; the rest of the runs is not gone."
         return (
             "No run is in the log yet.",
-            "Agents' hooks and the MCP server name theirs: memtui mcp install sets them up.",
+            "`memtui hook install CLIENT` and `memtui mcp install CLIENT` let agents have runs.",
         )
 
     def _add(self, page: RunPage) -> None:

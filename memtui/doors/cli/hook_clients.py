@@ -79,11 +79,12 @@ def hook_install(
         chosen, chosen.file(Path.home()), command, invocation.settings().hook_timeout_ms
     )
     plan = Plan(None, (change,) if change.before != change.after else ())
-    then = f"{chosen.then}. {_ABOUT_NOTES}" if chosen.leaves_notes else chosen.then
-    return carried_out(invocation, plan, yes, f"{chosen.name} calls memtui", then)
-
-
-_ABOUT_NOTES = "Runs leave notes where `memtui bindings capture KEY --post-run on` allows it"
+    told = [chosen.then]
+    if chosen.leaves_notes:
+        told.append("Runs leave notes where `memtui bindings capture KEY --post-run on` allows it")
+    if not invocation.paths().data.is_dir():
+        told.append("There is no memory yet, and a hook begins none: start `memtui` once")
+    return carried_out(invocation, plan, yes, f"{chosen.name} calls memtui", ". ".join(told))
 
 
 def hook_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:

@@ -180,6 +180,7 @@ def mcp_install(
     from memtui.doors.mcp.clients import find_client, plan_install
     from memtui.doors.mcp.guide import skill
 
+    _require_extra()
     chosen = find_client(client)
     command = [
         *own_command(invocation),

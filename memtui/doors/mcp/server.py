@@ -335,6 +335,9 @@ async def serve_stdio(agent: Agent, run_of: Callable[[], str | None]) -> None:
     """Serve one client on standard input and output until it closes them.
 
     `run_of` says which run the client is in now, where a hook of it has said so; it may block.
+
+    Raises:
+        BrokenPipeError: the client went without reading an answer.
     """
 
     async def agent_of(_: Context) -> Agent:
@@ -342,5 +345,10 @@ async def serve_stdio(agent: Agent, run_of: Callable[[], str | None]) -> None:
 
     server = MemoryServer(agent_of, guide((), captured=await _captures_runs(agent)))
     options = server.protocol.create_initialization_options(NotificationOptions(tools_changed=True))
-    async with stdio_server() as (incoming, outgoing), server.watching():
-        await server.protocol.run(incoming, outgoing, options)
+    try:
+        async with stdio_server() as (incoming, outgoing), server.watching():
+            await server.protocol.run(incoming, outgoing, options)
+    except BaseExceptionGroup as group:
+        if group.split(BrokenPipeError)[1] is None:
+            raise BrokenPipeError from group
+        raise

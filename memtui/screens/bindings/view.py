@@ -97,7 +97,9 @@ def rows_of(view: BindingsView, state: AppState) -> Iterator[TreeRow]:
     for number, binding in enumerate(view.bindings, 1):
         yield from _binding_rows(view, binding, state, last=number == len(view.bindings))
     yield TreeRow(Content(""), selectable=False)
-    connected = "Connected now" if view.agents else "No agent is connected now."
+    connected = (
+        "Connected now" if view.agents else "No agent is connected; memtui mcp install adds one."
+    )
     style = STRONG if view.agents else DIM
     yield TreeRow(display(connected, style=style), selectable=False)
     for agent in view.agents:

@@ -243,6 +243,13 @@ async def test_calls_over_mcp_join_the_run_of_their_client(
     assert len(list((home / "clients").iterdir())) == 1
 
 
+def test_installing_a_hook_of_an_empty_home_says_what_to_do_first(here: Run, person: Path) -> None:
+    given = ("--home", str(person / "none"), "hook", "install", "gemini")
+    code = here(*given, "--json").document["code"]
+    assert "start `memtui` once" in here(*given, "--yes", code).out
+    assert not (person / "none").exists()
+
+
 def test_hooks_are_installed_by_a_code_and_taken_out_again(here: Run, person: Path) -> None:
     path = person / ".gemini" / "settings.json"
     path.parent.mkdir()

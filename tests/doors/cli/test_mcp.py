@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,17 @@ def test_an_unknown_client_is_named_with_the_known_ones(here: Run) -> None:
     refused = here("mcp", "install", "emacs")
     assert refused.code == 2
     assert "claude-code" in refused.err
+
+
+def test_no_client_is_told_of_a_server_that_cannot_start(
+    here: Run, own_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = own_file.read_bytes()
+    monkeypatch.setitem(sys.modules, "mcp", None)
+    refused = here("mcp", "install", "cursor")
+    assert refused.code == 2
+    assert "pip install 'memtui[mcp]'" in refused.err
+    assert own_file.read_bytes() == before
 
 
 def test_over_http_nobody_is_served_without_a_token(here: Run) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -83,3 +85,21 @@ async def test_a_client_starts_it_over_stdio(tmp_path: Path) -> None:
             assert text_of(stored).startswith("Stored as ")
             found = await client.call_tool("memory_search", {"query": f"stdio {mode}"})
             assert found.structured_content["memories"][0]["written_by"] == "agent:coding"
+
+
+def test_a_client_that_goes_before_its_answer_is_no_failure(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "memtui", "mcp"],
+        env={"PATH": os.environ["PATH"], "MEMTUI_HOME": str(tmp_path)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as server:
+        assert server.stdin
+        assert server.stdout
+        assert server.stderr
+        server.stdout.close()
+        server.stdin.write(json.dumps({**_PING, "method": "ping"}).encode() + b"\n")
+        server.stdin.close()
+        assert server.stderr.read() == b""
+    assert server.returncode == 0
