@@ -233,7 +233,10 @@ class _Reading:
         connection = await self._within(kinds, self._opened(routed), opens=True)
         if connection is None:
             return
-        reads = [((part.kind,), self._list(connection, part)) for part in parts]
+        reads: list[tuple[Sequence[SectionKind], Awaitable[bool]]] = [
+            ([part.kind for part in alike], self._list(connection, alike))
+            for alike in _alike(parts, together=connection.adapter.capabilities.chosen_owners)
+        ]
         if SectionKind.RELATED in kinds:
             reads.append(((SectionKind.RELATED,), self._search(connection)))
         if SectionKind.PROFILE in kinds and connection.adapter.capabilities.profile:
@@ -276,18 +279,20 @@ class _Reading:
         opening.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(opening)
 
-    async def _list(self, connection: Connection, part: _Part) -> bool:
-        """Read a part's records; False: its binding keeps none of its scope."""
+    async def _list(self, connection: Connection, parts: Sequence[_Part]) -> bool:
+        """Read the records of parts that are alike; False: their binding keeps none of them."""
         connection.require("browse")
-        records: list[Record] = []
-        self.found.append(_Found(part.kind, connection.binding.key, records))
-        is_kept = False
+        key, first = connection.binding.key, parts[0]
+        records: dict[tuple[str, str], list[Record]] = {owner_of(part.scope): [] for part in parts}
+        self.found += [_Found(part.kind, key, records[owner_of(part.scope)]) for part in parts]
+        owners, is_kept = [part.scope for part in parts], False
         async for page, own in own_records(
-            connection, part.scope, self.entry.sight, kind=part.record_kind, topic=part.topic
+            connection, owners, self.entry.sight, kind=first.record_kind, topic=first.topic
         ):
             is_kept = True
             self.usage += page.usage
-            records += own
+            for record in own:
+                records[owner_of(record.scope)].append(record)
         return is_kept
 
     async def _search(self, connection: Connection) -> bool:
@@ -426,39 +431,59 @@ def _parts(request: ContextRequest) -> list[_Part]:
     return parts
 
 
+def _alike(parts: Sequence[_Part], *, together: bool) -> list[list[_Part]]:
+    """Return the parts that one list holds: those of a kind and topic, where it can be narrowed."""
+    found: dict[object, list[_Part]] = {}
+    for part in parts:
+        found.setdefault((part.record_kind, part.topic) if together else part, []).append(part)
+    return list(found.values())
+
+
 async def own_records(
     connection: Connection,
-    scope: Scope,
+    owners: Sequence[Scope],
     sight: Sight | None,
     *,
     kind: str | None,
     topic: str | None = None,
     everybodys: bool = False,
 ) -> AsyncIterator[tuple[BrowsePage, list[Record]]]:
-    """Yield the pages of a scope's own records of a kind and topic, the oldest first.
+    """Yield the pages of some owners' records of a kind and topic, the oldest first.
 
     Those of the company alone are nobody else's, unless `everybodys` are asked for. They lie among
     the others: a provider that can is asked for nothing else, and one that has no place for them is
-    not asked.
+    not asked. Several owners at once are for a provider that can tell them apart.
     """
+    adapter, [scope, *others] = connection.adapter, owners
+    base = Scope(company_id=scope.company_id) if others else scope
     request = BrowseRequest(
-        scope=scope, filter=own_filter(scope, kind=kind, topic=topic), sort="created_at"
+        scope=base, filter=own_filter(base, kind=kind, topic=topic), sort="created_at"
     )
-    if is_org(scope) and not everybodys:
-        adapter = connection.adapter
-        try:
-            home = adapter.home_of(connection.binding.config, scope)
-        except Invalid:
+    if is_org(base) and not everybodys:
+        homes = _homes(connection, owners)
+        if not homes:
             return
+        [home, *_] = homes.values()
         if adapter.capabilities.chosen_owners:
-            request = request.model_copy(update={"owners": (scope,)})
+            request = request.model_copy(update={"owners": tuple(homes)})
         elif adapter.capabilities.namespace_changes and home is not None:
             request = request.model_copy(update={"namespace": home})
-    owner = owner_of(scope)
+    names, is_all = {owner_of(one) for one in owners}, is_org(base) and everybodys
     async for page in connection.pages(request):
-        seen = readable(page.records, scope, sight)
-        is_all = is_org(scope) and everybodys
-        yield page, [one for one in seen if is_all or owner_of(one.scope) == owner]
+        seen = readable(page.records, base, sight)
+        yield page, [one for one in seen if is_all or owner_of(one.scope) in names]
+
+
+def _homes(connection: Connection, owners: Sequence[Scope]) -> dict[Scope, str | None]:
+    """Return where a binding keeps what each owner has; the company is there if it has a place."""
+    found: dict[Scope, str | None] = {}
+    for scope in owners:
+        try:
+            found[scope] = connection.adapter.home_of(connection.binding.config, scope)
+        except Invalid:
+            if not is_org(scope):
+                found[scope] = None
+    return found
 
 
 def _is_told_in(owner: Scope, scope: Scope) -> bool:

@@ -63,7 +63,7 @@ class Pruning(Group):
         ) as (entry, connection):
             own = own_records(
                 connection,
-                request.scope,
+                [request.scope],
                 entry.sight,
                 kind=request.kind,
                 everybodys=not request.only_company,

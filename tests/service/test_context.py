@@ -239,8 +239,13 @@ async def test_the_companys_facts_come_marked_as_everybodys(service: MemoryServi
         f"## About This Company\n\n- {prefix}Customers are called guests\n\n"
     )
     await service.bindings.add(CALLER, "facts", "facts", {})
-    answer = await service.context(CALLER, asked(ANA, binding_key="facts"))
-    assert (answer.text, answer.problems) == ("", ())  # it keeps nothing of a company
+    everybody = ANA.model_copy(update={"agent_id": "coding", "project_id": "apollo"})
+    for scope in (ANA, CODING, everybody):  # it keeps nothing of a company, and of no agent
+        answer = await service.context(CALLER, asked(scope, binding_key="facts"))
+        assert (answer.text, answer.problems) == ("", ())
+    await write(service, "Likes tea", ANA, binding_key="facts")
+    answer = await service.context(CALLER, asked(everybody, binding_key="facts"))
+    assert answer.text == seed_context(["Likes tea"], None)
 
 
 async def test_what_a_prompt_finds_fills_the_budget_as_data(service: MemoryService) -> None:
