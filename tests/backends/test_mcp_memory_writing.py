@@ -233,6 +233,27 @@ async def test_what_a_program_has_only_begun_to_write_takes_nothing_out(
     assert json.loads(path.read_text())["observations"] == ["draws", "theirs", "ours"]
 
 
+async def test_what_is_somebodys_is_never_shown_to_others(tmp_path: Path, opened: Opened) -> None:
+    path = tmp_path / "memory.jsonl"
+    path.write_text(ODD[0])
+    adapter = await opened(path, settle_ms=400)
+    ana, bob = (ACME.model_copy(update={"subject_id": one}) for one in ("ana", "bob"))
+    writing = asyncio.create_task(adapter.write(note("is ill", title="d3", scope=ana)))
+    while "is ill" not in path.read_text():
+        await asyncio.sleep(0)
+    while not writing.done():
+        shown = (await adapter.browse(BrowseRequest(scope=bob))).records
+        assert "is ill" not in {record.text for record in shown}
+    [old] = (await writing).records
+
+    upsert = note("is ill", title="d3", scope=bob, mode="upsert")
+    [own] = (await adapter.write(upsert)).records
+    assert (await adapter.write(upsert)).records == (own,)
+    assert own != old
+    assert [await adapter.get(old, bob), await adapter.get(own, ana)] == [None, None]
+    assert path.read_text().count("is ill") == 2
+
+
 async def test_what_is_known_of_a_record_goes_when_the_server_has_removed_it(
     tmp_path: Path, opened: Opened
 ) -> None:

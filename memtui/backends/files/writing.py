@@ -136,8 +136,8 @@ class WritableFilesAdapter(FilesAdapter[ConfigT]):
                 fresh.write_text(json.dumps(document), "ascii")
         except OSError as error:
             raise Unavailable(
-                f"The change was made, and where it comes from could not be kept: {path}: "
-                f"{error.strerror}.",
+                f"Whose the memory is could not be kept in {path} ({error.strerror}); mend that, "
+                "and look whether the change was made.",
                 sent=True,
             ) from error
         self._known = kept

@@ -49,6 +49,7 @@ from memtui.contract import (
     ForgetRequest,
     Invalid,
     Json,
+    MemtuiError,
     Record,
     RecordHandle,
     Scope,
@@ -154,18 +155,20 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
         """Add an observation, an entity or a relation; an upsert of one that is there adds none."""
         wanted, entity_type = self._wanted(request)
         known = self.known_of(request, kind=None if request.kind in _OWN_KINDS else request.kind)
-        is_upsert = request.mode is WriteMode.UPSERT
         count = 0
         """How many say this in the end; 0: that is not known yet."""
+        there: list[str] = []
+        """Those that make the write needless."""
 
         def edit(graph: Graph) -> None:
             nonlocal count
-            held = len(graph.ids(wanted))
+            held = graph.ids(wanted)
             if not count:
-                if held and wanted.kind == ENTITY and not is_upsert:
+                there.extend(self._upserted(graph, held, request))
+                if held and wanted.kind == ENTITY and not there:
                     raise Conflict(f"There is an entity {wanted.entity} already; add to it.")
-                count = held if held and is_upsert else held + 1
-            if held >= count:
+                count = len(held) + (not there)
+            if len(held) >= count:
                 return
             if wanted.kind == OBSERVATION:
                 graph.add_observation(wanted.entity, entity_type, wanted.text)
@@ -174,18 +177,28 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             else:
                 graph.add_relation(wanted.ends)
 
+        def written(graph: Graph) -> str:
+            ids = graph.ids(wanted)
+            return there[-1] if there and there[-1] in ids else ids[-1]
+
+        def known_then(before: Graph, after: Graph) -> dict[str, Known | None]:
+            if there and before.find(written(after)) is not None:
+                return {}
+            new = _new_entity(before, after, wanted)
+            own: Json = {"kind": None, "topic": None, "tags": (), "metadata": {}}
+            return {written(after): known, **dict.fromkeys(new, known.model_copy(update=own))}
+
         with self.changing():
-            before, after = self._change(edit)
-            handle = self._handle(after.ids(wanted)[-1])
+            before, after = self._change(edit, known_then)
+            handle = self._handle(written(after))
             old = self._snapshot(before, handle, request.scope)
-            if old.record is None:
-                made = {handle.provider_record_id: known}
-                own: Json = {"kind": None, "topic": None, "tags": (), "metadata": {}}
-                if wanted.kind == OBSERVATION and wanted.entity not in before.lines_of:
-                    [entity_id] = after.ids(_entity(wanted.entity))
-                    made[entity_id] = known.model_copy(update=own)
-                self.keep_known(made)
         return WriteReply(records=(handle,), before=(old,))
+
+    def _upserted(self, graph: Graph, held: list[str], request: WriteRequest) -> Iterator[str]:
+        """Yield those of the equal records that an upsert leaves it at: what others own is none."""
+        for one in held if request.mode is WriteMode.UPSERT else ():
+            if self._visible(graph, self._handle(one), request.scope) is not None:
+                yield one
 
     def _wanted(self, request: WriteRequest) -> tuple[GraphRecord, str]:
         """Return the record that a write makes, and the type of its entity where that is new."""
@@ -219,12 +232,14 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
                     gone.add(now)
             self._remove_unused(graph, [found for found, _ in chosen.values()])
 
-        with self.changing():
-            before, after = self._change(edit)
+        def known_then(before: Graph, after: Graph) -> dict[str, Known | None]:
             gone = set(chosen)
             for name in {found.entity for found, _ in chosen.values() if found.kind != RELATION}:
                 gone |= set(before.ids_about(name)) - set(after.ids_about(name))
-            self.keep_known(self._known_without(before, gone))
+            return self._known_without(before, gone)
+
+        with self.changing():
+            self._change(edit, known_then)
         ids = ((handle, handle.provider_record_id) for handle in request.handles)
         return ForgetReply(missing=tuple(handle for handle, one in ids if one not in chosen))
 
@@ -295,19 +310,22 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             if request.topic is not None and old.kind == ENTITY:
                 graph.set_type({old.entity, new.entity}, request.topic)
 
-        with self.changing():
-            known = self.corrected(record_id, request)
-            before, after = self._change(edit)
-            new_id = record_id if new is old else after.ids(new)[-1]
+        def corrected(graph: Graph) -> str:
+            return record_id if new is old else graph.ids(new)[-1]
+
+        def known_then(before: Graph, after: Graph) -> dict[str, Known | None]:
             if new.kind == ENTITY:
                 names = before.ids_about(old.entity), after.ids_about(new.entity)
                 moved = [(name, self._known.get(one)) for one, name in zip(*names, strict=False)]
-                self.keep_known(dict.fromkeys(names[0]) | dict(moved))
-            else:
-                changes = {} if new is old else self._known_without(before, {record_id})
-                is_known = record_id in self._known or (request.topic, request.tags) != (None, None)
-                self.keep_known(changes | {new_id: known if is_known else None})
-        return CorrectReply(handle=self._handle(new_id))
+                return {**dict.fromkeys(names[0]), **dict(moved)}
+            changes = {} if new is old else self._known_without(before, {record_id})
+            is_known = record_id in self._known or (request.topic, request.tags) != (None, None)
+            return {**changes, corrected(after): known if is_known else None}
+
+        with self.changing():
+            known = self.corrected(record_id, request)
+            _, after = self._change(edit, known_then)
+        return CorrectReply(handle=self._handle(corrected(after)))
 
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
@@ -345,13 +363,15 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             self._remove_unused(graph, gone)
             graph.put_back([one.state for one in back])
 
-        with self.changing():
-            before, _ = self._change(edit)
+        def known_then(before: Graph, _: Graph) -> dict[str, Known | None]:
             changes = self._known_without(before, {one.handle.provider_record_id for one in away})
             for one in back:
                 held: Mapping[str, Json] = one.state.get("known", {})
                 changes |= {name: Known.model_validate(kept) for name, kept in held.items()}
-            self.keep_known(changes)
+            return changes
+
+        with self.changing():
+            self._change(edit, known_then)
         return WriteReply(records=tuple(one.handle for one in snapshots))
 
     def _content(self) -> bytes:
@@ -361,19 +381,39 @@ class McpMemoryAdapter(WritableFilesAdapter[McpMemoryConfig]):
             why = error.strerror if isinstance(error, OSError) else str(error).rstrip(".")
             raise Unavailable(f"{self.config.path} cannot be read ({why}).") from error
 
-    def _change(self, edit: Callable[[Graph], None]) -> tuple[Graph, Graph]:
-        """Change the file, and return what it held when that began and what it holds now."""
+    def _change(
+        self,
+        edit: Callable[[Graph], None],
+        known_then: Callable[[Graph, Graph], dict[str, Known | None]],
+    ) -> tuple[Graph, Graph]:
+        """Change the file and what is known, and return what it held before and what it holds now.
+
+        What `known_then` says of new records is kept before the file has them, so that nobody is
+        shown as everybody's what is somebody's.
+        """
         first: Graph | None = None
+        early: dict[str, Known | None] = {}
 
         def changed(content: bytes) -> bytes:
             nonlocal first
             graph = Graph(content)
-            first = first or graph
             edit(graph)
-            return graph.content()
+            fresh = graph.content()
+            if first is None:
+                first = graph
+                then = known_then(graph, Graph(fresh))
+                early.update((name, one) for name, one in then.items() if not graph.find(name))
+                self.keep_known(early)
+            return fresh
 
-        after = Graph(self._file.change(changed))
-        return first or after, after
+        try:
+            after = Graph(self._file.change(changed))
+        except MemtuiError:
+            self.keep_known(dict.fromkeys(early))
+            raise
+        before = first or after
+        self.keep_known({**dict.fromkeys(early), **known_then(before, after)})
+        return before, after
 
     def _visible(self, graph: Graph, handle: RecordHandle, scope: Scope) -> Record | None:
         """Return a record of the graph, None where this scope has none of this id."""
@@ -407,6 +447,12 @@ def _entity_for(config: McpMemoryConfig, scope: Scope) -> tuple[str, str]:
 
 def _entity(text: str) -> GraphRecord:
     return GraphRecord(id="", text=text.strip(), kind=ENTITY, entity=text.strip())
+
+
+def _new_entity(before: Graph, after: Graph, wanted: GraphRecord) -> list[str]:
+    """Return the id of the entity that was made for an observation, if any was."""
+    is_new = wanted.kind == OBSERVATION and wanted.entity not in before.lines_of
+    return after.ids(_entity(wanted.entity)) if is_new else []
 
 
 def _relation(text: str) -> GraphRecord:
