@@ -195,7 +195,7 @@ JSON = st.recursive(
 )
 NAMES = st.sampled_from(["a", "b", "", " "]) | st.text(max_size=5) | JSON
 LINES = st.one_of(
-    st.text(alphabet=st.characters(exclude_characters="\n")),
+    st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\n")),
     JSON.map(json.dumps),
     st.fixed_dictionaries(
         {},
