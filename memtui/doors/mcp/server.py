@@ -340,8 +340,15 @@ async def serve_stdio(agent: Agent, run_of: Callable[[], str | None]) -> None:
         BrokenPipeError: the client went without reading an answer.
     """
 
+    last = agent
+
     async def agent_of(_: Context) -> Agent:
-        return agent.in_run(await asyncio.to_thread(run_of))
+        nonlocal last
+        found = agent.in_run(await asyncio.to_thread(run_of))
+        before, last = last, found
+        if found.caller != before.caller:
+            await agent.service.agents.left(before.caller)
+        return found
 
     server = MemoryServer(agent_of, guide((), captured=await _captures_runs(agent)))
     options = server.protocol.create_initialization_options(NotificationOptions(tools_changed=True))

@@ -236,6 +236,8 @@ async def test_calls_over_mcp_join_the_run_of_their_client(
                 assert ended.returncode == 0
             stored = await client.call_tool("memory_note", {"text": f"Told in {session}."})
             runs.append(stored.structured_content["operation_id"])
+        connected = memtui("agents", "--json").document["agents"]
+        assert [one["run_id"] for one in connected if one["is_open"]] == ["s-2"]
     logged = memtui("ops", "list", "type:write", "--json").document["operations"]
     by_id = {one["operation_id"]: one["scope"]["run_id"] for one in logged}
     assert [by_id[one] for one in runs] == ["mine", "s-1", "s-2"]
