@@ -10,8 +10,10 @@ import json
 import os
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +23,10 @@ from memtui.paths import replacing
 
 if TYPE_CHECKING:
     from filelock import FileLock
+
+_SILENT_S = 3_600
+"""Whoever asks nothing for so long, where a process has several clients, has no session any more:
+over HTTP one ends sooner."""
 
 
 class Sessions:
@@ -74,8 +80,17 @@ class Sessions:
         if path.exists():
             os.utime(path)
         else:
+            self._forget_silent()
             with replacing(path) as fresh:
                 fresh.write_text(json.dumps(about), encoding="utf-8")
+
+    def _forget_silent(self) -> None:
+        """Remove what this process announced of those who went without a word."""
+        oldest = time.time() - _SILENT_S
+        for path in self._folder.glob(f"{self._name}.*.json"):
+            with suppress(FileNotFoundError):  # it was withdrawn just now
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
 
     def withdraw(self, one: str) -> None:
         """Say that somebody is connected no more."""

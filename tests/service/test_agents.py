@@ -59,6 +59,14 @@ async def test_a_session_is_told_until_it_ends_and_what_it_was_told_last(
         await here.close()
 
 
+async def test_who_went_without_a_word_leaves_no_file(service: MemoryService, paths: Paths) -> None:
+    for number in range(3):
+        own = AGENT.model_copy(update={"run_id": f"run-{number}"})
+        await service.agents.seen(own, APOLLO, may_vanish=True)
+        [announced] = (paths.data / "sessions").glob("*.json")
+        os.utime(announced, (0, 0))
+
+
 async def test_members_are_told_of_sessions_of_their_own_and_of_their_projects(
     service: MemoryService, caller: Caller
 ) -> None:

@@ -154,6 +154,10 @@ class MemoryServer:
         )
         key = agent.caller.model_copy(update={"run_id": None}), agent.scope
         listeners = self._listeners.setdefault(key, _Listeners(agent))
+        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            headers = getattr(context.request, "headers", {})
+            name = headers.get("mcp-session-id", "")
+            listeners.sessions[name] = context.session, monotonic()
         return agent, listeners
 
     async def _list_tools(
@@ -162,10 +166,6 @@ class MemoryServer:
         agent, listeners = await self._agent(context)
         tools = await offered(agent)
         listeners.told = _names(tools)
-        if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            headers = getattr(context.request, "headers", {})
-            name = headers.get("mcp-session-id", "")
-            listeners.sessions[name] = context.session, monotonic()
         return types.ListToolsResult(tools=[_described(tool) for tool in tools])
 
     async def _listen(
@@ -339,7 +339,6 @@ async def serve_stdio(agent: Agent, run_of: Callable[[], str | None]) -> None:
     Raises:
         BrokenPipeError: the client went without reading an answer.
     """
-
     last = agent
 
     async def agent_of(_: Context) -> Agent:

@@ -12,9 +12,14 @@ from tests.doors.mcp.conftest import Connect, text_of
 
 
 async def test_a_client_of_2025_is_told_that_the_tools_changed(
-    connect: Connect, service: MemoryService, caller: Caller
+    connect: Connect,
+    service: MemoryService,
+    caller: Caller,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     told = asyncio.Event()
+    clock = [0.0]
+    monkeypatch.setattr("memtui.doors.mcp.server.monotonic", lambda: clock[-1])
 
     async def heard(message: object) -> None:
         if isinstance(message, types.ToolListChangedNotification):
@@ -24,6 +29,9 @@ async def test_a_client_of_2025_is_told_that_the_tools_changed(
     assert client.server_capabilities.tools
     assert client.server_capabilities.tools.list_changed
     before = {tool.name for tool in (await client.list_tools()).tools}
+    for now in (1_000.0, 2_000.0):  # a session counts from what it asked last, whatever that was
+        clock.append(now)
+        await client.call_tool("memory_browse", {})
     await service.bindings.update(caller, "default", read_only=True)
     async with asyncio.timeout(20):
         await told.wait()
