@@ -612,13 +612,16 @@ class JsonApi:
         socket: Path | None = None,
     ) -> None:
         self._who, self._seconds, self._most_bytes = who, seconds, most_bytes
+        parts = urlsplit(url)
+        # A proxy of the environment may be another machine, and would read what is not encrypted.
+        stays_here = parts.scheme == "http" and is_loopback(parts.hostname or "")
         self._http = HttpClient(
             url,
             socket=socket,
             seconds=seconds,
             most_bytes=most_bytes,
             headers=headers,
-            trust_env=True,
+            trust_env=not stays_here,
         )
 
     async def close(self) -> None:
