@@ -13,6 +13,8 @@ from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import ValidationError
+
 from memtui.backends.mem0.memories import Draft, Memory, Rows, may_be_id, read_rows
 from memtui.backends.mem0.stores import (
     ANY,
@@ -262,4 +264,8 @@ def _refusal(error: Exception, *, changes: bool) -> MemtuiError:
 
 
 def _short(error: Exception) -> str:
-    return " ".join(str(error).split())[:_ERROR_CHARS].rstrip(".")
+    said = str(error)
+    if isinstance(error, ValidationError):  # that of pydantic quotes the config, keys and all
+        found = error.errors(include_input=False, include_context=False, include_url=False)
+        said = "; ".join(": ".join([*map(str, one["loc"]), one["msg"]]) for one in found)
+    return " ".join(said.split())[:_ERROR_CHARS].rstrip(".")

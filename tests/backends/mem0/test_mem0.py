@@ -363,6 +363,21 @@ async def test_a_librarys_history_is_erased_for_good(library: Path, tmp_path: Pa
     await adapter.close()
 
 
+async def test_what_stays_on_this_machine_passes_no_proxy(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = Platform()
+    try:
+        monkeypatch.setenv("http_proxy", elsewhere.url)
+        adapter = await Mem0Adapter.open(of_platform(platform))
+        await listed(adapter)
+        await adapter.close()
+    finally:
+        elsewhere.stop()
+    assert platform.calls
+    assert not elsewhere.calls
+
+
 async def test_a_library_that_cannot_be_opened_says_why(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -377,6 +392,11 @@ async def test_a_library_that_cannot_be_opened_says_why(
     adapter = await Mem0Adapter.open(context(library=str(odd)))
     with pytest.raises(Invalid, match="no-such-store"):
         await listed(adapter)
+    keyed = {"provider": "qdrant", "config": {"api_key": ["sk-sekret"]}}
+    odd.write_text(json.dumps({**config, "vector_store": keyed}))
+    with pytest.raises(Invalid, match="vector_store: api_key: Input should be") as caught:
+        await listed(await Mem0Adapter.open(context(library=str(odd))))
+    assert "sekret" not in str(caught.value)
     monkeypatch.setattr("mem0.__version__", "1.0.5")
     with pytest.raises(Invalid, match=r"is 1\.0\.5 here"):
         await listed(adapter)
