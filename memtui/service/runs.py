@@ -40,7 +40,7 @@ from memtui.store import journal
 from memtui.store.database import loaded_dollars
 from memtui.store.given import texts_given
 from memtui.store.log import RecordText, RunFigures, RunPart, record_texts
-from memtui.store.operation import Operation, OperationHandle
+from memtui.store.operation import Operation, OperationHandle, Place
 from memtui.store.sight import Sight
 
 _MOST_READ = 2_000
@@ -190,15 +190,11 @@ class _There(NamedTuple):
     """Why it cannot be read."""
 
 
-_Place = tuple[str, str]
-"""The key of a binding, and a record's id there."""
-
-
 class _Known(NamedTuple):
     """What is known of the records of a run: what the undo journal has, and what is there now."""
 
-    kept: Mapping[_Place, Sequence[RecordText]]
-    there: Mapping[_Place, _There]
+    kept: Mapping[Place, Sequence[RecordText]]
+    there: Mapping[Place, _There]
     sight: Sight | None
 
 
@@ -331,27 +327,27 @@ class Runs(Group):
         own = (one.request for one in page.operations if one.scope.run_id == run_id)
         return texts_given(own)[0]
 
-    async def _there(self, caller: Caller, operations: Iterable[Operation]) -> dict[_Place, _There]:
+    async def _there(self, caller: Caller, operations: Iterable[Operation]) -> dict[Place, _There]:
         """Read the records that operations touched or returned, those of a binding at once."""
         wanted: dict[tuple[str, Scope], dict[str, RecordHandle]] = defaultdict(dict)
-        found: dict[_Place, _There] = {}
+        found: dict[Place, _There] = {}
         for operation in operations:
             for one in operation.handles:
-                place = _place(operation, one)
+                place = operation.place_of(one)
                 if not place[0]:
                     found[place] = _There(None, why="No binding of this company holds it.")
                 elif place[1] and place not in found:
                     found[place] = _There(None, why=f"Only {_MOST_READ:,} records are read.")
                     if len(found) <= _MOST_READ:
                         handles = wanted[place[0], _outside(operation)]
-                        handles[place[1]] = _handle(one)
+                        handles[place[1]] = one.handle
         for (key, scope), handles in wanted.items():
             found.update(await self._read(caller, key, scope, list(handles.values())))
         return found
 
     async def _read(
         self, caller: Caller, key: str, scope: Scope, handles: Sequence[RecordHandle]
-    ) -> dict[_Place, _There]:
+    ) -> dict[Place, _There]:
         asked = {"records": len(handles), "for": "replay"}
         try:
             async with self._core.connected(OperationType.GET, caller, scope, asked, key) as (
@@ -379,7 +375,7 @@ class Runs(Group):
             return {(key, one.provider_record_id): _There(None, why=str(error)) for one in handles}
         return found
 
-    def _kept(self, caller: Caller, places: Iterable[_Place]) -> dict[_Place, Sequence[RecordText]]:
+    def _kept(self, caller: Caller, places: Iterable[Place]) -> dict[Place, Sequence[RecordText]]:
         """Return what the undo journal has of records, under the ids that they had. Blocking."""
         ids: dict[str, list[str]] = defaultdict(list)
         for key, record_id in places:
@@ -472,17 +468,6 @@ def _outside(operation: Operation) -> Scope:
     return operation.scope.outside_run()
 
 
-def _handle(one: OperationHandle) -> RecordHandle:
-    # An imported id may be no Unicode, which checking would refuse.
-    return RecordHandle.model_construct(
-        provider_key=one.provider_key, provider_record_id=one.provider_record_id
-    )
-
-
-def _place(operation: Operation, one: OperationHandle) -> _Place:
-    return one.binding_key or operation.binding_key or "", one.provider_record_id
-
-
 def _delivered(operation: Operation) -> DeliveredContext | None:
     asked = operation.request
     if operation.status is not OperationStatus.OK or not asked.get("delivered"):
@@ -518,7 +503,7 @@ def _step(operation: Operation, known: _Known) -> RunStep:
 
 
 def _record(operation: Operation, one: OperationHandle, told: str, known: _Known) -> RunRecord:
-    place = _place(operation, one)
+    place = operation.place_of(one)
     now = known.there[place]
     then = _then(known.kept.get(place, ()), operation)
     if then is not None and not may_read(then.scope, operation.scope, known.sight):
@@ -531,7 +516,7 @@ def _record(operation: Operation, one: OperationHandle, told: str, known: _Known
         text = now.record.text
     return RunRecord.like(
         one,
-        handle=_handle(one),
+        handle=one.handle,
         binding_key=place[0] or None,
         state=state,
         new_id=now.new_id,

@@ -13,6 +13,7 @@ from memtui.contract import (
     Model,
     OperationStatus,
     OperationType,
+    RecordHandle,
     Scope,
     SourceRef,
     Usage,
@@ -34,6 +35,18 @@ class OperationHandle(Model):
     """Where the record is, if not in the operation's own binding."""
     ghost: bool = False
     """True: it was forgotten, and the provider still returns it."""
+
+    @property
+    def handle(self) -> RecordHandle:
+        """What names the record to its provider."""
+        # An imported id may be no Unicode, which checking would refuse.
+        return RecordHandle.model_construct(
+            provider_key=self.provider_key, provider_record_id=self.provider_record_id
+        )
+
+
+Place = tuple[str, str]
+"""The key of a binding, empty where none is known, and a record's id there."""
 
 
 class Absent(Model):
@@ -104,6 +117,10 @@ class Operation(OperationDraft):
     def erased(self) -> bool:
         """Whether values of it were erased."""
         return any(not gone.withheld for gone in self.absent.values())
+
+    def place_of(self, handle: OperationHandle) -> Place:
+        """Return where one of its records is."""
+        return handle.binding_key or self.binding_key or "", handle.provider_record_id
 
     @property
     def unpriced(self) -> bool:

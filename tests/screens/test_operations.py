@@ -11,8 +11,18 @@ from textual.widgets import Input
 
 from memtui.app import MemtuiApp
 from memtui.config import Paths, Settings
-from memtui.contract import ForgetRequest, OperationType, QueryRequest, Record, Scope, Unavailable
-from memtui.service import Caller, MemoryService
+from memtui.contract import (
+    ForgetRequest,
+    OperationType,
+    QueryRequest,
+    Record,
+    Scope,
+    SourceKind,
+    SourceRef,
+    Unavailable,
+    WriteRequest,
+)
+from memtui.service import Caller, ContextRequest, MemoryService
 from memtui.store.operation import Operation
 from memtui.widgets.panes import OptionRows
 from memtui.widgets.virtual_list import VirtualList
@@ -67,6 +77,39 @@ async def test_an_operation_is_read_and_leads_to_its_record(
         def there() -> bool:
             found: VirtualList[Record] = app.screen.query_one(VirtualList)
             return found.current is not None and found.current.handle == record.handle
+
+        await until(pilot, there)
+
+
+async def test_a_record_is_read_where_it_is_and_not_where_its_operation_was(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    await service.bindings.add(caller, "other", "facts", {})
+    await service.bindings.set_target(caller, "project", "apollo", "other")
+    source = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+    for text, owner in (
+        ("prefers tea", Scope(company_id="local", subject_id="ana")),
+        ("ships on Fridays", Scope(company_id="local", project_id="apollo")),
+    ):
+        fact = WriteRequest(scope=owner, source=source, content=text, kind="fact")
+        await service.write(caller, fact)
+    both = Scope(company_id="local", subject_id="ana", project_id="apollo")
+    await service.context(caller, ContextRequest(scope=both, delivered=True))
+    [told] = (await service.log.page(caller, limit=1)).operations
+    assert {told.place_of(one)[0] for one in told.handles} == {"default", "other"}
+    async with running(paths, settings, "operations") as (app, pilot):
+        await loaded(app, pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: "prefers tea" in screen_text(app))
+        await until(pilot, lambda: "ships on Fridays" in screen_text(app))
+        assert "not there any more" not in screen_text(app)
+        place = [told.place_of(one)[0] for one in told.handles].index("default")
+        await pilot.press(*["down"] * place, "enter")
+        await until(pilot, lambda: app.frame is not None and app.frame.MODE == "records")
+
+        def there() -> bool:
+            found: VirtualList[Record] = app.screen.query_one(VirtualList)
+            return found.current is not None and found.current.text == "prefers tea"
 
         await until(pilot, there)
 

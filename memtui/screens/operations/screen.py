@@ -22,7 +22,6 @@ from memtui.contract import (
     NotFound,
     OperationStatus,
     Record,
-    RecordHandle,
 )
 from memtui.filters import Taker, format_filter, parse_filter, parse_when
 from memtui.json_text import json_text
@@ -48,7 +47,7 @@ from memtui.screens.state import (
     ViewChosen,
     ViewsChanged,
 )
-from memtui.store.operation import Operation
+from memtui.store.operation import Operation, Place
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.filter_line import FilterLine
@@ -82,7 +81,7 @@ class OperationsScreen(ListScreen[Operation]):
         super().__init__(state)
         self._typed: str | None = None
         self._feed = LogFeed(self)
-        self._records: dict[str, Record | str] = {"": "erased"}
+        self._records: dict[Place, Record | str] = {}
         self._changes: dict[str, tuple[Change, ...]] = {}
         self._checked: dict[str, str] = {}
         self._journal = Background(self, "operation-changes")
@@ -239,7 +238,8 @@ class OperationsScreen(ListScreen[Operation]):
             for change in changes:
                 record = change.after or change.before
                 if record is not None:
-                    self._records.setdefault(record.handle.provider_record_id, record)
+                    place = operation.binding_key or "", record.handle.provider_record_id
+                    self._records.setdefault(place, record)
             self.draw_detail()
 
         self._journal.latest(read, show, self.fail)
@@ -247,33 +247,32 @@ class OperationsScreen(ListScreen[Operation]):
     def entered(self) -> None:
         """Read the records of the operation whose text is not known yet."""
         operation, session = self.rows_list.current, self.session
-        unknown = [
-            handle
-            for handle in (operation.handles if operation else ())
-            if handle.provider_record_id not in self._records
-        ][:_TEXTS_READ]
-        if operation is None or not unknown:
+        if operation is None:
+            return
+        handles = {operation.place_of(one): one.handle for one in operation.handles}
+        unknown = [one for one in handles if one[1] and one not in self._records][:_TEXTS_READ]
+        if not unknown:
             return
 
-        async def read() -> dict[str, Record | str]:
-            found: dict[str, Record | str] = {}
-            for one in unknown:
-                handle = RecordHandle(
-                    provider_key=one.provider_key, provider_record_id=one.provider_record_id
-                )
+        async def read() -> dict[Place, Record | str]:
+            found: dict[Place, Record | str] = {}
+            for place in unknown:
+                if not (key := place[0]):
+                    found[place] = "no binding of this company holds it"
+                    continue
                 try:
                     answer = await session.service.get(
-                        session.caller, handle, operation.scope, binding_key=operation.binding_key
+                        session.caller, handles[place], operation.scope, binding_key=key
                     )
                 except NotFound:
-                    found[one.provider_record_id] = "it is not there any more"
+                    found[place] = "it is not there any more"
                 except MemtuiError as error:
-                    found[one.provider_record_id] = str(error)
+                    found[place] = str(error)
                 else:
-                    found[one.provider_record_id] = answer.record
+                    found[place] = answer.record
             return found
 
-        def show(found: dict[str, Record | str]) -> None:
+        def show(found: dict[Place, Record | str]) -> None:
             self._records.update(found)
             self.draw_detail()
 
@@ -292,13 +291,13 @@ class OperationsScreen(ListScreen[Operation]):
     @on(OperationDetail.RecordChosen)
     def _go_to_record(self, event: OperationDetail.RecordChosen) -> None:
         if (operation := self.rows_list.current) is not None:
-            chosen = event.handle.provider_record_id
-            self.post_message(GoTo("records", binding_key=operation.binding_key, select=chosen))
+            key, chosen = operation.place_of(event.handle)
+            self.post_message(GoTo("records", binding_key=key or None, select=chosen))
 
     def action_open(self) -> None:
         """Open the source of the record under the cursor, else of the operation."""
         handle = self.query_one(OperationDetail).handle
-        record = self._records.get(handle.provider_record_id) if handle else None
+        record = self._records.get(self.row.place_of(handle)) if handle else None
         if isinstance(record, Record):
             open_source(self, self.acts, record.source, record.location)
         else:
@@ -309,8 +308,8 @@ class OperationsScreen(ListScreen[Operation]):
         operation = self.row
         if not operation.handles:
             raise NotFound("This operation touched no record.")
-        first = operation.handles[0].provider_record_id
-        self.post_message(GoTo("records", binding_key=operation.binding_key, select=first))
+        key, first = operation.place_of(operation.handles[0])
+        self.post_message(GoTo("records", binding_key=key or None, select=first))
 
     @conversation
     async def action_runs(self) -> None:

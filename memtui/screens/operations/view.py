@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 
 from memtui.contract import OperationStatus, OperationType, Record
-from memtui.store.operation import ASKED, Operation, OperationHandle, details
+from memtui.store.operation import ASKED, Operation, OperationHandle, Place, details
 from memtui.widgets import format as fmt
 from memtui.widgets.columns import Cell, Column
 from memtui.widgets.detail_lines import (
@@ -173,8 +173,8 @@ class OperationView:
     operation: Operation
     now: datetime
     zone: tzinfo | None = None
-    records: Mapping[str, Record | str] = field(default_factory=dict)
-    """By record id: the record, or a sentence that says why there is none."""
+    records: Mapping[Place, Record | str] = field(default_factory=dict)
+    """The record, or a sentence that says why there is none."""
     changes: tuple[Change, ...] = ()
     checked: str = ""
     """What the provider said when it was asked whether an unknown outcome happened."""
@@ -289,7 +289,7 @@ def handle_lines(handle: OperationHandle, record: Record | str | None) -> Conten
     else:
         folder, slash, name = handle.provider_record_id.rpartition("/")
         text = display(name or folder, limit=200)
-        said = "enter reads it" if record is None else record
+        said = record or ("enter reads it" if handle.provider_record_id else "erased")
         below = SEPARATOR.join(filter(None, [said, folder + slash]))
     under = display(f"           {below}", limit=300, style=DIM)
     return Content("\n").join([line(rank, score, text, ghost, gap="  "), under])
@@ -339,9 +339,10 @@ class OperationDetail(DetailPane):
             self.query_one(f"#operation-{part}", Fitted).fit(draw)
         if view is not None:
             title.update(heading(handles_title(view.operation)))
-        records = view.records if view else {}
-        rows = [handle_lines(one, records.get(one.provider_record_id)) for one in self._handles]
-        handles.show(rows, place)
+            found = [view.records.get(view.operation.place_of(one)) for one in self._handles]
+            handles.show(list(map(handle_lines, self._handles, found)), place)
+        else:
+            handles.show([], place)
         handles.display = title.display = bool(self._handles)
         if not same:
             self.scroll_home(animate=False)
