@@ -84,6 +84,14 @@ class Connected(Model):
     """None: nothing lately."""
 
 
+class _Announcement(Model):
+    """What a process says of somebody who is connected to it."""
+
+    company_id: str
+    may_vanish: bool
+    about: Connected
+
+
 class Agents(Group):
     """Who is connected."""
 
@@ -114,11 +122,8 @@ class Agents(Group):
             since=self._core.clock(),
             last_seen=self._core.clock(),
         )
-        document = {
-            "company_id": caller.company_id,
-            "may_vanish": may_vanish,
-            "about": about.model_dump(mode="json"),
-        }
+        said = _Announcement(company_id=caller.company_id, may_vanish=may_vanish, about=about)
+        document = said.model_dump(mode="json")
         try:
             await asyncio.to_thread(self._core.recorder.sessions.announce, _name(caller), document)
         except OSError as error:  # a full disk keeps nobody from being answered
@@ -158,13 +163,14 @@ class Agents(Group):
         self, sessions: Sessions, company_id: str, sight: Sight | None, since: datetime
     ) -> Iterator[Connected]:
         for document, seen in sessions.announced():
-            is_there = seen >= since or not document["may_vanish"]
-            if document["company_id"] != company_id or not is_there:
-                continue
             try:
-                one = Connected.model_validate({**document["about"], "last_seen": seen})
+                said = _Announcement.model_validate_json(document)
             except ValidationError:  # another version of memtui runs there
                 continue
+            is_there = seen >= since or not said.may_vanish
+            if said.company_id != company_id or not is_there:
+                continue
+            one = said.about.model_copy(update={"last_seen": seen})
             if _may_see(sight, one):
                 yield one
 

@@ -97,8 +97,11 @@ class Sessions:
         if self._own is not None:
             self._announcement(self._name, one).unlink(missing_ok=True)
 
-    def announced(self) -> Iterator[tuple[Json, datetime]]:
-        """Yield who is connected to a living process of this home, and when last heard of."""
+    def announced(self) -> Iterator[tuple[bytes, datetime]]:
+        """Yield who is connected to a living process of this home, and when last heard of.
+
+        It is the JSON that the process wrote, unchecked.
+        """
         dead: dict[str, bool] = {}
         for path in sorted(self._folder.glob("*.json")):
             process = path.name.partition(".")[0]
@@ -108,7 +111,7 @@ class Sessions:
                 path.unlink(missing_ok=True)
                 continue
             try:
-                about = json.loads(path.read_bytes())
+                about = path.read_bytes()
                 seen = datetime.fromtimestamp(path.stat().st_mtime, UTC)
             except FileNotFoundError:  # it was withdrawn just now
                 continue

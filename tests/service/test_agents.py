@@ -48,7 +48,10 @@ async def test_a_session_is_told_until_it_ends_and_what_it_was_told_last(
         await there.write(AGENT, note)
         await there.query(AGENT, QueryRequest(scope=APOLLO, query="Releases"))
         await there.agents.left(other)
-        [one] = await here.agents.connected(caller, timedelta(0))
+        [announced] = (paths.data / "sessions").glob("*.json")
+        for damaged in ("{", "{}"):
+            announced.with_name(f"{announced.name.partition('.')[0]}.x.json").write_text(damaged)
+            [one] = await here.agents.connected(caller, timedelta(0))
         assert one.told is not None
         assert (one.told.asked, one.is_open) == ("Releases", True)
         await there.close()

@@ -13,6 +13,7 @@ import pytest
 from mcp.client.client import Client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 
+from memtui.paths import HOOK_PARENT
 from tests.doors.cli.conftest import Ran, Run
 
 SECRET = "sk-ant-api03-" + "A" * 95
@@ -21,8 +22,12 @@ LONG = "Deploys happen from release now, because main is not always green at nig
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine is no reason to end a hook; what ends one says so itself."""
+    """A busy machine is no reason to end a hook; what ends one says so itself.
+
+    Its client is this process: who started that may be a shell without a parent.
+    """
     monkeypatch.setenv("MEMTUI_HOOK_TIMEOUT_MS", "60000")
+    monkeypatch.setenv(HOOK_PARENT, str(os.getpid()))
 
 
 def said(event: str, session: str = "s-1", **more: Any) -> bytes:
