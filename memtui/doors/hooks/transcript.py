@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import from_json
 
-from memtui.contract import Json, Unavailable
-from memtui.doors.hooks.calls import HookCall
+from memtui.contract import Invalid, Json, Unavailable
+from memtui.doors.hooks.calls import HookCall, json_object
 
 NOTE_CHARS = 2_000
 """How long a note is at most."""
@@ -104,12 +105,19 @@ def _lines(path: Path) -> Iterator[tuple[int | None, Json]]:
             number = None
         for raw in file:
             number = None if number is None else number + 1
-            try:
-                said = from_json(raw)
-            except ValueError:  # a line that is still being written, or of another kind
-                continue
-            if isinstance(said, dict):
+            if (said := _object(raw)) is not None:
                 yield number, said
+
+
+def _object(line: bytes) -> Json | None:
+    """Return the object of a line; None: it is still being written, or of another kind."""
+    try:
+        said = from_json(line)
+    except ValueError:  # half of a character too, where a client cut a text
+        with suppress(Invalid, UnicodeDecodeError):
+            return json_object(line.decode())
+        return None
+    return said if isinstance(said, dict) else None
 
 
 def _take(run: _Run, number: int | None, said: Json) -> None:

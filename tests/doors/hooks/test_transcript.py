@@ -100,6 +100,12 @@ def test_a_transcript_that_cannot_be_read_is_told_in_a_sentence() -> None:
         note_of(HookCall(event="Stop", transcript=Path("x" * 5_000), prompt="Why?", reply=LONG))
 
 
+def test_half_of_a_character_loses_no_line(tmp_path: Path) -> None:
+    note = note_of(call(tmp_path / "s.jsonl", user("Why \ud83d?"), reply(LONG)))
+    assert note is not None
+    assert note.title == "Why \ufffd?"
+
+
 def test_a_trivial_exchange_leaves_nothing(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
     assert note_of(call(path, user("Thanks!"), reply("You are welcome."))) is None
