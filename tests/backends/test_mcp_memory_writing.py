@@ -254,6 +254,25 @@ async def test_what_is_somebodys_is_never_shown_to_others(tmp_path: Path, opened
     assert path.read_text().count("is ill") == 2
 
 
+async def test_what_a_killed_change_left_beside_goes_with_a_later_one(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "memory.jsonl"
+    path.write_text(ODD[0])
+    adapter = await opened(path, settle_ms=400)
+    writing = asyncio.create_task(adapter.write(note("ours", title="d3")))
+    while "ours" not in path.read_text():
+        await asyncio.sleep(0)
+    [left] = tmp_path.glob(".memory.jsonl-*")
+    copy = left.with_name(f"{left.name}1")
+    copy.write_text(ODD[0])
+    await writing
+    assert copy.exists()
+    monkeypatch.setattr("memtui.backends.files.shared._LEFT_SECONDS", 0)
+    await adapter.write(note("more", title="d3"))
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["memory.jsonl", "state0"]
+
+
 async def test_what_is_known_of_a_record_goes_when_the_server_has_removed_it(
     tmp_path: Path, opened: Opened
 ) -> None:

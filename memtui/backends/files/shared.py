@@ -33,6 +33,9 @@ _HALF_SECONDS = 0.05
 _BUSY_SECONDS = 2.0
 _BUSY_SETTLE_SECONDS = 1.0
 
+_LEFT_SECONDS = 60.0
+"""A file beside that nobody has touched for so long is of a change that was broken off."""
+
 _State = tuple[int, int, int, int]
 """A file's device and inode, its size, and when it was written."""
 
@@ -78,6 +81,7 @@ class SharedFile:
         displaced: list[tuple[bytes, bytes]] = []
         """What others wrote at the very moment of an exchange, after what it was made from."""
         try:
+            self._remove_left()
             for attempt in range(_OFTEN):
                 state, there = self._read()
                 base = there
@@ -156,10 +160,23 @@ class SharedFile:
             time.sleep(_LOOK_SECONDS)
         return False
 
+    @property
+    def _spare_prefix(self) -> str:
+        return f".{self._path.name}-memtui-"
+
+    def _remove_left(self) -> None:
+        """Remove older versions that stand beside since a memtui was killed in a change."""
+        for name in os.listdir(self._path.parent):  # noqa: PTH208 -- names alone
+            if name.startswith(self._spare_prefix):
+                left = self._path.with_name(name)
+                with suppress(FileNotFoundError, PermissionError):  # it is another user's
+                    if time.time() - left.lstat().st_ctime >= _LEFT_SECONDS:
+                        left.unlink()
+
     @contextmanager
     def _spare(self, content: bytes) -> Iterator[tuple[int, Path]]:
         """Yield a file beside, open and by its name, with the rights of the one to replace."""
-        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=f".{self._path.name}-")
+        handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._spare_prefix)
         spare = Path(name)
         try:
             with os.fdopen(handle, "wb", buffering=0) as file:
