@@ -65,6 +65,8 @@ _PROMPT_CHARS = 4_000
 """What a search and the log look at of a prompt."""
 _SEARCHED = 20
 """Records that a search for a prompt may find; the budget decides how many of them are told."""
+_GOING_ON = {"ok", "okay", "yes", "yeah", "yep", "sure", "thanks", "please", "tell", "continue"}
+"""English words that only let a talk go on: like stopwords, they say nothing of what is asked."""
 _CONTEXTS_OF_RUN = 1_000
 _BESIDES = frozenset({SectionKind.RELATED, SectionKind.PROFILE})
 _ALWAYS = frozenset({"model", "budget", "delivered"})
@@ -89,7 +91,8 @@ class ContextRequest(Model):
     topic: str | None = None
     """Brings the notes of this topic (tier L2)."""
     prompt: str | None = None
-    """What the model is asked; brings what a search finds for it (tier L3)."""
+    """What the model is asked; brings what a search finds for it (tier L3), unless it only goes on:
+    "ok", "tell me more"."""
     profile: bool = False
     """Bring what the provider says of the scope as a whole, where it can."""
     skip_given: bool = False
@@ -226,7 +229,7 @@ class _Reading:
     async def _from(self, routed: Routed, parts: Sequence[_Part], *, whole: bool) -> None:
         """Read what one binding has; the one of the `whole` scope is searched as well."""
         kinds = [part.kind for part in parts]
-        if whole and self.request.prompt:
+        if whole and _asks_something(self.request.prompt or ""):
             kinds.append(SectionKind.RELATED)
         if whole and self.request.profile:
             kinds.append(SectionKind.PROFILE)
@@ -404,6 +407,13 @@ def _asked(request: ContextRequest) -> Json:
         "within_ms": request.within_ms,
     }
     return {name: value for name, value in asked.items() if value or name in _ALWAYS}
+
+
+def _asks_something(prompt: str) -> bool:
+    """Whether a prompt has a word that memories can be found by."""
+    from memtui.provider_kit import STOPWORDS, take_apart
+
+    return not (STOPWORDS | _GOING_ON).issuperset(take_apart(prompt[:_PROMPT_CHARS]).kept)
 
 
 def _parts(request: ContextRequest) -> list[_Part]:
