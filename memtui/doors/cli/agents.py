@@ -43,4 +43,4 @@ async def agents(
     ]
     titles = columns("who", "door", "client", "project", "run", "since>", "seen>", "last told")
     none = "" if found else f"No agent is connected, and none did anything in {minutes} minutes."
-    session.out.answer({"agents": found}, table(titles, rows), none)
+    session.out.answer({"agents": found}, table(titles, rows) if rows else (), none)

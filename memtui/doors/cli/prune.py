@@ -169,7 +169,9 @@ def _lines(plan: PrunePlan) -> Iterator[Line]:
 def _told(plan: PrunePlan, applied: MutationAnswer | None, *, dry_run: bool) -> Iterator[str]:
     count, all_of = shown.counted(len(plan.marked), "record"), shown.count(len(plan.items))
     saved = f"{shown.count(plan.tokens_saved)} of {shown.count(plan.tokens_before)} tokens"
-    if not plan.marked:
+    if not plan.items:
+        yield "There is nothing here that could go."
+    elif not plan.marked:
         yield f"Nothing of {all_of} is marked to go."
     elif dry_run:
         yield f"{count} of {all_of} would go and save {saved}; --apply lets them go."
