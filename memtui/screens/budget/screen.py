@@ -361,6 +361,7 @@ class BudgetScreen(EditingScreen[FactRow]):
         offers, found = self.query_one("#budget-offers", OptionRows), self.view.offers
         notice = self.query_one("#budget-notice", Notice)
         notice.display = not self.view.places
+        notice.set_class(bool(found), "-over-offers")
         offers.display = bool(found) and not self.view.places
         offers.show(offers_content(found), 0 if found else None)
         if found:
