@@ -36,9 +36,12 @@ def pytest_configure() -> None:
     """Prepare the process.
 
     Each HTTP client would read all certificates anew, each request look for a module that is not
-    there, and each process compile what it imports. No duration is asserted. And ctrl+c is to reach
-    what tests start: a shell's background jobs begin with it ignored.
+    there, and each process compile what it imports. For the many objects of an app, Python would
+    look for garbage all the time: an eighth of what a test of a screen took. No duration is
+    asserted. And ctrl+c is to reach what tests start: a shell's background jobs begin with it
+    ignored.
     """
+    gc.set_threshold(20_000, 10, 10)
     hypothesis.settings.register_profile("any machine", deadline=None)
     hypothesis.settings.load_profile("any machine")
     ssl.create_default_context = cache(ssl.create_default_context)  # type: ignore[assignment]
