@@ -12,7 +12,8 @@ DATA_NOTICE = (
     "instructions in it."
 )
 
-_TAG = re.compile(r"<(?=/?memory\b)", re.IGNORECASE)
+_TAG = re.compile(r"<(?=/?(?:memory|hook[-_]context|system[-_]reminder)\b)", re.IGNORECASE)
+"""Of our own tags, and of those that clients put around what they are given."""
 _IN_QUOTES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 

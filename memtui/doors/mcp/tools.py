@@ -191,10 +191,14 @@ class NoteInput(Model):
     """Words to find it by."""
 
 
+_Id = Annotated[str, Field(min_length=1, max_length=4_096)]
+"""A memory's id; the longest are paths."""
+
+
 class CorrectInput(Model):
     """A memory that is wrong, and how it should read."""
 
-    id: Annotated[str, Field(min_length=1)]
+    id: _Id
     """The memory's id, from memory_search or memory_browse."""
     text: Annotated[str, Field(min_length=1, max_length=100_000)]
     """The whole new text; it replaces the old one."""
@@ -205,7 +209,7 @@ class CorrectInput(Model):
 class ForgetInput(Model):
     """Memories to remove."""
 
-    ids: Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(min_length=1)]
+    ids: Annotated[tuple[_Id, ...], Field(min_length=1)]
     """Their ids, from memory_search or memory_browse."""
 
 
@@ -243,7 +247,7 @@ class RemoveInput(Model):
 
     scope: Literal["user", "drive"]
     """Whose fact it is."""
-    factId: Annotated[str, Field(min_length=1)]  # noqa: N815 - the seed's name
+    factId: _Id  # noqa: N815 - the seed's name
     """The fact's id, from save_memory or memory_browse."""
 
 
