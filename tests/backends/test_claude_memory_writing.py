@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -35,6 +36,8 @@ FILES = {
     "feedback_db.md": "---\ntype: feedback\nname: 'Real database'\n---\n\nNever mock it.",
     "plain.md": "No frontmatter at all.\n",
 }
+LONG = f"caf\u00a0e {'x' * 200}.md"
+"""A name that no id can be."""
 
 
 async def opened(tmp_path: Path, files: dict[str, str] | None = None) -> ClaudeMemoryAdapter:
@@ -69,19 +72,21 @@ def note(text: str, **fields: object) -> WriteRequest:
 
 
 async def test_every_change_taken_back_leaves_every_byte(tmp_path: Path) -> None:
-    adapter = await opened(tmp_path)
+    files = FILES | {LONG: "Has a long name.\n"}
+    files["MEMORY.md"] = f"- [Long]({quote(LONG)}) — y\r\n{FILES['MEMORY.md']}"
+    adapter = await opened(tmp_path, files)
     records = await every(adapter)
-    assert len(records) == 4
+    assert len(records) == 5
     for record in records.values():
         [old] = await adapter.snapshot([record.handle], ACME)
         await adapter.correct(correction(record, "Other words,\nin two lines."))
         assert (await every(adapter))[record.handle.provider_record_id].text.startswith("Other")
         await adapter.restore([old], ACME)
-        assert held(tmp_path) == FILES
+        assert held(tmp_path) == files
         await adapter.forget(ForgetRequest(scope=ACME, handles=(record.handle,)))
         assert await adapter.get(record.handle, ACME) is None
         await adapter.restore([old], ACME)
-        assert held(tmp_path) == FILES
+        assert held(tmp_path) == files
 
 
 async def test_the_index_stays_true(tmp_path: Path) -> None:

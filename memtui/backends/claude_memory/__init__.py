@@ -190,8 +190,9 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                 if record.kind == INDEX_KIND:
                     self._change_index(partial(with_section, record=record, text=text))
                 else:
-                    self._change(name, partial(with_body, record=record, text=text))
-                    self._change_index(partial(with_hook, name=name, record=record, text=text))
+                    file = self._file_of(record)
+                    self._change(file, partial(with_body, record=record, text=text))
+                    self._change_index(partial(with_hook, name=file, record=record, text=text))
             if name in self._known or (request.topic, request.tags) != (None, None):
                 self.keep_known({name: known})
         return CorrectReply(handle=request.handle)
@@ -210,12 +211,11 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         return ForgetReply(missing=tuple(one for one in there if one not in gone))
 
     def _remove(self, gone: Mapping[RecordHandle, Record], scope: Scope) -> None:
-        files = [one for one, record in gone.items() if record.kind != INDEX_KIND]
-        for handle in gone.keys() - set(files):
+        names = {self._file_of(one) for one in gone.values() if one.kind != INDEX_KIND}
+        for handle in [one for one, record in gone.items() if record.kind == INDEX_KIND]:
             if (record := self._find(handle, scope)) is not None:  # where it stands by now
                 self._change_index(partial(without_section, record=record))
-        names = frozenset(one.provider_record_id for one in files)
-        self._change_index(partial(without_entries, names=names))
+        self._change_index(partial(without_entries, names=frozenset(names)))
         for name in names:
             try:
                 self._place(name).unlink(missing_ok=True)
@@ -238,7 +238,9 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
                 if record.kind == INDEX_KIND:
                     state["at"], state["lines"] = whole_section(index, record)
                 else:
-                    state["content"], state["lines"] = self._content(name), entries.get(name, [])
+                    file = self._file_of(record)
+                    state |= {"file": file, "content": self._content(file)}
+                    state["lines"] = entries.get(file, [])
             taken.append(Snapshot(handle=handle, record=record, state=state))
         return taken
 
@@ -267,13 +269,14 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
 
     def _put_back(self, record: Record, state: Json, scope: Scope) -> list[tuple[int, str]]:
         """Put a memory's file back, and return the lines of the index that belong to it."""
-        now, name = self._find(record.handle, scope), record.handle.provider_record_id
+        now = self._find(record.handle, scope)
         if record.kind == INDEX_KIND:
             edit = partial(with_block, at=state["at"], block=state["lines"])
             if now is not None:
                 edit = partial(with_section, record=now, text=record.text)
             self._change_index(edit)
             return []
+        name = state["file"]
         if now is None:
             self._create(name, state["content"])
         else:
@@ -286,6 +289,11 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         if handle.provider_key != self.key or record is None or not sees(scope, record.scope):
             return None
         return record
+
+    def _file_of(self, record: Record) -> str:
+        """Return the name of a memory's file; its id is that as far as it can be printed."""
+        path = self._place(record.location.path if record.location else "")
+        return path.relative_to(self.config.path).as_posix()
 
     def _place(self, name: str) -> Path:
         return self.config.path / name
