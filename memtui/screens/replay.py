@@ -303,7 +303,7 @@ def _about(step: RunStep) -> Iterator[Line]:
     if context.text is None:
         yield display("The text is not kept any more.", style=DIM)
     elif not context.text:
-        yield display("Nothing that it was not told already.", style=DIM)
+        yield display("There was nothing new to tell.", style=DIM)
     else:
         yield display(context.text.rstrip("\n"), keep_newlines=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import shutil
 import sys
 import uuid
@@ -182,25 +183,26 @@ def mcp_install(
 
     _require_extra()
     chosen = find_client(client)
+    works_in = project_words(project, from_folder=project_from_folder)
     command = [
         *own_command(invocation),
         *["mcp", "--agent", agent or chosen.key],
-        *project_words(project, from_folder=project_from_folder),
+        *works_in,
         *(["--allow-destructive"] if allow_destructive else []),
     ]
     plan = plan_install(chosen, Path.home(), command, skill())
-    return carried_out(
-        invocation, plan, yes, f"{chosen.name} has memtui", f"restart it{_hooks_too(chosen.key)}"
-    )
+    then = f"restart it{_hooks_too(chosen.key, works_in)}"
+    return carried_out(invocation, plan, yes, f"{chosen.name} has memtui", then)
 
 
-def _hooks_too(key: str) -> str:
+def _hooks_too(key: str, works_in: list[str]) -> str:
     """Say that a client can be told without asking, where it has hooks."""
     from memtui.doors.hooks.clients import CLIENTS
 
     if all(one.key != key for one in CLIENTS):
         return ""
-    return f". `memtui hook install {key}` also tells it what is remembered at each session's start"
+    hook = shlex.join(["memtui", "hook", "install", key, *works_in])
+    return f". `{hook}` also tells it what is remembered at each session's start"
 
 
 def mcp_uninstall(invocation: Invocation, client: ClientKey, *, yes: YesTo = None) -> int:

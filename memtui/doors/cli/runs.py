@@ -169,7 +169,7 @@ def _context(step: RunStep) -> Iterator[Line]:
         yield Dim("        the text is not kept any more")
         return
     if not step.context.text:
-        yield Dim("        nothing that it was not told already")
+        yield Dim("        there was nothing new to tell")
         return
     for line in step.context.text.rstrip("\n").split("\n"):
         yield f"        | {line}"

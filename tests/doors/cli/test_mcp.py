@@ -36,8 +36,9 @@ def test_a_client_is_told_by_a_code_and_the_server_taken_out_again(
     assert other.code == 5
     assert own_file.read_bytes() == before
 
-    done = here("mcp", "install", "cursor", "--project", "apollo", "--yes", code, "--json")
-    assert done.document["done"]
+    done = here("mcp", "install", "cursor", "--project", "apollo", "--yes", code)
+    assert done.code == 0
+    assert "memtui hook install cursor --project apollo" in done.out
     said = own_file.read_text()
     assert "// mine" in said
     entry = json.loads(said.replace("// mine", ""))["mcpServers"]["memtui"]
