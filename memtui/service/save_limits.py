@@ -38,7 +38,13 @@ class SaveLimits(Model):
         if not caller.by_ai or caller.door == CAPTURING_DOOR:
             return
         appending.hold(connection, caller.company_id)
-        written = partial(appending.writes, connection, caller.company_id, caller.principal)
+        written = partial(
+            appending.writes,
+            connection,
+            caller.company_id,
+            caller.principal,
+            besides=CAPTURING_DOOR,
+        )
         who = visible(caller.principal)
         if self.per_run and run_id is not None and written(run_id) >= self.per_run:
             raise _refused(who, self.per_run, "this run", "saves_per_run")

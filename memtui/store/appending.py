@@ -120,9 +120,19 @@ def pending(connection: Connection, company_id: str | None = None) -> list[Inten
     return [row for row in waiting if company_id in {None, row.company_id}]
 
 
-def writes(connection: Connection, company_id: str, principal: str, within: str | datetime) -> int:
-    """Return how often a principal wrote in a run, or since a moment; writes under way count."""
-    who = {"company_id": company_id, "principal": principal}
+def writes(
+    connection: Connection,
+    company_id: str,
+    principal: str,
+    within: str | datetime,
+    *,
+    besides: str,
+) -> int:
+    """Return how often a principal wrote in a run, or since a moment; writes under way count.
+
+    Those through the door `besides` do not.
+    """
+    who = {"company_id": company_id, "principal": principal, "besides": besides}
     run_id = within if isinstance(within, str) else None
     if run_id is not None:
         found = compiled.WRITES_OF_RUN.rows(connection, run_id=run_id, **who)
@@ -132,6 +142,7 @@ def writes(connection: Connection, company_id: str, principal: str, within: str 
     under_way: int = sum(
         draft["operation_type"] == "write"
         and draft["principal"] == principal
+        and draft["door"] != besides
         and run_id in {None, draft["scope"]["run_id"]}
         for draft in drafts
     )

@@ -321,8 +321,8 @@ ADVANCE_HEAD = Prepared(
 
 WRITES_OF_RUN = Prepared(
     "WRITES_OF_RUN",
-    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.run_id = ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ?",
-    binds="company_id=text run_id=text coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain principal=text",
+    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.run_id = ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ? AND coalesce(memory_operations.door, ?) != ?",
+    binds="company_id=text run_id=text coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain principal=text coalesce_8=plain besides=text",
     results="plain",
     constants={
         "coalesce_1": "",
@@ -332,13 +332,14 @@ WRITES_OF_RUN = Prepared(
         "coalesce_5": "",
         "coalesce_6": "unknown",
         "coalesce_7": "",
+        "coalesce_8": "",
     },
 )
 
 WRITES_SINCE = Prepared(
     "WRITES_SINCE",
-    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.started_at >= ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ?",
-    binds="company_id=text since=moment coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain principal=text",
+    "SELECT count(*) AS count_1 FROM memory_operations WHERE memory_operations.company_id = ? AND memory_operations.started_at >= ? AND coalesce(memory_operations.operation_type, ?) = ? AND (coalesce(memory_operations.status, ?) = ? OR coalesce(memory_operations.status, ?) = ?) AND coalesce(memory_operations.principal, ?) = ? AND coalesce(memory_operations.door, ?) != ?",
+    binds="company_id=text since=moment coalesce_1=plain coalesce_2=text coalesce_3=plain coalesce_4=text coalesce_5=plain coalesce_6=text coalesce_7=plain principal=text coalesce_8=plain besides=text",
     results="plain",
     constants={
         "coalesce_1": "",
@@ -348,6 +349,7 @@ WRITES_SINCE = Prepared(
         "coalesce_5": "",
         "coalesce_6": "unknown",
         "coalesce_7": "",
+        "coalesce_8": "",
     },
 )
 

@@ -184,6 +184,7 @@ _written = (
     func.coalesce(_operation.operation_type, "") == "write",
     or_(*(func.coalesce(_operation.status, "") == one for one in ("ok", "unknown"))),
     func.coalesce(_operation.principal, "") == bindparam("principal", type_=ForeignText),
+    func.coalesce(_operation.door, "") != bindparam("besides"),
 )
 WRITES_OF_RUN = select(func.count()).where(_is(_operation, "company_id", "run_id"), *_written)
 WRITES_SINCE = select(func.count()).where(

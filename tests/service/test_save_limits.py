@@ -47,19 +47,17 @@ async def test_an_agent_saves_so_many_in_a_run_over_processes_and_a_person_any_n
     settings = load_settings(paths, saves_per_run=3, database_url=database_url)
     services = [await start(paths, settings, caller) for _ in range(2)]
     try:
+        captured = AGENT.model_copy(update={"door": "hook"})
+        assert await save(services[0], captured, note)
         at_once = [save(services[number % 2], AGENT, note) for number in range(8)]
         assert sum(await asyncio.gather(*at_once)) == 3
 
         service = services[0]
-        other_run, captured = (
-            AGENT.model_copy(update={"run_id": "r2"}),
-            AGENT.model_copy(update={"door": "hook"}),
-        )
-        assert await save(service, other_run, note)
+        assert await save(service, AGENT.model_copy(update={"run_id": "r2"}), note)
         assert await save(service, captured, note)
         assert await save(service, caller.model_copy(update={"run_id": "r1"}), note)
         held = (await service.browse(caller, BrowseRequest(scope=scope))).records
-        assert len(held) == 6
+        assert len(held) == 7
         changed = CorrectRequest(
             scope=scope, handle=held[0].handle, revision=held[0].revision, text="Now this"
         )
