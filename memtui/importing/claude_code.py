@@ -103,7 +103,7 @@ class Transcripts:
                 yield from self._finished(path, *done)
             try:
                 yield from self._calls(path, row, calls)
-            except ValueError:  # pydantic's ValidationError is one too
+            except (ValueError, RecursionError):  # pydantic's ValidationError is a ValueError too
                 self.skipped["unreadable"] += 1
         for key, message in messages.items():
             yield from self._finished(path, key, message)
