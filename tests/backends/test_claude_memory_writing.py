@@ -186,3 +186,14 @@ async def test_what_is_past_the_loaded_part_of_the_index_is_a_problem(tmp_path: 
     [problem] = await adapter.problems(ACME)
     assert problem.location is not None
     assert (problem.location.line, "first 200 lines" in problem.message) == (201, True)
+
+
+async def test_an_index_that_is_a_link_out_of_the_folder_is_not_changed(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.md"
+    elsewhere.write_text("Somebody's own.\n")
+    adapter = await opened(tmp_path, {"plain.md": FILES["plain.md"]})
+    (tmp_path / "memory" / "MEMORY.md").symlink_to(elsewhere)
+    with pytest.raises(Invalid, match="out of its folder"):
+        await adapter.write(note("Deploys leave main."))
+    assert elsewhere.read_text() == "Somebody's own.\n"
+    assert sorted(held(tmp_path)) == ["MEMORY.md", "plain.md"]

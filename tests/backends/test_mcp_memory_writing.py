@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from memtui.backends.files import shared
 from memtui.backends.mcp_memory import McpMemoryAdapter
 from memtui.contract import (
     BindingContext,
@@ -28,6 +30,7 @@ from memtui.contract import (
     Snapshot,
     SourceKind,
     SourceRef,
+    Unavailable,
     WriteRequest,
 )
 from tests.node import NodeProgram
@@ -231,6 +234,32 @@ async def test_what_a_program_has_only_begun_to_write_takes_nothing_out(
         theirs.flush()
         await writing
     assert json.loads(path.read_text())["observations"] == ["draws", "theirs", "ours"]
+
+
+async def test_what_others_wrote_comes_back_where_it_cannot_be_read(
+    tmp_path: Path, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, theirs = tmp_path / "memory.jsonl", ODD[0].replace("zooms", "theirs")
+    path.write_text(ODD[0])
+    adapter = await opened(path)
+    exchange = shared._exchange
+
+    def after_theirs(spare: Path, path: Path) -> Path:
+        fresh = tmp_path / "fresh"
+        fresh.write_text(theirs)
+        fresh.replace(path)
+        old = exchange(spare, path)
+        monkeypatch.setattr(Path, "open", no_more_files)
+        return old
+
+    def no_more_files(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(shared, "_exchange", after_theirs)
+    with pytest.raises(Unavailable, match="Too many open files"):
+        await adapter.write(note("ours", title="d3"))
+    monkeypatch.undo()
+    assert path.read_text() == theirs
 
 
 async def test_what_is_somebodys_is_never_shown_to_others(tmp_path: Path, opened: Opened) -> None:

@@ -46,6 +46,7 @@ from memtui.backends.files.reading import (
     Refused,
     first_line,
     read_whole,
+    resolved,
 )
 from memtui.backends.files.shared import SharedFile
 from memtui.backends.files.writing import Known, WritableFilesAdapter
@@ -219,10 +220,9 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
         for name in names:
             try:
                 self._place(name).unlink(missing_ok=True)
+                sync_folder(self._place(name).parent)
             except OSError as error:
                 raise self._cannot(name, error) from error
-        for folder in {self._place(name).parent for name in names}:
-            sync_folder(folder)
 
     @blocking
     def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
@@ -340,7 +340,13 @@ class ClaudeMemoryAdapter(WritableFilesAdapter[ClaudeMemoryConfig]):
             except UnicodeError as error:
                 raise self._not_text(name) from error
 
-        SharedFile(Path(os.path.realpath(self._place(name))), marker=self.marker).change(changed)
+        real, root = resolved(self._place(name)), resolved(self.config.path)
+        if real is None or root is None or not real.is_relative_to(root):
+            raise Invalid(
+                f"{self._place(name)} leads nowhere or out of its folder, so it is not changed; "
+                "put a file there."
+            )
+        SharedFile(real, marker=self.marker).change(changed)
 
     def _not_text(self, name: str) -> Invalid:
         return Invalid(f"{self._place(name)} or the new text is not UTF-8; mend it first.")

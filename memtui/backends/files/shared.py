@@ -137,6 +137,10 @@ class SharedFile:
                     if self._is_whole(content := theirs.read()):  # else it is still being written
                         displaced.append((there, content))
                     return False
+            except OSError:
+                if old.exists() and _state_of(self._path.stat()) == ours:
+                    old.replace(self._path)  # nobody has looked at what others may have put there
+                raise
             finally:
                 old.unlink(missing_ok=True)
 
