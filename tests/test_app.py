@@ -4,7 +4,7 @@ import asyncio
 import os
 import sqlite3
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -426,3 +426,22 @@ async def test_a_stranger_is_told_so_at_once(paths: Paths, settings: Settings) -
     async with running(paths, settings) as (app, pilot):
         await until(pilot, lambda: app.state.phase is Phase.FAILED)
         assert "no member here" in screen_text(app)
+
+
+async def test_a_home_of_another_form_says_so_and_is_opened_again(
+    paths: Paths, settings: Settings
+) -> None:
+    column, other = "capture_post_run", "captured_once"
+    _rename(paths.database, column, other)
+    async with running(paths, settings) as (app, pilot):
+        assert app.state.phase is Phase.FAILED
+        assert f"memory_bindings.{column}" in screen_text(app)
+        _rename(paths.database, other, column)
+        await pilot.press("r")
+        await ready(pilot, app)
+        assert app.state.phase is Phase.READY
+
+
+def _rename(database: Path, column: str, other: str) -> None:
+    with closing(sqlite3.connect(database)) as home:
+        home.execute(f"ALTER TABLE memory_bindings RENAME COLUMN {column} TO {other}")

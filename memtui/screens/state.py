@@ -363,7 +363,15 @@ class StateController:
         if session is None:
             self._set(wanted)
             return
-        self._resolving.latest(lambda: _resolve(session, wanted), self._settled, self._failed)
+
+        def failed(error: MemtuiError) -> None:
+            if self.state.session is None:
+                self._set(replace(self.state, phase=Phase.FAILED, problem=str(error)))
+                self._opening.every(session.service.close, lambda _done: None, self._failed)
+            else:
+                self._failed(error)
+
+        self._resolving.latest(lambda: _resolve(session, wanted), self._settled, failed)
 
     def _settled(self, state: AppState) -> None:
         entered = state.session is not self.state.session
