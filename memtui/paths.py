@@ -93,6 +93,11 @@ class Paths:
         return self.data / "queries.json"
 
     @property
+    def is_begun(self) -> bool:
+        """Whether memtui was ever opened here; another's folder gets no log file of it."""
+        return self.database.exists() or self.log_file.exists()
+
+    @property
     def log_file(self) -> Path:
         """The log of unexpected errors and of degraded providers."""
         return self.data / "memtui.log"

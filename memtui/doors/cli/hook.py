@@ -167,7 +167,7 @@ def failed(error: Exception, invocation: Invocation) -> int:
         paths = invocation.paths()
     except Invalid:
         return 0
-    if paths.data.is_dir():
+    if paths.is_begun:
         with logging_to(paths.log_file):
             is_fault = not isinstance(error, (MemtuiError, typer.TyperException))
             logging.getLogger("memtui.hook").error(sentence, exc_info=error if is_fault else None)

@@ -83,7 +83,7 @@ class Invocation:
         from memtui.service import CompanyView, caller_of, open_service
 
         paths, settings = self.paths(), self.settings()
-        if not (make or paths.data.is_dir()):
+        if not (make or paths.is_begun):
             raise NotFound(f"{paths.data} holds nothing of memtui yet; start memtui once.")
         with logging_to(paths.log_file):
             service = await open_service(paths, settings, first_company=make, make=make)

@@ -206,6 +206,12 @@ def test_a_hook_ends_in_time_and_begins_no_home(tmp_path: Path, memtui: Run, hom
     assert "start memtui once" in nowhere.err
     assert not (tmp_path / "none").exists()
 
+    (tmp_path / "another").mkdir()
+    anothers = memtui("hook", "pre-run", MEMTUI_HOME=str(tmp_path / "another"))
+    assert (anothers.code, anothers.out) == (0, "")
+    assert "start memtui once" in anothers.err
+    assert list((tmp_path / "another").iterdir()) == []
+
     assert memtui("bindings", "list").code == 0
     environment = os.environ | {"MEMTUI_HOME": str(home), "MEMTUI_HOOK_TIMEOUT_MS": "100"}
     command = [sys.executable, "-m", "memtui", "hook", "pre-run"]
