@@ -155,10 +155,10 @@ async def test_drawing_does_no_io_and_holds_a_bounded_number_of_rows(
         if drawing and drawing[-1] == threading.get_ident() and _is_io(event):
             touched.append(event)
 
-    def started(work: Callable[..., Any], *arguments: Any) -> Any:
+    def started(work: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
         if drawing:
             touched.append(repr(work))
-        return to_thread(work, *arguments)
+        return to_thread(work, *arguments, **named)
 
     monkeypatch.setattr(VirtualList, "render_line", drawn)
     monkeypatch.setattr(asyncio, "to_thread", started)

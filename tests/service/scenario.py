@@ -72,7 +72,7 @@ async def told(service: MemoryService, kept: list[RecordHandle]) -> dict[str, An
                 (Filter(), None, 1),
                 (Filter(operation_type=OperationType.CORRECT), None, 9),
                 (Filter(run_id="run-2"), None, 9),
-                (Filter(), ("default", ids[0]), 9),
+                *((Filter(), ("default", one), 9) for one in ids[:1]),
             )
         ],
         "undoable": await service.undoable(ANA),
