@@ -228,7 +228,8 @@ async def test_calls_over_mcp_join_the_run_of_their_client(
     memtui: Run, home: Path, tmp_path: Path
 ) -> None:
     assert memtui("bindings", "list").code == 0
-    environment = {"PATH": os.environ["PATH"], "MEMTUI_HOME": str(home)}
+    names = "PATH", "MEMTUI_HELPER_IDLE_S"
+    environment = {name: os.environ[name] for name in names} | {"MEMTUI_HOME": str(home)}
     folder = tmp_path / "apollo"
     folder.mkdir()
     arguments = ["-m", "memtui", "mcp", "--run", "mine", "--project-from-folder"]
