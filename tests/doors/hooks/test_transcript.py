@@ -32,7 +32,7 @@ def reply(text: str, **tools: str) -> dict[str, Any]:
 
 def call(path: Path, *lines: Any, **more: Any) -> HookCall:
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    given = {"event": "Stop", "moment": Moment.TURN, "cwd": "/work/apollo", **more}
+    given = {"event": "Stop", "moment": Moment.TURN, "cwd": "/srv/apollo", **more}
     return HookCall(transcript=path, **given)
 
 
@@ -45,11 +45,11 @@ def test_the_note_says_what_was_asked_what_came_of_it_and_which_files_changed(
         user("Read the rules first.", isMeta=True),
         user("<command-name>/clear</command-name>"),
         user("Move the deploy\nto release."),
-        reply("I will.", Edit="/work/apollo/deploy.yml", Read="/work/apollo/seen.md"),
+        reply("I will.", Edit="/srv/apollo/deploy.yml", Read="/srv/apollo/seen.md"),
         user([{"type": "tool_result", "content": "ok"}]),
         user("A subagent's task", isSidechain=True),
         user([{"type": "text", "text": "<b>And</b> the docs?"}]),
-        reply(LONG, Write="/work/apollo/docs/deploy.md", Edit="/work/apollo/deploy.yml"),
+        reply(LONG, Write="/srv/apollo/docs/deploy.md", Edit="/srv/apollo/deploy.yml"),
     )
     note = note_of(call(path, *lines))
     assert note is not None
@@ -115,7 +115,7 @@ def test_a_trivial_exchange_leaves_nothing(tmp_path: Path) -> None:
 
 def test_a_note_is_bounded_whatever_the_transcript_holds(tmp_path: Path) -> None:
     path = tmp_path / "s.jsonl"
-    many = [reply("", Write=f"/work/apollo/{'d' * 90}/{number}.py") for number in range(60)]
+    many = [reply("", Write=f"/srv/apollo/{'d' * 90}/{number}.py") for number in range(60)]
     given = call(path, user("why " * 5_000), *many, reply("because " * 5_000))
     with path.open("ab") as file:
         file.write(b'\xff\xfe not JSON\n{"type": "user", "message": 7}\n[1]\n{"type": "as')
