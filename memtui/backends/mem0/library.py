@@ -8,7 +8,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
@@ -192,11 +192,12 @@ class LibraryStore(OpenStore):
             memory, self._memory = self._memory, None
             if memory is None:
                 return
-            memory.close()
-            for part in (memory.vector_store, memory.embedding_model, memory.llm):
-                client = getattr(part, "client", None)
-                if client is not None and hasattr(client, "close"):
-                    client.close()
+            with ExitStack() as parts:  # each is let go of, also where another cannot be
+                for part in (memory.vector_store, memory.embedding_model, memory.llm):
+                    client = getattr(part, "client", None)
+                    if client is not None and hasattr(client, "close"):
+                        parts.callback(client.close)
+                parts.callback(memory.close)
 
 
 def _library() -> Any:
