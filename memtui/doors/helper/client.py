@@ -95,7 +95,7 @@ class Call:
             settings = load_settings(paths)
         except MemtuiError:
             return  # whoever runs a command is told
-        if not settings.helper_idle_s or not paths.data.is_dir():
+        if not settings.helper_idle_s or not paths.is_begun:
             return
         places = str(paths.data), str(paths.config_file)
         terms = (
