@@ -259,7 +259,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("mark_all", "A", "Mark all rows that are loaded."),
         _do(
             "jump",
-            "at",
+            "J",
             "Go to the last operation that had begun by a time.",
             _SERVICE,
             label="go to time",

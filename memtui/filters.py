@@ -121,7 +121,19 @@ _SPAN_UNITS = {
     "m": timedelta(days=30),
     "y": timedelta(days=365),
 }
-_DAYS_BACK = {"today": timedelta(0), "yesterday": timedelta(days=1)}
+_UNIT_WORDS = {
+    "second": "s",
+    "minute": "min",
+    "hour": "h",
+    "day": "d",
+    "week": "w",
+    "month": "m",
+    "year": "y",
+}
+_WORDED_SPAN = re.compile(rf"(an?|\d{{1,6}}) ({'|'.join(_UNIT_WORDS)})s? ago")
+_DAYS_BACK = {"today": 0, "yesterday": 1}
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_DAY = re.compile(rf"(?P<back>today|yesterday)|last (?P<weekday>{'|'.join(_WEEKDAYS)})")
 
 
 def parse_filter(line: str, *, now: datetime, zone: tzinfo = UTC) -> Filter:
@@ -297,8 +309,9 @@ def _quoted_word(word: str) -> str:
 def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
     """Parse a moment: a span back from `now` (`90s 30min 6h 7d 2w 3m 1y`), a date, or ISO 8601.
 
-    A date or a clock time without an offset is in `zone`; `today` and `yesterday` start there.
-    A clock time alone (`14:30`) is the last one that has been.
+    A span may be in words: `3 weeks ago`. A date or a clock time without an offset is in `zone`;
+    `today`, `yesterday` and `last monday`, which today never is, start there. A clock time alone
+    (`14:30`) is the last one that has been.
 
     Raises:
         Invalid: the text is none of these.
@@ -306,9 +319,11 @@ def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
     try:
         if span := _SPAN.fullmatch(text):
             return now.astimezone(UTC) - int(span[1]) * _SPAN_UNITS[span[2]]
-        if text in _DAYS_BACK:
-            today = now.astimezone(zone).replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
-            return (today - _DAYS_BACK[text]).astimezone(UTC)
+        if span := _WORDED_SPAN.fullmatch(text.lower()):
+            number = int(span[1]) if span[1].isdigit() else 1
+            return now.astimezone(UTC) - number * _SPAN_UNITS[_UNIT_WORDS[span[2]]]
+        if day := _DAY.fullmatch(text.lower()):
+            return _start_of(day, now.astimezone(zone))
         if clock := _CLOCK.fullmatch(text):
             return _last(clock, now.astimezone(zone))
         moment = datetime.fromisoformat(text)
@@ -319,6 +334,16 @@ def parse_when(text: str, *, now: datetime, zone: tzinfo = UTC) -> datetime:
         raise Invalid(
             f"{text!r} is no time; give 7d, 6h, today, 14:30, 2026-03-01 or 2026-03-01T14:30."
         ) from error
+
+
+def _start_of(day: re.Match[str], now: datetime) -> datetime:
+    """Return when a day that is named from the zone of `now` began there."""
+    if (name := day["weekday"]) is None:
+        back = _DAYS_BACK[day["back"]]
+    else:
+        back = (now.weekday() - _WEEKDAYS.index(name) - 1) % 7 + 1
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0, fold=0)
+    return (today - timedelta(days=back)).astimezone(UTC)
 
 
 def _last(clock: re.Match[str], now: datetime) -> datetime:

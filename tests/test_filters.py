@@ -198,6 +198,9 @@ def test_a_bad_value_from_elsewhere_is_named_by_its_word() -> None:
         ("0d", timedelta(0)),
         ("3d ago", timedelta(days=3)),
         ("2 h ago", timedelta(hours=2)),
+        ("3 weeks ago", timedelta(days=21)),
+        ("An hour ago", timedelta(hours=1)),
+        ("1 day ago", timedelta(days=1)),
     ],
 )
 def test_spans_reach_back_from_now(text: str, back: timedelta) -> None:
@@ -222,6 +225,9 @@ def test_a_span_is_true_time_even_over_a_clock_change() -> None:
         ("2026-10-26", "2026-10-25T23:00Z"),
         ("today", "2026-03-28T23:00Z"),
         ("yesterday", "2026-03-27T23:00Z"),
+        ("last Saturday", "2026-03-27T23:00Z"),
+        ("last sunday", "2026-03-21T23:00Z"),
+        ("last monday", "2026-03-22T23:00Z"),
     ],
 )
 def test_a_day_begins_at_midnight_of_its_zone(text: str, moment: str) -> None:

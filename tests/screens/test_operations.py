@@ -241,7 +241,7 @@ async def test_a_jump_that_fails_leaves_rows_and_order_as_they_were(
             raise Unavailable("The log cannot be read now.")
 
         monkeypatch.setattr(app.state.session.service.analysis, "open_log", refuse)
-        await pilot.press("at", *"1d", "enter")
+        await pilot.press("J", *"1d", "enter")
         await until(pilot, lambda: "The log cannot be read now." in toasts(app))
         assert listed(app).sort == ("type", True)
         assert "paused" in screen_text(app)

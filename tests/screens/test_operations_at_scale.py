@@ -102,7 +102,7 @@ async def test_filter_order_time_follow_and_a_saved_view(
         await pilot.press("ctrl+l")
         await until(pilot, lambda: f"{whole:,}" in screen_text(app).split("of")[0])
         for number in (100, 900):
-            await pilot.press("at")
+            await pilot.press("J")
             await press(pilot, (NOW + timedelta(seconds=61 * number)).isoformat().split("+")[0])
             await pilot.press("enter")
             await until(pilot, partial(_at, app, number))
@@ -210,7 +210,7 @@ async def test_marks_a_typed_filter_and_a_time_that_is_none(
         listed(app).focus()
         await until(pilot, lambda: app.state.filter_line == "type:write")
 
-        await pilot.press("at")
+        await pilot.press("J")
         await press(pilot, "soon")
         await pilot.press("enter")
         await until(pilot, lambda: "'soon' is no time" in screen_text(app))
