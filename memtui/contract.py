@@ -592,6 +592,9 @@ class QueryRequest(Model):
     binding_key: str | None = None
     top_k: Annotated[int, Field(ge=1, le=1000)] = 10
     intent: QueryIntent = QueryIntent.ANSWER
+    filter: Filter = Filter()
+    """Only what passes it. An adapter may leave this to the service, which looks at each snippet
+    and asks for more of them where too few pass."""
     metadata_filter: Json = {}
     topic: str | None = None
     as_of: UtcDatetime | None = None

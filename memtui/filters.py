@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from enum import StrEnum
 from itertools import zip_longest
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -61,7 +62,9 @@ HELD: dict[Taker, frozenset[str]] = {
     ),
     Taker.FACTS: frozenset(_WORDS | _OWNERS | _WORK | _TIME | {"topic", "tag", "binding_key"}),
     Taker.BUDGET: frozenset(_WORDS | _OWNERS | _TIME | {"kind", "principal", "binding_key"}),
-    Taker.QUESTIONS: frozenset(_OWNERS | {"topic", "binding_key"}),
+    Taker.QUESTIONS: frozenset(
+        _OWNERS | _WORK | _TIME | {"fuzzy", "topic", "tag", "kind", "binding_key"}
+    ),
 }
 """The fields of a `Filter` that each one can be narrowed by; the one place that says so."""
 
@@ -89,12 +92,25 @@ def refuse_not_held(chosen: Filter, taker: Taker) -> None:
     Raises:
         Invalid: some of its terms say nothing about the taker.
     """
-    if idle := not_held(chosen, taker):
+    idle = not_held(chosen, taker)
+    if taker is Taker.QUESTIONS and "words" in idle:
+        raise Invalid(
+            "words cannot narrow a question; put all that is asked in quotes, "
+            'such as "which branch do we deploy".'
+        )
+    if idle:
         held = [f"{word}:" for word, field in FIELDS.items() if field in HELD[taker]]
         raise Invalid(
             f"{' and '.join(idle)} cannot narrow {taker}; take it out. "
-            f"What can is {' '.join(held)} and words."
+            f"What can is {' '.join(held)} and {'' if 'text' in HELD[taker] else '~'}words."
         )
+
+
+def asked_with(chosen: Filter) -> dict[str, Any]:
+    """Return what a filter line sets of a question: its topic comes first, the rest must hold."""
+    own = ("topic", "binding_key")
+    narrowing = {name: getattr(chosen, name) for name in HELD[Taker.QUESTIONS].difference(own)}
+    return {"filter": Filter(**narrowing), **{name: getattr(chosen, name) for name in own}}
 
 
 _JOINING = {"not", "or", "and"}

@@ -295,12 +295,14 @@ def sees(scope: Scope, other: Scope) -> bool:
 
 
 def eligible(request: QueryRequest) -> Callable[[Record], bool]:
-    """Return the test of what a query asks beside its words: scope, topic and metadata.
+    """Return the test of what a query asks beside its words: scope, filter, topic and metadata.
 
     A record without a topic is eligible for any.
     """
+    passes = matcher(request.filter)
     return lambda record: (
         sees(request.scope, record.scope)
+        and passes(record)
         and (request.topic is None or record.topic in {None, request.topic})
         and has_metadata(record, request.metadata_filter)
     )

@@ -24,7 +24,7 @@ from memtui.contract import (
     Snippet,
     Usage,
 )
-from memtui.provider_kit import abilities_in, has_metadata, ranked, require_writable
+from memtui.provider_kit import abilities_in, has_metadata, matcher, ranked, require_writable
 
 DRIVE_PREFIX = "drive:"
 """Begins the handle of a drive's fact whose id a user's fact bears as well."""
@@ -84,7 +84,12 @@ class FactProvider(Adapter):
 
 
 def _chosen(records: Sequence[Record], request: QueryRequest) -> list[Snippet]:
-    fitting = [record for record in records if has_metadata(record, request.metadata_filter)]
+    passes = matcher(request.filter)
+    fitting = [
+        record
+        for record in records
+        if passes(record) and has_metadata(record, request.metadata_filter)
+    ]
     if request.intent is QueryIntent.AGENT_PREAMBLE or not request.query.strip():
         return [Snippet(**dict(record)) for record in fitting]
     return ranked(fitting, request.query[:_QUERY_CHARS])

@@ -15,7 +15,9 @@ from typing import TypeVar
 
 from memtui.contract import (
     BrowseRequest,
+    ContextBundle,
     CorrectRequest,
+    Filter,
     ForgetRequest,
     Invalid,
     Json,
@@ -30,6 +32,7 @@ from memtui.contract import (
     Scope,
     Snapshot,
     SourceRef,
+    Usage,
     WriteMode,
     WriteRequest,
     own_filter,
@@ -37,6 +40,7 @@ from memtui.contract import (
     owner_of,
     owner_scope,
 )
+from memtui.provider_kit import matcher
 from memtui.service.answers import (
     BrowseAnswer,
     Change,
@@ -71,6 +75,8 @@ ModelT = TypeVar("ModelT", bound=Model)
 FACT = "fact"
 _LIMITED = ("subject_id", "project_id")
 _PAGE = 1_000
+_LEAST_SNIPPETS, _MOST_SNIPPETS = 50, 1_000
+"""What a provider is asked for that does not narrow by a filter itself."""
 _LOGGED_IDS = 1_000
 _LOGGED_CHARS = 4_000
 _LOGGED_OWNERS = 100
@@ -144,7 +150,7 @@ class Operations(Group):
             OperationType.QUERY, caller, request.scope, asked, request.binding_key, needs=needs
         ) as (entry, connection):
             routed = clean.model_copy(update={"binding_key": connection.binding.key})
-            bundle = await connection.read(lambda: connection.adapter.query(routed))
+            bundle = await _narrowed(connection, routed)
             snippets = _readable(entry, bundle.snippets)
             entry.about(snippets)
             note_owner(entry, [snippet.scope for snippet in snippets])
@@ -218,13 +224,9 @@ class Operations(Group):
 
     async def browse(self, caller: Caller, request: BrowseRequest) -> BrowseAnswer:
         """Return one page of what is stored."""
-        words, fuzzy, scope = request.filter.text, request.filter.fuzzy, request.scope
-        clean = {
-            "text": words and redact(words)[0],
-            "fuzzy": tuple(redact(word)[0] for word in fuzzy),
-        }
+        scope = request.scope
         asked: Json = {
-            "filter": request.filter.model_dump(mode="json", exclude_defaults=True),
+            "filter": _filter_json(request.filter),
             "sort": request.sort,
             "limit": request.limit,
             "cursor": request.cursor,
@@ -238,7 +240,7 @@ class Operations(Group):
             routed = request.model_copy(
                 update={
                     "binding_key": connection.binding.key,
-                    "filter": request.filter.model_copy(update=clean),
+                    "filter": _redacted_filter(request.filter),
                 }
             )
             page = await connection.read(lambda: connection.adapter.browse(routed))
@@ -583,17 +585,57 @@ def _owners_json(owners: Sequence[Scope]) -> list[str]:
     return [" ".join(owner_of(scope)) for scope in owners[:_LOGGED_OWNERS]]
 
 
+async def _narrowed(connection: Connection, request: QueryRequest) -> ContextBundle:
+    """Answer a query with what passes its filter.
+
+    Where a provider returns what does not, it is asked for more until enough passes.
+    """
+    passes, asked = matcher(request.filter), request.top_k
+    usage: tuple[Usage, ...] = ()
+    while True:
+        wider = request.model_copy(update={"top_k": asked})
+        bundle = await connection.read(partial(connection.adapter.query, wider))
+        usage += bundle.usage
+        found = tuple(filter(passes, bundle.snippets))
+        more = bundle.capped and len(bundle.snippets) >= asked and asked < _MOST_SNIPPETS
+        if not more or len(found) == len(bundle.snippets) or len(found) >= request.top_k:
+            return bundle.model_copy(
+                update={
+                    "snippets": found[: request.top_k],
+                    "capped": bundle.capped or len(found) > request.top_k,
+                    "usage": usage,
+                }
+            )
+        asked = min(_MOST_SNIPPETS, max(_LEAST_SNIPPETS, 4 * asked))
+
+
+def _redacted_filter(wanted: Filter) -> Filter:
+    """Return a filter without the secrets in its words."""
+    return wanted.model_copy(
+        update={
+            "text": wanted.text and redact(wanted.text)[0],
+            "fuzzy": tuple(redact(word)[0] for word in wanted.fuzzy),
+        }
+    )
+
+
+def _filter_json(wanted: Filter) -> Json:
+    return wanted.model_dump(mode="json", exclude_defaults=True)
+
+
 def _redacted_query(request: QueryRequest) -> tuple[QueryRequest, Json]:
     """Return a query without its secrets, and what the log says of it."""
     clean = request.model_copy(
         update={
             "query": redact(request.query)[0],
             "topic": request.topic and redact(request.topic)[0],
+            "filter": _redacted_filter(request.filter),
             "metadata_filter": redact_json(request.metadata_filter)[0],
         }
     )
     optional = {
         "topic": clean.topic,
+        "filter": _filter_json(clean.filter),
         "as_of": clean.as_of and clean.as_of.isoformat(),
         "owners": _owners_json(clean.owners),
         "metadata_filter": clean.metadata_filter,

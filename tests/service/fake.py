@@ -120,7 +120,8 @@ class FakeAdapter(Adapter):
             for record in self.held.values()
             if any(word in record.text.lower() for word in words)
         ]
-        return ContextBundle(snippets=tuple(found[: request.top_k]), usage=self.usage)
+        top = tuple(found[: request.top_k])
+        return ContextBundle(snippets=top, capped=len(found) > len(top), usage=self.usage)
 
     async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
         await self._called("get")

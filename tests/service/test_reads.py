@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
 from typing import ClassVar
 
 import pytest
@@ -123,6 +124,31 @@ async def test_a_query_is_recorded_with_all_of_it(
     assert (operation.binding_key, operation.binding_reason) == ("default", "company default")
     assert (operation.principal, operation.door) == ("user:ana", "test")
     assert operation.latency_ms == answer.latency_ms
+    assert is_intact(operation)
+
+
+async def test_a_filter_holds_for_queries_of_a_provider_that_does_not_narrow(
+    service: MemoryService, caller: Caller, scope: Scope, note: WriteRequest, fake
+) -> None:
+    for number in range(60):
+        tags = ("ci",) if number >= 57 else ()
+        await service.write(caller, note.model_copy(update={"tags": tags}))
+    fake.usage = SPENT
+    chosen = Filter(tag="ci", source_kind=note.source.kind, since=datetime(2000, 1, 1, tzinfo=UTC))
+    undated = QueryRequest(scope=scope, query="deploy", top_k=2, filter=chosen)
+    assert (await service.query(caller, undated)).snippets == ()
+
+    asked = undated.model_copy(update={"filter": Filter(tag="ci", fuzzy=("dply",))})
+    answer = await service.query(caller, asked)
+    assert [one.tags for one in answer.snippets] == [("ci",)] * 2
+    assert answer.capped
+    assert [one.top_k for one in fake.received[-3:]] == [2, 50, 200]
+    assert answer.usage == SPENT * 3
+    operation = await newest(service, caller)
+    assert (operation.result_count, operation.request["filter"]) == (
+        2,
+        {"tag": "ci", "fuzzy": ["dply"]},
+    )
     assert is_intact(operation)
 
 

@@ -39,7 +39,7 @@ async def query(
     names = await plugin.readable(request.scope)
     embedding = request.embedding if plugin.abilities.has("embedding") else None
     asked = request.query.replace("\0", " ").strip()[:_QUERY_CHARACTERS]
-    narrows = bool(request.metadata_filter or request.topic)
+    narrows = bool(request.metadata_filter or request.topic or request.filter != Filter())
     most = plugin.config.page_size
     limit = most if narrows else min(most, request.top_k + 1)
     hits = await plugin.search(names, query=asked, limit=limit, embedding=embedding)
@@ -81,7 +81,8 @@ def _looked_through(plugin: Plugin, request: QueryRequest, asked: str, held: Hit
 
 def _fits(record: Record, request: QueryRequest) -> bool:
     is_of_topic = request.topic is None or record.topic == request.topic
-    return is_of_topic and has_metadata(record, request.metadata_filter)
+    fits = matcher(request.filter)
+    return is_of_topic and fits(record) and has_metadata(record, request.metadata_filter)
 
 
 def _reach(plugin: Plugin, names: Sequence[str]) -> ExplainStage:

@@ -97,11 +97,14 @@ class _Where:
     def sql(self) -> str:
         return " AND ".join(self.clauses)
 
-    def match(self, scope: Scope, wanted: Filter) -> None:
-        """Add the fields of a page's scope and filter; every one that is set narrows."""
+    def match_scope(self, scope: Scope) -> None:
+        """Add the fields of a page's scope; every one that is set narrows."""
         for column in _SCOPE:
             if (value := getattr(scope, column)) is not None:
                 self.add(f"{column} = ?", value)
+
+    def match(self, wanted: Filter) -> None:
+        """Add the fields of a filter; every one that is set narrows."""
         for clause in translated(wanted, _COLUMNS, _TESTS):
             if clause is not None:
                 self.add(*clause)
@@ -162,7 +165,8 @@ def browse(
     if key not in _SORTS:
         raise Invalid(f"The vault cannot sort by {key!r}; choose one of {', '.join(_SORTS)}.")
     where = _Where(now, None, expired=request.expired)
-    where.match(request.scope, request.filter)
+    where.match_scope(request.scope)
+    where.match(request.filter)
     where.match_owners(request.owners)
     total = connection.execute(
         f"SELECT count(*) FROM records WHERE {where.sql}", where.values
@@ -252,6 +256,7 @@ class _Query:
         self._weight, self._weight_values = weight_sql(request.scope)
         self._where = _Where(now, request.as_of)
         self._where.match_owners(request.owners)
+        self._where.match(request.filter)
         self._where.match_metadata(request.metadata_filter)
         if topic is not None:
             self._where.add("topic IS NULL OR topic = ?", topic)

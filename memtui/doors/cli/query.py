@@ -8,10 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memtui.contract import Matching, QueryIntent, QueryRequest, Snippet
-from memtui.doors.cli.options import BindingOptions, ScopeOptions, json_object
+from memtui.contract import Matching, QueryIntent, QueryRequest, Snippet, SourceKind
+from memtui.doors.cli.options import (
+    BindingOptions,
+    FilterLine,
+    ScopeOptions,
+    Since,
+    Until,
+    filter_of,
+    json_object,
+)
 from memtui.doors.cli.output import Dim, Line, jsonable, write_exactly
 from memtui.doors.cli.session import Session
+from memtui.filters import Taker, asked_with
 from memtui.visible import visible
 from memtui.widgets import format as shown
 
@@ -23,12 +32,20 @@ async def query(
     session: Session,
     text: Annotated[str, typer.Argument(metavar="TEXT", help="What to look for, in plain words.")],
     scope: ScopeOptions,
+    line: FilterLine = None,
     *,
     top_k: Annotated[int, typer.Option(min=1, max=1000, help="At most this many snippets.")] = 10,
     intent: Annotated[
         QueryIntent, typer.Option(help="What the answer is for.")
     ] = QueryIntent.ANSWER,
-    topic: Annotated[str | None, typer.Option(help="Only records of this topic.")] = None,
+    topic: Annotated[
+        str | None, typer.Option(help="This topic first; all topics where it has under three.")
+    ] = None,
+    tag: Annotated[str | None, typer.Option(help="Only this tag.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only this sort of record.")] = None,
+    source_kind: Annotated[SourceKind | None, typer.Option(help="Only this source.")] = None,
+    since: Since = None,
+    until: Until = None,
     as_of: Annotated[str | None, typer.Option(help="What was valid at this moment.")] = None,
     where: Annotated[
         str | None, typer.Option(help="Metadata that must match, as a JSON object.")
@@ -44,14 +61,26 @@ async def query(
     ] = False,
 ) -> None:
     """Find the records that are relevant to TEXT, best first."""
+    chosen = filter_of(
+        session,
+        line,
+        Taker.QUESTIONS,
+        topic=topic,
+        tag=tag,
+        kind=kind,
+        source_kind=source_kind,
+        since=since,
+        until=until,
+        binding_key=scope.binding,
+    )
     request = scope.request(
         session,
         QueryRequest,
+        **asked_with(chosen),
         query=text,
         top_k=top_k,
         intent=intent,
         metadata_filter=json_object(where, "--where"),
-        topic=topic,
         as_of=session.moment(as_of) if as_of else None,
         matching=Matching.AGENTS if as_agents else Matching.MEMTUI,
     )

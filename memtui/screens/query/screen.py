@@ -29,6 +29,7 @@ from memtui.contract import (
     Snippet,
     Usage,
 )
+from memtui.filters import Taker, asked_with
 from memtui.screens.base import MemtuiScreen, conversation
 from memtui.screens.dialogs import READING, Drawn, Sheet
 from memtui.screens.following import News
@@ -130,6 +131,7 @@ class QueryScreen(MemtuiScreen):
     """A question, its results as cards, the chosen one in full, and what it cost."""
 
     MODE = "query"
+    NARROWS = Taker.QUESTIONS
     BINDINGS: ClassVar[list[BindingType]] = bindings_for("query")
 
     view: reactive[QueryView] = reactive(QueryView)
@@ -214,14 +216,14 @@ class QueryScreen(MemtuiScreen):
         if self.state.session is None:
             self.toast(Need.SERVICE.value, severity="warning")
             return
-        session = self.session
+        session, asked = self.session, asked_with(self.state.filter)
+        asked["binding_key"] = asked["binding_key"] or self.state.binding_key
         request = QueryRequest(
             scope=self.state.record_scope,
             query=text,
-            binding_key=self.state.filter.binding_key or self.state.binding_key,
+            **asked,
             top_k=self.view.top_k,
             intent=self.view.intent,
-            topic=self.state.filter.topic,
             matching=self.view.matching,
         )
         self.query_one("#ask-input", Input).value = text

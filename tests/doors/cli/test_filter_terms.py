@@ -21,6 +21,7 @@ from tests.doors.cli.conftest import Run
         (("browse",), "cost>0.01"),
         (("facts", "list"), "kind:note"),
         (("facts", "list"), "door:cli"),
+        (("query", "deploy"), "type:write"),
     ],
 )
 def test_a_term_that_a_command_cannot_hold_is_refused(
@@ -69,3 +70,21 @@ def test_browse_takes_binding_issue_and_run_of_line_and_option(here: Run) -> Non
     assert len(here("browse", "--issue", "ISS-1", "--json").document["records"]) == 1
     assert len(here("browse", "issue:ISS-1", "--json").document["records"]) == 1
     assert here("browse", "binding:nowhere").code == 1
+
+
+def test_a_question_is_narrowed_by_the_same_terms(here: Run) -> None:
+    assert here("note", "We deploy from release", "--agent", "coding", "--tag", "ci").code == 0
+    assert here("note", "We deploy on Mondays", "--agent", "review").code == 0
+    for line, found in {
+        ("agent:coding",): 1,
+        ("tag:ci", "since:1d", "source:manual_note"): 1,
+        ("until:1d",): 0,
+        ("~relaese",): 1,
+        ("kind:note",): 2,
+    }.items():
+        done = here("query", "deploy", *line, "--json")
+        assert (done.code, len(done.document["snippets"])) == (0, found), line
+
+    done = here("query", "deploy", "from", "release")
+    assert (done.code, done.out) == (2, "")
+    assert "put all that is asked in quotes" in done.err
