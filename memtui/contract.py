@@ -422,6 +422,19 @@ class Record(Model):
     metadata: Json = {}
 
 
+def holds_at(record: Record, moment: datetime) -> bool:
+    """Whether a moment lies in a record's validity window, and before its expiry.
+
+    A window begins with its `valid_from` and ends before its `valid_to`.
+    """
+    begins, ends, expires = record.valid_from, record.valid_to, record.expires_at
+    return (
+        (begins is None or begins <= moment)
+        and (ends is None or moment < ends)
+        and (expires is None or moment < expires)
+    )
+
+
 class Snippet(Record):
     """A record as a query returned it."""
 
@@ -571,7 +584,16 @@ class WriteRequest(Model):
     created_by: str | None = None
     expires_at: UtcDatetime | None = None
     valid_from: UtcDatetime | None = None
+    """Since when it holds, if not from now on; capability `validity`."""
+    valid_to: UtcDatetime | None = None
+    """From when on it no longer holds; capability `validity`."""
     embedding: tuple[float, ...] | None = None
+
+    @model_validator(mode="after")
+    def _has_a_window(self) -> Self:
+        if self.valid_from and self.valid_to and self.valid_to <= self.valid_from:
+            raise ValueError("what holds ends after it begins")
+        return self
 
 
 class WriteReply(Model):
@@ -598,7 +620,7 @@ class QueryRequest(Model):
     metadata_filter: Json = {}
     topic: str | None = None
     as_of: UtcDatetime | None = None
-    """Answer with what was valid at that moment, where the provider keeps validity windows."""
+    """Answer with what was valid at that moment; capability `validity`."""
     embedding: tuple[float, ...] | None = None
     owners: tuple[Scope, ...] = ()
     """Only what one of these scopes owns; capability `chosen_owners`."""
@@ -688,6 +710,8 @@ class BrowseRequest(Model):
     """Only what one of these scopes owns; capability `chosen_owners`."""
     expired: bool = False
     """Also what has expired and is still stored, where the provider can tell."""
+    as_of: UtcDatetime | None = None
+    """List what was valid at that moment; capability `validity`."""
 
 
 class BrowsePage(Model):
@@ -944,6 +968,16 @@ class Adapter(ABC):
     async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
         """Return a record's versions, newest first; capability `history`."""
         raise Unsupported(f"The provider {self.key} keeps no history.")
+
+    async def versions(self, scope: Scope) -> Sequence[Record]:
+        """Return every version of every record that a scope sees; capability `validity`.
+
+        Those of records that are gone are among them, and those that have expired. Each has the
+        window in which it held; one of a record whose past the provider does not keep has none.
+        The versions of one record stand together, the oldest first, and their windows do not
+        overlap.
+        """
+        raise Unsupported(f"The provider {self.key} keeps no versions of its records.")
 
     async def namespaces(self) -> Sequence[Namespace]:
         """List the provider's partitions; capability `namespaces`."""

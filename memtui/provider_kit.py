@@ -156,13 +156,15 @@ def require_writable(context: BindingContext, what: str) -> None:
 def require_kept(able: Capabilities, request: WriteRequest | CorrectRequest) -> None:
     """Raise `Unsupported` where a record is to have what the provider does not keep.
 
-    A pin, an expiry or the beginning of a validity window that is dropped in silence is a promise
-    that nobody keeps.
+    A pin, an expiry or a validity window that is dropped in silence is a promise that nobody keeps.
     """
     asked = {
         "pins": (able.pin, request.pinned),
         "expiry": (able.expiry, request.expires_at),
-        "validity windows": (able.validity, getattr(request, "valid_from", None)),
+        "validity windows": (
+            able.validity,
+            getattr(request, "valid_from", None) or getattr(request, "valid_to", None),
+        ),
     }
     for what, (kept, value) in asked.items():
         if value and not kept:

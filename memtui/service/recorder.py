@@ -205,6 +205,14 @@ def _own_source(source: SourceRef | None, company_id: str) -> SourceRef | None:
     return SourceRef.model_validate({**clean, "company_id": company_id})
 
 
+def _refuse_in_past(operation_type: OperationType, moment: datetime) -> None:
+    if operation_type.mutates:
+        raise Denied(
+            f"This is the past, as of {moment:%Y-%m-%d %H:%M:%S} UTC, where nothing can be "
+            "changed; go back to now first."
+        )
+
+
 def _is_no_answer(error: BaseException) -> bool:
     """Whether a mutation's error says nothing of what was done."""
     if isinstance(error, MemtuiError):
@@ -294,6 +302,9 @@ class Recorder:
             source=source,
         )
         try:
+            if caller.as_of is not None:
+                entry.request = {**request, "as_of": caller.as_of.isoformat()}
+                _refuse_in_past(operation_type, caller.as_of)
             yield entry
         except BaseException as error:
             entry.fail(error)

@@ -34,6 +34,7 @@ from memtui.contract import (
     OperationType,
     Record,
     Scope,
+    UtcDatetime,
 )
 from memtui.store.compiled import MemberRow
 from memtui.store.digest import withhold
@@ -61,6 +62,9 @@ class Caller(Model):
     """The run that it calls from: its operations belong to it where their scope names none."""
     project_id: str | None = None
     """The project that its token holds it to: no other's memories are there for it. None: any."""
+    as_of: UtcDatetime | None = None
+    """The moment that it looks at: all it reads is as it was then, and it changes nothing. None:
+    now."""
 
     @property
     def by_ai(self) -> bool:

@@ -38,6 +38,7 @@ from memtui.contract import (
     Unsupported,
     WriteMode,
     WriteRequest,
+    holds_at,
 )
 
 COMPANY = "conformance"
@@ -784,6 +785,31 @@ class ChangeChecks(Kit):
         assert [s.text for s in past.snippets] == ["deploy_branch: main"], "as_of is not honoured"
         now = await adapter.query(QueryRequest(**asked))
         assert [s.text for s in now.snippets] == ["deploy_branch: release"], "the past is returned"
+
+    async def test_versions(self, adapter: Adapter) -> None:
+        """`validity`: every version is told with its window, of a forgotten record too."""
+        need(adapter, "exact", "validity", "browse")
+        fields: dict[str, Any] = {"kind": "fact", "mode": WriteMode.UPSERT}
+        await self.write(adapter, "region: eu", valid_from=day(10), **fields)
+        await self.write(adapter, "region: us", valid_from=day(20), **fields)
+        gone = await self.write(adapter, "owner: ana", valid_from=day(15), **fields)
+        await self.forget(adapter, gone)
+        other = self.scope(project_id="gemini")
+        await self.write(adapter, "region: asia", scope=other, valid_from=day(10), **fields)
+        versions = await adapter.versions(self.scope())
+        windows = sorted((one.text, one.valid_from, one.valid_to is None) for one in versions)
+        assert windows == [
+            ("owner: ana", day(15), False), ("region: eu", day(10), False),
+            ("region: us", day(20), True),
+        ], "these are not the versions and windows of the scope"  # fmt: skip
+        for number, wanted in {5: [], 12: ["region: eu"], 17: ["owner: ana", "region: eu"],
+                               25: ["owner: ana", "region: us"]}.items():  # fmt: skip
+            request = BrowseRequest(scope=self.scope(), sort="title", as_of=day(number))
+            page = await adapter.browse(request)
+            assert [one.text for one in page.records] == wanted, "browse does not keep to as_of"
+            assert page.total in {None, len(wanted)}, "the total is not that of the moment"
+            held = sorted(one.text for one in versions if holds_at(one, day(number)))
+            assert held == wanted, "the versions tell otherwise than the list"
 
 
 @pytest.mark.asyncio

@@ -55,6 +55,7 @@ from memtui.contract import (
     SourceRef,
     SyncReply,
     Unavailable,
+    Unsupported,
     Usage,
     WriteReply,
     WriteRequest,
@@ -330,6 +331,12 @@ class VaultAdapter(Adapter):
         ]
 
     @blocking
+    def versions(self, scope: Scope) -> Sequence[Record]:
+        """Return every version of the facts that a scope sees, and its notes, without a window."""
+        self._check_company(scope)
+        return self._ask(search.versions, scope)
+
+    @blocking
     def namespaces(self) -> Sequence[Namespace]:
         """List the scopes that hold records, such as `project:web`, with their numbers."""
         self._index.refresh()
@@ -349,6 +356,8 @@ class VaultAdapter(Adapter):
         """Store a note or a fact; a fact in upsert mode replaces the value of its key."""
         self._check_writable()
         self._check_company(request.scope)
+        if request.valid_to is not None:
+            raise Unsupported("The vault closes a window when a fact is changed or forgotten.")
         folder = folder_for(request.scope)
         before: tuple[Snapshot, ...] = ()
         with self._folder.locked():

@@ -80,7 +80,7 @@ class _Where:
         self.clauses: list[str] = []
         self.values: list[Any] = []
         if not expired:
-            self.add("expires IS NULL OR expires > ?", microseconds(now))
+            self.add("expires IS NULL OR expires > ?", microseconds(as_of or now))
         if as_of is None:
             self.add("is_current")
             return
@@ -164,7 +164,7 @@ def browse(
     key, is_descending = request.sort.removeprefix("-"), request.sort.startswith("-")
     if key not in _SORTS:
         raise Invalid(f"The vault cannot sort by {key!r}; choose one of {', '.join(_SORTS)}.")
-    where = _Where(now, None, expired=request.expired)
+    where = _Where(now, request.as_of, expired=request.expired)
     where.match_scope(request.scope)
     where.match(request.filter)
     where.match_owners(request.owners)
@@ -186,6 +186,17 @@ def browse(
         cursor = write_cursor(request.sort, shown[-1]["place"], shown[-1]["id"])
     records = tuple(record_of(row, folder) for row in shown)
     return BrowsePage(records=records, next_cursor=cursor, total=total)
+
+
+def versions(
+    connection: sqlite3.Connection, folder: Folder, scope: Scope, _now: datetime
+) -> list[Record]:
+    """Return every version that a scope sees, those of one record together, the oldest first."""
+    weight, values = weight_sql(scope)
+    rows = connection.execute(
+        f"SELECT * FROM records WHERE {weight} > 0 ORDER BY id, is_current, rowid", values
+    )
+    return [record_of(row, folder) for row in rows]
 
 
 @dataclass(slots=True)
