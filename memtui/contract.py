@@ -324,6 +324,8 @@ class Capabilities(Model):
     """Records carry a validity window; history of a key is kept."""
     chosen_owners: bool = False
     """A query or a list of the company can be narrowed to what some scopes own."""
+    summaries: bool = False
+    """A record keeps a summary beside its text."""
     full_text: bool = False
     semantic: bool = False
     agents_search: bool = False
@@ -402,6 +404,7 @@ class Record(Model):
     source: SourceRef | None = None
     title: str | None = None
     summary: str | None = None
+    """A shorter form of `text`, by which it is searched and shown where there is one."""
     kind: str = "note"
     """The provider's word for the sort of record: note, fact, guidance, reference, summary …"""
     topic: str | None = None
@@ -576,6 +579,8 @@ class WriteRequest(Model):
     """The id to store it under, where the provider keeps ids."""
     kind: str = "note"
     title: str | None = None
+    summary: str | None = None
+    """What it is searched by and shown as; `content` is the original, which opens (seed 002 §6)."""
     topic: str | None = None
     tags: tuple[str, ...] = ()
     pinned: bool = False
@@ -666,6 +671,8 @@ class CorrectRequest(Model):
     revision: str | None = None
     """The revision the change is based on; None skips the check."""
     pinned: bool | None = None
+    summary: str | None = None
+    """An empty one takes it away."""
     topic: str | None = None
     tags: tuple[str, ...] | None = None
     expires_at: UtcDatetime | None = None

@@ -213,7 +213,12 @@ class _Mover:
         self._in_a_row = 0
         """Failures one after the other because the provider was not available."""
         can = ends.destination.capabilities
-        able = {"expires_at": can.expiry, "pinned": can.pin, "valid_from": can.validity}
+        able = {
+            "expires_at": can.expiry,
+            "pinned": can.pin,
+            "valid_from": can.validity,
+            "summary": can.summaries,
+        }
         self._unable = {name for name, is_able in able.items() if not is_able}
         self._lost: set[tuple[str, str]] = set()
         self._added: set[str] = set()

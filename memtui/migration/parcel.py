@@ -20,8 +20,8 @@ from memtui.service.operations import redact_write
 from memtui.service.undo import as_write
 
 FIELDS = (
-    "text", "kind", "title", "topic", "tags", "created_at", "created_by", "expires_at", "pinned",
-    "valid_from", "source", "scope", "metadata",
+    "text", "kind", "title", "summary", "topic", "tags", "created_at", "created_by", "expires_at",
+    "pinned", "valid_from", "source", "scope", "metadata",
 )  # fmt: skip
 """What is compared. A record's id, revision, place and time of change are its provider's own."""
 _BYTES = 8
@@ -150,7 +150,9 @@ def unpack_clean(record: Record) -> Parcel:
         update={
             "text": clean.content,
             "source": clean.source if parcel.record.source else None,
-            **{name: getattr(clean, name) for name in ("title", "kind", "topic", "tags")},
+            **{
+                name: getattr(clean, name) for name in ("title", "summary", "kind", "topic", "tags")
+            },
             "metadata": clean.metadata,
         }
     )
@@ -194,7 +196,7 @@ def pack(
 
 _FILLED = ("source", "created_at", "created_by")
 """What a write fills in where it is not given."""
-_WITHOUT: Json = {"expires_at": None, "pinned": False, "valid_from": None}
+_WITHOUT: Json = {"expires_at": None, "pinned": False, "valid_from": None, "summary": None}
 """What is not asked of a destination that cannot do it."""
 
 

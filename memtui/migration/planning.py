@@ -155,7 +155,7 @@ class _Survey:
             ("kind", "kind", only_facts, True),
             ("title", "title", only_facts, True),
             ("id", "record", not keeps.keeps_ids, True),
-            ("summary", "summary", True, False),
+            ("summary", "summary", not keeps.summaries, True),
             ("time of the last change", "record", True, False),
             ("history", "record", self._ends.source.capabilities.history, False),
         )

@@ -32,6 +32,7 @@ from memtui.contract import (
     Scope,
     Snapshot,
     SourceRef,
+    Unsupported,
     Usage,
     WriteMode,
     WriteRequest,
@@ -103,6 +104,23 @@ def check_text(text: str, limits: FactLimits) -> None:
         raise Invalid(
             f"A fact has at most {limits.max_chars} characters and this one has {len(text)}; "
             "shorten it, or write a note instead."
+        )
+
+
+def check_summary(connection: Connection, kind: str, summary: str | None) -> None:
+    """Refuse a summary where there is none to be kept; an empty one takes nothing.
+
+    Raises:
+        Invalid: the record is a fact, which is its own summary.
+        Unsupported: the provider keeps none.
+    """
+    if not summary:
+        return
+    if kind == FACT:
+        raise Invalid("A fact is one line and has no summary; write a note instead.")
+    if not connection.adapter.capabilities.summaries:
+        raise Unsupported(
+            f"{connection.binding.key} keeps no summaries; leave it out, or choose another binding."
         )
 
 
@@ -351,6 +369,7 @@ class Operations(Group):
             update = {"binding_key": connection.binding.key, "created_by": author}
             routed = clean.model_copy(update=update)
             _refuse_empty(routed.content)
+            check_summary(connection, routed.kind, routed.summary)
             if routed.kind == FACT:
                 check_text(routed.content, core.fact_limits)
                 await gate.enter_async_context(connection.adding_facts())
@@ -382,7 +401,7 @@ class Operations(Group):
         core, scope = self._core, request.scope
         if caller.by_ai and request.text is not None:
             request = request.model_copy(update={"text": without_prefix(request.text)})
-        free = {"text", "topic", "tags", "source"}
+        free = {"text", "summary", "topic", "tags", "source"}
         clean, labels = await asyncio.to_thread(_redacted, request, free)
         text = clean.text
         asked: Json = {
@@ -404,6 +423,7 @@ class Operations(Group):
                 _refuse_empty(text)
             record = await core.find(entry, connection, clean.handle)
             note_owner(entry, [record.scope])
+            check_summary(connection, record.kind, clean.summary)
             if text is not None:
                 log_text(entry, text, withheld=is_org(record.scope))
                 if record.kind == FACT:
@@ -518,7 +538,7 @@ class Operations(Group):
 
 def redact_write(request: WriteRequest) -> tuple[WriteRequest, tuple[str, ...]]:
     """Take the secrets out of everything that a write carries; also return their labels."""
-    free = {"content", "title", "kind", "topic", "tags", "metadata", "source"}
+    free = {"content", "title", "summary", "kind", "topic", "tags", "metadata", "source"}
     return _redacted(request, free)
 
 

@@ -59,8 +59,8 @@ ODD_QUERIES = (
 _SORTS = [
     f"{sign}{name}" for name in ("created_at", "updated_at", "title", "size") for sign in ("", "-")
 ]
-_SAME = ("handle", "text", "source", "title", "kind", "topic", "tags", "created_at", "created_by",
-         "expires_at", "pinned", "metadata", "scope")  # fmt: skip
+_SAME = ("handle", "text", "source", "title", "summary", "kind", "topic", "tags", "created_at",
+         "created_by", "expires_at", "pinned", "metadata", "scope")  # fmt: skip
 
 
 class Kit(ABC):
@@ -767,6 +767,21 @@ class ChangeChecks(Kit):
         assert starts == sorted(starts, reverse=True), "history is not newest first"
         nothing = await adapter.history(self.unknown(adapter), self.scope())
         assert list(nothing) == [], "an unknown record has a history"
+
+    async def test_summaries(self, adapter: Adapter) -> None:
+        """`summaries`: a summary is kept beside the text, corrected and taken away alone."""
+        need(adapter, "exact", "summaries")
+        text = "The migration ran on Tuesday and the numbers were right."
+        handle = await self.write(adapter, text, summary="Billing moved to wombat storage.")
+        record = await self.read(adapter, handle)
+        assert (record.text, record.summary) == (text, "Billing moved to wombat storage.")
+        if not adapter.capabilities.correction:
+            return
+        for summary in ("Billing moved to numbat storage.", ""):
+            change = CorrectRequest(scope=self.scope(), handle=handle, summary=summary)
+            handle = (await adapter.correct(change)).handle
+            record = await self.read(adapter, handle)
+            assert (record.text, record.summary or "") == (text, summary), "the summary is wrong"
 
     async def test_validity(self, adapter: Adapter) -> None:
         """`validity`: replacing a key's value closes its window and opens the next."""

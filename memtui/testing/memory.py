@@ -39,7 +39,7 @@ from memtui.contract import (
 )
 from memtui.provider_kit import check_revision, has_metadata, matcher, page, read_config
 
-_CHANGES = ("text", "pinned", "topic", "tags")
+_CHANGES = ("text", "pinned", "summary", "topic", "tags")
 
 
 class InMemoryConfig(Model):
@@ -58,7 +58,7 @@ class InMemoryAdapter(Adapter):
     config_model = InMemoryConfig
     capabilities = Capabilities(
         browse=True, correction=True, history=True, restore=True, keeps_ids=True, expiry=True,
-        pin=True, full_text=True,
+        pin=True, summaries=True, full_text=True,
     )  # fmt: skip
 
     def __init__(self, context: BindingContext, config: InMemoryConfig) -> None:
@@ -109,7 +109,8 @@ class InMemoryAdapter(Adapter):
         self._put(
             Record(
                 handle=handle, text=request.content, scope=request.scope, source=request.source,
-                title=request.title, kind=request.kind, topic=request.topic, tags=request.tags,
+                title=request.title, summary=request.summary, kind=request.kind,
+                topic=request.topic, tags=request.tags,
                 created_at=request.created_at or self._context.now(),
                 created_by=request.created_by, expires_at=request.expires_at,
                 pinned=request.pinned, metadata=request.metadata,

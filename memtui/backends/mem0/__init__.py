@@ -80,7 +80,7 @@ class Mem0Adapter(Adapter):
     config_model = Mem0Config
     capabilities = Capabilities(
         browse=True, correction=True, history=True, namespaces=True, expiry=True, pin=True,
-        semantic=True, chosen_owners=True, explain=True,
+        summaries=True, semantic=True, chosen_owners=True, explain=True,
     )  # fmt: skip
 
     def __init__(self, context: BindingContext, config: Mem0Config, store: Store) -> None:

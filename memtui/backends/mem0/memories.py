@@ -50,8 +50,8 @@ _RESERVED = frozenset(
 )  # fmt: skip
 """Keys that mem0's library keeps beside a memory's metadata, so that metadata cannot use them."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-_AS_GIVEN = ("source", "kind", "title", "topic", "tags", "created_at", "created_by", "expires_at",
-             "pinned", "valid_from")  # fmt: skip
+_AS_GIVEN = ("source", "kind", "title", "summary", "topic", "tags", "created_at", "created_by",
+             "expires_at", "pinned", "valid_from")  # fmt: skip
 
 
 def _as_text(value: object) -> object:
@@ -112,6 +112,7 @@ class Details(Model):
     source: SourceRef | None = None
     kind: str | None = None
     title: str | None = None
+    summary: str | None = None
     topic: str | None = None
     tags: tuple[str, ...] | None = None
     issue_id: str | None = None
@@ -202,6 +203,7 @@ def record_of(memory: Memory, company_id: str, shared_user: str) -> Record:
         ),
         source=source,
         title=details.title,
+        summary=details.summary,
         kind=details.kind or "memory",
         topic=details.topic,
         tags=memory.categories if details.tags is None else details.tags,
@@ -290,7 +292,7 @@ def corrected(memory: Memory, request: CorrectRequest) -> Details:
     """Return memtui's part of a memory after a correction."""
     changes: Json = {
         name: value
-        for name in ("topic", "tags", "pinned")
+        for name in ("summary", "topic", "tags", "pinned")
         if (value := getattr(request, name)) is not None
     }
     if request.sets_expiry:

@@ -278,15 +278,17 @@ def _corrected(plugin: Plugin, old: Memory, request: CorrectRequest) -> Json:
         body.pop("expires_at", None)
     abilities, details = plugin.abilities, details_of(old)
     labels = {
-        name: value for name in ("topic", "tags") if (value := getattr(request, name)) is not None
+        name: value
+        for name in ("summary", "topic", "tags")
+        if (value := getattr(request, name)) is not None
     }
     if labels and not abilities.keeps_details:
-        raise Unsupported("This plugin keeps no topic and no tags; correct the text alone.")
+        raise Unsupported("This plugin keeps no summary, topic or tags; correct the text alone.")
     if details is None:
         if labels:
             raise Invalid(
-                f"memtui cannot read the record's own {OWN!r} part, so its topic and tags cannot "
-                "be corrected; correct the text alone."
+                f"memtui cannot read the record's own {OWN!r} part, so its summary, topic and "
+                "tags cannot be corrected; correct the text alone."
             )
         return body
     update: Json = {

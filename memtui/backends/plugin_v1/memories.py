@@ -40,7 +40,7 @@ OWN = "memtui"
 FOREIGN = "propagation"
 _SCOPE_IDS = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 _AS_GIVEN = (
-    "source", "kind", "title", "topic", "tags", "created_at", "created_by", "valid_from",
+    "source", "kind", "title", "summary", "topic", "tags", "created_at", "created_by", "valid_from",
 )  # fmt: skip
 
 
@@ -108,6 +108,7 @@ def record_of(memory: Memory, namespaces: NamespaceMap) -> Record:
         scope=Scope(**said | namespaces.ids_of(memory.namespace) | own),
         source=details.source and details.source.model_copy(update=own),
         title=details.title,
+        summary=details.summary,
         kind=details.kind or whole(memory.kind),
         topic=details.topic,
         tags=details.tags,
@@ -132,6 +133,7 @@ class Details(Model):
     source: SourceRef | None = None
     kind: str | None = None
     title: str | None = None
+    summary: str | None = None
     topic: str | None = None
     tags: tuple[str, ...] = ()
     created_at: UtcDatetime | None = None

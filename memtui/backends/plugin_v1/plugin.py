@@ -77,6 +77,7 @@ class Abilities:
             namespace_changes=True,
             restore=self.is_exact,
             keeps_ids=self.is_exact,
+            summaries=self.keeps_details,
             expiry=self.has("ttl"),
             pin=self.has("pin"),
             full_text=self.has("fts"),

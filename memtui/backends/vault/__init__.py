@@ -146,6 +146,7 @@ class VaultAdapter(Adapter):
         expiry=True,
         pin=True,
         validity=True,
+        summaries=True,
         full_text=True,
         watch=True,
     )

@@ -25,6 +25,7 @@ from memtui.contract import (
     WriteMode,
     WriteRequest,
 )
+from memtui.fact_values import pair_of
 
 from . import facts
 from .facts import FactsFile
@@ -99,11 +100,11 @@ def _same(
     path, name = split_id(request.record_id or "")
     if path == document.path and name in document.facts:
         return document.facts[name]
-    pair, found = facts.key_value(text), list(document.facts.values())
+    pair, found = pair_of(text), list(document.facts.values())
     if pair is None:
         same = [f for f in found if (f.bullet.namespace, f.bullet.text) == (namespace, text)]
         return same[0] if same else None
-    same = [fact for fact in found if (fact.bullet.pair or ("",))[0] == pair[0]]
+    same = [fact for fact in found if (fact.bullet.pair or ("",))[0] == pair.key]
     here = [fact for fact in same if fact.bullet.namespace == namespace]
     if here or namespace is not None or len(same) != 1:
         return here[0] if here else None
@@ -183,12 +184,12 @@ def correct(folder: Folder, request: CorrectRequest, path: str, name: str) -> No
 
 def _rival(document: FactsDocument, fact: Fact, text: str) -> Fact | None:
     """The fact that has the key, or the very text, which a correction would give this one."""
-    pair = facts.key_value(text)
-    if text == fact.bullet.text or (pair and fact.bullet.pair and pair[0] == fact.bullet.pair[0]):
+    pair = pair_of(text)
+    if text == fact.bullet.text or (pair and fact.bullet.pair and pair.key == fact.bullet.pair.key):
         return None
     for other in document.facts.values():
         theirs = other.bullet.pair
-        is_same = theirs[0] == pair[0] if pair and theirs else other.bullet.text == text
+        is_same = theirs.key == pair.key if pair and theirs else other.bullet.text == text
         if is_same and other is not fact and other.bullet.namespace == fact.bullet.namespace:
             return other
     return None

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from memtui.contract import Invalid, Problem
+from memtui.fact_values import Pair, pair_of
 
 from . import frontmatter
 from .files import readable
@@ -24,7 +25,6 @@ _BULLET = re.compile(r"(?P<indent> {0,3})(?P<marker>[-*+])(?P<space>[ \t]+)(?P<t
 _BREAK = re.compile(r" {0,3}([-*_])[ \t]*(?:\1[ \t]*){2,}")
 _HEADING = re.compile(r" {0,3}(#{1,6})(?:[ \t]+(.*?))??(?:[ \t]+#+)?[ \t]*", re.DOTALL)
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})")
-_KEY_VALUE = re.compile(r"([A-Za-z0-9_.\-]+):(?:[ \t]+(.*))?", re.DOTALL)
 _EDGES = " \t"
 
 
@@ -41,9 +41,9 @@ class Bullet:
     details: str = ""
 
     @property
-    def pair(self) -> tuple[str, str] | None:
+    def pair(self) -> Pair | None:
         """Key and value of a `key: value` fact."""
-        return key_value(self.text)
+        return pair_of(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +77,6 @@ class Insertion:
     head: str
     line: str
     tail: str = ""
-
-
-def key_value(text: str) -> tuple[str, str] | None:
-    """Return key and value of a `key: value` text, None for a plain one."""
-    match = _KEY_VALUE.fullmatch(text)
-    return (match.group(1), match.group(2) or "") if match else None
 
 
 def short_hash(text: str) -> str:

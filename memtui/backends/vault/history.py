@@ -18,6 +18,7 @@ from typing import Annotated
 from pydantic import AfterValidator, ValidationError
 
 from memtui.contract import Invalid, Json, Model, Problem, Record, Scope, UtcDatetime
+from memtui.fact_values import pair_of, parsed
 
 from . import facts
 from .facts import Bullet
@@ -352,10 +353,10 @@ class FactsDocument:
     def _record(
         self, version: Version, line: int, revision: str, more: Json | None = None
     ) -> Record:
-        place, pair = self._place, facts.key_value(version.text)
+        place, pair = self._place, pair_of(version.text)
         kind = {"entry_type": "fact"}
         if pair:
-            kind = {"entry_type": "kv", "key": pair[0], "value": pair[1]}
+            kind = {"entry_type": "kv", "key": pair.key, "value": parsed(pair.value)}
         first = next(iter(self.ledger.of(version.fact)), version)
         return Record(
             handle=handle_of(f"{self.path}#{version.fact}"),
@@ -395,5 +396,5 @@ def _number(natural: str, name: str) -> int:
 
 def natural_name(text: str, namespace: str | None) -> str:
     """Return the name that a fact has by itself: namespace and key, or a digest of its text."""
-    pair = facts.key_value(text)
-    return f"{namespace or ''}/{pair[0]}" if pair else facts.short_hash(text)
+    pair = pair_of(text)
+    return f"{namespace or ''}/{pair.key}" if pair else facts.short_hash(text)

@@ -42,7 +42,7 @@ _RECENT_NS = 100_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
-_FOUND = "title, text, topic, tags, names"
+_FOUND = "title, shown, topic, tags, names"
 _NEW, _OLD = (", ".join(f"{row}.{name}" for name in _FOUND.split(", ")) for row in ("new", "old"))
 _SCHEMA = f"""
 CREATE TABLE files (
@@ -60,11 +60,12 @@ CREATE TABLE records (
   id TEXT NOT NULL, path TEXT NOT NULL, line INTEGER NOT NULL, area TEXT NOT NULL,
   kind TEXT NOT NULL, text TEXT NOT NULL, revision TEXT NOT NULL,
   project_id TEXT, agent_id TEXT, subject_id TEXT, issue_id TEXT, run_id TEXT,
-  topic TEXT, tags TEXT NOT NULL, title TEXT,
+  topic TEXT, tags TEXT NOT NULL, title TEXT, summary TEXT,
   created INTEGER, updated INTEGER, expires INTEGER, pinned INTEGER NOT NULL,
   created_by TEXT, source TEXT, source_kind TEXT, metadata TEXT NOT NULL,
   valid_from INTEGER, valid_to INTEGER, is_current INTEGER NOT NULL,
-  names TEXT NOT NULL, fact_key TEXT, size INTEGER NOT NULL
+  names TEXT NOT NULL, fact_key TEXT, size INTEGER NOT NULL,
+  shown TEXT GENERATED ALWAYS AS (COALESCE(summary, text)) VIRTUAL
 );
 CREATE INDEX records_path ON records (path);
 CREATE INDEX records_id ON records (id);
@@ -82,7 +83,7 @@ CREATE TRIGGER records_gone AFTER DELETE ON records BEGIN
 END;
 """  # noqa: S608  # put together from constants
 _SCOPE = ("project_id", "agent_id", "subject_id", "issue_id", "run_id")
-_SAME = ("kind", "text", "revision", "topic", "title", "created_by", "pinned")
+_SAME = ("kind", "text", "revision", "topic", "title", "summary", "created_by", "pinned")
 _MOMENTS = {
     "created": "created_at", "updated": "updated_at", "expires": "expires_at",
     "valid_from": "valid_from", "valid_to": "valid_to",

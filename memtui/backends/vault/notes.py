@@ -48,8 +48,8 @@ Written = Callable[[str], str | None]
 """The digest of what memtui last put at a path: empty for a removal, None if it is not known."""
 
 _OWN_KEYS = frozenset(
-    {"created", "created_by", "source", "title", "tags", "topic", "kind", "pinned", "expires",
-     "metadata", *IDS}
+    {"created", "created_by", "source", "title", "summary", "tags", "topic", "kind", "pinned",
+     "expires", "metadata", *IDS}
 )  # fmt: skip
 _SOURCE_KEYS = frozenset(SourceRef.model_fields) - {"company_id"}
 _HEADING = re.compile(r"\s*#{1,6}[ \t]+(.+?)(?:[ \t]+#+)?[ \t]*(?:\r?\n|\Z)")
@@ -96,6 +96,7 @@ def _record(
         ),
         source=source_of(_source(fields), folder.company_id),
         title=_text(fields.get("title")) or (heading and heading.group(1)) or plain_name or None,
+        summary=_text(fields.get("summary")),
         kind=_text(fields.get("kind")) or place.kind,
         topic=_text(fields.get("topic")),
         tags=_tags(fields.get("tags")),
@@ -229,6 +230,7 @@ def _fields(request: WriteRequest, place: Place) -> Json:
         "created_by": request.created_by,
         "source": source_fields(request.source),
         "title": request.title,
+        "summary": request.summary,
         "tags": list(request.tags) or None,
         "topic": request.topic,
         "kind": request.kind if request.kind != place.kind else None,
@@ -259,6 +261,8 @@ def correct(folder: Folder, request: CorrectRequest, path: str) -> None:
     fields: Json = {}
     if request.pinned is not None and request.pinned != record.pinned:
         fields["pinned"] = request.pinned
+    if request.summary is not None and (request.summary or None) != record.summary:
+        fields["summary"] = request.summary
     if request.topic is not None and (request.topic or None) != record.topic:
         fields["topic"] = request.topic
     if request.tags is not None and request.tags != record.tags:

@@ -42,7 +42,7 @@ _RANKED = (
     "SELECT rowid AS n, -bm25(search, 2.0, 1.0, 1.0, 1.0, 2.0) AS score FROM search "
     "WHERE search MATCH ?"
 )
-_TEXT = "COALESCE(title, '') || char(10) || text"
+_TEXT = "COALESCE(title, '') || char(10) || text || char(10) || COALESCE(summary, '')"
 _FOLDED = f"memtui_folded({_TEXT})"
 _SCOPE = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
 _COLUMNS = {

@@ -56,22 +56,6 @@ def test_the_example_file() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("text", "pair"),
-    [
-        ("deploy_branch: main", ("deploy_branch", "main")),
-        ("a.b-c: x: y", ("a.b-c", "x: y")),
-        ("empty:", ("empty", "")),
-        ("http://example.org", None),
-        ("12:30 meeting", None),
-        ("two words: value", None),
-        ("**bold**: value", None),
-    ],
-)
-def test_what_is_a_key(text: str, pair: tuple[str, str] | None) -> None:
-    assert facts.key_value(text) == pair
-
-
 def test_what_belongs_to_a_bullet() -> None:
     content = "- a: 1\n  - sub\n    deeper\n\n  after a gap\n- b\nlazy\n\nparagraph\n- c\n"
     bullets = parsed(content).bullets

@@ -444,3 +444,28 @@ async def test_a_moment_outside_of_all_calendars_is_none(
     record = await (await open_vault()).get(handle("projects/web/memory/a.md"), SCOPE)
     assert record is not None
     assert (record.text, record.created_at, record.expires_at) == ("Odd.", None, None)
+
+
+async def test_a_summary_is_what_is_searched_and_the_text_what_opens(
+    open_vault: Open, root: Path
+) -> None:
+    adapter = await open_vault()
+    text = "Tuesday: the importer read 40 files, twice, and the numbers agreed."
+    written = await note(adapter, text, title="Log", summary="The importer may run again: safe.")
+    path = root / written.provider_record_id
+    assert 'summary: "The importer may run again: safe."\n' in path.read_text()
+    by_hand = HAND.replace("topic: ops\n", "topic: ops\nsummary: Deploys are cut on Thursdays.\n")
+    put(root, "projects/web/notes/deploy.md", by_hand)
+    await adapter.sync()
+    assert await ask(adapter, "safe to run again") == [text]
+    assert await ask(adapter, "which Thursdays") == [HAND.split("---\n\n")[1].rstrip()]
+    assert await ask(adapter, "main happening") == []
+    record = await adapter.get(handle("projects/web/notes/deploy.md"), SCOPE)
+    assert record is not None
+    assert record.summary == "Deploys are cut on Thursdays."
+    assert "summary" not in record.metadata
+    await adapter.correct(
+        CorrectRequest(scope=SCOPE, handle=record.handle, summary="", revision=record.revision)
+    )
+    assert 'summary: ""\n' in (root / "projects/web/notes/deploy.md").read_text()
+    assert len(await ask(adapter, "main happening")) == 1

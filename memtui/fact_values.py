@@ -1,0 +1,106 @@
+"""Facts of the form `key: value`, and their values as JSON (seed 002 §6, `kv_value`; §7).
+
+A value is a text as somebody wrote it. It counts as a number, a truth value or a list only where
+nothing of the text is lost by that: `47` is a number, while `3.10` and `007` stay texts. A file
+keeps the text; whoever keeps the JSON value alone keeps everything but the spelling of a list or
+an object.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, NamedTuple
+
+_PAIR = re.compile(r"([A-Za-z0-9_.\-]+):(?:[ \t]+(.*))?", re.DOTALL)
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,15})")
+_EXACT = 2**53
+"""Up to here every reader of JSON holds a whole number exactly."""
+_DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?")
+_WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
+_LIST = re.compile(r"\[([^\[\]{}\"\r\n]+)\]")
+"""A list of plain words, such as `[Python 3.12, Pygame]`."""
+
+
+class _Lossy(ValueError):
+    """Something of the text would be lost."""
+
+
+class Pair(NamedTuple):
+    """A fact's key, and its value as written."""
+
+    key: str
+    value: str
+
+
+def pair_of(text: str) -> Pair | None:
+    """Return key and value of a `key: value` text, None for a plain one."""
+    match = _PAIR.fullmatch(text)
+    return Pair(match.group(1), match.group(2) or "") if match else None
+
+
+def parsed(text: str) -> Any:
+    """Return a value as JSON: typed where nothing of the text is lost, else the text itself.
+
+    `parsed(written(value)) == value` for every JSON value that JSON's readers agree on.
+    """
+    if text[:1] in {"[", "{", '"'}:
+        return _structure(text)
+    return _scalar(text)
+
+
+def written(value: Any) -> str:
+    """Return the text of a JSON value: as a person would write it, where that reads back."""
+    if isinstance(value, str):
+        return value if parsed(value) == value else _json(value)
+    if isinstance(value, list) and value:
+        items = [one if isinstance(one, str) else _json(one) for one in value]
+        plain = f"[{', '.join(items)}]"
+        if parsed(plain) == value:
+            return plain
+    return _json(value)
+
+
+def _scalar(text: str) -> Any:
+    if text in _WORDS:
+        return _WORDS[text]
+    if _INTEGER.fullmatch(text):
+        number = int(text)
+        return number if str(number) == text and abs(number) <= _EXACT else text
+    if _DECIMAL.fullmatch(text) and repr(float(text)) == text:
+        return float(text)
+    return text
+
+
+def _structure(text: str) -> Any:
+    try:
+        value = json.loads(
+            text,
+            parse_int=_scalar,
+            parse_float=_scalar,
+            parse_constant=_refused,
+            object_pairs_hook=_object,
+        )
+        json.dumps(value, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        pass
+    else:
+        return value
+    match = _LIST.fullmatch(text)
+    items = [item.strip() for item in match.group(1).split(",")] if match else []
+    return [_scalar(item) for item in items] if all(items) and items else text
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise _Lossy("a name that stands twice")
+    return value
+
+
+def _refused(word: str) -> None:
+    raise _Lossy(word)  # NaN and Infinity are no JSON
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
