@@ -850,6 +850,10 @@ class BindingContext(Model):
     secret: Callable[[str], str | None] = lambda _name: None
     """Looks a secret up by name in the system keyring or the environment."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
+    redact: Callable[[str], str] = lambda text: text
+    """Takes the secrets out of a text that is to leave this machine."""
+    agreed: frozenset[str] = frozenset()
+    """Other machines' addresses (`https://host:port`) that texts to embed may be sent to."""
 
 
 def place_of_path(path: Path) -> tuple[str, ...]:

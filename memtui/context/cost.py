@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime
-from decimal import Decimal
-from functools import cache, lru_cache
+from functools import cache
 from importlib import import_module
-from typing import Any, NamedTuple
 
 from memtui.contract import Invalid, Model, Usd
+from memtui.prices import Call, cost_of, table_name
 
 DEFAULT_TOKENIZER = "o200k_base"
 
@@ -110,9 +109,6 @@ def _by_bytes(text: str) -> int:
 
 REQUESTS = 1_000
 
-_PLACES = Decimal("1e-12")
-_MILLION = 1_000_000
-
 
 class Price(Model):
     """The price of one request's input, in US dollars. None is unpriced, never free."""
@@ -132,20 +128,6 @@ class Price(Model):
     def priced(self) -> bool:
         """Whether the price is known."""
         return self.cost_usd is not None
-
-
-class Call(NamedTuple):
-    """What one call of a model consumed. The cached tokens are part of the input tokens."""
-
-    model: str
-    provider: str | None
-    at: datetime
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cache_read_tokens: int = 0
-    cache_write_tokens: int = 0
-    cache_write_1h_tokens: int = 0
-    """Those of `cache_write_tokens` that are kept for an hour."""
 
 
 def price(model: str, input_tokens: int, *, at: datetime | None = None) -> Price:
@@ -175,82 +157,6 @@ def price(model: str, input_tokens: int, *, at: datetime | None = None) -> Price
         table=table_name(),
         table_date=_table_date(moment.date()),
     )
-
-
-def cost_of(call: Call) -> tuple[str, Decimal] | None:
-    """Return whose price it is and the cost in US dollars; None where a part has no price."""
-    hour = call.at.replace(minute=0, second=0, microsecond=0)
-    found = _prices(call.model, call.provider, hour)
-    if found is None:
-        return None
-    provider, prices = found
-    rates = vars(prices)
-    for tokens, name in ((call.input_tokens, "input_mtok"), (call.output_tokens, "output_mtok")):
-        if tokens and rates.get(name) is None:
-            return None
-    cost = _at_plain_rates(rates, call)
-    if cost is None:
-        cost = _computed(prices, call)
-    return provider, cost.quantize(_PLACES)
-
-
-def _at_plain_rates(rates: Mapping[str, Any], call: Call) -> Decimal | None:
-    """Multiply it out where each sort of token has one rate; the table's own way is far slower."""
-    cached = call.cache_read_tokens + call.cache_write_tokens
-    counts = {
-        "input_mtok": call.input_tokens - cached,
-        "cache_read_mtok": call.cache_read_tokens,
-        "cache_write_mtok": call.cache_write_tokens - call.cache_write_1h_tokens,
-        "cache_write_1h_mtok": call.cache_write_1h_tokens,
-        "output_mtok": call.output_tokens,
-    }
-    total = Decimal(0)
-    for name, tokens in counts.items():
-        if not tokens:
-            continue
-        rate = rates.get(name)
-        if any(call.input_tokens >= tier.start for tier in getattr(rate, "tiers", ())):
-            return None
-        rate = getattr(rate, "base", rate)
-        if not isinstance(rate, Decimal):
-            return None
-        total += tokens * rate
-    return total / _MILLION
-
-
-def _computed(prices: Any, call: Call) -> Decimal:
-    from genai_prices import Usage
-
-    counts = {name: value for name, value in call._asdict().items() if name.endswith("_tokens")}
-    used = Usage(**{name: count for name, count in counts.items() if count})
-    return Decimal(prices.calc_price(used)["total_price"])
-
-
-@lru_cache(maxsize=4096)
-def _prices(model: str, provider: str | None, at: datetime) -> tuple[str, Any] | None:
-    """Return a model's prices at a moment; the table's prices change by the hour at most."""
-    from genai_prices import Usage, calc_price
-
-    # The provider may be named in the model's name, or by a name that the table does not know.
-    readings = [(provider.lower(), model)] if provider else []
-    readings += [(owner, name) for owner, _, name in map(model.partition, "/:") if owner and name]
-    for owner, name in (*readings, (None, model)):
-        try:
-            found = calc_price(
-                Usage(input_tokens=1), model_ref=name, provider_id=owner, genai_request_timestamp=at
-            )
-        except LookupError:
-            continue
-        return found.provider.id, found.model_price
-    return None
-
-
-@cache
-def table_name() -> str:
-    """Return the price table's name and version."""
-    from importlib.metadata import version
-
-    return f"genai-prices {version('genai-prices')}"
 
 
 @cache

@@ -18,7 +18,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from memtui.context.cost import Call, cost_of, table_name
 from memtui.contract import OperationStatus, OperationType, Scope, SourceKind, SourceRef, Usage
 from memtui.importing import values
 from memtui.importing.memory_calls import LOGGED, MemoryCall, memory_call, returned, structured
@@ -26,6 +25,7 @@ from memtui.importing.projects import project_of
 from memtui.importing.rows import Row, json_lines
 from memtui.importing.staging import ParsedOperation, key_of
 from memtui.importing.translating import DOOR, IMPORTED, PRICED_BY
+from memtui.prices import Call, cost_of, table_name
 from memtui.store.operation import OperationDraft, OperationHandle
 
 AGENT = "claude-code"

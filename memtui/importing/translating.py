@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from memtui.context.cost import Call, cost_of, table_name
 from memtui.contract import OperationStatus, OperationType, Scope, SourceRef, Usage
 from memtui.importing import values
 from memtui.importing.columns import DROP, FIELDS, KEEP, ColumnMap
 from memtui.importing.rows import Row
 from memtui.importing.staging import ParsedOperation, key_of, key_of_id, made, scope_of
+from memtui.prices import Call, cost_of, table_name
 from memtui.store.operation import OWN_FIELDS, TITLES, OperationDraft, OperationHandle
 
 DOOR = "import"

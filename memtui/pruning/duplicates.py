@@ -18,9 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import lru_cache
 from operator import mul
-from pathlib import Path
+
+from memtui.contract import Invalid
+from memtui.embedding import STATIC, embedder
 
 
 def _split(words: str) -> frozenset[str]:
@@ -521,21 +523,13 @@ def _keys(form: Form) -> tuple[str, ...]:
     return (f"={' '.join(form.words)}", *form.blocks)
 
 
-@cache
 def static_vectors() -> Vectors | None:
     """Return what turns texts into vectors of 256 numbers; None where the extra is not installed.
 
-    Nothing is downloaded: the weights lie in the package.
+    Nothing is downloaded: the weights lie in a package.
     """
     try:
-        import wordllama
-    except ModuleNotFoundError:
+        model = embedder(STATIC)
+    except Invalid:
         return None
-    folder = Path(wordllama.__file__).parent
-    model = wordllama.WordLlama.load(cache_dir=folder, disable_download=True)
-
-    def vectors(texts: Sequence[str]) -> Sequence[Sequence[float]]:
-        encodable = [text.encode("utf-8", "replace").decode() for text in texts]
-        return [[float(number) for number in row] for row in model.embed(encodable)]
-
-    return vectors
+    return lambda texts: model.embed(texts).vectors.tolist()

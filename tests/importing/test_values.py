@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memtui.context.cost import Call, _computed, _prices, cost_of
 from memtui.importing import values
 from memtui.importing.columns import guess
 from memtui.importing.rows import Row
 from memtui.importing.translating import Translator
+from memtui.prices import Call, _computed, _prices, cost_of
 from tests.importing.conftest import map_of
 
 BERLIN = ZoneInfo("Europe/Berlin")

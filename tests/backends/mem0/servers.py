@@ -2,97 +2,22 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import os
-import re
-import threading
 import uuid
 from datetime import UTC, datetime
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-DIMENSIONS = 256
+from tests import loopback
+from tests.loopback import DIMENSIONS, Answer, Loopback, vector
+
 OWNERS = ("user_id", "agent_id", "run_id", "app_id")
-Answer = tuple[int, Any]
 
 
-class _Listener(ThreadingHTTPServer):
-    request_queue_size = 128
-    daemon_threads = True
-
-
-class Loopback:
-    """Answers JSON in a thread; a subclass says what."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, str]] = []
-        self.bodies: list[Any] = []
-        self.turn = threading.Lock()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_: object) -> None:
-                return
-
-            def __getattr__(self, name: str) -> Any:
-                """Serve any method: the base class looks for `do_GET` and so on."""
-                if name.startswith("do_"):
-                    return lambda: server.serve(self)
-                raise AttributeError(name)
-
-        self._http = _Listener(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.01,))
-        self._thread.start()
-        self.url = f"http://127.0.0.1:{self._http.server_port}"
-
-    def stop(self) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.server_close()
-
-    def serve(self, handler: BaseHTTPRequestHandler) -> None:
-        method, path = handler.command, handler.path
-        body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
-        told = json.loads(body) if body else {}
-        with self.turn:
-            self.calls.append((method, path))
-            self.bodies.append(told)
-            status, value = self.answer(method, path, dict(handler.headers), told)
-        content = value if isinstance(value, bytes) else json.dumps(value).encode()
-        head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(content)}\r\n\r\n"
-        handler.wfile.write(head.encode() + content)  # in one piece, or the second waits
-
-    def answer(self, method: str, path: str, headers: dict[str, str], body: Any) -> Answer:
-        raise NotImplementedError
-
-
-def vector(text: str) -> list[float]:
-    """Return a bag of words: texts that share none are at right angles."""
-    found = [0.0] * DIMENSIONS
-    for word in re.findall(r"\w+", text.lower())[:2000]:
-        found[int(hashlib.sha256(word.encode()).hexdigest(), 16) % DIMENSIONS] += 1
-    return found if any(found) else [1.0, *found[1:]]
-
-
-class Embeddings(Loopback):
-    """An OpenAI-compatible embeddings endpoint; it has no chat model."""
-
-    def answer(self, method: str, path: str, headers: dict[str, str], body: Any) -> Answer:
-        if not path.endswith("/embeddings"):
-            return 404, {"error": {"message": "There is no chat model here."}}
-        texts = [body["input"]] if isinstance(body["input"], str) else body["input"]
-        data = [
-            {"object": "embedding", "index": number, "embedding": vector(text)}
-            for number, text in enumerate(texts)
-        ]
-        usage = {"prompt_tokens": 1, "total_tokens": 1}
-        return 200, {"object": "list", "model": body["model"], "data": data, "usage": usage}
+class Embeddings(loopback.Embeddings):
+    """The endpoint that a library of mem0 embeds with."""
 
     def config(self, folder: Path | None) -> dict[str, Any]:
         """Return the config of a library that keeps its memories in a folder, or in memory."""

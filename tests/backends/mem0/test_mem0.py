@@ -35,7 +35,8 @@ from memtui.contract import (
     WriteRequest,
 )
 from memtui.service import Caller, MemoryService
-from tests.backends.mem0.servers import Loopback, OpenServer, Platform
+from tests.backends.mem0.servers import OpenServer, Platform
+from tests.loopback import Loopback
 
 EVERYBODY = Scope(company_id="acme")
 ANN = Scope(company_id="acme", subject_id="ann")

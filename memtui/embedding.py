@@ -1,0 +1,437 @@
+"""Texts as vectors: the models that turn one into the other, each known by its name.
+
+- `static`: word vectors from a package (the extra `semantic`), nothing is downloaded.
+- `fastembed:MODEL`: a model of fastembed (an extra of that name), which downloads it at first use.
+- `openai:URL#MODEL`: any server that speaks OpenAI's embeddings API, such as Ollama or vLLM.
+
+A provider opens its model with `open_embedder`, which lets no text go to another machine that
+nobody has agreed to, and takes the secrets out of those that go. This machine is none: a server on
+a loopback address is not asked about, and costs nothing unless the config names a price.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pydantic import Field
+
+from memtui.contract import BindingContext, Denied, Invalid, Json, Model, Unavailable, Usage
+from memtui.prices import Call, cost_of
+from memtui.provider_kit import (
+    JsonApi,
+    Unreadable,
+    check_address,
+    is_loopback,
+    need_secret,
+    read_json,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vectors = NDArray[np.float32]
+
+STATIC = "static"
+_NAMES = "static, fastembed:MODEL or openai:URL#MODEL"
+_MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Prefixes:
+    """What a model wants in front of a text to find, and of one to be found."""
+
+    query: str = ""
+    passage: str = ""
+
+
+_BGE = Prefixes("Represent this sentence for searching relevant passages: ")
+_PREFIXES = {
+    "e5-mistral": Prefixes(
+        "Instruct: Given a web search query, retrieve relevant passages that answer the query\n"
+        "Query: "
+    ),
+    "e5-": Prefixes("query: ", "passage: "),
+    "nomic-embed": Prefixes("search_query: ", "search_document: "),
+    "bge-m3": Prefixes(),
+    "bge-": _BGE,
+    "mxbai-embed-large": _BGE,
+    "arctic-embed-l-v2": Prefixes("query: "),
+    "arctic-embed-m-v2": Prefixes("query: "),
+    "arctic-embed2": Prefixes("query: "),
+    "arctic-embed": _BGE,
+    "embeddinggemma": Prefixes("task: search result | query: ", "title: none | text: "),
+    "qwen3-embedding": Prefixes(
+        "Instruct: Given a web search query, retrieve relevant passages that answer the query\n"
+        "Query:"
+    ),
+}
+"""By a part of the model's name, as their cards say; the first that fits counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Embeddings:
+    """Vectors of texts, in order."""
+
+    vectors: Vectors
+    """A row a text, of length 1; of a text in which the model sees nothing, zeros."""
+    usage: tuple[Usage, ...] = ()
+    """What each call of a model consumed."""
+
+
+class Embedder(ABC):
+    """Turns texts into vectors. Blocking; used from any thread, one call at a time."""
+
+    name: str
+    prefixes: Prefixes = Prefixes()
+    dimensions: int | None = None
+    """None until the first text was embedded, where only the model knows."""
+    address: str | None = None
+    """The other machine that texts go to, as `https://host:port`; None: they stay on this one."""
+    is_instant: bool = False
+    """So fast that a search may wait until what is new is embedded."""
+
+    @abstractmethod
+    def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embeddings:
+        """Embed texts, at most some hundreds; `is_query`: to find others by.
+
+        Raises:
+            Unavailable: the model cannot be had now; a text to find by is not tried for long.
+            Invalid: it does not take these texts, or there is no such model.
+            Denied: the server refuses the key.
+        """
+
+
+def embedder(
+    name: str,
+    secret: str | None = None,
+    *,
+    prefixes: Prefixes | None = None,
+    usd_per_million: Decimal | None = None,
+) -> Embedder:
+    """Return the model of a name. Nothing is loaded or asked before its first text.
+
+    Args:
+        name: `static`, `fastembed:MODEL` or `openai:URL#MODEL`.
+        secret: The key for a server.
+        prefixes: What the model wants in front of texts; None: what its name tells.
+        usd_per_million: US dollars for a million tokens; None: as the table of prices says.
+
+    Raises:
+        Invalid: there is no such sort of model, an extra is not installed, or the URL is none.
+    """
+    sort, _, rest = name.partition(":")
+    if find_spec("numpy") is None or (name == STATIC and find_spec("wordllama") is None):
+        raise Invalid(f"The embedding {name} needs the extra: pip install 'memtui[semantic]'.")
+    if name == STATIC:
+        return _Static()
+    if sort == "fastembed" and rest:
+        if find_spec("fastembed") is None:
+            raise Invalid(f"The embedding {name} needs the extra: pip install 'memtui[fastembed]'.")
+        return _FastEmbed(rest, prefixes or prefixes_of(rest))
+    url, _, model = rest.partition("#")
+    if sort == "openai" and url and model:
+        return _OpenAI(url, model, secret, prefixes or prefixes_of(model), usd_per_million)
+    raise Invalid(f"{name!r} is no embedding; it is {_NAMES}.")
+
+
+def prefixes_of(model: str) -> Prefixes:
+    """Return what a model of this name wants in front of texts, as far as that is known."""
+    folded = model.casefold()
+    return next((found for part, found in _PREFIXES.items() if part in folded), Prefixes())
+
+
+class EmbeddingConfig(Model):
+    """What a provider's config says of the model that its texts are embedded with."""
+
+    embedding: str | None = None
+    """The model that texts are found by meaning with: static, fastembed:MODEL or
+    openai:URL#MODEL; unset searches by words alone."""
+    embedding_secret: str | None = None
+    """The name of the secret, in the keyring or the environment, that holds the server's key."""
+    embedding_prefixes: tuple[str, str] | None = None
+    """What the model wants in front of a query and of a text; unset takes what its name tells."""
+    embedding_usd: Decimal | None = Field(default=None, ge=0)
+    """US dollars for a million tokens; unset takes the table of prices, and nothing for this
+    machine."""
+
+
+def open_embedder(
+    config: EmbeddingConfig, context: BindingContext, *, name: str | None = None
+) -> Embedder | None:
+    """Return the model that a binding's config names, or another one under the same terms.
+
+    Secrets are taken out of every text that goes to another machine. Until somebody has agreed to
+    the address (`BindingContext.agreed`), a call raises `Denied`.
+
+    Raises:
+        Invalid: there is no such model, or no such secret.
+    """
+    wanted = name or config.embedding
+    if wanted is None:
+        return None
+    secret = None
+    if config.embedding_secret and wanted.startswith("openai:"):
+        secret = need_secret(context, config.embedding_secret, "the server's key")
+    found = embedder(
+        wanted,
+        secret,
+        prefixes=Prefixes(*config.embedding_prefixes) if config.embedding_prefixes else None,
+        usd_per_million=config.embedding_usd,
+    )
+    return found if found.address is None else _Guarded(found, context)
+
+
+class _Guarded(Embedder):
+    """A model on another machine, behind the company's agreement."""
+
+    def __init__(self, inner: Embedder, context: BindingContext) -> None:
+        self._inner, self._redact = inner, context.redact
+        self.name, self.prefixes, self.address = inner.name, inner.prefixes, inner.address
+        self._is_agreed = inner.address in context.agreed
+        self._refusal = (
+            f"Nobody has agreed that texts of {context.binding_key} go to {inner.address}; "
+            f"`memtui bindings embedding {context.binding_key} --allow {inner.address}` does."
+        )
+
+    def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embeddings:
+        if not self._is_agreed:
+            raise Denied(self._refusal)
+        found = self._inner.embed([self._redact(text) for text in texts], is_query=is_query)
+        self.dimensions = self._inner.dimensions
+        return found
+
+
+def _of_length_one(rows: Vectors) -> Vectors:
+    import numpy as np
+
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    unit: Vectors = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
+    return unit
+
+
+def _encodable(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+class _Static(Embedder):
+    """The mean of word vectors, which costs a tenth of a millisecond a text."""
+
+    name = STATIC
+    dimensions = 256
+    is_instant = True
+
+    def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embeddings:  # noqa: ARG002
+        import numpy as np
+
+        rows = np.zeros((len(texts), self.dimensions), np.float32)
+        for start in range(0, len(texts), _TEXTS_A_SUM):
+            part = list(map(_encodable, texts[start : start + _TEXTS_A_SUM]))
+            _sum_words(part, rows[start : start + len(part)])
+        return Embeddings(_of_length_one(rows))
+
+
+_TEXTS_A_SUM = 256
+
+
+def _sum_words(texts: list[str], rows: Vectors) -> None:
+    import numpy as np
+
+    tokenizer, weights = _static_model()
+    found = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+    counts = np.fromiter((len(one.ids) for one in found), np.int64, len(found))
+    ids = np.fromiter((word for one in found for word in one.ids), np.int64, counts.sum())
+    full = counts > 0
+    if full.any():
+        starts = (np.cumsum(counts) - counts)[full]
+        words = weights[np.clip(ids, 0, len(weights) - 1)].astype(np.float32)
+        rows[full] = np.add.reduceat(words, starts, axis=0)
+
+
+@cache
+def _static_model() -> tuple[Any, Any]:
+    """Return wordllama's tokenizer and weights; the package itself costs half a second to load."""
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    found = find_spec("wordllama")
+    if found is None or found.origin is None:
+        raise Invalid("The embedding static needs the extra: pip install 'memtui[semantic]'.")
+    folder = Path(found.origin).parent
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizers/l2_supercat_tokenizer_config.json"))
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    weights = load_file(folder / "weights/l2_supercat_256.safetensors")["embedding.weight"]
+    return tokenizer, weights
+
+
+class _FastEmbed(Embedder):
+    """A model of fastembed on this machine's CPU; only texts to be found begin its download."""
+
+    def __init__(self, model: str, prefixes: Prefixes) -> None:
+        self.name, self.prefixes = f"fastembed:{model}", prefixes
+        self._model, self._loaded = model, None
+
+    def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embeddings:
+        import numpy as np
+
+        model = self._loaded = self._loaded or self._load(may_download=not is_query)
+        prefix = self.prefixes.query if is_query else self.prefixes.passage
+        rows = np.array(list(model.embed([prefix + _encodable(one) for one in texts])), np.float32)
+        self.dimensions = rows.shape[1]
+        return Embeddings(_of_length_one(rows))
+
+    def _load(self, *, may_download: bool) -> Any:
+        from fastembed import TextEmbedding
+
+        known = {one["model"].casefold() for one in TextEmbedding.list_supported_models()}
+        if self._model.casefold() not in known:
+            raise Invalid(
+                f"fastembed knows no model {self._model}; its documentation lists those there are."
+            )
+        try:
+            return TextEmbedding(self._model, local_files_only=not may_download)
+        except Exception as error:
+            raise Unavailable(
+                f"fastembed could not load {self._model} ({error}); it is downloaded at first use."
+            ) from error
+
+
+_TEXTS_A_CALL, _CHARS_A_CALL = 64, 200_000
+_MOST_BYTES = 64_000_000
+_SECONDS, _QUERY_SECONDS = 60.0, 5.0
+_TRIES, _PAUSE_SECONDS = 3, 0.5
+
+
+class _OpenAI(Embedder):
+    """A server that speaks OpenAI's embeddings API."""
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        secret: str | None,
+        prefixes: Prefixes,
+        usd_per_million: Decimal | None,
+    ) -> None:
+        self.name = f"openai:{url}#{model}"
+        check_address(url, what=f"The URL of {self.name}", is_private=True)
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if not is_loopback(host):
+            self.address = f"{parts.scheme}://{parts.netloc}"
+            if secret and parts.scheme == "http":
+                raise Invalid(f"The key would go to {host} unencrypted; use https.")
+        self.prefixes = prefixes
+        self._url, self._host, self._model = url, host, model
+        self._usd = Decimal(0) if usd_per_million is None and not self.address else usd_per_million
+        self._headers = {"authorization": f"Bearer {secret}"} if secret else {}
+
+    def embed(self, texts: Sequence[str], *, is_query: bool = False) -> Embeddings:
+        import numpy as np
+
+        prefix = self.prefixes.query if is_query else self.prefixes.passage
+        wanted = [prefix + _encodable(text) for text in texts]
+        vectors, usage = asyncio.run(self._ask(wanted, is_query=is_query))
+        rows = np.concatenate(vectors) if vectors else np.zeros((0, 0), np.float32)
+        return Embeddings(_of_length_one(rows), tuple(usage))
+
+    async def _ask(
+        self, texts: Sequence[str], *, is_query: bool
+    ) -> tuple[list[Vectors], list[Usage]]:
+        api = JsonApi(
+            f"The embedding server {self._host}",
+            self._url,
+            seconds=_QUERY_SECONDS if is_query else _SECONDS,
+            most_bytes=_MOST_BYTES,
+            headers=self._headers,
+        )
+        vectors, usage = [], []
+        try:
+            for batch in _batches(texts):
+                started = time.perf_counter()
+                rows, tokens = await self._try(api, batch, tries=1 if is_query else _TRIES)
+                taken = (time.perf_counter() - started) * 1000
+                vectors.append(rows)
+                usage.append(self._usage(tokens, taken))
+        finally:
+            await api.close()
+        return vectors, usage
+
+    async def _try(
+        self, api: JsonApi, texts: Sequence[str], *, tries: int
+    ) -> tuple[Vectors, int | None]:
+        body: Json = {"model": self._model, "input": list(texts)}
+
+        def parse(reply: bytes) -> tuple[Vectors, int | None]:
+            return self._read(reply, len(texts))
+
+        for past in range(tries):
+            try:
+                return await api.ask("POST", "/embeddings", parse, body, changes=False)
+            except Unavailable as error:
+                if error.sent or past + 1 == tries:  # it is late: asking again would wait again
+                    raise
+                pause = _PAUSE_SECONDS * 2**past
+            await asyncio.sleep(pause * random.uniform(1, 2))  # noqa: S311
+        raise AssertionError
+
+    def _read(self, reply: bytes, count: int) -> tuple[Vectors, int | None]:
+        import numpy as np
+
+        found = read_json(reply)
+        try:
+            data = sorted(found["data"], key=lambda one: one.get("index", 0))
+            rows = np.array([one["embedding"] for one in data], np.float32)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise Unreadable("it holds no embeddings") from error
+        if rows.ndim != 2 or len(rows) != count or not rows.shape[1] or not np.isfinite(rows).all():
+            raise Unreadable(f"it holds no {count} embeddings of one length")
+        if self.dimensions not in {None, rows.shape[1]}:
+            raise Unreadable(f"its embeddings had {self.dimensions} dimensions before")
+        self.dimensions = int(rows.shape[1])
+        used = found.get("usage")
+        tokens = (
+            used.get("total_tokens", used.get("prompt_tokens")) if isinstance(used, dict) else 0
+        )
+        is_count = isinstance(tokens, int) and not isinstance(tokens, bool) and tokens > 0
+        return rows, tokens if is_count else None
+
+    def _usage(self, tokens: int | None, latency_ms: float) -> Usage:
+        cost = None
+        if self._usd is not None:
+            cost = self._usd * (tokens or 0) / _MILLION if tokens or not self._usd else None
+        elif tokens:
+            call = Call(self._model, None, datetime.now(UTC), tokens)
+            priced = cost_of(call, url=self._url)
+            cost = priced[1] if priced else None
+        return Usage(
+            provider=self._host,
+            model=self._model,
+            embedding_tokens=tokens or 0,
+            cost_usd=None if cost is None else cost.quantize(Decimal("1e-12")),
+            latency_ms=latency_ms,
+        )
+
+
+def _batches(texts: Sequence[str]) -> Iterator[Sequence[str]]:
+    start, chars = 0, 0
+    for at, text in enumerate(texts):
+        chars += len(text)
+        if at > start and (at - start == _TEXTS_A_CALL or chars > _CHARS_A_CALL):
+            yield texts[start:at]
+            start, chars = at, len(text)
+    if start < len(texts):
+        yield texts[start:]
