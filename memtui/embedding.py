@@ -92,7 +92,7 @@ class Embeddings:
 
 
 class Embedder(ABC):
-    """Turns texts into vectors. Blocking; used from any thread, one call at a time."""
+    """Turns texts into vectors. Blocking, and used from several threads."""
 
     name: str
     prefixes: Prefixes = Prefixes()
@@ -169,7 +169,7 @@ class EmbeddingConfig(Model):
 
 
 def open_embedder(
-    config: EmbeddingConfig, context: BindingContext, *, name: str | None = None
+    config: EmbeddingConfig, context: BindingContext, name: str | None = None
 ) -> Embedder | None:
     """Return the model that a binding's config names, or another one under the same terms.
 
@@ -185,10 +185,11 @@ def open_embedder(
     secret = None
     if config.embedding_secret and wanted.startswith("openai:"):
         secret = need_secret(context, config.embedding_secret, "the server's key")
+    given = config.embedding_prefixes if wanted == config.embedding else None
     found = embedder(
         wanted,
         secret,
-        prefixes=Prefixes(*config.embedding_prefixes) if config.embedding_prefixes else None,
+        prefixes=Prefixes(*given) if given else None,
         usd_per_million=config.embedding_usd,
     )
     return found if found.address is None else _Guarded(found, context)

@@ -11,10 +11,12 @@ import binascii
 import contextlib
 import json
 import os
+import shutil
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from pathlib import Path, PurePath
 from sqlite3 import Connection
 from tempfile import TemporaryDirectory
@@ -41,7 +43,6 @@ from memtui.contract import (
     Health,
     Invalid,
     Json,
-    Model,
     Namespace,
     NotFound,
     Problem,
@@ -61,6 +62,7 @@ from memtui.contract import (
     WriteRequest,
     place_of_path,
 )
+from memtui.embedding import EmbeddingConfig, open_embedder
 from memtui.provider_kit import (
     LocalPath,
     abilities_in,
@@ -88,11 +90,12 @@ from .layout import (
     split_id,
 )
 from .notes import NoteState
+from .vectors import Vectors
 
 RequestT = TypeVar("RequestT")
 ReplyT = TypeVar("ReplyT")
 
-INDEX = "index/vault.sqlite3"
+INDEX, VECTORS = "index/vault.sqlite3", "index/vectors"
 _MAX_PROBLEMS = 1000
 _DEBOUNCE_MS, _STEP_MS = 200, 50
 _ABSENT_SECONDS = 1.0
@@ -111,7 +114,7 @@ _FOLDER = "vault"
 """The folder of a vault that no config places elsewhere, in the binding's own."""
 
 
-class VaultConfig(Model):
+class VaultConfig(EmbeddingConfig):
     """A folder of markdown notes and facts."""
 
     path: LocalPath | None = None
@@ -156,15 +159,18 @@ class VaultAdapter(Adapter):
         context: BindingContext,
         folder: Folder,
         index: Index,
+        vectors: Vectors | None,
         scratch: TemporaryDirectory[str] | None,
     ) -> None:
         """Put it together; `scratch` holds the index where the binding's folder cannot."""
         self._context = context
         self._folder = folder
         self._index = index
+        self._vectors = vectors
         self._scratch = scratch
         self._stopped = asyncio.Event()
-        self.capabilities = abilities_in(context, self.capabilities)
+        abilities = self.capabilities.model_copy(update={"semantic": vectors is not None})
+        self.capabilities = abilities_in(context, abilities)
 
     @classmethod
     def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
@@ -211,7 +217,12 @@ class VaultAdapter(Adapter):
         index.refresh(force=True)
         if index.leftovers and not context.read_only:
             folder.clear_leftovers(index.leftovers)
-        return cls(context, folder, index, scratch)
+        model = open_embedder(config, context)
+        vectors = None
+        if model is not None:
+            another = partial(open_embedder, config, context)
+            vectors = Vectors(place / VECTORS, index, folder, model, another)
+        return cls(context, folder, index, vectors, scratch)
 
     async def close(self) -> None:
         """Stop watching and close the index."""
@@ -496,7 +507,7 @@ class VaultAdapter(Adapter):
             for above in (root, *root.parents)
             if (above / ".git").exists()
         ][:1]
-        if request.apply and not self._index.scrub():
+        if request.apply and not self._scrub():
             beyond.append(
                 f"Another program reads the index {self._context.data_dir / INDEX}, which may keep "
                 "old words until it is done; end it and purge again."
@@ -510,6 +521,12 @@ class VaultAdapter(Adapter):
             folders=(root,),
             beyond=tuple(beyond),
         )
+
+    def _scrub(self) -> bool:
+        if self._vectors is not None:
+            return self._index.scrub() and self._vectors.scrub()
+        shutil.rmtree(self._context.data_dir / VECTORS, ignore_errors=True)
+        return self._index.scrub()
 
     def _remove_empty(self, scope: Scope) -> None:
         if not (scope.project_id or scope.subject_id):

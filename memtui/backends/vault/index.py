@@ -35,7 +35,7 @@ from .layout import (
 )
 
 T = TypeVar("T")
-VERSION = 1
+VERSION = 2
 _BATCH = 1000
 _BEGINNINGS = 3
 _RECENT_NS = 100_000_000
@@ -64,13 +64,14 @@ CREATE TABLE records (
   created INTEGER, updated INTEGER, expires INTEGER, pinned INTEGER NOT NULL,
   created_by TEXT, source TEXT, source_kind TEXT, metadata TEXT NOT NULL,
   valid_from INTEGER, valid_to INTEGER, is_current INTEGER NOT NULL,
-  names TEXT NOT NULL, fact_key TEXT, size INTEGER NOT NULL,
+  names TEXT NOT NULL, fact_key TEXT, size INTEGER NOT NULL, meaning INTEGER,
   shown TEXT GENERATED ALWAYS AS (COALESCE(summary, text)) VIRTUAL
 );
 CREATE INDEX records_path ON records (path);
 CREATE INDEX records_id ON records (id);
 CREATE INDEX records_updated ON records (updated, id);
 CREATE INDEX records_key ON records (fact_key) WHERE fact_key IS NOT NULL;
+CREATE INDEX records_meaning ON records (meaning);
 CREATE VIRTUAL TABLE search USING fts5 (
   {_FOUND}, content = 'records', content_rowid = 'rowid',
   tokenize = "porter unicode61 remove_diacritics 2"

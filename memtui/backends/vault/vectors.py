@@ -1,0 +1,450 @@
+"""What the records mean, as vectors beside the index: derived like it, and deleted like it.
+
+A text has one vector, under a digest of it, however many records say it. Each model has a folder of
+its own: its name and dimensions (seed 002 §8), the digests, and the rows, which are only ever
+appended to. `serving` names the folder that answers. A model that the config no longer names goes
+on answering until the new one has a vector of every text; then `serving` names that one. One
+process at a time appends, the others read; what a killed one left half written is cut off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC
+from functools import cached_property
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memtui.contract import Invalid, Record, Usage
+from memtui.embedding import Embedder, Embeddings
+from memtui.paths import make_private, replacing
+
+from .files import Folder
+from .index import Index, record_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_MOST_CHARS = 6_000
+"""Of a text: what every model takes, as one of 8,192 tokens does even where each is a character."""
+_FILLED_AT_ONCE = 1_000
+_TEXTS_A_CALL, _INSTANT_TEXTS_A_CALL = 64, 2_048
+_SHORT_CHARS = 1_000
+"""Of a text that the model refuses, so much is tried."""
+_WAITED_FOR = 20_000
+"""As many new texts a search embeds before it answers, where the model is instant."""
+_MODEL, _KEYS, _ROWS, _SERVING = "model.json", "keys", "rows", "serving"
+_WASTE = 1_000
+"""Vectors of texts that are gone are dropped when they are so many, and half of all."""
+
+
+def said(record: Record) -> str:
+    """Return what of a record is embedded: what it is about, when it was said, and the text."""
+    moment = record.created_at or record.valid_from
+    date = f" ({moment.astimezone(UTC):%d %B %Y})" if moment else ""
+    about = f"{record.title or record.topic or ''}{date}".strip()
+    text = record.summary or record.text
+    return (f"{about}: {text}" if about else text)[:_MOST_CHARS]
+
+
+def _digest(text: str) -> int:
+    digest = blake2b(text.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """How near each text lies to a query: cosines, under the texts' digests.
+
+    The digest of a record's text is its row's `meaning` in the index.
+    """
+
+    model: str
+    keys: NDArray[np.int64]
+    values: NDArray[np.float32]
+    usage: tuple[Usage, ...] = ()
+
+    @cached_property
+    def _order(self) -> NDArray[np.int64]:
+        import numpy as np
+
+        return np.argsort(self.keys, kind="stable")
+
+    def of(self, digests: Sequence[int]) -> NDArray[np.float32]:
+        """Return the cosines of these texts, in order; NaN of one that has no vector yet."""
+        import numpy as np
+
+        wanted = np.asarray(digests, np.int64)
+        if not len(self.keys):
+            return np.full(len(wanted), np.nan, np.float32)
+        places = np.searchsorted(self.keys, wanted, sorter=self._order)
+        found = self._order[np.minimum(places, len(self.keys) - 1)]
+        return np.where(self.keys[found] == wanted, self.values[found], np.float32(np.nan))
+
+    def best(self, count: int) -> list[int]:
+        """Return the digests of the nearest texts, the nearest first."""
+        import numpy as np
+
+        count = min(count, len(self.values))
+        if count == 0:
+            return []
+        top = np.argpartition(-self.values, count - 1)[:count]
+        chosen: list[int] = self.keys[top[np.argsort(-self.values[top], kind="stable")]].tolist()
+        return chosen
+
+
+@dataclass(frozen=True)
+class _Shelf:
+    """One model's vectors in a folder of their own."""
+
+    folder: Path
+    model: str
+    passage: str
+    """What stood in front of each text."""
+    dimensions: int
+
+    @classmethod
+    def read(cls, folder: Path) -> _Shelf | None:
+        try:
+            told = json.loads((folder / _MODEL).read_bytes())
+            return cls(folder, told["model"], told["passage"], int(told["dimensions"]))
+        except (OSError, ValueError, KeyError, TypeError):  # deleted, or never finished
+            return None
+
+    @classmethod
+    def begin(cls, folder: Path, model: str, passage: str, dimensions: int) -> _Shelf:
+        make_private(folder)
+        told = {"model": model, "passage": passage, "dimensions": dimensions}
+        with replacing(folder / _MODEL) as fresh:
+            fresh.write_text(json.dumps(told))
+        return cls(folder, model, passage, dimensions)
+
+    def __len__(self) -> int:
+        """Return how many vectors are whole: a digest is written after its row is safe."""
+        try:
+            return (self.folder / _KEYS).stat().st_size // 8
+        except OSError:
+            return 0
+
+    def keys(self) -> NDArray[np.int64]:
+        import numpy as np
+
+        count = len(self)
+        if not count:
+            return np.zeros(0, np.int64)
+        return np.fromfile(self.folder / _KEYS, np.int64, count)
+
+    def rows(self, count: int) -> NDArray[np.float32]:
+        import numpy as np
+
+        shape = (count, self.dimensions)
+        if not count:
+            return np.zeros(shape, np.float32)
+        return np.memmap(self.folder / _ROWS, np.float32, "r", shape=shape)
+
+    def append(self, keys: Sequence[int], rows: NDArray[np.float32]) -> None:
+        """Add vectors; whoever calls this is the only one."""
+        import numpy as np
+
+        count = len(self)
+        for name, size, data in (
+            (_ROWS, count * self.dimensions * 4, np.ascontiguousarray(rows, np.float32)),
+            (_KEYS, count * 8, np.asarray(keys, np.int64)),
+        ):
+            descriptor = os.open(self.folder / name, os.O_RDWR | os.O_CREAT, 0o600)
+            with open(descriptor, "r+b") as file:  # noqa: PTH123 - its rights are given above
+                file.truncate(size)
+                file.seek(size)
+                file.write(data.tobytes())
+                file.flush()
+                os.fsync(file.fileno())
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far the vectors of the wanted model are."""
+
+    model: str
+    dimensions: int | None
+    texts: int
+    """Different texts in all."""
+    embedded: int
+    serving: str | None
+    """The model that answers now."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the wanted model answers, for every text."""
+        return self.serving == self.model and self.embedded == self.texts
+
+
+class Vectors:
+    """The vectors of one vault."""
+
+    def __init__(
+        self,
+        folder: Path,
+        index: Index,
+        files: Folder,
+        wanted: Embedder,
+        another: Callable[[str], Embedder | None],
+    ) -> None:
+        """Say where they are kept, the model that the config names, and how to get another."""
+        self._folder, self._index, self._files = folder, index, files
+        self._wanted, self._another = wanted, another
+        self._done_at: object = None
+        """The state of the index in which every text had a vector."""
+        self._turn = threading.Lock()
+        self._loaded: tuple[_Shelf, Embedder, NDArray[np.int64], NDArray[np.float32]] | None = None
+
+    def scores(self, query: str) -> Scores | None:
+        """Hold a query against every text; None as long as no model has seen all of them.
+
+        A text that is newer than its model's last round has no score yet.
+
+        Raises:
+            MemtuiError: the query cannot be embedded now, and why.
+        """
+        if self._wanted.is_instant:
+            self.embed(_WAITED_FOR)
+        serving = self._serving()
+        if serving is None:
+            return None
+        _, model, keys, rows = serving
+        found = model.embed([query[:_MOST_CHARS]], is_query=True)
+        if found.vectors.shape[1] != rows.shape[1]:
+            raise Invalid(
+                f"The embedding {model.name} has {found.vectors.shape[1]} dimensions now and had "
+                f"{rows.shape[1]}; embed all anew."
+            )
+        return Scores(model.name, keys, rows @ found.vectors[0], found.usage)
+
+    def _serving(
+        self,
+    ) -> tuple[_Shelf, Embedder, NDArray[np.int64], NDArray[np.float32]] | None:
+        """Return what answers now, as far as it has grown."""
+        with self._turn:
+            shelf = self._named()
+            if shelf is None:
+                self._loaded = None
+                return None
+            known = self._loaded
+            if known is None or known[0] != shelf or len(known[2]) != len(shelf):
+                model = self._wanted if self._is_wanted(shelf) else self._another(shelf.model)
+                if model is None:
+                    return None
+                keys = shelf.keys()
+                self._loaded = known = (shelf, model, keys, shelf.rows(len(keys)))
+            return known
+
+    def _named(self) -> _Shelf | None:
+        try:
+            name = (self._folder / _SERVING).read_text()
+        except OSError:
+            return None
+        return _Shelf.read(self._folder / name)
+
+    def _is_wanted(self, shelf: _Shelf) -> bool:
+        wanted = self._wanted
+        return (shelf.model, shelf.passage) == (wanted.name, wanted.prefixes.passage)
+
+    def _shelf(self) -> _Shelf | None:
+        """Return the wanted model's shelf, begun or whole."""
+        serving = self._named()
+        if serving is not None and self._is_wanted(serving):
+            return serving
+        folders = sorted(self._folder.iterdir()) if self._folder.is_dir() else []
+        found = (_Shelf.read(folder) for folder in folders if folder.is_dir())
+        return next((one for one in found if one and self._is_wanted(one)), None)
+
+    def progress(self) -> Progress:
+        """Say how far the wanted model is."""
+        self._fill()
+        wanted, shelf = self._texts(), self._shelf()
+        serving = self._named()
+        have = wanted.intersection(shelf.keys().tolist()) if shelf else ()
+        return Progress(
+            model=self._wanted.name,
+            dimensions=shelf.dimensions if shelf else self._wanted.dimensions,
+            texts=len(wanted),
+            embedded=len(have),
+            serving=serving.model if serving else None,
+        )
+
+    def embed(self, most: int) -> tuple[Usage, ...]:
+        """Embed texts that have no vector yet, at most so many; with the last one, swap.
+
+        Where another process is at it, nothing is done.
+
+        Raises:
+            MemtuiError: the model cannot be had, or does not take a text.
+        """
+        if self._done_at == (self._index.read(_state), self._named()):
+            return ()
+        self._fill()
+        with self._building() as is_mine:
+            return self._embed(most) if is_mine else ()
+
+    def _embed(self, most: int) -> tuple[Usage, ...]:
+        state = self._index.read(_state)
+        wanted, shelf = self._texts(), self._shelf()
+        have = set(shelf.keys().tolist()) if shelf else set()
+        missing = sorted(wanted - have)
+        size = _INSTANT_TEXTS_A_CALL if self._wanted.is_instant else _TEXTS_A_CALL
+        usage: list[Usage] = []
+        for start in range(0, min(most, len(missing)), size):
+            texts = self._said(missing[start : min(start + size, most)])
+            found = self._vectors(list(texts.values()))
+            usage += found.usage
+            if shelf is None and texts:
+                shelf = self._begin(found.vectors.shape[1])
+            if shelf is not None:
+                shelf.append(list(texts), found.vectors)
+        if len(missing) <= most:
+            if shelf is not None:
+                shelf = self._without_waste(shelf, wanted)
+                self._serve(shelf)
+            self._done_at = (state, shelf)
+        return tuple(usage)
+
+    def _vectors(self, texts: Sequence[str]) -> Embeddings:
+        """Embed texts; of one that the model refuses, its beginning, or nothing at all."""
+        import numpy as np
+
+        try:
+            return self._wanted.embed(texts)
+        except Invalid as error:
+            refusal = error
+        tried = [self._vector(text) for text in texts]
+        taken = [found for found in tried if found is not None]
+        if not taken:
+            raise refusal
+        nothing = np.zeros_like(taken[0].vectors)
+        return Embeddings(
+            np.concatenate([nothing if found is None else found.vectors for found in tried]),
+            tuple(one for found in taken for one in found.usage),
+        )
+
+    def _vector(self, text: str) -> Embeddings | None:
+        for part in (text, text[:_SHORT_CHARS]):
+            with suppress(Invalid):
+                return self._wanted.embed([part])
+        return None
+
+    def _without_waste(self, shelf: _Shelf, wanted: set[int]) -> _Shelf:
+        """Return the shelf, or a new one where most of it is of texts that are gone."""
+        if len(shelf) - len(wanted) < max(_WASTE, len(wanted)):
+            return shelf
+        return self._copied(shelf, wanted)
+
+    def _copied(self, shelf: _Shelf, wanted: set[int]) -> _Shelf:
+        import numpy as np
+
+        keys = shelf.keys()
+        kept = np.isin(keys, np.fromiter(wanted, np.int64, len(wanted)))
+        copy = self._begin(shelf.dimensions)
+        copy.append(keys[kept].tolist(), shelf.rows(len(keys))[kept])
+        return copy
+
+    def _begin(self, dimensions: int) -> _Shelf:
+        names = [int(one.name) for one in self._folder.iterdir() if one.name.isdigit()]
+        folder = self._folder / str(max(names, default=0) + 1)
+        model = self._wanted
+        return _Shelf.begin(folder, model.name, model.prefixes.passage, dimensions)
+
+    def _serve(self, shelf: _Shelf) -> None:
+        """Let a shelf answer from now on, and clear the others away."""
+        if self._named() != shelf:
+            self._name(shelf)
+        for other in self._folder.iterdir():
+            if other.is_dir() and other != shelf.folder:
+                shutil.rmtree(other, ignore_errors=True)
+
+    def _name(self, shelf: _Shelf) -> None:
+        with replacing(self._folder / _SERVING) as fresh:
+            fresh.write_text(shelf.folder.name)
+
+    @contextmanager
+    def _building(self) -> Iterator[bool]:
+        """Keep every other process from appending; False where one already does."""
+        from filelock import FileLock, Timeout
+
+        make_private(self._folder)
+        lock = FileLock(self._folder / "build.lock", mode=0o600)
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            lock.release()
+
+    def scrub(self) -> bool:
+        """Keep no vector of a text that is gone: it tells of the text.
+
+        Returns False where another process is at it now.
+        """
+        self._fill()
+        with self._building() as is_mine:
+            if not is_mine:
+                return False
+            wanted, serving = self._texts(), self._named()
+            for folder in [one for one in self._folder.iterdir() if one.is_dir()]:
+                shelf = _Shelf.read(folder)
+                if shelf is not None and not set(shelf.keys().tolist()) - wanted:
+                    continue
+                if shelf is not None and shelf == serving:
+                    self._name(self._copied(shelf, wanted))
+                shutil.rmtree(folder)
+        return True
+
+    # What the index knows of it
+
+    def _fill(self) -> None:
+        """Note the digest of every row of the index that has none yet."""
+        while self._index.read(self._fill_some):
+            pass
+
+    def _fill_some(self, connection: sqlite3.Connection) -> bool:
+        query = "SELECT * FROM records WHERE meaning IS NULL LIMIT ?"
+        if connection.execute(query, (1,)).fetchone() is None:
+            return False
+        connection.execute("BEGIN IMMEDIATE")
+        rows = connection.execute(query, (_FILLED_AT_ONCE,)).fetchall()
+        connection.executemany(
+            "UPDATE records SET meaning = ? WHERE rowid = ?",
+            [(_digest(said(record_of(row, self._files))), row["rowid"]) for row in rows],
+        )
+        connection.execute("COMMIT")
+        return True
+
+    def _texts(self) -> set[int]:
+        query = "SELECT DISTINCT meaning FROM records WHERE meaning IS NOT NULL"
+        return self._index.read(
+            lambda connection: {number for (number,) in connection.execute(query)}
+        )
+
+    def _said(self, digests: Iterable[int]) -> dict[int, str]:
+        """Return what these digests are of; one whose records are gone is left out."""
+        query = "SELECT * FROM records WHERE meaning IN (SELECT value FROM json_each(?))"
+        rows = self._index.read(
+            lambda connection: connection.execute(query, (json.dumps(list(digests)),)).fetchall()
+        )
+        return {row["meaning"]: said(record_of(row, self._files)) for row in rows}
+
+
+def _state(connection: sqlite3.Connection) -> tuple[int, int, int]:
+    """Return what changes with the index, whoever changes it."""
+    [others] = connection.execute("PRAGMA data_version").fetchone()
+    return id(connection), connection.total_changes, others

@@ -1,0 +1,181 @@
+"""The vectors beside the index: their model changed, killed half way, deleted, and erased."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from memtui.backends.vault import VaultAdapter
+from memtui.backends.vault.vectors import Progress, Scores, Vectors
+from memtui.contract import EraseRequest, ForgetRequest, Unavailable
+from tests.loopback import Embeddings
+
+from .conftest import COMPANY, SCOPE, Open, note, put
+
+STATIC = {"embedding": "static"}
+
+
+@pytest.fixture
+def server() -> Iterator[Embeddings]:
+    running = Embeddings()
+    yield running
+    running.stop()
+
+
+def vectors_of(adapter: VaultAdapter) -> Vectors:
+    assert adapter._vectors is not None
+    return adapter._vectors
+
+
+async def ask(adapter: VaultAdapter, query: str) -> Scores:
+    scores = await asyncio.to_thread(vectors_of(adapter).scores, query)
+    assert scores is not None
+    return scores
+
+
+async def embed(adapter: VaultAdapter, most: int) -> Progress:
+    await asyncio.to_thread(vectors_of(adapter).embed, most)
+    return vectors_of(adapter).progress()
+
+
+async def nearest(adapter: VaultAdapter, query: str) -> str:
+    """Return the text that lies nearest to a query."""
+    scores = await ask(adapter, query)
+    [best] = scores.best(1)
+    assert np.isclose(scores.of([best])[0], scores.values.max())
+    assert np.isnan(scores.of([1])[0])
+    return vectors_of(adapter)._said([best])[best]
+
+
+def fill(root: Path, count: int = 200) -> None:
+    for number in range(count):
+        put(root, f"projects/web/notes/{number}.md", f"word{number} and nothing else")
+
+
+async def test_a_search_by_meaning_sees_what_was_just_written(open_vault: Open, root: Path) -> None:
+    adapter = await open_vault(config=STATIC)
+    assert adapter.capabilities.semantic
+    assert await asyncio.to_thread(vectors_of(adapter).scores, "anything") is None
+    await note(adapter, "She prefers short answers.")
+    await note(adapter, "The server runs on port 80.")
+    assert "short answers" in await nearest(adapter, "likes brief replies")
+    other = await open_vault(config=STATIC)
+    handle = await note(adapter, "Kittens sleep all day.")
+    assert "Kittens" in await nearest(other, "cats nap")
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(handle,)))
+    await ask(other, "cats nap")
+    assert vectors_of(other).progress().texts == 2
+
+
+async def test_another_model_answers_when_it_has_seen_all(
+    open_vault: Open, root: Path, server: Embeddings
+) -> None:
+    fill(root)
+    adapter = await open_vault(config=STATIC)
+    assert (await nearest(adapter, "word7")).startswith("7")
+    await adapter.close()
+    adapter = await open_vault(config={"embedding": server.embedding})
+    assert vectors_of(adapter).progress().serving == "static"
+    progress = await embed(adapter, 100)
+    assert (progress.embedded, progress.texts, progress.is_done) == (100, 200, False)
+    assert (await ask(adapter, "word7")).model == "static"
+    progress = await embed(adapter, 100)
+    assert (progress.is_done, progress.dimensions) == (True, 256)
+    scores = await ask(adapter, "word7")
+    assert scores.model == server.embedding
+    assert len(scores.usage) == 1
+    assert len(server.texts) == 201
+    assert vectors_of(adapter).embed(100) == ()
+
+
+BUILDER = """
+import asyncio, sys
+from pathlib import Path
+from memtui.backends.vault import VaultAdapter
+from memtui.contract import BindingContext
+
+async def main(root, data, embedding):
+    adapter = await VaultAdapter.open(BindingContext(
+        company_id="acme", binding_key="v", data_dir=Path(data),
+        config={"path": root, "embedding": embedding}))
+    for _ in range(3):
+        await asyncio.to_thread(adapter._vectors.embed, 64)
+        print("embedded", flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+async def test_a_killed_build_goes_on_where_it_was(
+    open_vault: Open, root: Path, tmp_path: Path, server: Embeddings
+) -> None:
+    fill(root)
+    command = [sys.executable, "-c", BUILDER, str(root), str(tmp_path / "data"), server.embedding]
+    builder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert builder.stdout is not None
+    assert builder.stdout.readline()
+    server.gate.clear()
+    adapter = await open_vault(config={"embedding": server.embedding})
+    builder.send_signal(signal.SIGKILL)
+    builder.communicate()
+    # What a kill in the middle of a write leaves: a row without its digest, and half a digest.
+    [shelf] = [one for one in (tmp_path / "data/index/vectors").iterdir() if one.is_dir()]
+    for name in ("rows", "keys"):
+        with (shelf / name).open("ab") as file:
+            file.write(b"\1" * 5)
+    server.gate.set()
+    already = vectors_of(adapter).progress().embedded
+    assert already >= 64
+    sent = len(server.texts)
+    assert (await embed(adapter, 1000)).is_done
+    assert len(server.texts) - sent <= 200 - already + 64
+    assert (await nearest(adapter, "199: word199 and nothing else")).startswith("199")
+
+
+async def test_deleted_vectors_are_made_again(open_vault: Open, root: Path, tmp_path: Path) -> None:
+    fill(root, 3)
+    adapter = await open_vault(config=STATIC)
+    assert (await nearest(adapter, "word1")).startswith("1")
+    shutil.rmtree(tmp_path / "data/index/vectors")
+    assert (await nearest(adapter, "word1")).startswith("1")
+
+
+async def test_a_server_that_is_away_is_said_and_a_refused_text_holds_up_no_other(
+    open_vault: Open, root: Path, server: Embeddings
+) -> None:
+    fill(root, 3)
+    adapter = await open_vault(config={"embedding": server.embedding})
+    server.refusals = [400, 400, 400]  # all together, the first alone, and its beginning
+    assert (await embed(adapter, 10)).is_done
+    scores = await ask(adapter, "and nothing else")
+    assert sorted(scores.values > 0.1) == [False, True, True]
+    server.refusals = [503]
+    with pytest.raises(Unavailable, match="503"):
+        await ask(adapter, "word1")
+
+
+async def test_what_is_erased_leaves_no_vector(
+    open_vault: Open, root: Path, tmp_path: Path
+) -> None:
+    adapter = await open_vault(config=STATIC)
+    handle = await note(adapter, "Her number is secret.")
+    await note(adapter, "The sky is blue.")
+    assert "sky" in await nearest(adapter, "sky")
+    await adapter.forget(ForgetRequest(scope=SCOPE, handles=(handle,)))
+    await adapter.erase(EraseRequest(scope=COMPANY, apply=True))
+    [rows] = (tmp_path / "data/index/vectors").glob("*/rows")
+    assert rows.stat().st_size == 256 * 4
+    assert "sky" in await nearest(adapter, "sky")
+    await adapter.close()
+    bare = await open_vault()
+    await bare.erase(EraseRequest(scope=COMPANY, apply=True))
+    assert not (tmp_path / "data/index/vectors").exists()
