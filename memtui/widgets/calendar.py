@@ -1,0 +1,190 @@
+"""A calendar of months on which days are marked by how much happened."""
+
+from __future__ import annotations
+
+import calendar
+from collections.abc import Iterator, Mapping
+from datetime import date, timedelta
+from math import log
+from typing import ClassVar, NamedTuple
+
+from textual.binding import BindingType
+from textual.content import Content
+from textual.events import Click
+from textual.message import Message
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from memtui.widgets import format as fmt
+from memtui.widgets.display import ACCENT, DIM, STRONG, lines
+
+MARKS = " ▁▃▅▇"
+"""How much happened on a day, from nothing to as much as on the busiest."""
+_DAY_CELLS = 4
+_MONTH_CELLS = 7 * _DAY_CELLS
+_GAP_CELLS = 3
+_WEEKS = 6
+_MONTH_LINES = _WEEKS + 2
+"""Title, names of the weekdays, and the weeks; a blank line stands between months."""
+
+
+class Month(NamedTuple):
+    """A month of a year."""
+
+    year: int
+    month: int
+
+    def back(self, months: int) -> Month:
+        """Return the month so many months before."""
+        year, month = divmod(self.year * 12 + self.month - 1 - months, 12)
+        return Month(year, month + 1)
+
+    def weeks(self) -> list[list[date | None]]:
+        """Return its weeks from Monday on, six of them; None stands for a day of no such month."""
+        found = calendar.Calendar().monthdayscalendar(*self)
+        found += [[0] * 7] * (_WEEKS - len(found))
+        return [[date(*self, day) if day else None for day in week] for week in found]
+
+
+def month_of(day: date) -> Month:
+    """Return the month of a day."""
+    return Month(day.year, day.month)
+
+
+def mark(count: int, most: int) -> str:
+    """Return the mark of a day's count, where the busiest day has `most`."""
+    return MARKS[1 + min(3, int(4 * log(count) / log(most + 1)))] if count > 0 else MARKS[0]
+
+
+class Calendar(Widget, can_focus=True):
+    """Months as grids, as many as fit, the latest last.
+
+    Arrows move from day to day, `[` and `]` between days on which something happened.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        ("left", "move(-1)", "the day before"),
+        ("right", "move(1)", "the day after"),
+        ("up", "move(-7)", "the week before"),
+        ("down", "move(7)", "the week after"),
+        ("pageup", "move_months(1)", "the month before"),
+        ("pagedown", "move_months(-1)", "the month after"),
+        ("left_square_bracket", "marked(-1)", "the marked day before"),
+        ("right_square_bracket", "marked(1)", "the marked day after"),
+        ("home", "first", "the first marked day"),
+        ("end", "last", "today"),
+        ("enter", "choose", "choose the day"),
+    ]
+
+    day: reactive[date] = reactive(date.today)
+    """The day under the cursor."""
+    counts: reactive[Mapping[date, int]] = reactive(dict)
+    """How much happened on each day; on one that is missing, nothing."""
+
+    class Moved(Message):
+        """The cursor stands on another day."""
+
+    class Chosen(Message):
+        """The day under the cursor was chosen."""
+
+    def __init__(self, day: date, today: date) -> None:
+        """Set it up with the cursor on a day; what comes after today cannot be reached."""
+        super().__init__()
+        self._today = today
+        self.set_reactive(Calendar.day, min(day, today))
+
+    def watch_day(self) -> None:
+        """Tell of it."""
+        self.post_message(self.Moved())
+
+    def _go(self, day: date) -> None:
+        first = min((*self.counts, self.day, self._today)).replace(day=1)
+        self.day = max(first, min(day, self._today))
+
+    def action_move(self, days: int) -> None:
+        """Move by so many days, from the month of the first marked one to today."""
+        self._go(self.day + timedelta(days=days))
+
+    def action_move_months(self, back: int) -> None:
+        """Move to the same day of another month, or to its last."""
+        month = month_of(self.day).back(back)
+        length = calendar.monthrange(*month)[1]
+        self._go(date(*month, min(self.day.day, length)))
+
+    def action_marked(self, step: int) -> None:
+        """Move to the nearest marked day before this one, or after it."""
+        earlier = [one for one in self.counts if one < self.day]
+        later = [one for one in self.counts if one > self.day]
+        self._go(max(earlier, default=self.day) if step < 0 else min(later, default=self.day))
+
+    def action_first(self) -> None:
+        """Move to the first marked day."""
+        self._go(min(self.counts, default=self.day))
+
+    def action_last(self) -> None:
+        """Move to today."""
+        self._go(self._today)
+
+    def action_choose(self) -> None:
+        """Choose the day under the cursor."""
+        self.post_message(self.Chosen())
+
+    def on_click(self, event: Click) -> None:
+        """Put the cursor on the day that was clicked; a second click chooses it."""
+        place = event.get_content_offset(self)
+        day = self._day_at(*place) if place is not None else None
+        if day is not None and day <= self._today:
+            self._go(day)
+            if event.chain > 1:
+                self.action_choose()
+
+    def _months(self) -> list[list[Month]]:
+        """Return the months that are shown, row by row: the page of them with the day in it."""
+        size = self.content_size
+        across = max(1, (size.width + _GAP_CELLS) // (_MONTH_CELLS + _GAP_CELLS))
+        shown = across * max(1, (size.height + 1) // (_MONTH_LINES + 1))
+        here, last = month_of(self.day), month_of(self._today)
+        behind = (last.year - here.year) * 12 + last.month - here.month
+        newest = last.back(behind // shown * shown)
+        months = [newest.back(one) for one in reversed(range(shown))]
+        return [months[one : one + across] for one in range(0, shown, across)]
+
+    def _day_at(self, x: int, y: int) -> date | None:
+        column, cell = divmod(x, _MONTH_CELLS + _GAP_CELLS)
+        row, in_month = divmod(y, _MONTH_LINES + 1)
+        months, week = self._months(), in_month - 2
+        if row >= len(months) or column >= len(months[row]) or cell >= _MONTH_CELLS:
+            return None
+        return months[row][column].weeks()[week][cell // _DAY_CELLS] if 0 <= week < _WEEKS else None
+
+    def render(self) -> Content:
+        """Draw the months."""
+        most, gap = max(self.counts.values(), default=0), Content(" " * _GAP_CELLS)
+        rows = []
+        for months in self._months():
+            beside = zip(*(self._month(month, most) for month in months), strict=True)
+            rows.append(lines(gap.join(parts) for parts in beside))
+        return Content("\n\n").join(rows)
+
+    def _month(self, month: Month, most: int) -> Iterator[Content]:
+        """Yield the lines of a month."""
+        changes = sum(n for day, n in self.counts.items() if month_of(day) == month)
+        title = Content.styled(f"{calendar.month_name[month.month]} {month.year}", STRONG)
+        number = Content.styled(fmt.count(changes) if changes else "", DIM)
+        room = max(1, _MONTH_CELLS - 2 - title.cell_length - number.cell_length)
+        yield (title + Content(" " * room) + number).pad_right(2)
+        yield Content.styled("".join(f"{name[:2]:<{_DAY_CELLS}}" for name in calendar.day_abbr), DIM)
+        for week in month.weeks():
+            yield Content("").join(self._cell(day, most) for day in week)
+
+    def _cell(self, day: date | None, most: int) -> Content:
+        if day is None:
+            return Content(" " * _DAY_CELLS)
+        count = self.counts.get(day, 0)
+        style = DIM if day > self._today or not count else ""
+        if day == self._today:
+            style = f"{style} underline"
+        if day == self.day:
+            style = "bold reverse" if self.has_focus else "bold underline"
+        number = Content.styled(f"{day.day:>2}", style)
+        return number + Content.styled(mark(count, most), ACCENT) + Content(" ")
