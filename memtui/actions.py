@@ -38,6 +38,7 @@ class Need(StrEnum):
 
     SERVICE = "memtui is still opening its database."
     WRITABLE = "This is read-only."
+    NOW = "The past stands still; nothing comes to follow."
     ROW = "Nothing is selected."
     SOURCE = "There is no source here that opens."
     CORRECTION = "This provider cannot correct a record in place."
@@ -157,6 +158,12 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
             "Show the spending limits and what was spent of each.",
             _SERVICE,
         ),
+        _do(
+            "past",
+            "at",
+            "Show everything as it was at a moment of the past; there, go back to now.",
+            _SERVICE,
+        ),
         _do("refresh", "r f5", "Read again what this screen shows."),
         _do("theme", "ctrl+t", "Choose a theme."),
         _do("suspend", "ctrl+z", "Go back to the shell; `fg` returns."),
@@ -245,7 +252,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("copy", "y", "Copy the selected row."),
     ),
     "operations": (
-        _do("follow", "F", "Follow new operations as they come."),
+        _do("follow", "F", "Follow new operations as they come.", (Need.NOW,)),
         _do("open", "o", "Open the source of the selected operation.", _ROW, label="source"),
         _do("records", "b", "Show the records it touched.", _ROW),
         _do(

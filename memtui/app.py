@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from memtui.config import Settings
     from memtui.contract import MemtuiError
     from memtui.screens.base import MemtuiScreen
-    from memtui.screens.dialogs import Choose
+    from memtui.screens.dialogs import Dialog
     from memtui.screens.following import News
     from memtui.screens.keymap import Keymap
     from memtui.screens.scope_choices import ScopeStep
@@ -323,7 +323,11 @@ class MemtuiApp(App[None]):
             await self._show(message.mode)
         if message.select is not None and self.frame is not None:
             self.frame.point_at(message.select)
-        self.controller.choose(filter_line=message.filter_line, binding_key=message.binding_key)
+        self.controller.choose(
+            filter_line=message.filter_line,
+            binding_key=message.binding_key,
+            as_of=message.as_of,
+        )
 
     async def _go(self, mode: str) -> None:
         if self._loaded:
@@ -472,7 +476,7 @@ class MemtuiApp(App[None]):
         use = self.controller.choose
         self._choose(Choose("Binding to look at", choices), lambda key: use(binding_key=key))
 
-    def _choose(self, chooser: Choose[T], use: Callable[[T], object]) -> None:
+    def _choose(self, chooser: Dialog[T], use: Callable[[T], object]) -> None:
         self.push_screen(chooser, lambda chosen: None if chosen is None else use(chosen))
 
     def action_limits(self) -> None:
@@ -480,6 +484,17 @@ class MemtuiApp(App[None]):
         from memtui.screens.limits import limits_sheet
 
         self.push_screen(limits_sheet(self.state))
+
+    def action_past(self) -> None:
+        """Show everything as it was at a moment that the person chooses; there, go back to now."""
+        from memtui.screens.past import ChooseMoment
+        from memtui.screens.state import GoTo
+
+        if self.state.as_of is not None:
+            self.controller.leave_past()
+        else:
+            asked = ChooseMoment(self.state, "Show everything as it was")
+            self._choose(asked, lambda moment: self.post_message(GoTo(as_of=moment)))
 
     def action_scope(self) -> None:
         """Choose company, project, agent, subject, issue and run."""

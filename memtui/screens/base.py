@@ -56,14 +56,24 @@ from memtui.contract import MemtuiError, NotFound
 from memtui.filters import Taker, not_held
 from memtui.screens.dialogs import Waiting
 from memtui.screens.following import News
-from memtui.screens.keymap import footer_entries
+from memtui.screens.keymap import action_entries, footer_entries
 from memtui.screens.state import AppState, GoTo, Phase, ServiceSession
+from memtui.widgets import format as fmt
 from memtui.widgets import spending
 from memtui.widgets.background import Background, Work
 from memtui.widgets.display import toast
 from memtui.widgets.filter_line import FilterLine
 from memtui.widgets.filter_words import known_values
-from memtui.widgets.frame import KeyFooter, Pressed, ScopeBar, ScopeView, ScreenTabs
+from memtui.widgets.frame import (
+    PAST_SIGN,
+    FooterEntry,
+    KeyFooter,
+    PastBanner,
+    Pressed,
+    ScopeBar,
+    ScopeView,
+    ScreenTabs,
+)
 from memtui.widgets.panes import Notice
 
 T = TypeVar("T")
@@ -72,7 +82,8 @@ S = TypeVar("S", bound="ServiceScreen")
 _KNOWN_OPERATIONS = 500
 """Operations whose names the filter line completes."""
 _DATA = ("session", "scope", "filter", "binding_key", "resolution")
-_SHOWN = dict.fromkeys(set(Need) - {Need.SERVICE, Need.WRITABLE, Need.CHARTS, Need.SQL}, "")
+_OF_FRAME = {Need.SERVICE, Need.WRITABLE, Need.NOW, Need.CHARTS, Need.SQL}
+_SHOWN = dict.fromkeys(set(Need) - _OF_FRAME, "")
 """What hangs on what a screen shows; nothing of it is there at first."""
 _READING = "This is still being read; press the key again when it is there."
 
@@ -181,6 +192,7 @@ class MemtuiScreen(ServiceScreen):
     def compose(self) -> ComposeResult:
         """Lay out the frame around `compose_body`."""
         yield ScopeBar(id="scope-bar")
+        yield PastBanner(id="past-banner")
         yield ScreenTabs(self.MODE, id="tabs")
         if self.FILTERED:
             yield FilterLine(id="filter-line")
@@ -223,7 +235,9 @@ class MemtuiScreen(ServiceScreen):
         for need in action.needs if action else ():
             if need is Need.SERVICE and self.state.session is None:
                 return self.state.problem or need.value
-            if need is Need.WRITABLE and self.state.read_only:
+            if need is Need.WRITABLE and (refused := self.state.no_change):
+                return refused
+            if need is Need.NOW and self.state.as_of is not None:
                 return need.value
             if need in self.missing:
                 return self.missing[need] or self._why_missing(need)
@@ -334,7 +348,11 @@ class MemtuiScreen(ServiceScreen):
 
     def _draw_frame(self) -> None:
         state = self.state
-        self.query_one(ScopeBar).view = scope_view(state)
+        view = scope_view(state)
+        self.query_one(ScopeBar).view = view
+        self.query_one(PastBanner).forms = view.past
+        self.query_one(ScreenTabs).past = bool(view.past)
+        self.set_class(bool(view.past), "-past")
         for filter_line in self.query(FilterLine):
             filter_line.history = state.filters
             filter_line.show_line(state.filter_line)
@@ -361,9 +379,14 @@ class MemtuiScreen(ServiceScreen):
 
     def _draw_footer(self) -> None:
         if self.is_mounted:
-            self.query_one("#key-footer", KeyFooter).entries = footer_entries(
-                self.group, self.state.keymap, self.why_disabled, self.labels
-            )
+            shown = footer_entries(self.group, self.state.keymap, self.why_disabled, self.labels)
+            if self.state.as_of is not None and self.group == self.MODE:
+                shown = (*self._way_back(), *shown)
+            self.query_one("#key-footer", KeyFooter).entries = shown
+
+    def _way_back(self) -> tuple[FooterEntry, ...]:
+        way = [ACTIONS["app.past"]]
+        return action_entries(way, self.state.keymap, self.why_disabled, {"app.past": "now"})
 
 
 def frame_of(part: DOMNode) -> MemtuiScreen:
@@ -394,8 +417,24 @@ def scope_view(state: AppState) -> ScopeView:
         word=word,
         read_only=state.read_only or bool(state.binding and state.binding.read_only),
         live=not state.not_live,
-        spending=spending.badge(state.spending),
+        spending=() if state.as_of else spending.badge(state.spending),
         over_limit=spending.is_passed(state.spending),
+        past=past_words(state),
+    )
+
+
+def past_words(state: AppState) -> tuple[str, ...]:
+    """Return what says that the past is looked at, the longest form first; nothing for now."""
+    if state.as_of is None:
+        return ()
+    at = f"{PAST_SIGN} THE PAST, as of {fmt.exact(state.as_of, state.zone)}"
+    ago = fmt.since(state.as_of, state.true_clock())
+    back = f"{state.keymap.label('app.past')} goes back to now"
+    return (
+        f"{at}, {ago}   nothing can be changed here   {back}",
+        f"{at}   {back}",
+        f"{PAST_SIGN} as of {fmt.exact(state.as_of, state.zone)}",
+        f"{PAST_SIGN} the past",
     )
 
 

@@ -133,9 +133,13 @@ class EditingScreen(ListScreen[R]):
         self._counting.every(count, show, self.fail)
 
     def follow(self, keys: Iterable[str]) -> None:
-        """Have `changed_outside` called for each change of these bindings, and of no others."""
+        """Have `changed_outside` called for each change of these bindings, and of no others.
+
+        What is looked at in the past stays as it is.
+        """
         session = self.session
-        wanted = {(session.caller.company_id, key) for key in keys}
+        is_past = session.caller.as_of is not None
+        wanted = {(session.caller.company_id, key) for key in keys if not is_past}
         for place, work in self._following.items():
             if place not in wanted:
                 work.forget()

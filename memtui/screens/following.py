@@ -123,9 +123,10 @@ class Follower:
         return made
 
     def follow(self, session: ServiceSession) -> None:
-        """Follow a company's log from now on, and no other's."""
+        """Follow a company's log from now on, and no other's; a moment of the past stands still."""
         self._looking.forget()
-        self._session, self._seen, self._untold = session, None, []
+        is_past = session.caller.as_of is not None
+        self._session, self._seen, self._untold = None if is_past else session, None, []
         self._busy = self._skip = 0
         self.look()
 

@@ -101,8 +101,8 @@ class ModalListScreen(ServiceScreen, ModalScreen[None]):
             return ""
         if Need.SERVICE in action.needs and self.state.session is None:
             return Need.SERVICE.value
-        if Need.WRITABLE in action.needs and self.state.read_only:
-            return Need.WRITABLE.value
+        if Need.WRITABLE in action.needs and self.state.no_change:
+            return self.state.no_change
         return self.refusal(action.verb)
 
     @on(Highlighted)

@@ -17,6 +17,7 @@ from zoneinfo import ZoneInfo
 from textual.app import App
 from textual.message import Message
 
+from memtui.actions import Need
 from memtui.config import Paths, Settings
 from memtui.contract import Denied, Filter, Health, Invalid, MemtuiError, NotFound, Scope
 from memtui.filters import parse_filter
@@ -102,12 +103,33 @@ class AppState:
     """Whether every change is refused, by setting or by company."""
     keymap: Keymap = field(default_factory=Keymap)
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """Gives the moment that is looked at: now, unless it is one of the past."""
+    true_clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+    """Gives now, whatever is looked at."""
     settings: Settings = field(default_factory=Settings)
     paths: Paths = field(default_factory=lambda: Paths(data=Path(), config=Path()))
     zone: tzinfo | None = None
     """Where days and clock times are shown; None means the system's zone."""
     zone_name: str = "UTC"
     """The IANA name of the zone that days are cut in."""
+
+    @property
+    def as_of(self) -> datetime | None:
+        """The moment of the past that everything is shown at; None: now."""
+        return self.session.caller.as_of if self.session else None
+
+    @property
+    def local_zone(self) -> tzinfo:
+        """Where days begin for the person."""
+        return self.zone or datetime.now().astimezone().tzinfo or UTC
+
+    @property
+    def no_change(self) -> str:
+        """Why nothing can be changed now, as a sentence; empty where it can."""
+        if self.as_of is not None:
+            back = self.keymap.label("app.past")
+            return f"This is the past, where nothing can be changed; {back} goes back to now."
+        return Need.WRITABLE.value if self.read_only else ""
 
     @property
     def log_filter(self) -> Filter:
@@ -152,6 +174,8 @@ class GoTo(Message):
     """What it should put its cursor on, in its own words: a record's or an operation's id."""
     scope: Scope | None = None
     """Given alone: another company brings its own filter line and binding."""
+    as_of: datetime | None = None
+    """A moment of the past; from there `app.past` goes back to now."""
 
 
 class ConfigurationChanged(Message):
@@ -211,12 +235,14 @@ class StateController:
         self.saved_problem = problem or other
         self._asked_for = company or settings.company
         self._company = self._asked_for or self.saved.company
+        self._clock = clock
         self.state = AppState(
             scope=Scope(company_id=self._company or "local"),
             filters=self.saved.filters,
             read_only=settings.read_only,
             keymap=load_keymap(settings.keymap),
-            clock=clock,
+            clock=self._looked_at,
+            true_clock=clock,
             settings=settings,
             paths=paths,
             zone=ZoneInfo(settings.timezone) if settings.timezone else None,
@@ -257,9 +283,9 @@ class StateController:
     def _session_of(self, service: MemoryService, company: CompanyView) -> ServiceSession:
         from memtui.service import caller_of
 
-        return ServiceSession(
-            service, caller_of(self._settings, company.company_id, "tui"), company
-        )
+        caller = caller_of(self._settings, company.company_id, "tui")
+        caller = caller.model_copy(update={"as_of": self.state.as_of})
+        return ServiceSession(service, caller, company)
 
     def _pick(self, companies: tuple[CompanyView, ...]) -> CompanyView:
         """Return the company that was asked for by id or name, else the last one, else the first.
@@ -300,7 +326,7 @@ class StateController:
                 phase=Phase.READY,
                 session=session,
                 scope=scope.model_copy(update={"company_id": self._company}),
-                filter=_filter_of(line, state),
+                filter=self._filter_of(line, session.caller.as_of),
                 filter_line=line,
                 binding_key=was.binding_key,
                 read_only=session.service.read_only or session.company.read_only,
@@ -320,15 +346,21 @@ class StateController:
         there = session.caller.model_copy(update={"company_id": scope.company_id})
         self._opening.latest(lambda: session.service.companies.get(there), enter, self._failed)
 
-    def choose(self, *, filter_line: str | None = None, binding_key: str | None = None) -> None:
-        """Use another filter line, binding, or both; an empty binding is the resolved one."""
-        wanted = self.state
+    def choose(
+        self,
+        *,
+        filter_line: str | None = None,
+        binding_key: str | None = None,
+        as_of: datetime | None = None,
+    ) -> None:
+        """Use another filter line, binding or moment; an empty binding is the resolved one."""
+        wanted = self.state if as_of is None else self._at(as_of)
         if filter_line is not None:
             self._early_line = filter_line if wanted.session is None else None
             self.saved = self.saved.with_filter(filter_line)
             wanted = replace(
                 wanted,
-                filter=_filter_of(filter_line, wanted),
+                filter=self._filter_of(filter_line, wanted.as_of),
                 filter_line=filter_line,
                 filters=self.saved.filters,
             )
@@ -336,6 +368,31 @@ class StateController:
             wanted = replace(wanted, binding_key=binding_key or None)
         if wanted != self.state:
             self._settle(wanted)
+
+    def leave_past(self) -> None:
+        """Show everything as it is now."""
+        self._settle(self._at(None))
+
+    def _at(self, moment: datetime | None) -> AppState:
+        """Return the state at a moment of the past, or now."""
+        state, session = self.state, self.state.session
+        if session is None:
+            return state
+        session = replace(session, caller=session.caller.model_copy(update={"as_of": moment}))
+        self.follower.follow(session)
+        return replace(state, session=session, filter=self._filter_of(state.filter_line, moment))
+
+    def _looked_at(self) -> datetime:
+        """Return the moment of the past that is looked at, else now."""
+        return self.state.as_of or self._clock()
+
+    def _filter_of(self, line: str, as_of: datetime | None) -> Filter:
+        """Return the filter of a line; a remembered line that no longer parses narrows nothing."""
+        zone = {"zone": self.state.zone} if self.state.zone else {}
+        try:
+            return parse_filter(line, now=as_of or self._clock(), **zone)
+        except Invalid:
+            return Filter()
 
     def use_views(self, views: tuple[SavedView, ...]) -> None:
         """Offer other saved views of the operation log."""
@@ -369,12 +426,14 @@ class StateController:
                 self._set(replace(self.state, phase=Phase.FAILED, problem=str(error)))
                 self._opening.every(session.service.close, lambda _done: None, self._failed)
             else:
+                self.follower.follow(self.state.session)
                 self._failed(error)
 
         self._resolving.latest(lambda: _resolve(session, wanted), self._settled, failed)
 
     def _settled(self, state: AppState) -> None:
-        entered = state.session is not self.state.session
+        before, after = self.state.session, state.session
+        entered = before is None or after is None or before.company is not after.company
         self._set(replace(state, spending=() if entered else self.state.spending))
         self.check_health()
         if entered:
@@ -382,9 +441,9 @@ class StateController:
             self.check_spending()
 
     def check_health(self) -> None:
-        """Ask the active binding for its health in the background."""
+        """Ask the active binding for its health in the background, but for the past."""
         session, resolution = self.state.session, self.state.resolution
-        if session is None or resolution is None:
+        if session is None or resolution is None or self.state.as_of is not None:
             return
         key = resolution.binding_key
 
@@ -396,7 +455,7 @@ class StateController:
             from memtui.service.answers import BindingHealth
 
             down = Health(status="down", message=str(error))
-            show(BindingHealth(key=key, health=down, checked_at=self.state.clock()))
+            show(BindingHealth(key=key, health=down, checked_at=self._clock()))
             self._tell_once(error)
 
         self._checking.latest(
@@ -404,9 +463,9 @@ class StateController:
         )
 
     def check_spending(self) -> None:
-        """Hold what was spent against the company's limits in the background."""
+        """Hold what was spent against the company's limits in the background, but for the past."""
         session, zone = self.state.session, self.state.zone
-        if session is None or self._adding_up.busy:
+        if session is None or self.state.as_of is not None or self._adding_up.busy:
             return
 
         def show(found: list[SpendingStatus]) -> None:
@@ -471,14 +530,6 @@ def _read_kept(read: Callable[[Path], K], path: Path, none: K) -> tuple[K, str]:
         return read(path), ""
     except Invalid as error:
         return none, str(error)
-
-
-def _filter_of(line: str, state: AppState) -> Filter:
-    """Return the filter of a line; a remembered line that no longer parses narrows nothing."""
-    try:
-        return parse_filter(line, now=state.clock(), **({"zone": state.zone} if state.zone else {}))
-    except Invalid:
-        return Filter()
 
 
 async def _resolve(session: ServiceSession, wanted: AppState) -> AppState:

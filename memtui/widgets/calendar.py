@@ -173,7 +173,9 @@ class Calendar(Widget, can_focus=True):
         number = Content.styled(fmt.count(changes) if changes else "", DIM)
         room = max(1, _MONTH_CELLS - 2 - title.cell_length - number.cell_length)
         yield (title + Content(" " * room) + number).pad_right(2)
-        yield Content.styled("".join(f"{name[:2]:<{_DAY_CELLS}}" for name in calendar.day_abbr), DIM)
+        yield Content.styled(
+            "".join(f"{name[:2]:<{_DAY_CELLS}}" for name in calendar.day_abbr), DIM
+        )
         for week in month.weeks():
             yield Content("").join(self._cell(day, most) for day in week)
 

@@ -20,6 +20,8 @@ _ACTIONS = {"scope-binding": "app.binding", "scope-spending": "app.limits"}
 _SCOPE_CELLS = 24
 """How much of the scope the spending badge leaves to see."""
 _GAP = 2
+PAST_SIGN = "◷"
+"""Stands wherever the past is shown."""
 
 
 class Pressed(Message):
@@ -44,6 +46,8 @@ class ScopeView:
     spending: tuple[str, ...] = ()
     """What to say of spending limits, the longest form first; nothing where all is well."""
     over_limit: bool = False
+    past: tuple[str, ...] = ()
+    """What to say of the moment of the past that is looked at, the longest form first."""
 
 
 def path_content(view: ScopeView) -> Content:
@@ -58,6 +62,8 @@ def binding_content(view: ScopeView) -> Content:
     """Return the binding with the mark and the word of its health."""
     mark, style = _MARKS.get(view.status, _MARKS["unknown"])
     health = Content.styled(f"{mark} ", style) + display(view.word, limit=30, style=style)
+    if view.past:
+        health = Content("")  # which is that of now
     badge = Content.styled(" read-only ", "bold reverse") if view.read_only else None
     behind = None if view.live else display("not live", style=WARN)
     return line(display(view.binding, limit=40), health, badge, behind, gap="  ")
@@ -108,19 +114,40 @@ class ScopeBar(Horizontal):
         self.post_message(Pressed(_ACTIONS.get(clicked or "", "app.scope")))
 
 
+class PastBanner(Static):
+    """Says across the whole screen that what is shown is the past; gone while it is now."""
+
+    forms: reactive[tuple[str, ...]] = reactive(())
+    """What to say, the longest form first."""
+
+    def watch_forms(self, forms: tuple[str, ...]) -> None:
+        """Say it, as long as it fits."""
+        self.display = bool(forms)
+        fitting = (form for form in forms if len(form) <= self.app.size.width - _GAP)
+        self.update(display(next(fitting, forms[-1] if forms else "")))
+
+    def on_resize(self) -> None:
+        """Choose again what fits."""
+        self.watch_forms(self.forms)
+
+    def on_click(self) -> None:
+        """Ask for the way back."""
+        self.post_message(Pressed("app.past"))
+
+
 class Tab(Static):
     """One tab: its number and its long or short title."""
 
     def __init__(self, tab: ScreenTab, *, active: bool) -> None:
         super().__init__(classes="-active" if active else "")
         self._tab = tab
-        self.show(short=False)
 
-    def show(self, *, short: bool) -> None:
-        """Draw the number and a title."""
+    def show(self, *, short: bool, past: bool) -> None:
+        """Draw the number and a title; a tab of the past has a sign between them."""
         title = self._tab.short if short else self._tab.title
         style = "" if self.has_class("-active") else DIM
-        self.update(Content.styled(f"{self._tab.number} ", style) + Content(title))
+        sign = PAST_SIGN if past else " "
+        self.update(Content.styled(f"{self._tab.number}{sign}", style) + Content(title))
 
     def on_click(self) -> None:
         """Ask for this tab's screen."""
@@ -129,6 +156,9 @@ class Tab(Static):
 
 class ScreenTabs(Horizontal):
     """The row of tabs, with the one of this screen lit."""
+
+    past: reactive[bool] = reactive(default=False)
+    """Whether the past is looked at."""
 
     def __init__(self, active: str, *, id: str | None = None) -> None:  # noqa: A002
         super().__init__(id=id)
@@ -141,8 +171,12 @@ class ScreenTabs(Horizontal):
 
     def on_resize(self) -> None:
         """Shorten the titles where columns are few."""
+        self.watch_past()
+
+    def watch_past(self) -> None:
+        """Draw the tabs."""
         for tab in self.query(Tab):
-            tab.show(short=self.size.width < 60)
+            tab.show(short=self.size.width < 60, past=self.past)
 
 
 @dataclass(frozen=True, slots=True)

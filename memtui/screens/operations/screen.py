@@ -181,7 +181,7 @@ class OperationsScreen(ListScreen[Operation]):
     @conversation
     async def action_jump(self) -> None:
         """Go to the last operation that had begun by a time."""
-        zone = self.state.zone or datetime.now().astimezone().tzinfo or UTC
+        zone = self.state.local_zone
 
         def moment(text: str) -> datetime:
             return parse_when(text.strip(), now=self.state.clock(), zone=zone)
