@@ -1,5 +1,7 @@
 """Facts of the form `key: value`, and their values as JSON (seed 002 §6, `kv_value`; §7).
 
+A fact's namespace is its topic: in a facts file the heading that it stands under.
+
 A value is a text as somebody wrote it. It counts as a number, a truth value or a list only where
 nothing of the text is lost by that: `47` is a number, while `3.10` and `007` stay texts. A file
 keeps the text; whoever keeps the JSON value alone keeps everything but the spelling of a list or
@@ -12,11 +14,15 @@ import json
 import re
 from typing import Any, NamedTuple
 
+from memtui.contract import Record
+
 _PAIR = re.compile(r"([A-Za-z0-9_.\-]+):(?:[ \t]+(.*))?", re.DOTALL)
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]{0,15})")
 _EXACT = 2**53
 """Up to here every reader of JSON holds a whole number exactly."""
 _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-][0-9]+)?")
+_KEYED = frozenset({"kv", "temporal"})
+"""The entry types that have a key (seed 002 §6)."""
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _LIST = re.compile(r"\[([^\[\]{}\"\r\n]+)\]")
 """A list of plain words, such as `[Python 3.12, Pygame]`."""
@@ -37,6 +43,30 @@ def pair_of(text: str) -> Pair | None:
     """Return key and value of a `key: value` text, None for a plain one."""
     match = _PAIR.fullmatch(text)
     return Pair(match.group(1), match.group(2) or "") if match else None
+
+
+class Entry(NamedTuple):
+    """Where a fact with a key stands: two are of the same key where both are equal."""
+
+    namespace: str
+    """In lower case; empty for none."""
+    key: str
+    """In lower case."""
+
+
+def entry_of(record: Record) -> Entry | None:
+    """Return under which key a record stands; None for one that is no `key: value` fact."""
+    if record.kind != "fact":
+        return None
+    told, pair = record.metadata, pair_of(record.text)
+    key = pair.key if pair else told.get("key") if told.get("entry_type") in _KEYED else None
+    return Entry((record.topic or "").casefold(), key.casefold()) if isinstance(key, str) else None
+
+
+def value_of(record: Record) -> Any:
+    """Return the value of a fact with a key, as JSON."""
+    pair = pair_of(record.text)
+    return parsed(pair.value) if pair else record.metadata.get("value")
 
 
 def parsed(text: str) -> Any:

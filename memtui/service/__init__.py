@@ -33,6 +33,7 @@ from memtui.store.operation import Operation, OperationHandle, OperationPage
 if TYPE_CHECKING:
     from memtui.service.companies import ForeignOperation
     from memtui.service.context import ContextAnswer, ContextRequest
+    from memtui.service.facts import FactAnswer, FactKeys, FactRequest, FactValue, KeyedFact
     from memtui.service.limits import (
         LimitMeasure,
         LimitPeriod,
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "companies": ("ForeignOperation",),
     "context": ("ContextAnswer", "ContextRequest"),
+    "facts": ("FactAnswer", "FactKeys", "FactRequest", "FactValue", "KeyedFact"),
     "limits": (
         "LimitMeasure",
         "LimitPeriod",

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from memtui.service.bindings import Bindings
     from memtui.service.companies import Companies
     from memtui.service.context import ContextAnswer, ContextRequest, Contexts
+    from memtui.service.facts import Facts
     from memtui.service.limits import Limits
     from memtui.service.log import Log
     from memtui.service.members import Members, Tokens
@@ -171,6 +172,8 @@ class MemoryService(Operations):
     """What is asked of the whole operation log, sealed operations included."""
     bindings: _Lazy[Bindings] = _Lazy("bindings", "Bindings")
     companies: _Lazy[Companies] = _Lazy("companies", "Companies")
+    facts: _Lazy[Facts] = _Lazy("facts", "Facts")
+    """Facts by their key, the nearest scope's first."""
     limits: _Lazy[Limits] = _Lazy("limits", "Limits")
     """Spending limits, and what was spent of them."""
     log: _Lazy[Log] = _Lazy("log", "Log")

@@ -35,6 +35,7 @@ from memtui.contract import (
 from memtui.service import (
     Caller,
     ContextRequest,
+    FactRequest,
     LimitTarget,
     Membership,
     MemoryName,
@@ -382,6 +383,17 @@ MEMORIES: dict[str, list[Call]] = {
     "context": [
         lambda h, c: each_scope(lambda scope: h.service.context(c, ContextRequest(scope=scope)))
     ],
+    "facts.get": [
+        lambda h, c: each_scope(
+            lambda scope: h.service.facts.get(c, word_of(scope), FactRequest(scope=scope))
+        ),
+        lambda h, c: each_scope(
+            lambda scope: h.service.facts.get(c, word_of(scope), FactRequest(scope=APOLLO))
+        ),
+    ],
+    "facts.keys": [
+        lambda h, c: each_scope(lambda scope: h.service.facts.keys(c, FactRequest(scope=scope)))
+    ],
     "prune_plan": [
         lambda h, c: each_scope(lambda scope: h.service.prune_plan(c, PruneRequest(scope=scope)))
     ],
@@ -446,6 +458,7 @@ OTHERWISE = {
     "agents.left": "says only that the caller is gone",
     "members.own_subject": "tells nobody anything but their own name",
     "tokens.authenticate": "asks for a token",
+    "facts.set": "is `write` or `correct`",
     "pages": "is `browse` again and again",
     "close": "the process's own",
     "bindings.providers": "the process's own",
@@ -484,6 +497,10 @@ def test_every_method_is_in_a_table(home: Home) -> None:
 
 def scope_of(name: str) -> Scope:
     return next(scope for word, scope in SCOPES.items() if name.startswith(word))
+
+
+def word_of(scope: Scope) -> str:
+    return next(word for word, named in SCOPES.items() if named == scope)
 
 
 def words_in(answer: object) -> set[str]:

@@ -62,7 +62,13 @@ def start(
 
 
 GROUPS = {
-    "facts": ("What every prompt is told, one line each.", "facts", "facts_files", "prune"),
+    "facts": (
+        "What every prompt is told, one line each.",
+        "facts",
+        "fact_keys",
+        "facts_files",
+        "prune",
+    ),
     "bindings": ("Which memory serves whom.", "bindings"),
     "bindings target": ("Whom a binding serves.", "bindings"),
     "bindings namespace": ("A partition of a provider.", "bindings"),

@@ -168,3 +168,24 @@ def test_prune_shows_and_applies(here: Run) -> None:
     assert here("facts", "prune", *U, "--reason", "ugly").code == 2
     never = here("facts", "prune", *U, "--reason", "never_read", "--apply", "--json").document
     assert len(never["forgotten"]) == 3
+
+
+def test_facts_by_their_key(here: Run) -> None:
+    project = ("--project", "apollo", "--agent", "coding")
+    assert here("facts", "set", "port", "3.10", "--namespace", "Net").code == 0
+    assert here("facts", "set", "port", "8080", "--agent", "coding", "--namespace", "Net").code == 0
+    assert here("facts", "set", "hosts", "[a b, c]", "--agent", "coding").code == 0
+    near = here("facts", "get", "port", *project)
+    assert (near.code, near.out) == (0, "8080\n")
+    assert "Agent coding comes before company" in near.err
+    assert "hidden: company" in near.err
+    document = here("facts", "get", "port", *project, "--json").document
+    assert document["value"] == 8080
+    assert document["hidden"][0]["value"] == "3.10"
+    assert here("facts", "set", "port", "9090", "--agent", "coding", "--namespace", "Net").code == 0
+    keys = here("facts", "keys", *project, "--json").document["facts"]
+    assert [(one["key"], one["value"]) for one in keys] == [("hosts", ["a b", "c"]), ("port", 9090)]
+    assert "hosts" in here("facts", "keys", *project).out
+    missing = here("facts", "get", "portt", *project, "--namespace", "Net")
+    assert (missing.code, missing.out, len(missing.err.splitlines())) == (1, "", 1)
+    assert here("facts", "set", "a key", "x", *project).code == 2

@@ -1,0 +1,397 @@
+"""Facts by their key: the nearest scope's value counts, and what it hides is told (seed 002 §6).
+
+A key is looked up where each scope's facts are kept: the project's in the project's binding, the
+agent type's in the agent's, the company's in the company's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from memtui.contract import (
+    CorrectRequest,
+    Denied,
+    Invalid,
+    Json,
+    MemtuiError,
+    Model,
+    NotFound,
+    OperationType,
+    Problem,
+    Record,
+    Scope,
+    SourceRef,
+    WriteMode,
+    WriteRequest,
+    owner_of,
+    owner_scopes,
+)
+from memtui.fact_values import Entry, entry_of, pair_of, value_of
+from memtui.service.answers import MutationAnswer
+from memtui.service.context import own_records
+from memtui.service.core import Group
+from memtui.service.operations import FACT
+from memtui.service.visibility import Caller, for_caller, note_owner
+from memtui.store import bindings
+
+ORCHESTRATOR = "orchestrator"
+"""The agent whose facts every project and agent type is told (seed 002 §7)."""
+_OWNERS = {"project_id": "project", "subject_id": "user", "agent_id": "agent"}
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
+
+
+class FactRequest(Model):
+    """Which keys, and for whom: the nearest of the scopes that it names has the first word."""
+
+    scope: Scope
+    namespace: str | None = None
+    """Only under this heading, whatever its case. None: any."""
+    binding_key: str | None = None
+    """Ask this binding alone."""
+    all_bindings: bool = False
+    """Ask every binding, not only those that serve the scopes."""
+
+
+class FactValue(Model):
+    """A value of a key, and where it stands."""
+
+    value: Any
+    """As JSON; a text where a number or list would lose something of it."""
+    record: Record
+    binding_key: str
+    belongs_to: str
+    """Whose fact it is: `project apollo`, `agent coding`, `company acme`."""
+
+
+class KeyedFact(FactValue):
+    """The value that counts for a key."""
+
+    namespace: str | None
+    key: str
+    why: str
+    """In a sentence, why it is this one."""
+    hidden: tuple[FactValue, ...] = ()
+    """The other values of the key, the nearest scope first."""
+
+
+class FactAnswer(KeyedFact):
+    """What was found of one key."""
+
+    operation_ids: tuple[str, ...]
+    """One a binding that was asked."""
+    other_namespaces: tuple[str, ...] = ()
+    """Where the same key stands for something else."""
+    problems: tuple[Problem, ...] = ()
+    """What could not be read, where another value may stand."""
+
+
+class FactKeys(Model):
+    """Every key that holds something, by namespace and key."""
+
+    operation_ids: tuple[str, ...]
+    facts: tuple[KeyedFact, ...]
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a scope's facts are looked for, and how near that is: less is nearer."""
+
+    rank: tuple[int, int]
+    owner: Scope
+    reason: str
+    """Why this binding is asked for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    place: _Place
+    binding_key: str
+    record: Record
+
+    @property
+    def order(self) -> tuple[tuple[int, int], float, str]:
+        """The nearest place first, there the newest."""
+        since = self.record.valid_from or self.record.updated_at or self.record.created_at
+        age = -(since or _EARLIEST).timestamp()
+        return self.place.rank, age, self.record.handle.provider_record_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What the bindings hold of the scopes."""
+
+    held: Sequence[_Held]
+    operation_ids: tuple[str, ...]
+    problems: tuple[Problem, ...]
+
+
+class Facts(Group):
+    """Facts by their key."""
+
+    async def get(self, caller: Caller, key: str, request: FactRequest) -> FactAnswer:
+        """Return the value of a key, the nearest scope's first, and what it hides.
+
+        Where some binding fails the others answer, and the answer says so.
+
+        Raises:
+            NotFound: no scope has the key.
+            Invalid: the nearest scope has it in several namespaces, and none is named.
+        """
+        wanted = key.strip().casefold()
+        asked = {"key": key, "namespace": request.namespace}
+        read = await self._read(caller, request, OperationType.GET, asked, wanted)
+        groups = _by_entry(read.held)
+        if not groups:
+            raise NotFound(_nothing(key, request, read.problems))
+        first, *others = sorted(groups.values(), key=lambda group: group[0].order)
+        rivals = [group for group in others if group[0].place.rank == first[0].place.rank]
+        if rivals:
+            names = ", ".join(sorted(_heading(group[0]) or "none" for group in (first, *rivals)))
+            raise Invalid(f"{key} stands in several namespaces ({names}); say which one.")
+        return FactAnswer(
+            **_keyed(caller, first),
+            operation_ids=read.operation_ids,
+            other_namespaces=tuple(_heading(group[0]) or "" for group in others),
+            problems=read.problems,
+        )
+
+    async def keys(self, caller: Caller, request: FactRequest) -> FactKeys:
+        """Return every key with the value that counts, and what each hides."""
+        asked = {"namespace": request.namespace}
+        read = await self._read(caller, request, OperationType.BROWSE, asked, None)
+        groups = _by_entry(read.held)
+        return FactKeys(
+            operation_ids=read.operation_ids,
+            facts=tuple(KeyedFact(**_keyed(caller, groups[entry])) for entry in sorted(groups)),
+            problems=read.problems,
+        )
+
+    async def set(
+        self, caller: Caller, key: str, value: str, request: FactRequest, source: SourceRef
+    ) -> MutationAnswer:
+        """Give a key a value in a scope; one that it has there already is replaced.
+
+        Raises:
+            Invalid: that is no key, or the value is no single line.
+        """
+        text = f"{key}: {value}"
+        if not value.strip() or (pair := pair_of(text)) is None or pair.key != key:
+            raise Invalid(
+                "A key has letters, digits, dots, dashes and underscores, and its value is some "
+                "text on one line."
+            )
+        scope, service = request.scope, self._service
+        routed = await self._core.resolve(caller, scope, request.binding_key)
+        able = (
+            await self._core.open(routed.binding, company_read_only=routed.company_read_only)
+        ).adapter.capabilities
+        write = WriteRequest(
+            scope=scope,
+            source=source,
+            content=text,
+            binding_key=request.binding_key,
+            mode=WriteMode.UPSERT,
+            kind=FACT,
+            topic=request.namespace,
+            created_by=caller.principal,
+        )
+        old = None
+        if not able.validity and able.browse and able.correction:
+            here = request.model_copy(update={"binding_key": routed.binding.key})
+            read = await self._read(caller, here, OperationType.GET, {"key": key}, key.casefold())
+            nearest = [one.record for one in read.held if one.place.rank[0] == 0]
+            entry = Entry((request.namespace or "").casefold(), key.casefold())
+            old = next((one for one in nearest if entry_of(one) == entry), None)
+        if old is None:
+            return await service.write(caller, write)
+        return await service.correct(
+            caller,
+            CorrectRequest(
+                scope=scope,
+                handle=old.handle,
+                binding_key=request.binding_key,
+                text=text,
+                revision=old.revision,
+                source=source,
+            ),
+        )
+
+    async def _read(
+        self,
+        caller: Caller,
+        request: FactRequest,
+        operation_type: OperationType,
+        asked: Json,
+        key: str | None,
+    ) -> _Read:
+        """Read the facts of a key, None of every key, wherever they are; an operation a binding."""
+        namespace = None if request.namespace is None else request.namespace.strip().casefold()
+        asked = {name: value for name, value in asked.items() if value is not None}
+        ids: list[str] = []
+
+        async def one(
+            binding_key: str | None, places: Sequence[_Place]
+        ) -> tuple[list[_Held], tuple[Problem, ...]]:
+            async with self._core.connected(
+                operation_type, caller, request.scope, asked, binding_key, needs="browse"
+            ) as (entry, connection):
+                ids.append(entry.operation_id)
+                held: list[_Held] = []
+                for place in places:
+                    own = own_records(connection, [place.owner], entry.sight, kind="fact")
+                    async for _, records in own:
+                        held += [
+                            _Held(place, connection.binding.key, record)
+                            for record in records
+                            if _is_wanted(entry_of(record), key, namespace)
+                        ]
+                entry.about([one.record for one in held])
+                note_owner(entry, [one.record.scope for one in held])
+            return held, entry.problems
+
+        routes, problems = await self._routes(caller, request)
+        answers = await asyncio.gather(
+            *(one(key_of, places) for key_of, places in routes.items()), return_exceptions=True
+        )
+        held: list[_Held] = []
+        errors: list[MemtuiError] = []
+        for binding_key, answer in zip(routes, answers, strict=True):
+            if isinstance(answer, MemtuiError):
+                errors.append(answer)
+                problems.append(Problem(message=f"{binding_key or 'The memory'}: {answer}"))
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                held += answer[0]
+                problems += answer[1]
+        if len(errors) == len(routes):
+            raise errors[0]
+        return _Read(held, tuple(ids), tuple(dict.fromkeys(problems)))
+
+    async def _routes(
+        self, caller: Caller, request: FactRequest
+    ) -> tuple[dict[str | None, list[_Place]], list[Problem]]:
+        """Return which binding is asked for whose facts, and what cannot be asked.
+
+        None is the binding that serves the whole scope: what is wrong with it is said, and logged.
+        """
+        owners, asked = _owners(request.scope), request.binding_key
+        if asked is not None:
+            return {asked: [_Place((rank, 0), owner, "asked for") for rank, owner in owners]}, []
+        serving: dict[int, str] = {}
+        problems: list[Problem] = []
+        routes: dict[str | None, list[_Place]] = defaultdict(list)
+        whole = await self._key_of(caller, request.scope)
+        for rank, owner in owners:
+            try:
+                routed = await self._core.resolve(caller, owner, None)
+            except NotFound:
+                continue
+            except Denied as error:
+                problems.append(Problem(message=f"{owner_words(owner)}: {error}"))
+                continue
+            key = serving[rank] = routed.binding.key
+            routes[None if key == whole else key].append(_Place((rank, 0), owner, routed.reason))
+        if request.all_bindings:
+            rows = await self._core.ask(bindings.bindings, caller.company_id)
+            for number, row in enumerate((row for row in rows if row.enabled), start=1):
+                routes[None if row.key == whole else row.key] += [
+                    _Place((rank, number), owner, "one of all bindings")
+                    for rank, owner in owners
+                    if serving.get(rank) != row.key
+                ]
+        return dict(routes) or {None: []}, problems
+
+    async def _key_of(self, caller: Caller, scope: Scope) -> str | None:
+        try:
+            return (await self._core.resolve(caller, scope, None)).binding.key
+        except MemtuiError:
+            return None
+
+
+def _owners(scope: Scope) -> list[tuple[int, Scope]]:
+    """Return whose facts a scope is told, the nearest first (seed 002 §3)."""
+    company = Scope(company_id=scope.company_id)
+    owners = owner_scopes(scope)
+    if scope.project_id or scope.agent_id:
+        owners.append(company.model_copy(update={"agent_id": ORCHESTRATOR}))
+    return list(enumerate(dict.fromkeys([*owners, company])))
+
+
+def _is_wanted(entry: Entry | None, key: str | None, namespace: str | None) -> bool:
+    return entry is not None and key in {None, entry.key} and namespace in {None, entry.namespace}
+
+
+def _by_entry(held: Iterable[_Held]) -> dict[Entry, list[_Held]]:
+    """Return the facts of each key, the one that counts first."""
+    groups: dict[Entry, list[_Held]] = defaultdict(list)
+    for one in sorted(held, key=lambda one: one.order):
+        if (entry := entry_of(one.record)) is not None:
+            groups[entry].append(one)
+    return dict(groups)
+
+
+def _keyed(caller: Caller, group: Sequence[_Held]) -> dict[str, Any]:
+    """Return the fields of the fact that counts among those of a key."""
+    first, *others = group
+    pair = pair_of(first.record.text)
+    return {
+        **dict(_value(caller, first)),
+        "namespace": _heading(first),
+        "key": pair.key if pair else first.record.metadata["key"],
+        "why": _why(first, others),
+        "hidden": tuple(_value(caller, one) for one in others),
+    }
+
+
+def _value(caller: Caller, held: _Held) -> FactValue:
+    return FactValue(
+        value=value_of(held.record),
+        record=for_caller(caller, [held.record])[0],
+        binding_key=held.binding_key,
+        belongs_to=owner_words(held.place.owner),
+    )
+
+
+def _why(first: _Held, others: Sequence[_Held]) -> str:
+    """Say why it is this value that counts."""
+    owner, key = owner_words(first.place.owner), first.binding_key
+    where = f"{key} holds it ({first.place.reason})."
+    if not others:
+        return f"Nobody but {owner} has this key; {where}"
+    farther = [one for one in others if one.place.rank[0] > first.place.rank[0]]
+    beside = [one for one in others if one.place.rank == first.place.rank]
+    said = []
+    if farther:
+        names = dict.fromkeys(owner_words(one.place.owner) for one in farther)
+        said.append(f"{owner} comes before {' and '.join(names)}")
+    if beside:
+        said.append(f"it is the newest of {len(beside) + 1} in {owner}")
+    if len(farther) + len(beside) < len(others):
+        said.append(f"{key} is the binding of {owner}")
+    sentence = "; ".join(said)
+    return f"{sentence[0].upper()}{sentence[1:]}; {where}"
+
+
+def owner_words(scope: Scope) -> str:
+    """Name whose facts a scope's are."""
+    field, name = owner_of(scope)
+    if field == "agent_id" and name == ORCHESTRATOR:
+        return "the orchestrator"
+    return f"{_OWNERS.get(field, 'company')} {name}"
+
+
+def _heading(held: _Held) -> str | None:
+    return held.record.topic or None
+
+
+def _nothing(key: str, request: FactRequest, problems: Sequence[Problem]) -> str:
+    place = f" in the namespace {request.namespace}" if request.namespace else ""
+    unread = f" Not all could be read: {problems[0].sentence()}" if problems else ""
+    return f"No fact has the key {key}{place} here; memtui facts keys lists them all.{unread}"

@@ -1,0 +1,126 @@
+"""Facts by their key, over scopes and bindings of real providers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from memtui.config import Paths, load_settings
+from memtui.contract import (
+    BrowseRequest,
+    Filter,
+    Invalid,
+    NotFound,
+    OperationType,
+    Scope,
+    SourceKind,
+    SourceRef,
+    WriteRequest,
+)
+from memtui.service import Caller, FactRequest, MemoryService, open_service
+
+COMPANY = Scope(company_id="local")
+CODING = Scope(company_id="local", agent_id="coding")
+APOLLO = Scope(company_id="local", project_id="apollo")
+WORK = Scope(company_id="local", project_id="apollo", agent_id="coding")
+SOURCE = SourceRef(kind=SourceKind.MANUAL_NOTE, company_id="local")
+ANA = Caller(company_id="local", principal="user:ana", door="test")
+
+
+@pytest.fixture
+async def service(paths: Paths) -> AsyncIterator[MemoryService]:
+    """The first company with its vault, and a table of facts that serves a project."""
+    opened = await open_service(paths, load_settings(paths, principal="user:ana"))
+    await opened.bindings.add(ANA, "table", "facts", {})
+    await opened.bindings.set_target(ANA, "project", "apollo", "table")
+    yield opened
+    await opened.close()
+
+
+async def put(service: MemoryService, scope: Scope, text: str, **more: Any) -> None:
+    await service.write(
+        ANA, WriteRequest(scope=scope, source=SOURCE, content=text, kind="fact", **more)
+    )
+
+
+async def test_the_nearest_scope_has_the_first_word(service: MemoryService) -> None:
+    orchestrator = Scope(company_id="local", agent_id="orchestrator")
+    await put(service, COMPANY, "stack: [Python 3.12, Pygame]", topic="Project")
+    await put(service, orchestrator, "stack: go", topic="project")
+    await put(service, CODING, "stack: 3.10", topic="Project")
+    await put(service, APOLLO, "stack: 47", topic="Project")
+    await put(service, APOLLO, "other: x", topic="Project")
+    await put(service, Scope(company_id="local", project_id="zeus"), "stack: not ours")
+
+    found = await service.facts.get(ANA, "Stack", FactRequest(scope=WORK))
+    assert (found.key, found.namespace, found.value) == ("stack", "Project", 47)
+    assert (found.belongs_to, found.binding_key) == ("project apollo", "table")
+    assert [(one.value, one.belongs_to, one.binding_key) for one in found.hidden] == [
+        ("3.10", "agent coding", "default"),
+        ("go", "the orchestrator", "default"),
+        (["Python 3.12", "Pygame"], "company local", "default"),
+    ]
+    assert found.why == (
+        "Project apollo comes before agent coding and the orchestrator and company local; table "
+        "holds it (project target apollo)."
+    )
+    page = await service.log.page(ANA, Filter(operation_type=OperationType.GET))
+    told = {one.operation_id: one for one in page.operations}
+    assert set(found.operation_ids) == told.keys()
+    assert {one.binding_key for one in told.values()} == {"table", "default"}
+    assert sum(one.result_count or 0 for one in told.values()) == 4
+
+    agents = Caller(company_id="local", principal="agent:coding", door="test")
+    whole = await service.facts.get(agents, "stack", FactRequest(scope=COMPANY))
+    assert whole.value == ["Python 3.12", "Pygame"]
+    assert whole.record.text.startswith("[MEMORY id=")
+    assert not whole.hidden
+
+    keys = await service.facts.keys(ANA, FactRequest(scope=WORK, namespace="PROJECT"))
+    assert [(one.key, one.value, len(one.hidden)) for one in keys.facts] == [
+        ("other", "x", 0),
+        ("stack", 47, 3),
+    ]
+
+
+async def test_a_key_in_several_namespaces(service: MemoryService) -> None:
+    await put(service, CODING, "branch: main", topic="Deploy")
+    await put(service, CODING, "branch: dev", topic="Work")
+    await put(service, COMPANY, "branch: trunk")
+    with pytest.raises(Invalid, match="Deploy, Work"):
+        await service.facts.get(ANA, "branch", FactRequest(scope=CODING))
+    found = await service.facts.get(ANA, "branch", FactRequest(scope=CODING, namespace="work"))
+    assert (found.value, found.hidden, found.other_namespaces) == ("dev", (), ())
+    with pytest.raises(NotFound, match="No fact has the key nothing"):
+        await service.facts.get(ANA, "nothing", FactRequest(scope=CODING))
+
+
+async def test_a_binding_that_does_not_answer_is_named(service: MemoryService) -> None:
+    await put(service, COMPANY, "stack: wide")
+    await put(service, WORK, "stack: near")
+    await put(service, APOLLO, "stack: stray", binding_key="default")
+    everywhere = FactRequest(scope=WORK, all_bindings=True)
+    found = await service.facts.get(ANA, "stack", everywhere)
+    assert [found.value, *(one.value for one in found.hidden)] == ["near", "stray", "wide"]
+    assert [one.value for one in (await service.facts.keys(ANA, everywhere)).facts] == ["near"]
+    await service.bindings.update(ANA, "table", enabled=False)
+    found = await service.facts.get(ANA, "stack", FactRequest(scope=WORK))
+    assert found.value == "wide"
+    assert "The binding table is disabled" in found.problems[0].message
+
+
+async def test_a_key_is_given_another_value(service: MemoryService) -> None:
+    for scope in (CODING, APOLLO):  # one keeps the past, the other does not
+        request = FactRequest(scope=scope, namespace="Project")
+        for value in ("main", "release"):
+            await service.facts.set(ANA, "branch", value, request, SOURCE)
+        page = await service.browse(ANA, BrowseRequest(scope=scope))
+        assert [one.text for one in page.records] == ["branch: release"]
+        found = await service.facts.get(ANA, "branch", request)
+        assert found.value == "release"
+        history = await service.history(ANA, found.record.handle, scope)
+        assert len(history.changes) == 2
+    with pytest.raises(Invalid, match="A key has letters"):
+        await service.facts.set(ANA, "two words", "x", request, SOURCE)
