@@ -981,12 +981,12 @@ class Adapter(ABC):
         raise Unsupported(f"The provider {self.key} keeps no history.")
 
     async def versions(self, scope: Scope) -> Sequence[Record]:
-        """Return every version of every record that a scope sees; capability `validity`.
+        """Return every version of the records whose past is kept; capability `validity`.
 
-        Those of records that are gone are among them, and those that have expired. Each has the
-        window in which it held; one of a record whose past the provider does not keep has none.
-        The versions of one record stand together, the oldest first, and their windows do not
-        overlap.
+        Of those that a scope sees, what is gone and what has expired is among them. Each has the
+        window in which it held. The versions of one record stand together, the oldest first, and
+        their windows do not overlap. A record whose past the provider does not keep, such as a file
+        that is edited in place, is left out.
         """
         raise Unsupported(f"The provider {self.key} keeps no versions of its records.")
 

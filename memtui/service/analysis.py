@@ -140,6 +140,7 @@ class Analysis(Group):
         from memtui.analytics.reading import OperationLog
 
         stop, loop = Stop(), asyncio.get_running_loop()
+        asked = caller.by_then(chosen)
 
         def show(found: tuple[Operation, ...]) -> None:
             if early is not None and not stop.stopped:
@@ -157,7 +158,7 @@ class Analysis(Group):
 
             log = self._engine(OperationLog, caller.company_id, sight)
             told = None if early is None else tell
-            return log.open(chosen, sort, stop=stop, early=told), check
+            return log.open(asked, sort, stop=stop, early=told), check
 
         opening = asyncio.ensure_future(asyncio.to_thread(open_view))
         try:
@@ -180,7 +181,7 @@ class Analysis(Group):
     ) -> Stats:
         """Return the exact figures of what a filter lets through (`Rollups.stats`)."""
         figures = self.figures(caller.company_id, self._core.sight(caller), zone)
-        return figures.stats(chosen, by=by, bucket=bucket, hit_sign=hit_sign)
+        return figures.stats(caller.by_then(chosen), by=by, bucket=bucket, hit_sign=hit_sign)
 
     @in_thread
     def dashboard(
@@ -193,7 +194,15 @@ class Analysis(Group):
         hit_sign: HitSign | None = None,
         zone: str = "UTC",
     ) -> Dashboard:
-        """Return the figures of whole days from what was added up before (`Rollups.dashboard`)."""
+        """Return the figures of whole days from what was added up before (`Rollups.dashboard`).
+
+        To who looks at the past the day of its moment is the last.
+        """
+        if caller.as_of is not None:
+            from zoneinfo import ZoneInfo
+
+            next_day = caller.as_of.astimezone(ZoneInfo(zone)).date() + timedelta(days=1)
+            until = next_day if until is None else min(until, next_day)
         figures = self.figures(caller.company_id, self._core.sight(caller), zone)
         return figures.dashboard(bucket, since=since, until=until, hit_sign=hit_sign)
 
@@ -212,8 +221,18 @@ class Analysis(Group):
         time_limit_s: float = SQL_SECONDS,
         max_rows: int = SQL_ROWS,
     ) -> SqlAnswer:
-        """Run one statement that reads the company's views (`SqlConsole.run`)."""
+        """Run one statement that reads the company's views (`SqlConsole.run`).
+
+        Raises:
+            Invalid: the statement cannot be run, or its caller looks at the past.
+        """
         from memtui.analytics.sql import SqlConsole
+
+        if caller.as_of is not None:
+            raise Invalid(
+                "SQL reads the whole log, not that of a moment; go back to now first, and ask for "
+                "what started before."
+            )
 
         console = self._engine(SqlConsole, caller.company_id, self._core.sight(caller), zone)
         return console.run(statement, time_limit_s=time_limit_s, max_rows=max_rows)
@@ -351,12 +370,13 @@ class Analysis(Group):
 
         sight = await asyncio.to_thread(self._core.sight, caller)
         exporter = Exporter(self.database, self.archive_folder, caller.company_id, sight=sight)
+        asked = caller.by_then(chosen)
 
         def export() -> int:
             try:
                 if isinstance(target, Path):
-                    return exporter.to_file(target, form, chosen, force=force, exact=exact)
-                return exporter.to_stream(target, form, chosen, exact=exact)
+                    return exporter.to_file(target, form, asked, force=force, exact=exact)
+                return exporter.to_stream(target, form, asked, exact=exact)
             finally:
                 exporter.close()
 

@@ -76,6 +76,8 @@ class Answer(Model):
     latency_ms: float = 0
     problems: tuple[Problem, ...] = ()
     """What could not be read where a read looked: the answer may lack it."""
+    as_of: UtcDatetime | None = None
+    """The moment that it is of; None: now."""
 
 
 class QueryAnswer(Answer):

@@ -115,6 +115,8 @@ class ContextAnswer(AssembledContext):
     operation_id: str
     model: str
     assembled_at: UtcDatetime
+    as_of: UtcDatetime | None = None
+    """What a model would have been told at that moment; None: what it is told now."""
     share: PromptShare
     late: tuple[SectionKind, ...] = ()
     """What was not read in time, wholly or in part."""
@@ -276,9 +278,7 @@ class _Reading:
 
     async def _opened(self, routed: Routed) -> Connection:
         """Open a binding. That goes on where it is given up, so that the next context finds it."""
-        opening = asyncio.ensure_future(
-            self.core.open(routed.binding, company_read_only=routed.company_read_only)
-        )
+        opening = asyncio.ensure_future(self.core.open_for(self.entry.caller, routed))
         opening.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(opening)
 
@@ -354,16 +354,20 @@ class Contexts(Group):
                 raise Invalid(
                     "A context needs somebody to be about: name a subject, project or agent."
                 )
+            if request.delivered and caller.as_of is not None:
+                raise Invalid("A model is told what is so now; leave out --delivered.")
             if request.skip_given and entry.scope.run_id is None:
                 raise Invalid("Name the run, so that it shows what it was given already.")
             reading = _Reading(core, entry, request, started)
             texts, _ = await asyncio.gather(reading.given(), reading.read(routed, parts))
-            assembled = await asyncio.to_thread(_assembled, reading, texts, core.clock())
+            assembled = await asyncio.to_thread(
+                _assembled, reading, texts, caller.as_of or core.clock()
+            )
             told = tuple(dict.fromkeys(reading.problems))
             late = tuple(kind for kind in SectionKind if kind in reading.late)
             entry.usage = tuple(reading.usage)
             entry.result_count = sum(len(section.facts) for section in assembled.sections)
-            entry.request = asked | {
+            entry.request = entry.request | {
                 "tokens": assembled.tokens,
                 "over_budget": assembled.over_budget,
                 "sections": {section.kind: section.tokens for section in assembled.sections},
@@ -388,6 +392,7 @@ class Contexts(Group):
             operation_id=entry.operation_id,
             model=request.model,
             assembled_at=core.clock(),
+            as_of=caller.as_of,
             share=share_of_prompt(assembled.tokens),
         )
 

@@ -6,13 +6,14 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property, partial, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from memtui.contract import (
+    Adapter,
     Denied,
     Invalid,
     Json,
@@ -45,7 +46,7 @@ from memtui.store.bindings import BY_KEY, Route, route
 from memtui.store.compiled import BindingRow, CompanyRow, MemberRow
 from memtui.store.database import Connection as DatabaseConnection
 from memtui.store.database import Database
-from memtui.store.sight import Sight
+from memtui.store.sight import Sight, until
 
 if TYPE_CHECKING:
     from memtui.analytics.sealed import Archive
@@ -107,6 +108,14 @@ class Core:
         from memtui.service.log import CompanyLog
 
         return CompanyLog(self.database, self._sealed, company_id, sight)
+
+    def log_of(self, caller: Caller) -> CompanyLog:
+        """Return what a caller may see of its company's log, up to its moment. Blocking.
+
+        Raises:
+            Denied: the company has members, and the caller is none.
+        """
+        return self.log(caller.company_id, until(self.sight(caller), caller.as_of))
 
     async def ask(
         self,
@@ -258,7 +267,7 @@ class Core:
             Unsupported: the provider lacks the capability.
         """
         routed = await self.admit(entry, binding_key)
-        connection = await self.open(routed.binding, company_read_only=routed.company_read_only)
+        connection = await self.open_for(entry.caller, routed)
         if entry.operation_type.mutates and not connection.adapter.capabilities.writable:
             raise Denied(
                 f"The provider of {routed.binding.key} only reads; choose another binding."
@@ -330,6 +339,16 @@ class Core:
             }
 
         return await self.ask(follow)
+
+    async def open_for(self, caller: Caller, routed: Routed) -> Connection:
+        """Return a binding's connection as a caller sees it: as of its moment, or of now."""
+        connection = await self.open(routed.binding, company_read_only=routed.company_read_only)
+        if caller.as_of is None:
+            return connection
+        from memtui.service.as_of import BindingThen
+
+        then = BindingThen(connection, self.ask, caller.as_of)
+        return replace(connection, adapter=cast("Adapter", then))
 
     async def open(self, binding: BindingRow, *, company_read_only: bool) -> Connection:
         """Return the connection of a binding, which may only read where anything above it does."""

@@ -289,7 +289,7 @@ class Log(Group):
             return last_seq(database, caller.company_id)
 
     def _of(self, caller: Caller) -> CompanyLog:
-        return self._core.log(caller.company_id, self._core.sight(caller))
+        return self._core.log_of(caller)
 
     @in_thread
     def get(self, caller: Caller, operation_id: str) -> Operation:

@@ -230,14 +230,14 @@ class MemoryService(Operations):
     async def allowed(
         self, caller: Caller, scope: Scope, binding_key: str | None = None
     ) -> frozenset[OperationType]:
-        """Return which operations on memories binding, role and mode allow. Not an operation.
+        """Return which operations on memories binding, role, mode and moment allow.
+
+        Not an operation.
 
         A scope may name several owners: what may be done to the memories of one of them counts.
         """
         routed = await self._core.resolve(caller, scope, binding_key)
-        connection = await self._core.open(
-            routed.binding, company_read_only=routed.company_read_only
-        )
+        connection = await self._core.open_for(caller, routed)
         closed = self.read_only or routed.company_read_only or routed.binding.read_only
         able = abilities(connection.adapter.capabilities, closed=closed)
         held = held_by(routed.held, caller)

@@ -125,7 +125,7 @@ class Metrics(Group):
             Invalid: the window ends before it begins.
         """
         core, company_id = self._core, caller.company_id
-        end = until or core.clock()
+        end = min(filter(None, (until, caller.as_of)), default=core.clock())
         start = since or end - WINDOW
         if start > end:
             raise Invalid(

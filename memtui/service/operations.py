@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
@@ -69,7 +70,7 @@ from memtui.service.visibility import (
 )
 from memtui.store import appending, journal
 from memtui.store.operation import Operation
-from memtui.store.sight import Sight
+from memtui.store.sight import Sight, until
 
 ModelT = TypeVar("ModelT", bound=Model)
 
@@ -162,6 +163,7 @@ class Operations(Group):
 
     async def query(self, caller: Caller, request: QueryRequest) -> QueryAnswer:
         """Find what is relevant to a text."""
+        caller = caller.at(request.as_of)
         clean, asked = _redacted_query(request)
         needs = "agents_search" if request.matching is Matching.AGENTS else None
         async with self._core.connected(
@@ -177,6 +179,7 @@ class Operations(Group):
 
     async def explain(self, caller: Caller, request: QueryRequest) -> ExplainAnswer:
         """Trace how a query is answered, by the records alone that the caller may read."""
+        caller = caller.at(request.as_of)
         clean, asked = _redacted_query(request)
         scope = request.scope
         async with self._core.connected(
@@ -242,6 +245,7 @@ class Operations(Group):
 
     async def browse(self, caller: Caller, request: BrowseRequest) -> BrowseAnswer:
         """Return one page of what is stored."""
+        caller = caller.at(request.as_of)
         scope = request.scope
         asked: Json = {
             "filter": _filter_json(request.filter),
@@ -299,7 +303,9 @@ class Operations(Group):
             OperationType.HISTORY, caller, scope, request, binding_key
         ) as (entry, connection):
             handle = connection.handle_of(asked)
-            ids, changes = await asyncio.to_thread(self._changes, connection, handle, entry.sight)
+            ids, changes = await asyncio.to_thread(
+                self._changes, connection, handle, entry.sight, caller.as_of
+            )
             handle = handle.model_copy(update={"provider_record_id": ids[0]})
             versions: tuple[RecordVersion, ...] = ()
             shown = [r.scope for one in changes for r in (one.before, one.after) if r]
@@ -326,9 +332,16 @@ class Operations(Group):
         )
 
     def _changes(
-        self, connection: Connection, handle: RecordHandle, sight: Sight | None
+        self,
+        connection: Connection,
+        handle: RecordHandle,
+        sight: Sight | None,
+        as_of: datetime | None,
     ) -> tuple[list[str], tuple[Change, ...]]:
-        """Return a record's ids, the one it has now first, and what was done under any of them."""
+        """Return a record's ids, the one it has now first, and what was done under any of them.
+
+        `as_of`: what was done by then.
+        """
         company_id, key = connection.binding.company_id, connection.binding.key
         steps: dict[str, appending.Step] = {}
         with self._core.database.read() as database:
@@ -338,7 +351,7 @@ class Operations(Group):
                 for operation_id, step in found.items():
                     known = steps.get(operation_id)
                     steps[operation_id] = _joined(known, step) if known else step
-        operations = self._core.log(company_id, sight).by_ids(list(steps))
+        operations = self._core.log(company_id, until(sight, as_of)).by_ids(list(steps))
         return ids, tuple(change_of(one, steps[one.operation_id], sight) for one in operations)
 
     @to_its_end
@@ -656,7 +669,6 @@ def _redacted_query(request: QueryRequest) -> tuple[QueryRequest, Json]:
     optional = {
         "topic": clean.topic,
         "filter": _filter_json(clean.filter),
-        "as_of": clean.as_of and clean.as_of.isoformat(),
         "owners": _owners_json(clean.owners),
         "metadata_filter": clean.metadata_filter,
         "matching": clean.matching if clean.matching is Matching.AGENTS else None,

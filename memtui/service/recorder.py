@@ -118,6 +118,7 @@ class RunningOperation:
             "usage": self.usage,
             "latency_ms": self.latency_ms,
             "problems": self.problems,
+            "as_of": self.caller.as_of,
         }
 
     async def mutate(

@@ -99,6 +99,8 @@ class RunPage(Model):
     runs: tuple[Run, ...]
     total: int
     next_before: int | None = None
+    as_of: UtcDatetime | None = None
+    """The moment up to which the log was read; None: now."""
 
 
 class RecordState(StrEnum):
@@ -163,6 +165,8 @@ class Replay(Model):
     steps: tuple[RunStep, ...]
     next_after: int | None = None
     """Where the next page begins."""
+    as_of: UtcDatetime | None = None
+    """The moment up to which the log was read; None: now."""
 
 
 class ToldNow(Model):
@@ -223,7 +227,7 @@ class Runs(Group):
         asked = chosen or Filter()
 
         def read() -> RunPage:
-            own = self._core.log(caller.company_id, self._core.sight(caller))
+            own = self._core.log_of(caller)
             names = None if told is None else (told[0], self._ids(caller, *told))
             found = own.runs(asked, names)
             newest = sorted(found.items(), key=lambda one: -one[1])
@@ -234,6 +238,7 @@ class Runs(Group):
                 runs=tuple(figures[run_id] for run_id in page),
                 total=len(newest),
                 next_before=wanted[limit - 1][1] if len(wanted) > limit else None,
+                as_of=caller.as_of,
             )
 
         return await asyncio.to_thread(read)
@@ -258,7 +263,7 @@ class Runs(Group):
 
         def read() -> tuple[Run, tuple[Operation, ...], Sight | None]:
             sight = self._core.sight(caller)
-            own = self._core.log(caller.company_id, sight)
+            own = self._core.log_of(caller)
             run_id = _named(asked, own.runs(Filter()))
             run = _runs(own.run_figures([run_id]))[run_id]
             return run, own.of_run(run_id, after=after, limit=limit), sight
@@ -275,6 +280,7 @@ class Runs(Group):
             run=run,
             steps=await asyncio.to_thread(steps),
             next_after=last if last < run.last_seq else None,
+            as_of=caller.as_of,
         )
 
     async def told_now(self, caller: Caller, operation_id: str) -> ToldNow:

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import TYPE_CHECKING, TypeVar
 
@@ -29,6 +30,7 @@ from memtui.config import Settings
 from memtui.contract import (
     Capabilities,
     Denied,
+    Filter,
     Invalid,
     Model,
     OperationType,
@@ -65,6 +67,19 @@ class Caller(Model):
     as_of: UtcDatetime | None = None
     """The moment that it looks at: all it reads is as it was then, and it changes nothing. None:
     now."""
+
+    def at(self, moment: datetime | None) -> Caller:
+        """Return who looks at a moment; None: at the one that it looks at already."""
+        return self if moment is None else self.model_copy(update={"as_of": moment})
+
+    def by_then(self, chosen: Filter | None) -> Filter:
+        """Return a filter of operations that lets none through that began after its moment."""
+        asked = chosen or Filter()
+        if self.as_of is None:
+            return asked
+        end = self.as_of + timedelta(microseconds=1)
+        until = end if asked.until is None else min(end, asked.until)
+        return asked.model_copy(update={"until": until})
 
     @property
     def by_ai(self) -> bool:

@@ -433,6 +433,27 @@ STEPS_OF_RECORD = Prepared(
     results="text json optional_json",
 )
 
+STEPS_SINCE = Prepared(
+    "STEPS_SINCE",
+    'SELECT memory_undo_journal.provider_record_id, memory_undo_journal.operation_id, memory_undo_journal.operation_type, memory_undo_journal.undoes, memory_undo_journal."before" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.binding_key = ? AND memory_undo_journal.started_at > ? AND memory_undo_journal.provider_record_id != ? AND memory_undo_journal.erased_by IS NULL ORDER BY memory_undo_journal.seq, memory_undo_journal.ordinal',
+    binds="company_id=text binding_key=text since=moment provider_record_id_1=text",
+    results="text text text text json",
+    constants={
+        "provider_record_id_1": "",
+    },
+)
+
+LAST_STEP = Prepared(
+    "LAST_STEP",
+    'SELECT memory_undo_journal."after" FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.binding_key = ? AND memory_undo_journal.provider_record_id = ? AND memory_undo_journal.started_at <= ? AND memory_undo_journal.erased_by IS NULL ORDER BY memory_undo_journal.seq DESC, memory_undo_journal.ordinal DESC LIMIT ? OFFSET ?',
+    binds="company_id=text binding_key=text provider_record_id=text by=moment param_1=plain param_2=plain",
+    results="optional_json",
+    constants={
+        "param_1": 1,
+        "param_2": 0,
+    },
+)
+
 FIRST_STEP = Prepared(
     "FIRST_STEP",
     'SELECT memory_undo_journal.status, memory_undo_journal."before", memory_undo_journal.erased_by FROM memory_undo_journal WHERE memory_undo_journal.company_id = ? AND memory_undo_journal.operation_id = ? AND memory_undo_journal.ordinal = ?',

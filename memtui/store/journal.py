@@ -127,6 +127,51 @@ def changes_of_record(
     return {operation_id: _step(before, after) for operation_id, before, after in rows}
 
 
+class Then(NamedTuple):
+    """A record that was changed after a moment, as it was at the moment."""
+
+    record: Record | None
+    """None: it was not there."""
+    taken_back: bool
+    """A change that it had by then was taken back later: a provider's own past may lack it."""
+
+
+def states_at(
+    connection: Connection, company_id: str, binding_key: str, moment: datetime
+) -> dict[str, Then]:
+    """Return the records of a binding that were changed after a moment, as they were, by id."""
+    rows = list(
+        compiled.STEPS_SINCE.rows(
+            connection, company_id=company_id, binding_key=binding_key, since=moment
+        )
+    )
+    later = {operation_id for _, operation_id, _, _, _ in rows}
+    firsts: dict[str, dict[str, Any]] = {}
+    back: set[str] = set()
+    for record_id, _, operation_type, undoes, before in rows:
+        firsts.setdefault(record_id, before)
+        if operation_type == OperationType.UNDO and undoes not in later:
+            back.add(record_id)
+    return {
+        record_id: Then(_snapshot(before).record, record_id in back)
+        for record_id, before in firsts.items()
+    }
+
+
+def last_seen(
+    connection: Connection, company_id: str, binding_key: str, record_id: str, by: datetime
+) -> Record | None:
+    """Return a record as a change left it that was the last by a moment; None: none did."""
+    rows = compiled.LAST_STEP.rows(
+        connection,
+        company_id=company_id,
+        binding_key=binding_key,
+        provider_record_id=record_id,
+        by=by,
+    )
+    return _snapshot(rows[0][0]).record if rows and rows[0][0] else None
+
+
 def undone_by(connection: Connection, company_id: str, operation_id: str) -> str | None:
     """Return the operation that took this one back and was not itself taken back."""
     undoing = compiled.UNDOING.rows(connection, company_id=company_id, undoes=operation_id)

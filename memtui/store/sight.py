@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Protocol
 
 from memtui.contract import OperationType
@@ -44,10 +45,16 @@ class Sight:
     """None: every project."""
     manages: bool = False
     """An owner or admin of the whole company."""
+    everything: bool = False
+    """Whosever it is: the company has no members."""
+    until: datetime | None = None
+    """What began later is not there; None: nothing is left out for its time."""
 
     def sees(self, operation: OperationDraft) -> bool:
         """Return whether an operation is there for this person; `condition` says it in SQL."""
-        if operation.principal == self.person:
+        if self.until is not None and operation.started_at > self.until:
+            return False
+        if self.everything or operation.principal == self.person:
             return True
         project_id, subject_id = operation.scope.project_id, operation.scope.subject_id
         is_own = subject_id in self.subjects
@@ -59,6 +66,8 @@ class Sight:
 
     def reads(self, scope: _Owned) -> bool:
         """Return whether a memory of this scope is there for this person."""
+        if self.everything:
+            return True
         if scope.project_id:
             return self._is_member(scope.project_id)
         return not scope.subject_id or scope.subject_id in self.subjects
@@ -68,11 +77,14 @@ class Sight:
 
     def condition(self, columns: Any = None) -> ColumnElement[bool]:
         """Return `sees` over the columns of operations, by default those of the hot table."""
-        from sqlalchemy import and_, false, or_
+        from sqlalchemy import and_, false, or_, true
 
         from memtui.store.tables import OPERATIONS
 
         of = columns or OPERATIONS.c
+        in_time = true() if self.until is None else of["started_at"] <= self.until
+        if self.everything:
+            return in_time
         principal, project, subject, kind = (of[name] for name in _NAMES)
         own = subject.in_(sorted(self.subjects)) if self.subjects else false()
         if self.projects is None:
@@ -86,7 +98,14 @@ class Sight:
         ]
         if self.manages:
             cases.append(and_(project.is_(None), subject.is_(None)))
-        return or_(*cases)
+        return and_(in_time, or_(*cases))
+
+
+def until(sight: Sight | None, moment: datetime | None) -> Sight | None:
+    """Return a sight that ends at a moment; None leaves it as it is."""
+    if moment is None:
+        return sight
+    return replace(sight or Sight(person="", everything=True), until=moment)
 
 
 def plain_columns() -> dict[str, Any]:

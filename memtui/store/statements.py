@@ -218,6 +218,32 @@ STEPS = (
 STEPS_OF_RECORD = select(_step.operation_id, _step.before, _step.after).where(
     _is(_step, "company_id", "binding_key", "provider_record_id"), _step.erased_by.is_(None)
 )
+STEPS_SINCE = (
+    select(
+        _step.provider_record_id,
+        _step.operation_id,
+        _step.operation_type,
+        _step.undoes,
+        _step.before,
+    )
+    .where(
+        _is(_step, "company_id", "binding_key"),
+        _step.started_at > bindparam("since"),
+        _step.provider_record_id != "",
+        _step.erased_by.is_(None),
+    )
+    .order_by(_step.seq, _step.ordinal)
+)
+LAST_STEP = (
+    select(_step.after)
+    .where(
+        _is(_step, "company_id", "binding_key", "provider_record_id"),
+        _step.started_at <= bindparam("by"),
+        _step.erased_by.is_(None),
+    )
+    .order_by(_step.seq.desc(), _step.ordinal.desc())
+    .limit(1)
+)
 FIRST_STEP = select(_step.status, _step.before, _step.erased_by).where(
     _is(_step, "company_id", "operation_id"), _step.ordinal == 0
 )

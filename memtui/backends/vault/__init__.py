@@ -344,7 +344,7 @@ class VaultAdapter(Adapter):
 
     @blocking
     def versions(self, scope: Scope) -> Sequence[Record]:
-        """Return every version of the facts that a scope sees, and its notes, without a window."""
+        """Return every version of the facts that a scope sees; a note's file has no past."""
         self._check_company(scope)
         return self._ask(search.versions, scope)
 

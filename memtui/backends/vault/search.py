@@ -191,10 +191,12 @@ def browse(
 def versions(
     connection: sqlite3.Connection, folder: Folder, scope: Scope, _now: datetime
 ) -> list[Record]:
-    """Return every version that a scope sees, those of one record together, the oldest first."""
+    """Return every version of the facts that a scope sees, one fact's together, oldest first."""
     weight, values = weight_sql(scope)
     rows = connection.execute(
-        f"SELECT * FROM records WHERE {weight} > 0 ORDER BY id, is_current, rowid", values
+        f"SELECT * FROM records WHERE kind = 'fact' AND {weight} > 0 "
+        "ORDER BY id, is_current, rowid",
+        values,
     )
     return [record_of(row, folder) for row in rows]
 

@@ -25,6 +25,7 @@ from memtui.doors.cli.forget import answer_forgotten, changed_ids, forgotten, id
 from memtui.doors.cli.input import confirm, confirm_name, read_stdin
 from memtui.doors.cli.notes import Expires, Tags, answer_corrected, corrected, store
 from memtui.doors.cli.options import (
+    AsOf,
     BindingOptions,
     FilterLine,
     OwnerOptions,
@@ -140,6 +141,7 @@ async def facts_list(
     *,
     since: Since = None,
     until: Until = None,
+    as_of: AsOf = None,
 ) -> None:
     """List facts: who added them, when, and what each costs.
 
@@ -148,6 +150,7 @@ async def facts_list(
     from memtui.context.assembly import fact_tokens
     from memtui.context.cost import TokenCounter
 
+    session = session.at(as_of)
     chosen = filter_of(
         session,
         line,
@@ -171,6 +174,7 @@ async def facts_list(
         "exact": counter.exact,
         "tokenizer": counter.tokenizer,
         "problems": jsonable(problems),
+        "as_of": jsonable(session.caller)["as_of"],
     }
     titles = columns("id", "added>", "by", "", "expires>", "tokens>", "fact*")
     session.out.answer(

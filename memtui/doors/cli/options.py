@@ -98,6 +98,12 @@ Since = Annotated[
     typer.Option("--since", help="From this moment on: 7d, 6h, today, 2026-03-01."),
 ]
 Until = Annotated[str | None, typer.Option("--until", help="Before this moment.")]
+AsOf = Annotated[
+    str | None,
+    typer.Option(
+        "--as-of", metavar="WHEN", help="As it was at this moment: 7d, yesterday, 2026-03-01."
+    ),
+]
 Limit = Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")]
 Switch = Annotated[Literal["on", "off"], typer.Argument(metavar="SWITCH", help="on or off.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]

@@ -10,6 +10,7 @@ import typer
 
 from memtui.contract import Matching, QueryIntent, QueryRequest, Snippet, SourceKind
 from memtui.doors.cli.options import (
+    AsOf,
     BindingOptions,
     FilterLine,
     ScopeOptions,
@@ -46,7 +47,7 @@ async def query(
     source_kind: Annotated[SourceKind | None, typer.Option(help="Only this source.")] = None,
     since: Since = None,
     until: Until = None,
-    as_of: Annotated[str | None, typer.Option(help="What was valid at this moment.")] = None,
+    as_of: AsOf = None,
     where: Annotated[
         str | None, typer.Option(help="Metadata that must match, as a JSON object.")
     ] = None,
@@ -61,6 +62,7 @@ async def query(
     ] = False,
 ) -> None:
     """Find the records that are relevant to TEXT, best first."""
+    session = session.at(as_of)
     chosen = filter_of(
         session,
         line,
@@ -81,7 +83,6 @@ async def query(
         top_k=top_k,
         intent=intent,
         metadata_filter=json_object(where, "--where"),
-        as_of=session.moment(as_of) if as_of else None,
         matching=Matching.AGENTS if as_agents else Matching.MEMTUI,
     )
     if explain:
@@ -194,6 +195,7 @@ async def context(
     text: Annotated[
         bool, typer.Option("--text", help="Print the text alone, every byte as it is.")
     ] = False,
+    as_of: AsOf = None,
 ) -> int:
     """Show what a model is told before a run, and its tokens and price.
 
@@ -201,6 +203,7 @@ async def context(
     """
     from memtui.service import ContextRequest
 
+    session = session.at(as_of)
     settings = session.settings
     request = scope.request(
         session,

@@ -10,6 +10,7 @@ import typer
 
 from memtui.contract import BrowseRequest, Filter, Record, Scope, SourceKind
 from memtui.doors.cli.options import (
+    AsOf,
     FilterLine,
     Limit,
     RecordId,
@@ -38,8 +39,10 @@ async def get(
         bool,
         typer.Option("--provenance", help="Add who wrote it and which queries returned it."),
     ] = False,
+    as_of: AsOf = None,
 ) -> None:
     """Show one record, whole."""
+    session = session.at(as_of)
     answer = await session.service.get(
         session.caller, record_id, scope.scope(session), binding_key=scope.binding
     )
@@ -79,8 +82,10 @@ async def browse(
     ] = "-updated_at",
     cursor: Annotated[str | None, typer.Option(help="From the page before.")] = None,
     limit: Limit = 100,
+    as_of: AsOf = None,
 ) -> None:
     """List what a binding stores, one page at a time."""
+    session = session.at(as_of)
     chosen = filter_of(
         session,
         line,
@@ -112,8 +117,11 @@ async def browse(
         await say_unknown_of_records(session, chosen, request.scope, chosen.binding_key)
 
 
-async def history(session: Session, record_id: RecordId, scope: ScopeOptions) -> None:
+async def history(
+    session: Session, record_id: RecordId, scope: ScopeOptions, *, as_of: AsOf = None
+) -> None:
     """Show how a record came to be, newest first."""
+    session = session.at(as_of)
     answer = await session.service.history(
         session.caller, record_id, scope.scope(session), binding_key=scope.binding
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memtui.contract import NotFound
-from memtui.doors.cli.options import FilterLine, Limit, OperationOptions, ScopeOptions
+from memtui.doors.cli.options import AsOf, FilterLine, Limit, OperationOptions, ScopeOptions
 from memtui.doors.cli.output import Dim, Line, columns, fields, jsonable, table
 from memtui.doors.cli.records import say_unknown_of_operations
 from memtui.doors.cli.session import Session
@@ -39,12 +39,14 @@ async def runs_list(
     before: Annotated[
         int | None, typer.Option(min=1, help="Only before this number; for the next page.")
     ] = None,
+    as_of: AsOf = None,
 ) -> None:
     """List the runs of agents, the last to do something first.
 
     A run is listed where one of its operations passes the filter and the options; what is counted
     is all of it.
     """
+    session = session.at(as_of)
     chosen = which.filter(session, line, scope)
     place = None
     if told is not None:
@@ -83,12 +85,14 @@ async def runs_show(
     after: Annotated[
         int, typer.Option(min=0, help="Only after this number; for the next page.")
     ] = 0,
+    as_of: AsOf = None,
 ) -> None:
     """Replay one run: what it was given, asked, got and wrote, and what of it is there today.
 
     With --diff each context that it was given is assembled again, for nobody, and compared with
     what it was told then.
     """
+    session = session.at(as_of)
     service, caller = session.service.runs, session.caller
     replay = await service.replay(caller, run, after=after, limit=limit)
     if diff:

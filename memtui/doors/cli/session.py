@@ -10,7 +10,7 @@ import sys
 import termios
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -130,6 +130,21 @@ class Session:
         from memtui.filters import parse_when
 
         return parse_when(text, now=self.now, zone=self.zone)
+
+    def at(self, text: str | None) -> Session:
+        """Return the session of who looks at a moment, and say which; None: now.
+
+        Raises:
+            Invalid: the text names no moment.
+        """
+        if text is None:
+            return self
+        from memtui.widgets.format import exact
+
+        moment = self.moment(text)
+        if not self.out.as_json:
+            self.out.say(f"As of {exact(moment, self.zone)}:")
+        return replace(self, caller=self.caller.at(moment))
 
     def past(self, text: str | None) -> datetime | None:
         """Return a moment that is not yet to come. Raises `Invalid`."""

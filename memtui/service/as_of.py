@@ -1,0 +1,313 @@
+"""A binding as it was at a moment: what a caller who looks at the past reads in its place.
+
+A provider that keeps windows answers for the moment itself. What it keeps no past of is rolled back
+by the undo journal, which has every record before and after each change that memtui made. What was
+changed elsewhere is known as far as a record says when it was made and changed; `problems` says
+what is not known.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from memtui.contract import (
+    BrowsePage,
+    BrowseRequest,
+    ContextBundle,
+    Explanation,
+    Filter,
+    Namespace,
+    Problem,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    RecordVersion,
+    Scope,
+    Snippet,
+    Unsupported,
+    holds_at,
+    owner_of,
+)
+from memtui.provider_kit import eligible, matcher, page, ranked, sees
+from memtui.service.connections import Connection
+from memtui.store import journal
+
+_OF_NOW = (
+    "profile", "correction", "writable", "sync", "namespace_changes", "restore", "watch",
+    "agents_search",
+)  # fmt: skip
+"""Abilities of a provider that are of the present alone."""
+_NARROWING = ("agent_id", "project_id", "issue_id", "run_id", "subject_id")
+_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Past:
+    """What is known of a binding's past beside its records of now."""
+
+    changed: dict[str, Record | None]
+    """As the journal has them, the records whose past the provider does not tell, by id; None: not
+    there at the moment."""
+    kept: frozenset[str]
+    """The records whose past the provider tells."""
+
+
+class BindingThen:
+    """The adapter of a binding at a moment. It can only be read."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        ask: Callable[..., Awaitable[Any]],
+        moment: datetime,
+    ) -> None:
+        """Look at a connection's binding; `ask` reads the control plane's database."""
+        self._inner = connection.adapter
+        self._binding = connection.binding
+        self._ask = ask
+        self._moment = moment
+        able = connection.adapter.capabilities
+        self._keeps = able.validity
+        update = dict.fromkeys(_OF_NOW, False) | {"explain": able.explain and able.validity}
+        self.capabilities = able.model_copy(update=update)
+        self._past: _Past | None = None
+        self._seen: dict[Scope, dict[str, list[Record]]] = {}
+        self._guessed: set[str] = set()
+        """Records of which nobody knows what they were at the moment."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what does not depend on the moment, such as the provider's key."""
+        return getattr(self._inner, name)
+
+    async def _known(self) -> _Past:
+        if self._past is None:
+            place = self._binding.company_id, self._binding.key
+            then = await self._ask(journal.states_at, *place, self._moment)
+            kept: frozenset[str] = frozenset()
+            if self._keeps and then:
+                kept = frozenset(await self._versions(Scope(company_id=place[0])))
+            self._past = _Past(
+                {
+                    identity: one.record
+                    for identity, one in then.items()
+                    if identity not in kept or one.taken_back
+                },
+                kept,
+            )
+        return self._past
+
+    async def _rolled_back(self, record: Record) -> Record | None:
+        """Return a record of now as it was then; None: it was not there.
+
+        One whose past the provider tells is one of then.
+        """
+        past, identity = await self._known(), _id(record)
+        if identity in past.changed:
+            return await self._as_known(past.changed[identity])
+        if identity in past.kept or (self._keeps and record.valid_from is not None):
+            return record
+        return await self._as_known(record)
+
+    async def _as_known(self, record: Record | None) -> Record | None:
+        """Return a record as it was then, which memtui did not change between then and this."""
+        if record is None or (record.created_at is not None and record.created_at > self._moment):
+            return None
+        if record.updated_at is None or record.updated_at <= self._moment:
+            return record
+        # Somebody else changed it since: the best that is known is what memtui last saw of it.
+        place = self._binding.company_id, self._binding.key, _id(record)
+        seen: Record | None = await self._ask(journal.last_seen, *place, self._moment)
+        if seen is None or seen.text != record.text:
+            self._guessed.add(_id(record))
+        return seen or record
+
+    async def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        """Return one record of then, under any of the ids that it has had."""
+        place = self._binding.company_id, self._binding.key
+        ids = await self._ask(journal.ids_of, *place, handle.provider_record_id)
+        for identity in dict.fromkeys((handle.provider_record_id, *ids)):
+            named = handle.model_copy(update={"provider_record_id": identity})
+            if (found := await self._get(named, scope)) is not None:
+                return found
+        return None
+
+    async def _get(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        past, identity = await self._known(), handle.provider_record_id
+        if identity in past.changed:
+            known = await self._as_known(past.changed[identity])
+            return known if known and sees(scope, known.scope) and self._is_fresh(known) else None
+        if self._keeps:
+            versions = (await self._versions(scope)).get(identity)
+            if versions:
+                return next((one for one in versions if holds_at(one, self._moment)), None)
+        record = await self._inner.get(handle, scope)
+        return await self._as_known(record)
+
+    async def _versions(self, scope: Scope) -> dict[str, list[Record]]:
+        """Return the versions that a scope sees by their record; a replay asks for many records."""
+        if scope not in self._seen:
+            found: dict[str, list[Record]] = defaultdict(list)
+            for one in await self._inner.versions(scope):
+                found[_id(one)].append(one)
+            self._seen[scope] = found
+        return self._seen[scope]
+
+    def _is_fresh(self, record: Record) -> bool:
+        return record.expires_at is None or record.expires_at > self._moment
+
+    async def browse(self, request: BrowseRequest) -> BrowsePage:
+        """Return one page of what was there."""
+        if request.namespace is not None:
+            raise Unsupported("A namespace alone can only be listed as it is now.")
+        if self._keeps and not (await self._known()).changed:
+            found = await self._inner.browse(self._asked(request))
+            then = [await self._rolled_back(record) for record in found.records]
+            if then == list(found.records):
+                return found
+        return await self._whole(request)
+
+    def _asked(self, request: BrowseRequest) -> BrowseRequest:
+        return request.model_copy(update={"as_of": self._moment if self._keeps else None})
+
+    async def _whole(self, request: BrowseRequest) -> BrowsePage:
+        """Return one page out of all that was there, put together here."""
+        all_of_it: dict[str, Any] = {
+            "filter": Filter(), "sort": "created_at", "cursor": None, "limit": _PAGE,
+            "expired": True,
+        }  # fmt: skip
+        asked = self._asked(request.model_copy(update=all_of_it))
+        found: dict[str, Record | None] = {}
+        while True:
+            last = await self._inner.browse(asked)
+            for record in last.records:
+                found[_id(record)] = await self._rolled_back(record)
+            if last.next_cursor is None:
+                break
+            asked = asked.model_copy(update={"cursor": last.next_cursor})
+        for identity, known in (await self._known()).changed.items():
+            if identity not in found and known is not None and self._lists(request, known):
+                found[identity] = await self._as_known(known)
+        fits = matcher(request.filter)
+        chosen = [
+            record
+            for record in found.values()
+            if record and fits(record) and (request.expired or self._is_fresh(record))
+        ]
+        told = page(chosen, request)
+        update = {"at_least": last.at_least, "unread": last.unread, "usage": last.usage}
+        return told.model_copy(update=update)
+
+    def _lists(self, request: BrowseRequest, record: Record) -> bool:
+        """Whether a record that is gone would stand in a list; a list of windows is narrow."""
+        owners = {owner_of(scope) for scope in request.owners}
+        if owners and owner_of(record.scope) not in owners:
+            return False
+        if not self._keeps:
+            return sees(request.scope, record.scope)
+        asked = ((getattr(request.scope, n), getattr(record.scope, n)) for n in _NARROWING)
+        return all(wanted in {None, own} for wanted, own in asked)
+
+    async def query(self, request: QueryRequest) -> ContextBundle:
+        """Find what was relevant then: the provider's hits of then, and what has changed since."""
+        past, wanted = await self._known(), request.top_k
+        update = {
+            "as_of": self._moment if self._keeps else None,
+            "top_k": min(_PAGE, wanted + len(past.changed)),
+        }
+        bundle = await self._inner.query(request.model_copy(update=update))
+        hits: list[Snippet] = []
+        others: dict[str, Record] = {}
+        for hit in bundle.snippets:
+            then = await self._rolled_back(hit)
+            if then is None:
+                continue
+            if then.text == hit.text:
+                hits.append(hit)
+            else:
+                others[_id(then)] = then
+        found = {_id(hit) for hit in hits}
+        owners = {owner_of(scope) for scope in request.owners}
+        for identity in past.changed.keys() - found - others.keys():
+            record = await self._as_known(past.changed[identity])
+            is_owned = record is not None and (not owners or owner_of(record.scope) in owners)
+            if record is not None and is_owned and self._is_fresh(record):
+                others[identity] = record
+        fits, passes = eligible(request), matcher(request.filter)
+        eligible_ones = [one for one in others.values() if fits(one) and passes(one)]
+        snippets = _merged(hits, ranked(eligible_ones, request.query))
+        return bundle.model_copy(
+            update={
+                "snippets": tuple(snippets[:wanted]),
+                "profile_summary": None,
+                "capped": bundle.capped or len(snippets) > wanted,
+            }
+        )
+
+    async def explain(self, request: QueryRequest) -> Explanation:
+        """Trace how the provider answers for the moment."""
+        return await self._inner.explain(request.model_copy(update={"as_of": self._moment}))
+
+    async def versions(self, scope: Scope) -> Sequence[Record]:
+        """Return the versions that there were by then."""
+        return self._by_then(await self._inner.versions(scope))
+
+    async def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
+        """Return the versions of a record that there were by then."""
+        return self._by_then(await self._inner.history(handle, scope))
+
+    def _by_then(self, versions: Iterable[Any]) -> list[Any]:
+        """Return the versions that had begun by then; what ended later still held."""
+        begun = (one for one in versions if not (one.valid_from and one.valid_from > self._moment))
+        return [
+            one.model_copy(update={"valid_to": None})
+            if one.valid_to is not None and one.valid_to > self._moment
+            else one
+            for one in begun
+        ]
+
+    async def namespaces(self) -> Sequence[Namespace]:
+        """List the provider's partitions; how much was in them is not known."""
+        return [one.model_copy(update={"records": None}) for one in await self._inner.namespaces()]
+
+    async def problems(self, scope: Scope) -> Sequence[Problem]:
+        """Return what could not be read, and what is not known of the moment."""
+        found = list(await self._inner.problems(scope))
+        if not self._keeps:
+            told = (
+                "What was changed elsewhere than through memtui since then is not known: "
+                f"{self._binding.key} keeps no past of its own."
+            )
+            found.append(Problem(message=told))
+        elif self._guessed:
+            many = len(self._guessed)
+            what = "1 record was" if many == 1 else f"{many:,} records were"
+            told = (
+                f"What {what} then is not known for sure: changed elsewhere than through memtui "
+                "since."
+            )
+            found.append(Problem(message=told))
+        return found
+
+
+def _merged(hits: Sequence[Snippet], others: Sequence[Snippet]) -> list[Snippet]:
+    """Return two lists as one, best first: the best of each are alike.
+
+    Scores of one list cannot be compared with those of another, so each counts by its share of its
+    list's best.
+    """
+    shares: list[tuple[float, Snippet]] = []
+    for found in (hits, others):
+        best = max((one.score or 0.0 for one in found), default=0.0) or 1.0
+        shares += [((one.score or 0.0) / best, one) for one in found]
+    if not others:
+        return list(hits)
+    shares.sort(key=lambda pair: -pair[0])
+    return [one.model_copy(update={"score": share}) for share, one in shares]
+
+
+def _id(record: Record) -> str:
+    return record.handle.provider_record_id

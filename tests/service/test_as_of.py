@@ -1,0 +1,187 @@
+"""A caller in the past reads what was there, whatever the provider keeps of it."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from memtui.config import Paths, Settings
+from memtui.contract import (
+    BrowseRequest,
+    CorrectRequest,
+    Denied,
+    Filter,
+    ForgetRequest,
+    NotFound,
+    QueryRequest,
+    RecordHandle,
+    Scope,
+    SourceRef,
+    WriteMode,
+    WriteRequest,
+)
+from memtui.service import Caller, ContextRequest, MemoryService, open_service
+
+CALLER = Caller(company_id="local", principal="user:ana", door="test")
+SCOPE = Scope(company_id="local", project_id="web")
+SOURCE = SourceRef(kind="manual_note", company_id="local")
+ACTIONS = ("fact", "fact", "note", "correct", "forget", "undo", "undo")
+NOTES_TOO = {"default": True, "table": False}
+"""Whether a binding keeps notes."""
+
+State = dict[str, str]
+
+
+@pytest.fixture
+async def service(paths: Paths, settings: Settings):
+    opened = await open_service(paths, settings)
+    await opened.bindings.add(CALLER, "table", "facts", {})
+    yield opened
+    await opened.close()
+
+
+async def listed(service: MemoryService, key: str, caller: Caller = CALLER, **asked) -> State:
+    found: State = {}
+    request = BrowseRequest(scope=SCOPE, binding_key=key, limit=3, **asked)
+    while True:
+        page = await service.browse(caller, request)
+        found |= {record.handle.provider_record_id: record.text for record in page.records}
+        if page.next_cursor is None:
+            assert page.total == len(found)
+            return found
+        request = request.model_copy(update={"cursor": page.next_cursor})
+
+
+async def _live(
+    service: MemoryService, key: str, random: Random, turns: int
+) -> list[tuple[datetime, State]]:
+    """Change a binding, and say what it held after each change."""
+    account = [(datetime.now(UTC), await listed(service, key))]
+    done = 0
+    for turn in range(turns):
+        action, there = random.choice(ACTIONS), account[-1][1]
+        if action in {"correct", "forget"} and there:
+            name = random.choice(sorted(there))
+            provider = "vault" if key == "default" else "facts"
+            it = RecordHandle(provider_key=provider, provider_record_id=name)
+            asked = {"scope": SCOPE, "binding_key": key}
+            if action == "forget":
+                await service.forget(CALLER, ForgetRequest(handles=(it,), **asked))
+            else:
+                await service.correct(
+                    CALLER, CorrectRequest(handle=it, text=f"corrected-{turn}: word{turn}", **asked)
+                )
+        elif action == "undo" and done:
+            await service.undo(CALLER)
+            done -= 2
+        else:
+            is_note = action == "note" and NOTES_TOO[key]
+            text = f"word{turn} of a note" if is_note else f"key{random.randrange(4)}: word{turn}"
+            await service.write(
+                CALLER,
+                WriteRequest(
+                    scope=SCOPE,
+                    source=SOURCE,
+                    content=text,
+                    binding_key=key,
+                    kind="note" if is_note else "fact",
+                    mode=WriteMode.APPEND if is_note or key == "table" else WriteMode.UPSERT,
+                ),
+            )
+        done += 1
+        account.append((datetime.now(UTC), await listed(service, key)))
+    return account
+
+
+@pytest.mark.parametrize("key", ["default", "table"])
+async def test_any_moment_is_what_was_seen_then(service: MemoryService, key: str) -> None:
+    account = await _live(service, key, Random(4), 30)
+    states = [state for _, state in account]
+    assert len({tuple(sorted(state.items())) for state in states}) > 15
+    names = sorted({name for state in states for name in state})
+    for moment, state in account:
+        then = CALLER.at(moment)
+        assert await listed(service, key, then) == state
+        words = {text.partition("word")[2].split()[0]: text for text in state.values()}
+        for number in range(30):
+            request = QueryRequest(
+                scope=SCOPE, query=f"word{number}", binding_key=key, as_of=moment, top_k=3
+            )
+            if number % 10 == 0:
+                answer = await service.query(CALLER, request)
+                assert answer.as_of == moment
+                found = [one.text for one in answer.snippets]
+                assert found == ([words[str(number)]] if str(number) in words else [])
+        for name in names[::3]:
+            try:
+                got = await service.get(then, name, SCOPE, binding_key=key)
+            except NotFound:
+                assert name not in state
+            else:
+                assert got.record.text == state[name]
+
+
+async def test_nothing_is_changed_in_the_past(service: MemoryService) -> None:
+    fact = WriteRequest(scope=SCOPE, source=SOURCE, content="region: eu", kind="fact")
+    [it] = (await service.write(CALLER, fact)).handles
+    then = CALLER.at(datetime.now(UTC))
+    for change in (
+        service.write(then, fact),
+        service.forget(then, ForgetRequest(scope=SCOPE, handles=(it,))),
+        service.undo(then),
+        service.bindings.set_target(then, "project", "web", "table"),
+    ):
+        with pytest.raises(Denied, match="go back to now"):
+            await change
+    assert not any(one.mutates for one in await service.allowed(then, SCOPE))
+    assert await listed(service, "default") == {it.provider_record_id: "region: eu"}
+
+
+async def test_log_context_and_history_end_at_the_moment(service: MemoryService) -> None:
+    def fact(text: str) -> WriteRequest:
+        return WriteRequest(
+            scope=SCOPE.model_copy(update={"run_id": text}),
+            source=SOURCE,
+            content=f"region: {text}",
+            kind="fact",
+            mode=WriteMode.UPSERT,
+        )
+
+    [it] = (await service.write(CALLER, fact("eu"))).handles
+    then = CALLER.at(datetime.now(UTC))
+    later = await service.write(CALLER, fact("us"))
+    await service.forget(CALLER, ForgetRequest(scope=SCOPE, handles=(it,)))
+    told = await service.context(then, ContextRequest(scope=SCOPE))
+    assert "region: eu" in told.text
+    assert told.as_of == then.as_of
+    history = await service.history(then, it, SCOPE)
+    assert [one.after and one.after.text for one in history.changes] == ["region: eu"]
+    assert [(one.text, one.valid_to) for one in history.versions] == [("region: eu", None)]
+    page = await service.log.page(then, Filter(project_id="web"))
+    assert [one.operation_type for one in page.operations] == ["write"]
+    with pytest.raises(NotFound):
+        await service.log.get(then, later.operation_id)
+    assert [run.run_id for run in (await service.runs.page(then)).runs] == ["eu"]
+    assert {run.run_id for run in (await service.runs.page(CALLER)).runs} == {"eu", "us"}
+
+
+async def test_what_others_changed_since_is_said(service: MemoryService) -> None:
+    note = WriteRequest(scope=SCOPE, source=SOURCE, content="As memtui wrote it.")
+    [it] = (await service.write(CALLER, note)).handles
+    moment = datetime.now(UTC)
+    record = (await service.get(CALLER, it, SCOPE)).record
+    assert record.location is not None
+    path, later = Path(record.location.path), moment.timestamp() + 1
+    path.write_text(path.read_text().replace("wrote it.", "wrote it. And by hand."))
+    os.utime(path, (later, later))
+    answer = await service.get(CALLER.at(moment), it, SCOPE)
+    assert answer.record.text == "As memtui wrote it."
+    assert "changed elsewhere" in answer.problems[0].message
+    early = CALLER.at(moment - timedelta(days=1))
+    assert await listed(service, "default", early) == {}
+    table = await service.browse(early, BrowseRequest(scope=SCOPE, binding_key="table"))
+    assert "keeps no past of its own" in table.problems[0].message
