@@ -341,6 +341,7 @@ _GROUPS: Mapping[str, tuple[Action, ...]] = {
         _do("expire", "x", "Let the record expire, or never expire.", _CORRECTION, label="expires"),
         _do("history", "h", "Show how the record came to be.", _ROW),
         _do("queries", "w", "Show the queries that returned it.", _ROW, label="who read it"),
+        _do("links", "L", "Go to a record that it links to, or that links to it.", _ROW),
         _do("runs", "T", "Show the runs that were told it.", _ROW, label="runs told"),
         _do("open", "o", "Open where the record came from.", _ROW, label="source"),
         _do("open_file", "O", "Open the file it is kept in.", _ROW, label="file"),

@@ -331,6 +331,8 @@ class Capabilities(Model):
     agents_search: bool = False
     """A query can be answered as the provider answers its own agents, who do not ask memtui."""
     watch: bool = False
+    links: bool = False
+    """Records refer to each other, and it is known what refers to one."""
 
     def words(self) -> list[str]:
         """The abilities that are there, as words for a person."""
@@ -436,6 +438,32 @@ def holds_at(record: Record, moment: datetime) -> bool:
         and (ends is None or moment < ends)
         and (expires is None or moment < expires)
     )
+
+
+class Link(Model):
+    """A reference from one record to another, seen from one of the two."""
+
+    target: str
+    """What is written there: a name, a title or a path, with the heading behind a `#`."""
+    words: str | None = None
+    """What is shown in the target's place."""
+    relation: str | None = None
+    """What sort of reference it is, where that is said."""
+    handle: RecordHandle | None = None
+    """The record at the other end; None: it leads to no record that the asker sees."""
+    title: str | None = None
+    """That record's title, or the first line of its text."""
+    scope: Scope | None = None
+    """Whose that record is."""
+    location: Location | None = None
+    """Where the reference stands."""
+
+
+class Links(Model):
+    """What a record refers to, in the order of its text, and what refers to it."""
+
+    links: tuple[Link, ...] = ()
+    backlinks: tuple[Link, ...] = ()
 
 
 class Snippet(Record):
@@ -719,6 +747,9 @@ class BrowseRequest(Model):
     """Also what has expired and is still stored, where the provider can tell."""
     as_of: UtcDatetime | None = None
     """List what was valid at that moment; capability `validity`."""
+    links: bool = False
+    """Also say what the records link to and what links to them, where the provider knows; the
+    service asks it by `Adapter.links`."""
 
 
 class BrowsePage(Model):
@@ -989,6 +1020,13 @@ class Adapter(ABC):
         that is edited in place, is left out.
         """
         raise Unsupported(f"The provider {self.key} keeps no versions of its records.")
+
+    async def links(self, handles: Sequence[RecordHandle], scope: Scope) -> Mapping[str, Links]:
+        """Return by record id what records link to and what links to them; capability `links`.
+
+        A record without any is left out, and so is an end that `scope` does not see.
+        """
+        raise Unsupported(f"The provider {self.key} knows of no links.")
 
     async def namespaces(self) -> Sequence[Namespace]:
         """List the provider's partitions; capability `namespaces`."""

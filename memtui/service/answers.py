@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 
 from memtui.contract import (
@@ -10,6 +11,8 @@ from memtui.contract import (
     Explanation,
     Health,
     Json,
+    Link,
+    Links,
     Model,
     Problem,
     Profile,
@@ -103,9 +106,11 @@ class SyncAnswer(Answer):
 
 
 class GetAnswer(Answer):
-    """One record."""
+    """One record, with what it links to and what links to it."""
 
     record: Record
+    links: tuple[Link, ...] = ()
+    backlinks: tuple[Link, ...] = ()
 
 
 class BrowseAnswer(Answer):
@@ -117,6 +122,8 @@ class BrowseAnswer(Answer):
     at_least: bool = False
     unread: tuple[str, ...] = ()
     unfinished: bool = False
+    links: Mapping[str, Links] = {}
+    """By record id, where the request asked for them."""
 
 
 class ExplainAnswer(Answer):

@@ -8,7 +8,7 @@ Facts have rules (seed 004 §6.2, §10): one line, short, and few enough to read
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from functools import partial
@@ -22,12 +22,15 @@ from memtui.contract import (
     ForgetRequest,
     Invalid,
     Json,
+    Link,
+    Links,
     Matching,
     MemtuiError,
     Model,
     NotFound,
     OperationType,
     QueryRequest,
+    Record,
     RecordHandle,
     RecordVersion,
     Scope,
@@ -64,6 +67,7 @@ from memtui.service.visibility import (
     for_caller,
     is_org,
     log_text,
+    may_read,
     note_owner,
     readable,
     without_prefix,
@@ -240,8 +244,10 @@ class Operations(Group):
             note_owner(entry, [record.scope])
             entry.about([record])
             entry.source = record.source
+            linked = await _links(entry, connection, [record])
         [received] = for_caller(caller, [record])
-        return GetAnswer(**entry.answer(), record=received)
+        links = linked.get(record.handle.provider_record_id, Links())
+        return GetAnswer.like(links, **entry.answer(), record=received)
 
     async def browse(self, caller: Caller, request: BrowseRequest) -> BrowseAnswer:
         """Return one page of what is stored."""
@@ -269,12 +275,14 @@ class Operations(Group):
             records = _readable(entry, page.records)
             entry.result_count, entry.usage = len(records), page.usage
             entry.capped = page.at_least
+            linked = await _links(entry, connection, records) if request.links else {}
         is_everybodys = not (scope.project_id or scope.subject_id)
         is_whole = len(records) == len(page.records) and not (entry.sight and is_everybodys)
         return BrowseAnswer.like(
             page,
             **entry.answer(),
             records=for_caller(caller, records),
+            links=linked,
             # Of a view of everybody's, the provider counts what the caller may not read too.
             total=page.total if is_whole else None,
         )
@@ -608,6 +616,30 @@ def _readable(entry: RunningOperation, found: Sequence[R]) -> tuple[R, ...]:
     if withheld := len(found) - len(kept):
         entry.request = {**entry.request, "withheld": withheld}
     return kept
+
+
+async def _links(
+    entry: RunningOperation, connection: Connection, records: Sequence[Record]
+) -> Mapping[str, Links]:
+    """Return what the caller may see of the links of records; none where no links are known."""
+    if not records or not connection.adapter.capabilities.links:
+        return {}
+    handles = [record.handle for record in records]
+    found = await connection.read(partial(connection.adapter.links, handles, entry.scope))
+    return {record_id: _seen_links(one, entry) for record_id, one in found.items()}
+
+
+def _seen_links(found: Links, entry: RunningOperation) -> Links:
+    """Let what leads to a record that may not be seen lead nowhere; tell of none that comes."""
+
+    def may_see(link: Link) -> bool:
+        return may_read(link.scope, entry.scope, entry.sight)
+
+    nowhere = {"handle": None, "title": None, "scope": None}
+    return Links(
+        links=tuple(one if may_see(one) else one.model_copy(update=nowhere) for one in found.links),
+        backlinks=tuple(filter(may_see, found.backlinks)),
+    )
 
 
 def _record_id(asked: RecordHandle | str) -> str:

@@ -431,6 +431,7 @@ class ReadChecks(Kit):
             "sync": adapter.sync,
             "explain": lambda: adapter.explain(query),
             "history": lambda: adapter.history(handle, scope),
+            "links": lambda: adapter.links([handle], scope),
             "namespaces": adapter.namespaces,
             "restore": lambda: adapter.restore((), scope),
         }

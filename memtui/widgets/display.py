@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from textual.content import Content
+from textual.style import Style
 
 from memtui.visible import visible
 
@@ -49,6 +50,19 @@ def display(
         rest = Content.styled(f" … {len(text) - LONGEST:,} more characters", DIM)
         return display(text[:LONGEST], style=style, keep_newlines=keep_newlines) + rest
     return Content.styled(visible(text, limit=limit, keep_newlines=keep_newlines), style)
+
+
+LEADS = "leads"
+"""Under which name a part of a content keeps where a click on it leads."""
+
+
+def leading(
+    content: Content, sort: str, name: str, start: int = 0, end: int | None = None
+) -> Content:
+    """Let a part of a content lead to something when it is clicked: `("tag", "deploy")`."""
+    return content.stylize(Style.from_meta({LEADS: (sort, name)}), start, end).stylize(
+        f"{ACCENT} underline", start, end
+    )
 
 
 def line(*parts: Content | str | None, gap: str = " ") -> Content:

@@ -12,6 +12,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, NamedTuple
 
 from memtui.contract import (
+    Link,
     Location,
     Namespace,
     OperationStatus,
@@ -264,6 +265,16 @@ def parse_place(external: str) -> Location | None:
     if found := _FILE_LINE.fullmatch(external):
         return Location(path=found["path"], line=max(int(found["line"]), 1))
     return Location(path=external)
+
+
+NOWHERE = "no such note here"
+"""Said of a link that leads to no record."""
+
+
+def link_words(link: Link) -> str:
+    """Return the sort of a link, where it is said, and the record at its other end."""
+    name = link.title or link.words or link.target
+    return f"{link.relation}: {name}" if link.relation else name
 
 
 def place_line(location: Location) -> str:

@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import OptionList, Static
 from textual.widgets.option_list import Option
 
-from memtui.widgets.display import BAD, DIM, STRONG, display, lines
+from memtui.widgets.display import BAD, DIM, LEADS, STRONG, display, lines
 from memtui.widgets.keys import bindings_for
 
 _ROW_PADDING = 2
@@ -160,7 +160,18 @@ class OptionRows(ListMoves, OptionList):
 
 
 class Fitted(Static):
-    """Draws a content of so many cells a line, and again whenever its width changes."""
+    """Draws a content of so many cells a line, and again whenever its width changes.
+
+    A part of it that leads somewhere (`display.leading`) tells its place when it is clicked.
+    """
+
+    class Clicked(Message):
+        """A part was clicked that leads to something: of this sort, with this name."""
+
+        def __init__(self, sort: str, name: str) -> None:
+            super().__init__()
+            self.sort = sort
+            self.name = name
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002 - Textual's own name
         super().__init__(id=id)
@@ -172,6 +183,11 @@ class Fitted(Static):
         self._draw = draw
         self._cells = self.content_size.width
         self.update(draw(self._cells))
+
+    def on_click(self, event: Click) -> None:
+        """Tell of a click on a part that leads somewhere."""
+        if leads := event.style.meta.get(LEADS):
+            self.post_message(self.Clicked(*leads))
 
     def on_resize(self) -> None:
         """Lay the text out anew for another width."""

@@ -13,7 +13,7 @@ import json
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from functools import partial
@@ -43,6 +43,7 @@ from memtui.contract import (
     Health,
     Invalid,
     Json,
+    Links,
     Namespace,
     NotFound,
     Problem,
@@ -72,11 +73,11 @@ from memtui.provider_kit import (
     require_writable,
 )
 
-from . import changes, notes, search
+from . import changes, links, notes, search
 from .changes import NEW_FILE, FactState
 from .files import Folder
 from .history import FactsDocument, Version
-from .index import Index, unit_path
+from .index import Index, microseconds, unit_path
 from .layout import (
     FACTS,
     HISTORY,
@@ -152,6 +153,7 @@ class VaultAdapter(Adapter):
         summaries=True,
         full_text=True,
         watch=True,
+        links=True,
     )
 
     def __init__(
@@ -347,6 +349,17 @@ class VaultAdapter(Adapter):
         """Return every version of the facts that a scope sees; a note's file has no past."""
         self._check_company(scope)
         return self._ask(search.versions, scope)
+
+    @blocking
+    def links(self, handles: Sequence[RecordHandle], scope: Scope) -> Mapping[str, Links]:
+        """Return the wikilinks of notes and facts, and those that lead to a note."""
+        self._check_company(scope)
+        self._index.refresh()
+        now = microseconds(self._context.now())
+        ids = [handle.provider_record_id for handle in handles]
+        return self._index.read(
+            lambda database: links.links_of(database, self._folder, ids, scope, now)
+        )
 
     @blocking
     def namespaces(self) -> Sequence[Namespace]:

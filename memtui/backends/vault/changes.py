@@ -27,7 +27,7 @@ from memtui.contract import (
 )
 from memtui.fact_values import pair_of
 
-from . import facts
+from . import facts, links
 from .facts import FactsFile
 from .files import Folder, readable
 from .history import Fact, FactsDocument, Frame, Ledger, Version, natural_name
@@ -173,7 +173,10 @@ def correct(folder: Folder, request: CorrectRequest, path: str, name: str) -> No
             current=document.record_of(rival),
             proposed=text,
         )
-    changes: dict[str, Any] = {"pinned": request.pinned, "tags": request.tags}
+    changes: dict[str, Any] = {"pinned": request.pinned}
+    if request.tags is not None:
+        said = f"{text}\n{fact.bullet.details}"
+        changes["tags"] = links.tags_beside(said, request.tags, fact.current.tags)
     if text != fact.bullet.text and request.source:
         changes["source"] = source_fields(request.source)
     wanted = {key: value for key, value in changes.items() if value is not None}

@@ -20,7 +20,7 @@ from pydantic import AfterValidator, ValidationError
 from memtui.contract import Invalid, Json, Model, Problem, Record, Scope, UtcDatetime
 from memtui.fact_values import pair_of, parsed
 
-from . import facts
+from . import facts, links
 from .facts import Bullet
 from .files import File, Folder
 from .layout import StoredRecord, handle_of, history_path, place_of, source_of
@@ -317,7 +317,12 @@ class FactsDocument:
     def records(self) -> list[StoredRecord]:
         """Return the facts that hold and, for questions about the past, the versions that held."""
         found = [
-            StoredRecord(self.record_of(fact), self._place.area, names=self._names(fact.current))
+            StoredRecord(
+                self.record_of(fact),
+                self._place.area,
+                names=self._names(fact.current),
+                links=links.read(f"{fact.current.text}\n{fact.bullet.details}").links,
+            )
             for fact in self.facts.values()
         ]
         for name in dict.fromkeys([*self.facts, *(v.fact for v in self.ledger.versions)]):
@@ -354,6 +359,8 @@ class FactsDocument:
         self, version: Version, line: int, revision: str, more: Json | None = None
     ) -> Record:
         place, pair = self._place, pair_of(version.text)
+        more = more or {}
+        inline = links.read(f"{version.text}\n{more.get('details', '')}").tags
         kind = {"entry_type": "fact"}
         if pair:
             kind = {"entry_type": "kv", "key": pair.key, "value": parsed(pair.value)}
@@ -372,7 +379,7 @@ class FactsDocument:
             source=source_of(version.source or first.source, self.folder.company_id),
             kind="fact",
             topic=version.topic,
-            tags=version.tags,
+            tags=tuple(dict.fromkeys((*version.tags, *inline))),
             created_at=version.created_at,
             updated_at=version.updated_at or version.valid_from or self._modified,
             created_by=version.created_by or first.created_by,
@@ -382,7 +389,7 @@ class FactsDocument:
             valid_to=version.valid_to,
             revision=revision,
             location=self.folder.location(self.path, line),
-            metadata={**version.metadata, **kind, **(more or {})},
+            metadata={**version.metadata, **kind, **more},
         )
 
 

@@ -20,7 +20,7 @@ from typing import TypeVar
 from memtui.contract import Location, Problem, Record, Scope, Unavailable
 from memtui.provider_kit import Broken, DerivedDatabase, scrub
 
-from . import notes
+from . import links, notes
 from .files import Folder
 from .history import FactsDocument
 from .layout import (
@@ -82,6 +82,7 @@ END;
 CREATE TRIGGER records_gone AFTER DELETE ON records BEGIN
   INSERT INTO search (search, rowid, {_FOUND}) VALUES ('delete', old.rowid, {_OLD});
 END;
+{links.SCHEMA}
 """  # noqa: S608  # put together from constants
 _SCOPE = ("project_id", "agent_id", "subject_id", "issue_id", "run_id")
 _SAME = ("kind", "text", "revision", "topic", "title", "summary", "created_by", "pinned")
@@ -369,6 +370,7 @@ def _put_unit(connection: sqlite3.Connection, path: str, unit: _Unit | None) -> 
     query = "SELECT id, revision FROM records WHERE path = ? AND is_current"
     before = {row["id"]: row["revision"] for row in connection.execute(query, (path,))}
     connection.execute("DELETE FROM records WHERE path = ?", (path,))
+    links.drop(connection, before)
     _put_problems(connection, path, unit.problems if unit else ())
     if unit is None:
         connection.execute("DELETE FROM files WHERE path = ?", (path,))
@@ -376,8 +378,9 @@ def _put_unit(connection: sqlite3.Connection, path: str, unit: _Unit | None) -> 
     connection.executemany(_INSERT, (_row(path, stored) for stored in unit.records))
     signature = "" if _is_recent(unit.signature) else unit.signature
     connection.execute("REPLACE INTO files VALUES (?, ?)", (path, signature))
-    current = [stored.record for stored in unit.records if stored.is_current]
-    after = {one.handle.provider_record_id: one.revision for one in current}
+    current = {one.id: one for one in unit.records if one.is_current}
+    links.put(connection, path, current)
+    after = {record_id: one.record.revision for record_id, one in current.items()}
     return [key for key in before.keys() | after.keys() if before.get(key) != after.get(key)]
 
 

@@ -8,9 +8,13 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from memtui.contract import Invalid, Json, Record, RecordHandle, Scope, SourceRef
+
+if TYPE_CHECKING:
+    from .links import Wikilink
 
 KEY = "vault"
 FACTS = "facts.md"
@@ -77,6 +81,14 @@ class StoredRecord:
     """False for a version that held once."""
     names: str = ""
     """Words to be found by that are not in the text: subject, file name."""
+    links: tuple[Wikilink, ...] = ()
+    aliases: tuple[str, ...] = ()
+    """Other names by which a note can be linked."""
+
+    @property
+    def id(self) -> str:
+        """The record's id."""
+        return self.record.handle.provider_record_id
 
 
 def place_of(path: str) -> Place:

@@ -29,7 +29,7 @@ from memtui.contract import (
 )
 from memtui.provider_kit import read_moment
 
-from . import frontmatter
+from . import frontmatter, links
 from .files import File, Folder, decoded, encoded, readable
 from .frontmatter import Document
 from .layout import (
@@ -83,6 +83,7 @@ def _record(
     heading = _HEADING.match(text)
     plain_name = "" if _DATED.match(stem) else stem
     subject = _text(fields.get("subject_id")) or place.subject_id
+    marks = links.read(text)
     record = Record(
         handle=handle_of(path),
         text=text,
@@ -99,7 +100,7 @@ def _record(
         summary=_text(fields.get("summary")),
         kind=_text(fields.get("kind")) or place.kind,
         topic=_text(fields.get("topic")),
-        tags=_tags(fields.get("tags")),
+        tags=tuple(dict.fromkeys((*_words(fields.get("tags")), *marks.tags))),
         created_at=read_moment(fields.get("created")),
         updated_at=file.modified,
         created_by=_text(fields.get("created_by")),
@@ -109,7 +110,13 @@ def _record(
         location=folder.location(path, document.first_text_line),
         metadata=_metadata(fields),
     )
-    return StoredRecord(record, place.area, names=f"{subject or ''} {plain_name}".strip())
+    return StoredRecord(
+        record,
+        place.area,
+        names=f"{subject or ''} {plain_name}".strip(),
+        links=marks.links,
+        aliases=_texts(fields.get("aliases", fields.get("alias"))),
+    )
 
 
 def digest(content: str) -> str:
@@ -123,10 +130,14 @@ def _text(value: Any) -> str | None:
     return str(value)
 
 
-def _tags(value: Any) -> tuple[str, ...]:
-    if isinstance(value, str):
-        return tuple(word for word in re.split(r"[,\s]+", value) if word)
-    return tuple(str(tag) for tag in value if tag is not None) if isinstance(value, list) else ()
+def _words(value: Any) -> tuple[str, ...]:
+    """Return a list of words, which may stand on one line."""
+    return _texts(re.split(r"[,\s]+", value) if isinstance(value, str) else value)
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    given = value if isinstance(value, list) else [value] if isinstance(value, str) else []
+    return tuple(str(one) for one in given if one is not None and one != "")
 
 
 def _source(fields: Json) -> Json | None:
@@ -266,7 +277,10 @@ def correct(folder: Folder, request: CorrectRequest, path: str) -> None:
     if request.topic is not None and (request.topic or None) != record.topic:
         fields["topic"] = request.topic
     if request.tags is not None and request.tags != record.tags:
-        fields["tags"] = list(request.tags)
+        front = frontmatter.parse(document.front)
+        kept = () if isinstance(front, Problem) else _words(front.get("tags"))
+        text = record.text if request.text is None else request.text
+        fields["tags"] = list(links.tags_beside(text, request.tags, kept))
     if request.sets_expiry and request.expires_at != record.expires_at:
         fields["expires"] = request.expires_at
     _save(folder, path, document, request.text, fields)

@@ -27,7 +27,7 @@ from memtui.widgets import format as shown
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from memtui.service import BrowseAnswer, Change, HistoryAnswer, Provenance
+    from memtui.service import BrowseAnswer, Change, GetAnswer, HistoryAnswer, Provenance
 
 
 async def get(
@@ -54,13 +54,18 @@ async def get(
         )
         document["provenance"] = jsonable(origin)
 
-    session.out.answer(document, _record(session, answer.record, origin))
+    session.out.answer(document, _record(session, answer, origin))
 
 
-def _record(session: Session, record: Record, origin: Provenance | None) -> Iterator[Line]:
+def _record(session: Session, answer: GetAnswer, origin: Provenance | None) -> Iterator[Line]:
+    record = answer.record
     yield from record.text.split("\n")
     yield ""
     yield from map(Dim, _details(session, record))
+    for label, found in (("links to", answer.links), ("linked by", answer.backlinks)):
+        for link in found:
+            end = link.handle.provider_record_id if link.handle else shown.NOWHERE
+            yield Dim(f"{label}  {shown.link_words(link)}  {end}")
     if origin is not None:
         yield from _provenance(session, origin)
 

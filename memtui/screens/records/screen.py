@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import on
 from textual.binding import BindingType
 from textual.content import Content
 
 from memtui.contract import (
     BrowseRequest,
+    Links,
     MemtuiError,
     NotFound,
     Record,
@@ -32,6 +34,7 @@ from memtui.screens.state import AppState, GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets.background import Background
 from memtui.widgets.keys import bindings_for
+from memtui.widgets.panes import Fitted
 from memtui.widgets.rows import PAGE_ROWS, AppendedRows
 from memtui.widgets.virtual_list import VirtualList
 
@@ -75,6 +78,8 @@ class RecordsScreen(EditingScreen[Record]):
         self._history: HistoryAnswer | None = None
         self._no_story = ""
         """Why the provenance of the record under the cursor could not be read."""
+        self._links: dict[str, Links] = {}
+        """What the records that came link to, and what links to them."""
         self._stories = Background(self, "record-provenance")
         self._histories = Background(self, "record-history")
 
@@ -99,6 +104,7 @@ class RecordsScreen(EditingScreen[Record]):
             filter=state.filter,
             sort=f"-{field}" if down else field,
             limit=PAGE_ROWS,
+            links=True,
         )
         limit = min(_MOST_AT_ONCE, max(PAGE_ROWS, self._rows.loaded))
         if question != self._question:
@@ -115,6 +121,7 @@ class RecordsScreen(EditingScreen[Record]):
     def _show_first(self, page: BrowseAnswer) -> None:
         self._binding_key = page.binding_key
         self._rows.replace(())
+        self._links.clear()
         self._show(page)
         self.reorder()
         if not self._rows.more:
@@ -137,6 +144,7 @@ class RecordsScreen(EditingScreen[Record]):
         if page.problems and page.problems != (self._page.problems if self._page else ()):
             self.toast(fmt.not_read(page.problems), severity="warning")
         self._page, self._total = page, page.total
+        self._links.update(page.links)
         self._rows.append(page.records, more=page.next_cursor is not None)
         self.rows_list.rows_changed()
         self._count(page.records)
@@ -282,6 +290,7 @@ class RecordsScreen(EditingScreen[Record]):
         answer = await self.change(
             lambda: session.service.get(session.caller, name, scope, binding_key=key)
         )
+        self._links[record_key(answer.record)] = Links.like(answer)
         self.changed(record_key(answer.record), answer.record)
         self.rows_list.go_to_key(record_key(answer.record))
 
@@ -304,6 +313,7 @@ class RecordsScreen(EditingScreen[Record]):
             provenance=self._story_of(row),
             history=history if history and history.handle == row.handle else None,
             problem=self._no_story,
+            links=self._links.get(record_key(row)),
         )
         return record_content(view, width)
 
@@ -373,6 +383,30 @@ class RecordsScreen(EditingScreen[Record]):
         ]
         if operation_id := await self.ask(Choose("Queries that returned it", choices)):
             self.post_message(GoTo("operations", select=operation_id))
+
+    @conversation
+    async def action_links(self) -> None:
+        """Offer the records that it links to or that link to it, and go to the one chosen."""
+        found = self._links.get(record_key(self.row), Links())
+        choices = [
+            Choice(one.handle.provider_record_id, fmt.link_words(one), way)
+            for way, links in (("links to", found.links), ("linked by", found.backlinks))
+            for one in links
+            if one.handle is not None
+        ]
+        if not choices:
+            raise NotFound("It links to no other record, and none links to it.")
+        if name := await self.ask(Choose("Links", list(dict.fromkeys(choices)))):
+            self._follow_link(name)
+
+    @on(Fitted.Clicked)
+    def _clicked(self, event: Fitted.Clicked) -> None:
+        if event.sort == "record":
+            self._follow_link(event.name)
+
+    def _follow_link(self, name: str) -> None:
+        if not self.rows_list.go_to_key(name):
+            self.talk(self._fetch_pointed(name, self.state.record_scope))
 
     @conversation
     async def action_runs(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from memtui.contract import Record
+from memtui.contract import Links, Record
 from memtui.screens.editing import read_column, record_key
 from memtui.store.operation import Operation
 from memtui.widgets import format as fmt
@@ -30,12 +31,14 @@ from memtui.widgets.detail_lines import (
     scope_words,
     who_and_when,
 )
-from memtui.widgets.display import DIM, STRONG, WARN, display, line
+from memtui.widgets.display import DIM, STRONG, WARN, display, leading, line
 
 if TYPE_CHECKING:
     from memtui.service.answers import HistoryAnswer, Provenance, RetrievalCount
 
 _SHOWN_RETRIEVALS = 5
+_SHOWN_LINKS = 8
+_WRITTEN = re.compile(r"\[\[(?P<link>[^\[\]|\n]+)(?:\|[^\[\]\n]*)?\]\]|(?<!\S)#(?P<tag>[^\s#]+)")
 PROVIDER_SORTS = {"age": "updated_at", "size": "size", "text": "title"}
 """Columns by which the provider orders all it holds, and the field it does so by."""
 
@@ -91,6 +94,8 @@ class RecordView:
     """Words of a question that are marked in the text."""
     score: float | None = None
     """How well it answers that question."""
+    links: Links | None = None
+    """What it links to and what links to it, where that is known."""
     file_key: str = "O"
     """The key that opens the file it is kept in; nothing where none does."""
 
@@ -101,7 +106,8 @@ def record_content(view: RecordView, width: int) -> Content:
     return joined(
         [
             list(_head(view)),
-            [marked(display(record.text, keep_newlines=True), view.words)],
+            [_text_of(view)],
+            list(_links(view)),
             list(_origin(view)),
             list(_reads(view)),
             list(_marks(view)),
@@ -110,6 +116,37 @@ def record_content(view: RecordView, width: int) -> Content:
         ],
         width,
     )
+
+
+def _text_of(view: RecordView) -> Content:
+    """Return the text with the words of a question marked; its links and tags lead on."""
+    text = marked(display(view.record.text, keep_newlines=True), view.words)
+    links = view.links.links if view.links else ()
+    ends = {one.target: one.handle for one in links if one.handle}
+    for found in _WRITTEN.finditer(text.plain):
+        if found["tag"] in view.record.tags:
+            text = leading(text, "tag", found["tag"], *found.span())
+        elif handle := ends.get((found["link"] or "").strip()):
+            text = leading(text, "record", handle.provider_record_id, *found.span())
+    return text
+
+
+def _links(view: RecordView) -> Iterator[Line]:
+    if view.links is None:
+        return
+    for label, found in (("links to", view.links.links), ("linked by", view.links.backlinks)):
+        for number, one in enumerate(found[:_SHOWN_LINKS]):
+            name = display(fmt.link_words(one), limit=160)
+            if one.handle is None:
+                where = Content.styled(fmt.NOWHERE, WARN)
+            else:
+                name = leading(name, "record", one.handle.provider_record_id)
+                where = display(scope_words(one.scope) if one.scope else "", style=DIM)
+            yield labelled("" if number else label, line(name, where, gap="   "), most=1)
+        if (more := len(found) - _SHOWN_LINKS) > 0:
+            yield labelled("", display(f"{fmt.count(more)} more", style=DIM))
+    if any(one.handle for one in (*view.links.links, *view.links.backlinks)):
+        yield labelled("", key_hint("L", "go to one of them"))
 
 
 def _head(view: RecordView) -> Iterator[Content]:
@@ -176,7 +213,8 @@ def _reads(view: RecordView) -> Iterator[Line]:
 def _marks(view: RecordView) -> Iterator[Line]:
     record = view.record
     yield labelled("topic", record.topic)
-    yield labelled("tags", SEPARATOR.join(record.tags))
+    tags = [leading(display(tag, limit=200), "tag", tag) for tag in record.tags]
+    yield labelled("tags", Content(SEPARATOR).join(tags))
     yield labelled("pinned", "⚑ yes" if record.pinned else "")
     yield labelled("summary", display(record.summary, limit=2_000))
     for label, value in (
