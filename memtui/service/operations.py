@@ -621,8 +621,9 @@ def _readable(entry: RunningOperation, found: Sequence[R]) -> tuple[R, ...]:
 async def _links(
     entry: RunningOperation, connection: Connection, records: Sequence[Record]
 ) -> Mapping[str, Links]:
-    """Return what the caller may see of the links of records; none where no links are known."""
-    if not records or not connection.adapter.capabilities.links:
+    """Return what the caller may see of the links of records, which are known of now alone."""
+    in_the_past = entry.caller.as_of is not None
+    if not records or in_the_past or not connection.adapter.capabilities.links:
         return {}
     handles = [record.handle for record in records]
     found = await connection.read(partial(connection.adapter.links, handles, entry.scope))

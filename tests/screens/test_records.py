@@ -23,7 +23,7 @@ from memtui.contract import (
     SourceRef,
     WriteRequest,
 )
-from memtui.screens.dialogs import Confirm, ConflictScreen, EditText, WriteRecord
+from memtui.screens.dialogs import Choose, Confirm, ConflictScreen, EditText, WriteRecord
 from memtui.service import Caller, MemoryService
 from memtui.widgets.editor import ForeignTextArea
 from memtui.widgets.virtual_list import VirtualList
@@ -436,3 +436,23 @@ async def test_a_record_is_erased_for_good_once_it_was_shown_what_goes(
         assert len(texts(app)) == 1
     purged = await service.log.page(caller, Filter(operation_type=OperationType.PURGE))
     assert purged.operations[0].status == "ok"
+
+
+async def test_a_link_leads_to_its_note_and_back(
+    paths: Paths, settings: Settings, service: MemoryService, caller: Caller
+) -> None:
+    source = SourceRef(kind="manual_note", company_id="local")
+    for title, text in (("Rules", "What holds."), ("Plan", "By the [[rules]], never [[[/x]]].")):
+        request = WriteRequest(scope=MECH, source=source, content=text, title=title)
+        await service.write(caller, request)
+    async with running(paths, settings, "records") as (app, pilot):
+        await loaded(app, pilot)
+        await until(pilot, lambda: "links to   Rules" in screen_text(app))
+        await pilot.press("L")
+        await until(pilot, lambda: isinstance(app.screen, Choose))
+        await pilot.press("enter")
+        await until(pilot, lambda: "linked by  Plan" in screen_text(app))
+        lines = screen_text(app).splitlines()
+        row, line = next((n, one) for n, one in enumerate(lines) if "linked by  Plan" in one)
+        await pilot.click(offset=(line.index("Plan", line.index("linked by")), row))
+        await until(pilot, lambda: "links to   Rules" in screen_text(app))
