@@ -360,7 +360,7 @@ class FactsDocument:
     ) -> Record:
         place, pair = self._place, pair_of(version.text)
         more = more or {}
-        inline = links.read(f"{version.text}\n{more.get('details', '')}").tags
+        marks = links.read(f"{version.text}\n{more.get('details', '')}")
         kind = {"entry_type": "fact"}
         if pair:
             kind = {"entry_type": "kv", "key": pair.key, "value": parsed(pair.value)}
@@ -379,7 +379,7 @@ class FactsDocument:
             source=source_of(version.source or first.source, self.folder.company_id),
             kind="fact",
             topic=version.topic,
-            tags=tuple(dict.fromkeys((*version.tags, *inline))),
+            tags=marks.added_to(version.tags),
             created_at=version.created_at,
             updated_at=version.updated_at or version.valid_from or self._modified,
             created_by=version.created_by or first.created_by,

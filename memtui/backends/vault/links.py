@@ -79,6 +79,10 @@ class Marks:
     tags: tuple[str, ...] = ()
     links: tuple[Wikilink, ...] = ()
 
+    def added_to(self, tags: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the tags that are kept beside a text, and after them those that it says."""
+        return (*tags, *(tag for tag in self.tags if tag not in tags))
+
 
 _NOTHING = Marks()
 

@@ -100,7 +100,7 @@ def _record(
         summary=_text(fields.get("summary")),
         kind=_text(fields.get("kind")) or place.kind,
         topic=_text(fields.get("topic")),
-        tags=tuple(dict.fromkeys((*_words(fields.get("tags")), *marks.tags))),
+        tags=marks.added_to(_words(fields.get("tags"))),
         created_at=read_moment(fields.get("created")),
         updated_at=file.modified,
         created_by=_text(fields.get("created_by")),
