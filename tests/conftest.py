@@ -23,6 +23,7 @@ from memtui.service import Caller, MemoryService, open_service
 
 _SLOW = (
     "tests/analytics/test_hot", "tests/analytics/test_reading", "tests/backends/mem0/",
+    "tests/backends/milvus/",
     "tests/conformance/", "tests/demo/", "tests/doors/", "tests/journeys/", "tests/migration/",
     "tests/screens/", "tests/testing/", "tests/service/test_object_store",
     "tests/service/test_sight", "tests/service/test_whole_log", "tests/test_app",

@@ -1,0 +1,902 @@
+"""Milvus as memory: the collections of agent-queue (seed 002 §6 and §7), in a file or on a server.
+
+Documents are found by their vectors, facts by key and words. A fact that changes is a new entry,
+and the one before it is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from memtui.contract import (
+    Adapter,
+    BindingContext,
+    BrowsePage,
+    BrowseRequest,
+    Capabilities,
+    Conflict,
+    ContextBundle,
+    CorrectReply,
+    CorrectRequest,
+    Denied,
+    EraseReply,
+    EraseRequest,
+    Explanation,
+    ForgetReply,
+    ForgetRequest,
+    Health,
+    Invalid,
+    Json,
+    MemtuiError,
+    Namespace,
+    NotFound,
+    Problem,
+    QueryRequest,
+    Record,
+    RecordHandle,
+    RecordVersion,
+    Scope,
+    Snapshot,
+    Snippet,
+    SourceRef,
+    SyncReply,
+    Unavailable,
+    Usage,
+    WriteReply,
+    WriteRequest,
+    owner_of,
+    place_of_path,
+    place_of_url,
+)
+from memtui.embedding import STATIC, Embedder, EmbeddingConfig, open_embedder
+from memtui.provider_kit import (
+    LocalPath,
+    abilities_in,
+    blocking,
+    check_address,
+    check_revision,
+    matcher,
+    need_secret,
+    page,
+    read_config,
+    require_writable,
+)
+
+from . import search
+from .changes import Changes, seal, unseal
+from .expressions import all_of, has_tag, one_of, quoted
+from .facts import Fact, Version, facts_of
+from .naming import collection_of, may_hold, weight
+from .rows import DOCUMENT, KEY, KV, SCHEMA, TEMPORAL, VECTOR, Place, Row, check_row, record_of
+from .store import Collection, FileStore, ServerStore, Store
+
+_FILE = "milvus.db"
+"""The file of a binding that names none, in its own folder."""
+_KEPT_SECONDS = 60.0
+"""How long the pages after the first are of the same list."""
+_FREE = Usage(provider=KEY, cost_usd=Decimal(0))
+"""A file on one's own disk costs nothing, which is known and not unpriced."""
+_UNPRICED = Usage(provider=KEY)
+_REINDEXED = "memtui_reindex_"
+"""What is put before a collection's name while its vectors are made anew."""
+_EMBEDDED_AT_ONCE = 256
+
+
+class MilvusConfig(EmbeddingConfig):
+    """Collections of Milvus: a file of Milvus Lite, or a server.
+
+    Each scope has a collection of its own, with documents, key-values and facts.
+    """
+
+    path: LocalPath | None = None
+    """The file of Milvus Lite, a folder whose name ends in .db; unset, as uri is too, keeps it in
+    the binding's own folder."""
+    uri: str | None = None
+    """The address of a server or cluster, such as https://milvus.example.com:19530."""
+    token_secret: str | None = None
+    """The name of the secret, in the keyring or the environment, that holds the server's token."""
+    database: str = Field(default="", pattern=r"^[A-Za-z0-9_]*$")
+    """The database within Milvus; unset is its default one."""
+    prefix: str = Field(default="aq_", pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")
+    """What the names of the collections begin with."""
+    embedding: str | None = STATIC
+    """The model of the documents' vectors: static, fastembed:MODEL or openai:URL#MODEL; none
+    searches by words and writes no documents."""
+    allow_http: bool = False
+    """Let the token go to another machine unencrypted."""
+    timeout_seconds: float = Field(default=8.0, gt=0)
+    """How long, in seconds, one call of Milvus may take."""
+    lock_seconds: float = Field(default=4.0, ge=0)
+    """How long, in seconds, to wait for another process that has the file open."""
+    max_listed: int = Field(default=50_000, ge=1)
+    """How many entries a list reads of each collection."""
+
+    @model_validator(mode="after")
+    def _is_one_place(self) -> Self:
+        if self.path is not None and self.uri is not None:
+            raise ValueError("set path or uri, not both")
+        return self
+
+
+class MilvusAdapter(Adapter):
+    """Reads and changes the collections that the company's scopes have."""
+
+    key: ClassVar[str] = KEY
+    config_model = MilvusConfig
+    capabilities = Capabilities(
+        browse=True, correction=True, sync=True, explain=True, history=True, namespaces=True,
+        restore=True, chosen_owners=True, expiry=True, pin=True, validity=True, semantic=True,
+        summaries=True,
+    )  # fmt: skip
+
+    def __init__(self, context: BindingContext, config: MilvusConfig, store: Store) -> None:
+        self._context, self._config, self._store = context, config, store
+        self.capabilities = abilities_in(context, type(self).capabilities)
+        self._embedder = open_embedder(config, context)
+        self._others: dict[str, Embedder | None] = {}
+        self._embedding, self._changing = threading.Lock(), threading.Lock()
+        self._listed: tuple[float, BrowseRequest, list[Record], bool] | None = None
+
+    @classmethod
+    def places(cls, context: BindingContext) -> Sequence[tuple[str, ...]]:
+        """Name the file or the server, and the database in it."""
+        config = read_config(MilvusConfig, context)
+        if config.uri is not None:
+            return [(*place_of_url(config.uri), config.database or "default")]
+        return [place_of_path(config.path)] if config.path else ()
+
+    @classmethod
+    def lives_in(cls, data_dir: Path) -> bool:
+        """Tell by the file in it."""
+        return (data_dir / _FILE).is_dir()
+
+    @classmethod
+    def home_of(cls, config: Json, scope: Scope) -> str | None:
+        """Name the collection of a scope. Raises `Invalid` for an id that none can have."""
+        return collection_of(MilvusConfig.model_validate(config).prefix, scope)
+
+    @classmethod
+    def check_record(cls, config: Json, record: Record) -> None:
+        """Raise `Invalid` for a record that Milvus has no room for."""
+        cls.home_of(config, record.scope)
+        field = "kv_value" if record.kind == "fact" else "original"
+        check_row({field: record.text, "topic": record.topic or ""}, SCHEMA)
+
+    @classmethod
+    async def open(cls, context: BindingContext) -> Self:
+        """Open it and look what is there. Raises `Invalid`, `Unavailable`, `Denied`."""
+        return await asyncio.to_thread(cls._open, context)
+
+    @classmethod
+    def _open(cls, context: BindingContext) -> Self:
+        config = read_config(MilvusConfig, context)
+        common: dict[str, Any] = {
+            "prefix": config.prefix,
+            "company_id": context.company_id,
+            "seconds": config.timeout_seconds,
+            "database": config.database,
+        }
+        store: Store
+        if config.uri is not None:
+            token = ""
+            if config.token_secret:
+                token = need_secret(context, config.token_secret, "Milvus's token")
+            check_address(
+                config.uri, what="The uri", is_private=config.allow_http or not config.token_secret
+            )
+            store = ServerStore(uri=config.uri, token=token, **common)
+        else:
+            path = config.path or context.data_dir / _FILE
+            if context.read_only and not path.exists():
+                raise Invalid(f"There is no {path}; set path to a file of Milvus Lite.")
+            if config.path is None:
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            store = FileStore(path=path, lock_seconds=config.lock_seconds, **common)
+        try:
+            adapter = cls(context, config, store)
+            adapter._finish_reindex()
+            store.collections()
+        except MemtuiError:
+            store.close()
+            raise
+        return adapter
+
+    @blocking
+    def close(self) -> None:
+        """Let go of it."""
+        self._store.close()
+
+    def _check_writable(self) -> None:
+        require_writable(self._context, "These collections are")
+
+    def _check_company(self, scope: Scope) -> None:
+        if scope.company_id != self._context.company_id:
+            raise Denied("This Milvus belongs to another company.")
+
+    # Vectors
+
+    def _vectors(
+        self, embedder: Embedder, texts: Sequence[str], *, is_query: bool = False
+    ) -> tuple[list[list[float]], tuple[Usage, ...]]:
+        with self._embedding:
+            found = embedder.embed(texts, is_query=is_query)
+        return found.vectors.tolist(), found.usage
+
+    def _model_of(self, collection: Collection) -> Embedder | None:
+        """Return the model that made a collection's vectors, None if it cannot be had."""
+        own = self._embedder
+        if own is None or collection.model in {None, own.name}:
+            return own
+        if collection.model not in self._others:
+            try:
+                other = open_embedder(self._config, self._context, name=collection.model)
+            except MemtuiError:  # it is not installed here, or is none of ours
+                other = None
+            self._others[collection.model] = other
+        return self._others[collection.model]
+
+    def _mismatch(self, collection: Collection) -> str | None:
+        """Say in a sentence why documents cannot be written into a collection; None: they can."""
+        own, name = self._embedder, collection.name
+        if own is None:
+            return f"No embedding is set, so {name} takes no documents; set one."
+        if lacks := [one for one in collection.lacks if one in {"content", VECTOR}]:
+            return f"The collection {name} has no field {' and no '.join(lacks)}."
+        if collection.dimensions is None:
+            return f"The vectors of the collection {name} are not of 32-bit numbers, or unindexed."
+        if collection.model not in {None, own.name}:
+            return (
+                f"{name} needs a re-index: its vectors are of {collection.model}, and the binding "
+                f"is set to {own.name}. `memtui sync {self._context.binding_key}` makes them anew; "
+                f"or set embedding to {collection.model}."
+            )
+        if own.dimensions not in {None, collection.dimensions}:
+            return (
+                f"The vectors of {name} have {collection.dimensions} dimensions, and {own.name} "
+                f"makes {own.dimensions}: another program made it; set embedding to its model."
+            )
+        return None
+
+    # Read
+
+    def _readable(self, scope: Scope) -> list[Collection]:
+        self._check_company(scope)
+        return [
+            one
+            for one in self._store.collections()
+            if one.is_readable and may_hold(scope, one.owner)
+        ]
+
+    @blocking
+    def query(self, request: QueryRequest) -> ContextBundle:
+        """Search documents by meaning and facts by key and words."""
+        found = self._search(request)
+        hits = found.hits[: request.top_k]
+        return ContextBundle(
+            snippets=tuple(Snippet(**dict(hit.record), score=hit.score) for hit in hits),
+            capped=found.is_cut or len(found.hits) > len(hits),
+            usage=(self._usage, *found.usage),
+        )
+
+    @blocking
+    def explain(self, request: QueryRequest) -> Explanation:
+        """Say what keys, words, meaning and scope contributed."""
+        return search.explain(self._search(request), request.top_k)
+
+    @property
+    def _usage(self) -> Usage:
+        return _FREE if self._config.uri is None else _UNPRICED
+
+    def _search(self, request: QueryRequest) -> search.Found:
+        vectors: dict[str, list[float] | None] = {}
+        usage: list[Usage] = []
+
+        def embed(collection: Collection) -> list[float] | None:
+            model = self._model_of(collection)
+            if model is None:
+                return None
+            if model.name not in vectors:
+                try:
+                    [vectors[model.name]], used = self._vectors(
+                        model, [request.query], is_query=True
+                    )
+                    usage.extend(used)
+                except Unavailable:
+                    if model is self._embedder:
+                        raise
+                    vectors[model.name] = None
+            vector = vectors[model.name]
+            fits = vector is not None and len(vector) == collection.dimensions
+            return vector if fits else None
+
+        collections = self._readable(request.scope)
+        found = search.search(self._store, collections, request, self._context.now(), embed)
+        found.usage = tuple(usage)
+        return found
+
+    @blocking
+    def browse(self, request: BrowseRequest) -> BrowsePage:
+        """Read all that the scope sees, up to `max_listed` of a collection, and return a page."""
+        same = request.model_copy(update={"cursor": None, "limit": 1, "sort": ""})
+        kept = self._listed
+        is_kept = kept is not None and time.monotonic() - kept[0] < _KEPT_SECONDS
+        if request.cursor is None or kept is None or not is_kept or kept[1] != same:
+            records, is_cut = self._list(request)
+            self._listed = kept = time.monotonic(), same, records, is_cut
+        _, _, records, is_cut = kept
+        found = page(records, request)
+        most = self._config.max_listed
+        return found.model_copy(
+            update={
+                "usage": (self._usage,),
+                "at_least": is_cut,
+                "unread": (
+                    f"Of a collection the first {most:,} entries were read; max_listed reads more.",
+                ) if is_cut else (),
+            }
+        )  # fmt: skip
+
+    def _list(self, request: BrowseRequest) -> tuple[list[Record], bool]:
+        passes = matcher(request.filter)
+        owners = frozenset(map(owner_of, request.owners))
+        moment = request.as_of or self._context.now()
+        listed: list[Record] = []
+        is_cut = False
+        for collection in self._readable(request.scope):
+            rows = self._store.rows(
+                collection, _narrowed(request, collection), most=self._config.max_listed
+            )
+            is_cut |= len(rows) >= self._config.max_listed
+            for record in self._records(collection, rows, request.as_of):
+                ends = record.expires_at
+                if (
+                    weight(request.scope, collection.owner, record.scope) > 0
+                    and (request.expired or ends is None or ends > moment)
+                    and (not owners or owner_of(record.scope) in owners)
+                    and passes(record)
+                ):
+                    listed.append(record)
+        listed.sort(key=lambda record: record.handle.provider_record_id)
+        return listed, is_cut
+
+    def _records(
+        self, collection: Collection, rows: Sequence[Row], as_of: datetime | None
+    ) -> Iterator[Record]:
+        """Yield what holds now or held at a moment."""
+        name, owner = collection.name, collection.owner
+        for row in rows:
+            if row.get("entry_type") != TEMPORAL:
+                record = record_of(row, name, owner)
+                if as_of is None or (record.created_at or as_of) <= as_of:
+                    yield record
+        for fact in facts_of(rows):
+            version = fact.at(as_of) if as_of else fact.current(self._context.now())
+            if version is not None:
+                yield fact.record(version, name, owner)
+
+    @blocking
+    def get(self, handle: RecordHandle, scope: Scope) -> Record | None:
+        """Return one record."""
+        found = self._find(handle, scope)
+        return found.record if found else None
+
+    def _find(self, handle: RecordHandle, scope: Scope, *, expired: bool = False) -> _Stored | None:
+        """Find a record that the scope sees, an expired one only if asked to."""
+        place, collection = self._place(handle, scope)
+        if place is None or collection is None:
+            return None
+        found = self._stored(place, collection)
+        if found is None or weight(scope, collection.owner, found.record.scope) <= 0:
+            return None
+        ends = found.record.expires_at
+        return None if ends and ends <= self._context.now() and not expired else found
+
+    def _place(self, handle: RecordHandle, scope: Scope) -> tuple[Place | None, Collection | None]:
+        place = Place.of(handle.provider_record_id) if handle.provider_key == KEY else None
+        if place is None:
+            return None, None
+        known = (one for one in self._readable(scope) if one.name == place.collection)
+        return place, next(known, None)
+
+    def _stored(self, place: Place, collection: Collection) -> _Stored | None:
+        changes = self._changes(collection)
+        if place.entry_id is not None:
+            if _is_too_long(place.entry_id):
+                return None
+            row = changes.entry(place.entry_id)
+            if row is None:
+                return None
+            record = record_of(row, collection.name, collection.owner)
+            return _Stored(collection, record, row)
+        name = place.fact or ""
+        fact = None if _is_too_long(name) else changes.fact(name)
+        held = fact.current(self._context.now()) if fact else None
+        if fact is None or held is None:
+            return None
+        record = fact.record(held, collection.name, collection.owner)
+        return _Stored(collection, record, held.row, fact, held)
+
+    def _changes(self, collection: Collection) -> Changes:
+        return Changes(self._store, collection, self._context.now())
+
+    @blocking
+    def history(self, handle: RecordHandle, scope: Scope) -> Sequence[RecordVersion]:
+        """Return a fact's versions, newest first; of another record only the one that holds."""
+        place, collection = self._place(handle, scope)
+        if place is None or collection is None:
+            return []
+        if place.fact is None:
+            found = self._find(handle, scope)
+            return [_version(found.record, found.record.created_at)] if found else []
+        fact = None if _is_too_long(place.fact) else self._changes(collection).fact(place.fact)
+        known = [fact.record(one, collection.name, collection.owner)
+                 for one in reversed(fact.versions)] if fact else []  # fmt: skip
+        seen = (one for one in known if weight(scope, collection.owner, one.scope) > 0)
+        return [_version(one, one.valid_from) for one in seen]
+
+    @blocking
+    def versions(self, scope: Scope) -> Sequence[Record]:
+        """Return every version of every fact with its window, and what is no fact as it is."""
+        found: list[Record] = []
+        for collection in self._readable(scope):
+            name, owner = collection.name, collection.owner
+            rows = self._store.rows(collection, _EVERY)
+            known = [record_of(row, name, owner) for row in rows if row["entry_type"] != TEMPORAL]
+            for fact in facts_of(rows):
+                known += [fact.record(version, name, owner) for version in fact.versions]
+            found += [one for one in known if weight(scope, owner, one.scope) > 0]
+        return found
+
+    @blocking
+    def namespaces(self) -> Sequence[Namespace]:
+        """List the collections, with the number of entries that hold."""
+        return [
+            Namespace(
+                name=one.name, kind=owner_of(one.owner)[0].removesuffix("_id"),
+                records=self._count(one),
+            )
+            for one in self._store.collections()
+        ]  # fmt: skip
+
+    def _count(self, collection: Collection) -> int | None:
+        if not collection.is_readable or "valid_to" not in collection.fields:
+            return None
+        return self._store.count(collection, f"entry_type != {quoted(TEMPORAL)} or valid_to == 0")
+
+    # Change
+
+    @blocking
+    def write(self, request: WriteRequest) -> WriteReply:
+        """Store a document, or a fact; a fact in upsert mode replaces the value of its key."""
+        self._check_writable()
+        self._check_company(request.scope)
+        name = collection_of(self._config.prefix, request.scope)
+        is_fact = request.kind == "fact"
+        with self._changing:
+            self._listed = None
+            collection = self._known(name)
+            vector: list[float] | None = None
+            usage: tuple[Usage, ...] = ()
+            if is_fact and request.summary:
+                raise Invalid("A fact has no summary; leave it out, or write a note.")
+            if collection is None:
+                check_row({"original": request.content}, SCHEMA)
+                text = _to_embed(request.content, request.title, request.summary)
+                vector, usage = self._embedded(text)
+                collection = self._made(name, len(vector))
+            elif not is_fact:
+                self._check_fits(collection)
+                text = _to_embed(request.content, request.title, request.summary)
+                vector, usage = self._embedded(text)
+                self._check_size(collection, vector)
+            if collection.unfillable:
+                raise Invalid(
+                    f"The collection {name} was made by another program and needs a value for "
+                    f"{', '.join(collection.unfillable)}; memtui knows none."
+                )
+            changes = self._changes(collection)
+            if not is_fact:
+                place = changes.document(request, vector or ())
+                return WriteReply(records=(place.handle,), usage=(self._usage, *usage))
+            return self._write_fact(changes, collection, request, usage)
+
+    def _write_fact(
+        self, changes: Changes, collection: Collection, request: WriteRequest,
+        usage: tuple[Usage, ...],
+    ) -> WriteReply:  # fmt: skip
+        place, rows = changes.write_fact(request)
+        before = []
+        if rows:
+            held: Record | None = None
+            if place.fact is None:
+                held = record_of(rows[0], collection.name, collection.owner)
+            elif (fact := next(iter(facts_of(rows)), None)) is not None:
+                version = fact.current(self._context.now())
+                if version is not None:
+                    held = fact.record(version, collection.name, collection.owner)
+            before.append(Snapshot(handle=place.handle, record=held, state=seal(rows)))
+        return WriteReply(
+            records=(place.handle,), before=tuple(before), usage=(self._usage, *usage)
+        )
+
+    def _known(self, name: str) -> Collection | None:
+        return next((one for one in self._store.collections() if one.name == name), None)
+
+    def _embedded(self, text: str) -> tuple[list[float], tuple[Usage, ...]]:
+        if self._embedder is None:
+            raise Invalid("No embedding is set, so no document can be written; set one.")
+        [vector], usage = self._vectors(self._embedder, [text])
+        return vector, usage
+
+    def _made(self, name: str, dimensions: int) -> Collection:
+        self._store.create(name, dimensions, self._embedder.name if self._embedder else "")
+        collection = self._known(name)
+        if collection is None:
+            raise Unavailable(f"The collection {name} is not there right after it was made.")
+        return collection
+
+    def _check_fits(self, collection: Collection) -> None:
+        if mismatch := self._mismatch(collection):
+            raise Invalid(mismatch)
+
+    def _check_size(self, collection: Collection, vector: Sequence[float]) -> None:
+        if len(vector) != collection.dimensions:
+            self._check_fits(collection)  # the model's dimensions are known by now
+
+    @blocking
+    def correct(self, request: CorrectRequest) -> CorrectReply:
+        """Change a record; another text of a fact opens a new version."""
+        self._check_writable()
+        with self._changing:
+            self._listed = None
+            found = self._find(request.handle, request.scope)
+            if found is None:
+                if request.revision is None:
+                    raise NotFound(
+                        f"There is no record {request.handle.provider_record_id[:200]!r} in this "
+                        "scope; list them again."
+                    )
+                raise Conflict("The record was removed since you read it.", proposed=request.text)
+            check_revision(found.record, request.revision, request.text)
+            if request.text is not None and not request.text.strip():
+                raise Invalid("A memory needs some text; forget it instead of emptying it.")
+            changes = self._changes(found.collection)
+            if found.fact is not None and found.held is not None:
+                if request.summary:
+                    raise Invalid("A fact has no summary; leave it out.")
+                place = changes.correct_fact(found.fact, found.held, request)
+                return CorrectReply(handle=place.handle, usage=(self._usage,))
+            vector: list[float] | None = None
+            usage: tuple[Usage, ...] = ()
+            is_document = found.row["entry_type"] == DOCUMENT
+            if is_document and (request.text is not None or request.summary is not None):
+                self._check_fits(found.collection)
+                record = found.record
+                summary = record.summary if request.summary is None else request.summary
+                text = record.text if request.text is None else request.text
+                vector, usage = self._embedded(_to_embed(text, record.title, summary))
+                self._check_size(found.collection, vector)
+            place = changes.correct(found.row, request, vector)
+            return CorrectReply(handle=place.handle, usage=(self._usage, *usage))
+
+    @blocking
+    def forget(self, request: ForgetRequest) -> ForgetReply:
+        """Delete documents and key-values; close the windows of facts."""
+        self._check_writable()
+        with self._changing:
+            self._listed = None
+            missing: list[RecordHandle] = []
+            there: list[_Stored] = []
+            for handle in dict.fromkeys(request.handles):
+                found = self._find(handle, request.scope, expired=True)
+                if found is None:
+                    missing.append(handle)
+                    continue
+                check_revision(found.record, request.revisions.get(handle.provider_record_id))
+                there.append(found)
+            for collection in {one.collection.name: one.collection for one in there}.values():
+                own = [one for one in there if one.collection.name == collection.name]
+                closed = [one.held for one in own if one.held is not None]
+                gone = [str(one.row["entry_id"]) for one in own if one.held is None]
+                self._changes(collection).close(closed)
+                self._store.delete(collection, gone)
+        return ForgetReply(missing=tuple(missing), usage=(self._usage,))
+
+    # Put back, and erase
+
+    @blocking
+    def snapshot(self, handles: Sequence[RecordHandle], scope: Scope) -> Sequence[Snapshot]:
+        """Return all entries of each record, vectors too, an expired one's as well."""
+        taken = []
+        for handle in handles:
+            found = self._find(handle, scope, expired=True)
+            place, collection = self._place(handle, scope)
+            state: Json = {}
+            if (
+                place is not None
+                and collection is not None
+                and not _is_too_long(place.fact or place.entry_id or "")
+            ):
+                state = self._changes(collection).state(place)
+            record = found.record if found else None
+            taken.append(Snapshot(handle=handle, record=record, state=state))
+        return taken
+
+    @blocking
+    def restore(self, snapshots: Sequence[Snapshot], scope: Scope) -> WriteReply:
+        """Put all entries of each record back as they were."""
+        self._check_writable()
+        with self._changing:
+            self._listed = None
+            ready = []
+            for snapshot in snapshots:
+                rows = unseal(snapshot.state)
+                place, collection = self._place(snapshot.handle, scope)
+                if place is None:
+                    raise Invalid(
+                        f"{snapshot.handle.provider_record_id[:80]!r} is no record of Milvus."
+                    )
+                if collection is None:
+                    if rows:
+                        raise NotFound(
+                            f"The collection {place.collection} is gone; nothing can be put back."
+                        )
+                    continue
+                if rows and VECTOR in rows[0] and len(rows[0][VECTOR]) != collection.dimensions:
+                    raise Conflict(
+                        f"The vectors of {collection.name} were made anew since, so nothing can be "
+                        "put back as it was; write it again."
+                    )
+                ready.append((place, collection, rows))
+            for place, collection, rows in ready:
+                self._changes(collection).restore(place, self._wanted(place, collection, rows))
+        return WriteReply(
+            records=tuple(one.handle for one in snapshots if one.record is not None),
+            usage=(self._usage,),
+        )
+
+    def _wanted(self, place: Place, collection: Collection, rows: list[Row] | None) -> list[Row]:
+        """Return what a record's entries are to be.
+
+        Where nobody saw them before, that is all of a fact but what holds.
+        """
+        if rows is not None:
+            return rows
+        fact = self._changes(collection).fact(place.fact) if place.fact else None
+        held = fact.current(self._context.now()) if fact else None
+        return [one.row for one in fact.versions if one is not held] if fact else []
+
+    @blocking
+    def erase(self, request: EraseRequest) -> EraseReply:
+        """Delete the entries of facts that are gone, and take what is gone out of the file.
+
+        Milvus Lite keeps deleted entries in its files, so a collection is written anew.
+        """
+        if request.apply:
+            self._check_writable()
+        wanted = [Place.of(one) for one in request.record_ids]
+        named = {(one.collection, one.fact) for one in wanted if one}
+        kept: dict[str, int] = {}
+        texts: list[str] = []
+        ids: list[str] = []
+        beyond: list[str] = []
+        is_whole = request.scope.project_id is not None or request.scope.subject_id is not None
+        with self._changing:
+            self._listed = None
+            for collection in self._readable(request.scope):
+                is_own = is_whole and owner_of(collection.owner) == owner_of(request.scope)
+                is_named = any(name == collection.name for name, _ in named)
+                if not (is_own or is_named):
+                    continue
+                gone = [
+                    fact for fact in self._gone(collection)
+                    if is_own or (collection.name, fact.name) in named
+                ]  # fmt: skip
+                rows = [version.row for fact in gone for version in fact.versions]
+                if rows:
+                    kept[collection.name] = len(rows)
+                texts += [fact.record(one, collection.name, collection.owner).text
+                          for fact in gone for one in fact.versions]  # fmt: skip
+                ids += [Place(collection.name, fact=fact.name).handle.provider_record_id
+                        for fact in gone]  # fmt: skip
+                if request.apply:
+                    self._store.delete(collection, [str(row["entry_id"]) for row in rows])
+                if said := self._out_of_files(collection, apply=request.apply):
+                    beyond.append(said)
+        path = self._config.path
+        return EraseReply(
+            kept=kept, texts=tuple(texts), record_ids=tuple(ids), beyond=tuple(beyond),
+            folders=(path,) if path else (),
+        )  # fmt: skip
+
+    def _gone(self, collection: Collection) -> list[Fact]:
+        rows = self._store.rows(collection, f"entry_type == {quoted(TEMPORAL)}")
+        now = self._context.now()
+        return [fact for fact in facts_of(rows) if fact.current(now) is None]
+
+    def _out_of_files(self, collection: Collection, *, apply: bool) -> str | None:
+        """Write a collection anew where that can be; say where deleted entries stay."""
+        name = collection.name
+        if self._config.uri is not None:
+            return (
+                f"The server keeps deleted entries of {name} until it compacts them, and in its "
+                "backups; its administrator has to see to both."
+            )
+        if collection.model is None:
+            return (
+                f"{name} was made by another program and is not written anew, so its files keep "
+                "deleted entries until Milvus Lite compacts them."
+            )
+        if apply:
+            self._write_anew(collection, None)
+        return None
+
+    # State
+
+    @blocking
+    def sync(self, source: SourceRef | None = None) -> SyncReply:  # noqa: ARG002
+        """Make the vectors anew of collections that memtui made with another model."""
+        self._check_writable()
+        seen = changed = 0
+        usage: list[Usage] = []
+        for collection in self._store.collections():
+            if not collection.is_readable:
+                continue
+            seen += self._store.count(collection, _EVERY)
+            own = self._embedder
+            if own is not None and collection.model not in {None, own.name}:
+                with self._changing:
+                    self._listed = None
+                    number, used = self._write_anew(collection, own)
+                changed += number
+                usage += used
+        return SyncReply(seen=seen, changed=changed, usage=(self._usage, *usage))
+
+    def _write_anew(
+        self, collection: Collection, embedder: Embedder | None
+    ) -> tuple[int, list[Usage]]:
+        """Put a new collection in the place of one; with a model, documents get new vectors.
+
+        Until all is there, the old one stands.
+        """
+        rows = self._store.rows(collection, _EVERY, whole=True)
+        documents = [row for row in rows if row["entry_type"] == DOCUMENT]
+        usage: list[Usage] = []
+        dimensions, model = collection.dimensions or 0, collection.model or ""
+        if embedder is not None:
+            texts = []
+            for row in documents:
+                one = record_of(row, collection.name, collection.owner)
+                texts.append(_to_embed(one.text, one.title, one.summary))
+            vectors: list[list[float]] = []
+            for start in range(0, len(texts), _EMBEDDED_AT_ONCE):
+                found, used = self._vectors(embedder, texts[start : start + _EMBEDDED_AT_ONCE])
+                vectors += found
+                usage += used
+            if embedder.dimensions is None:
+                [probe], used = self._vectors(embedder, [collection.name])
+                vectors, usage = [*vectors, probe], [*usage, *used]
+            dimensions, model = embedder.dimensions or len(vectors[-1]), embedder.name
+            for row in rows:
+                row[VECTOR] = [0.0] * dimensions
+            for row, vector in zip(documents, vectors, strict=False):
+                row[VECTOR] = vector
+        name = f"{_REINDEXED}{collection.name}"
+        self._store.drop(name)
+        self._store.create(name, dimensions, model)
+        self._store.put(replace(collection, name=name, dimensions=dimensions), rows)
+        self._store.rename(name, collection.name)
+        return len(documents), usage
+
+    def _finish_reindex(self) -> None:
+        """End what a killed process began: take its collection, or throw it away if unfinished.
+
+        The old collection goes only when the new one is whole.
+        """
+        if self._context.read_only:
+            return
+        names = self._store.names()
+        for name in names:
+            base = name.removeprefix(_REINDEXED)
+            if name == base or not base.startswith(self._config.prefix):
+                continue
+            if base in names:
+                self._store.drop(name)
+            else:
+                self._store.rename(name, base)
+
+    @blocking
+    def problems(self, scope: Scope) -> Sequence[Problem]:
+        """Say which collections of the scope cannot be read, or be searched by meaning."""
+        return [
+            problem
+            for one in self._store.collections()
+            if may_hold(scope, one.owner) and (problem := self._problem(one))
+        ]
+
+    def _problem(self, collection: Collection) -> Problem | None:
+        if not collection.is_readable:
+            return Problem(
+                message=f"The collection {collection.name} has no text key entry_id or no "
+                "entry_type, so its entries are not shown.",
+                scope=collection.owner,
+            )
+        said = self._mismatch(collection)
+        return Problem(message=said, scope=collection.owner) if said else None
+
+    @blocking
+    def health(self) -> Health:
+        """Say what answers, and which collections need something."""
+        try:
+            version = self._store.version()
+            collections = self._store.collections()
+            counts = [self._count(one) or 0 for one in collections]
+        except MemtuiError as error:
+            return Health(status="down", message=str(error))
+        problems = tuple(filter(None, map(self._problem, collections)))
+        message = problems[0].message if problems else ""
+        if not collections:
+            message = "The first collection will be made with the first memory."
+        return Health(
+            status="degraded" if problems else "ok",
+            message=message,
+            version=version,
+            records=sum(counts),
+            problems=problems,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    """A record as it is stored."""
+
+    collection: Collection
+    record: Record
+    row: Row
+    fact: Fact | None = None
+    held: Version | None = None
+    """Of a fact, what holds."""
+
+
+_EVERY = one_of("entry_type", [DOCUMENT, KV, TEMPORAL])
+
+
+def _narrowed(request: BrowseRequest, collection: Collection) -> str:
+    """Return the expression for a list, which lets through what the filter does, and more."""
+    wanted = request.filter
+    parts = [_EVERY]
+    if wanted.tag is not None and "tags" in collection.fields:
+        parts.append(has_tag("tags", wanted.tag))
+    if wanted.kind == "fact":
+        parts.append(one_of("entry_type", [KV, TEMPORAL]))
+    return all_of(parts)
+
+
+def _to_embed(text: str, title: str | None, summary: str | None) -> str:
+    """Return what a document is found by: its title, and the summary if it has one."""
+    return f"{title}\n{summary or text}" if title else summary or text
+
+
+def _version(record: Record, begins: datetime | None) -> RecordVersion:
+    return RecordVersion(
+        text=record.text,
+        valid_from=begins,
+        valid_to=record.valid_to,
+        created_by=record.created_by,
+        source=record.source,
+    )
+
+
+def _is_too_long(name: str) -> bool:
+    most = SCHEMA["entry_id"] or 0
+    return len(name) > 2 * most or any("\ud800" <= char <= "\udfff" for char in name)

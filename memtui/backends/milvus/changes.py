@@ -1,0 +1,332 @@
+"""Changes of entries; each is one request to Milvus, so that no crash leaves half of one.
+
+Whoever calls keeps other changes of this process away meanwhile. Milvus has no transactions: on a
+server another program can change an entry between a look at it and the change.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+from memtui.contract import (
+    Conflict,
+    CorrectRequest,
+    Invalid,
+    Json,
+    Unsupported,
+    WriteMode,
+    WriteRequest,
+)
+
+from .expressions import all_of, json_list, quoted
+from .facts import Fact, Version, find, of_fact
+from .rows import (
+    DETAILS,
+    DOCUMENT,
+    KV,
+    SCHEMA,
+    TEMPORAL,
+    VECTOR,
+    Place,
+    Row,
+    check_row,
+    details_of,
+    fact_name,
+    fact_text,
+    microseconds,
+    own_ids,
+    set_fact,
+    set_window,
+    set_written,
+    source_fields,
+    window_of,
+)
+from .store import Collection, Store
+
+SEAL = "milvus"
+_KEPT_APART = frozenset({"pinned", "expires_at", "metadata", "title"})
+
+
+class Changes:
+    """What can be done to one collection's entries at one moment."""
+
+    def __init__(self, store: Store, collection: Collection, now: datetime) -> None:
+        self._store, self._collection, self._now = store, collection, now
+
+    # Read
+
+    def entry(self, entry_id: str) -> Row | None:
+        """Return a document or a key-value with its vector."""
+        rows = self._store.rows(self._collection, f"entry_id == {quoted(entry_id)}", whole=True)
+        return rows[0] if rows and rows[0].get("entry_type") != TEMPORAL else None
+
+    def fact(self, name: str) -> Fact | None:
+        """Return a fact, whole."""
+        expression = of_fact(name, keeps_details=self._collection.keeps_details)
+        return find(self._store.rows(self._collection, expression, whole=True), name)
+
+    # Write
+
+    def document(self, request: WriteRequest, vector: Sequence[float]) -> Place:
+        """Store a document."""
+        row = self._new(request, DOCUMENT)
+        row[VECTOR] = list(vector)
+        row["topic"] = request.topic or ""
+        set_document(row, request.content, request.summary)
+        self._put([row])
+        return Place(self._collection.name, entry_id=row["entry_id"])
+
+    def write_fact(self, request: WriteRequest) -> tuple[Place, list[Row]]:
+        """Store a fact; return also the entries that were there of it before."""
+        row = self._new(request, TEMPORAL)
+        row["kv_namespace"] = request.topic or ""
+        set_fact(row, request.content)
+        set_window(row, request.valid_from or request.created_at or self._now, request.valid_to)
+        if not row["kv_key"]:
+            self._name(row, fact_name(row))
+        is_upsert = request.mode is WriteMode.UPSERT
+        known = self.fact(fact_name(row))
+        held = known.current(self._now) if known else None
+        if held is None and is_upsert and (old := self._key_value(row)) is not None:
+            row |= {"entry_id": old["entry_id"], "entry_type": KV}
+            set_window(row, None, None)
+            self._put([row])
+            return Place(self._collection.name, entry_id=row["entry_id"]), [old]
+        if held is not None and not is_upsert:
+            known, held = self._rename(row, fact_name(row)), None
+        if held is not None and fact_text(held.row) == request.content and not request.valid_from:
+            row["entry_id"] = held.row["entry_id"]
+            set_window(row, held.begins, request.valid_to or held.ends)
+            held = None
+        self._follow(row, held)
+        before = [version.row for version in known.versions] if known else []
+        return Place(self._collection.name, fact=fact_name(row)), before
+
+    def _key_value(self, row: Row) -> Row | None:
+        """Return the key-value of a fact's namespace and key, which has no history."""
+        same = {name: row[name] for name in ("kv_namespace", "kv_key")}
+        if not row["kv_key"]:
+            return None
+        parts = [f"{name} == {quoted(value)}" for name, value in {"entry_type": KV, **same}.items()]
+        return next(iter(self._store.rows(self._collection, all_of(parts), whole=True)), None)
+
+    def _rename(self, row: Row, natural: str) -> Fact | None:
+        """Give a second fact of one key a name of its own; return what once had that name."""
+        if not self._collection.keeps_details:
+            raise Conflict(
+                "There is a fact of that key, and this collection keeps one; update it instead.",
+                proposed=row["content"],
+            )
+        number = 2
+        while True:
+            name = f"{natural}-{number}"
+            known = self.fact(name)
+            if known is None or known.current(self._now) is None:
+                self._name(row, name)
+                return known
+            number += 1
+
+    def _name(self, row: Row, name: str) -> None:
+        if self._collection.keeps_details:
+            row[DETAILS] = {**details_of(row), "fact": name}
+
+    def _follow(self, row: Row, held: Version | None) -> None:
+        """Store a new version, and close the window of the one that holds, in one request."""
+        if held is None:
+            self._put([row])
+            return
+        begins, _ = window_of(row)
+        if held.begins is not None and begins is not None and begins < held.begins:
+            raise Invalid(
+                "The new value would begin before the current one; give a later valid_from."
+            )
+        closed = dict(held.row)
+        set_window(closed, held.begins, begins)
+        self._put([closed, row])
+
+    def correct(self, row: Row, request: CorrectRequest, vector: Sequence[float] | None) -> Place:
+        """Change a document or a key-value in place; `vector` is that of a new text."""
+        changed = self._changed(row, request)
+        if row["entry_type"] == KV:
+            if request.text is not None:
+                set_fact(changed, request.text)
+            if request.topic is not None:
+                changed["kv_namespace"] = request.topic
+        else:
+            if request.topic is not None:
+                changed["topic"] = request.topic
+            text = row.get("original") or row.get("content") or ""
+            summary = row.get("content") if row.get("original") else None
+            if summary == text:
+                summary = None
+            if request.summary is not None:
+                summary = request.summary or None
+            set_document(changed, text if request.text is None else request.text, summary)
+        if vector is not None:
+            changed[VECTOR] = list(vector)
+        set_written(changed, self._now)
+        self._put([changed])
+        return Place(self._collection.name, entry_id=row["entry_id"])
+
+    def correct_fact(self, fact: Fact, held: Version, request: CorrectRequest) -> Place:
+        """Change a fact; another text closes the window of what holds and opens the next."""
+        changed = self._changed(held.row, request)
+        if request.topic is not None:
+            changed["kv_namespace"] = request.topic
+        text = request.text
+        is_new = text is not None and text != fact_text(held.row)
+        if text is not None and is_new:
+            set_fact(changed, text)
+            changed["entry_id"] = new_id()
+            set_window(changed, max(self._now, held.begins or self._now), None)
+            if request.source is not None:
+                self._tell(changed, source=source_fields(request.source), created_by=None)
+        if fact_name(changed) != fact.name:
+            self._name(changed, fact.name)
+        set_written(changed, self._now)
+        if is_new:
+            self._follow(changed, held)
+        else:
+            self._put([changed])
+        return Place(self._collection.name, fact=fact_name(changed))
+
+    def _changed(self, row: Row, request: CorrectRequest) -> Row:
+        changed = dict(row)
+        if request.tags is not None:
+            changed["tags"] = json_list(request.tags)
+        if request.pinned is not None:
+            self._tell(changed, pinned=request.pinned or None)
+        if request.sets_expiry:
+            ends = request.expires_at
+            self._tell(changed, expires_at=None if ends is None else microseconds(ends))
+        return changed
+
+    def close(self, facts: Sequence[Version]) -> None:
+        """End what holds, now; what was to hold later never does."""
+        closed = []
+        for version in facts:
+            row = dict(version.row)
+            set_window(row, version.begins, max(self._now, version.begins or self._now))
+            set_written(row, self._now)
+            closed.append(row)
+        self._put(closed)
+
+    def _new(self, request: WriteRequest, entry_type: str) -> Row:
+        collection = self._collection
+        row: Row = {name: "" if size else 0 for name, size in SCHEMA.items()}
+        row |= {"entry_id": new_id(), "entry_type": entry_type, "tags": json_list(request.tags)}
+        row["source"] = request.source.external_ref or ""
+        if collection.dimensions is not None:
+            row[VECTOR] = [0.0] * collection.dimensions
+        ends = request.expires_at
+        created = request.created_at or self._now
+        usual = "fact" if entry_type == TEMPORAL else "note"
+        self._tell(
+            row,
+            kind=None if request.kind == usual else request.kind,
+            title=request.title,
+            created_at=microseconds(created),
+            created_by=request.created_by,
+            source=source_fields(request.source),
+            scope=own_ids(request.scope, collection.owner) or None,
+            pinned=request.pinned or None,
+            expires_at=None if ends is None else microseconds(ends),
+            metadata=request.metadata or None,
+        )
+        set_written(row, self._now)
+        return row
+
+    def _tell(self, row: Row, **known: Any) -> None:
+        """Put down what the schema has no field for; None takes it away.
+
+        Raises `Unsupported` for what a person asks for and the collection cannot keep.
+        """
+        if not self._collection.keeps_details:
+            if asked := [name for name in _KEPT_APART if known.get(name)]:
+                raise Unsupported(
+                    f"The collection {self._collection.name} was made by another program and keeps "
+                    f"no {' and no '.join(sorted(asked)).replace('_', ' ')}; leave that out."
+                )
+            return
+        merged = {**details_of(row), **known}
+        row[DETAILS] = {name: value for name, value in merged.items() if value is not None}
+
+    # Put back
+
+    def state(self, place: Place) -> Json:
+        """Return all entries of a record, enough to put them back."""
+        if place.entry_id is not None:
+            row = self.entry(place.entry_id)
+            rows = [] if row is None else [row]
+        else:
+            fact = self.fact(place.fact or "")
+            rows = [version.row for version in fact.versions] if fact else []
+        return seal(rows)
+
+    def restore(self, place: Place, rows: Sequence[Row]) -> None:
+        """Make these all entries of a record."""
+        if place.entry_id is not None:
+            there = {place.entry_id}
+        else:
+            fact = self.fact(place.fact or "")
+            there = {str(one.row["entry_id"]) for one in fact.versions} if fact else set()
+        self._put(rows)
+        gone = there - {str(row["entry_id"]) for row in rows}
+        self._store.delete(self._collection, sorted(gone))
+
+    def _put(self, rows: Sequence[Row]) -> None:
+        fields = self._collection.fields
+        ready = []
+        for row in rows:
+            check_row(row, fields)
+            declared = {*SCHEMA, VECTOR}
+            ready.append({name: one for name, one in row.items()
+                          if name in fields or name not in declared})  # fmt: skip
+        self._store.put(self._collection, ready)
+
+
+def set_document(row: Row, text: str, summary: str | None) -> None:
+    """Put a document's text and summary into their fields (seed 002 §6)."""
+    row["content"], row["original"] = summary or text, text
+
+
+def new_id() -> str:
+    """Return an id; a younger one sorts behind an older."""
+    return f"{time.time_ns():016x}{secrets.token_hex(8)}"
+
+
+def seal(rows: Sequence[Row]) -> Json:
+    """Return entries as a snapshot's state: exact text, safe from redaction on its way."""
+    import numpy as np
+
+    plain = []
+    for row in rows:
+        kept = {name: one for name, one in row.items() if name != VECTOR}
+        if VECTOR in row:
+            kept[VECTOR] = base64.b64encode(np.asarray(row[VECTOR], "<f4").tobytes()).decode()
+        plain.append(kept)
+    return {SEAL: base64.b64encode(json.dumps(plain).encode()).decode()}
+
+
+def unseal(state: Json) -> list[Row] | None:
+    """Return the entries that were sealed, None for no state. Raises `Invalid`."""
+    import numpy as np
+
+    if not state:
+        return None
+    try:
+        rows: list[Row] = json.loads(base64.b64decode(state[SEAL], validate=True))
+        for row in rows:
+            if VECTOR in row:
+                row[VECTOR] = np.frombuffer(base64.b64decode(row[VECTOR]), "<f4").tolist()
+    except (KeyError, TypeError, ValueError) as error:
+        raise Invalid(
+            "This snapshot was not taken by this provider; it cannot be restored."
+        ) from error
+    return rows

@@ -1,0 +1,40 @@
+"""Milvus's filter expressions, put together so that no value can become a part of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+_ESCAPES = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_PLAIN = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 -.:/@#+,")
+
+
+def quoted(text: str) -> str:
+    """Return a text as a literal."""
+    return f'"{"".join(_ESCAPES.get(char, char) for char in text)}"'
+
+
+def one_of(field: str, values: Iterable[str]) -> str:
+    """Return the test that a field has one of these values."""
+    return f"{field} in [{', '.join(map(quoted, values))}]"
+
+
+def has_tag(field: str, tag: str) -> str:
+    """Return the test of a JSON array's text that lets through what has the tag, and a little more.
+
+    Versions of Milvus differ in how a pattern's own signs are escaped, and programs in how they
+    write JSON: what is not plain stands for anything, so whoever asks looks at what it gets.
+    """
+    inner = "".join(char if char in _PLAIN else "%" for char in tag)
+    pattern = f'%"{inner}"%'
+    return f"{field} like {quoted(pattern)}"
+
+
+def all_of(parts: Iterable[str]) -> str:
+    """Return the test that all of these hold, empty for none."""
+    return " and ".join(f"({part})" for part in parts if part)
+
+
+def json_list(values: Iterable[str]) -> str:
+    """Return texts as the JSON array that the schema keeps tags as."""
+    return json.dumps(list(values), ensure_ascii=False)

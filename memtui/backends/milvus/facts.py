@@ -1,0 +1,91 @@
+"""A temporal fact: entries of one key, each a value with the window in which it held (seed 002 §6).
+
+A change closes the window of what held and opens the next; both entries stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from urllib.parse import unquote
+
+from memtui.contract import Record, Scope
+
+from .expressions import all_of, one_of, quoted
+from .rows import DETAILS, TEMPORAL, Row, details_of, fact_name, moment_of, record_of, window_of
+
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One value, and when it held."""
+
+    row: Row
+    begins: datetime | None
+    ends: datetime | None
+
+    def holds(self, moment: datetime) -> bool:
+        """Whether it held at a moment."""
+        return (self.begins or _FIRST) <= moment < (self.ends or _LAST)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A fact's versions, the oldest first.
+
+    Where another program left windows that overlap, the younger one counts.
+    """
+
+    name: str
+    versions: tuple[Version, ...]
+
+    def at(self, moment: datetime) -> Version | None:
+        """Return what held at a moment."""
+        return next((one for one in reversed(self.versions) if one.holds(moment)), None)
+
+    def current(self, now: datetime) -> Version | None:
+        """Return what holds now, or else what will hold next."""
+        coming = (one for one in self.versions if one.begins is not None and one.begins > now)
+        return self.at(now) or next((one for one in coming if one.ends != one.begins), None)
+
+    def record(self, version: Version, collection: str, owner: Scope) -> Record:
+        """Return a version as the fact's record."""
+        known = (moment_of(details_of(one.row).get("created_at")) for one in self.versions)
+        created = next(filter(None, known), None) or self.versions[0].begins
+        record = record_of(version.row, collection, owner, created=created)
+        return record.model_copy(update={"valid_from": version.begins, "valid_to": version.ends})
+
+
+def facts_of(rows: Iterable[Row]) -> list[Fact]:
+    """Put entries together to facts, those that are not temporal left out."""
+    found: dict[str, list[Version]] = {}
+    for row in rows:
+        if row.get("entry_type") == TEMPORAL:
+            found.setdefault(fact_name(row), []).append(Version(row, *window_of(row)))
+    return [Fact(name, _in_order(versions)) for name, versions in found.items()]
+
+
+def _in_order(versions: list[Version]) -> tuple[Version, ...]:
+    versions.sort(
+        key=lambda one: (one.begins or _FIRST, one.ends or _LAST, str(one.row["entry_id"]))
+    )
+    for at, following in enumerate(versions[1:]):
+        begins = following.begins
+        if begins is not None and begins < (versions[at].ends or _LAST):
+            versions[at] = replace(versions[at], ends=begins)
+    return tuple(versions)
+
+
+def of_fact(name: str, *, keeps_details: bool) -> str:
+    """Return the expression for the entries of a fact, and a few others."""
+    namespace, _, key = name.rpartition("/") if "/" not in name else name.partition("/")
+    natural = all_of([one_of("kv_key", [key, ""]), f"kv_namespace == {quoted(unquote(namespace))}"])
+    wanted = f'({natural}) or {DETAILS}["fact"] == {quoted(name)}' if keeps_details else natural
+    return all_of([f"entry_type == {quoted(TEMPORAL)}", wanted])
+
+
+def find(rows: Sequence[Row], name: str) -> Fact | None:
+    """Return the fact of a name among entries."""
+    return next((fact for fact in facts_of(rows) if fact.name == name), None)
