@@ -423,16 +423,19 @@ def scope_view(state: AppState) -> ScopeView:
     )
 
 
-def past_words(state: AppState) -> tuple[str, ...]:
-    """Return what says that the past is looked at, the longest form first; nothing for now."""
+def past_words(state: AppState, *, leads_back: bool = True) -> tuple[str, ...]:
+    """Return what says that the past is looked at, the longest form first; nothing for now.
+
+    `leads_back`: the key to now works there.
+    """
     if state.as_of is None:
         return ()
     at = f"{PAST_SIGN} THE PAST, as of {fmt.exact(state.as_of, state.zone)}"
     ago = fmt.since(state.as_of, state.true_clock())
-    back = f"{state.keymap.label('app.past')} goes back to now"
+    back = f"   {state.keymap.label('app.past')} goes back to now" if leads_back else ""
     return (
-        f"{at}, {ago}   nothing can be changed here   {back}",
-        f"{at}   {back}",
+        f"{at}, {ago}   nothing can be changed here{back}",
+        f"{at}{back}",
         f"{PAST_SIGN} as of {fmt.exact(state.as_of, state.zone)}",
         f"{PAST_SIGN} the past",
     )

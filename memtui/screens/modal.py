@@ -9,12 +9,15 @@ For a screen author. Derive from `ModalListScreen`, set `ACTION_GROUP`, bind its
 - `happened(news)`: take note of what came into the log, optional;
 - `action_<verb>()` for each action of the group; `help` is here, `leave` asks `may_leave` first.
 
+Show it with `show_over`. A `GoTo` that is posted on it leaves it, and leads there.
+
 Call `draw()` after anything that these depend on has changed. A `RunScreen` is one whose rows come
 from something that runs for a while: start it with `run`, and call `ended()` once it has ended.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -25,13 +28,13 @@ from textual.content import Content
 from textual.screen import ModalScreen
 
 from memtui.actions import ACTIONS, Need
-from memtui.screens.base import ServiceScreen
+from memtui.screens.base import ServiceScreen, past_words
 from memtui.screens.dialogs import Sheet
 from memtui.screens.help import group_help, group_title
 from memtui.screens.keymap import footer_entries
-from memtui.screens.state import AppState
+from memtui.screens.state import AppState, GoTo
 from memtui.widgets.background import Stoppable
-from memtui.widgets.frame import KeyFooter, Pressed
+from memtui.widgets.frame import KeyFooter, PastBanner, Pressed
 from memtui.widgets.panes import DetailPane, Fitted
 from memtui.widgets.virtual_list import Highlighted, Opened, VirtualList
 
@@ -44,10 +47,13 @@ class ModalListScreen(ServiceScreen, ModalScreen[None]):
 
     def __init__(self, state: AppState) -> None:
         super().__init__(state, classes="modal")
+        self.wanted: GoTo | None = None
+        """Where to go once it was left."""
 
     def compose(self) -> ComposeResult:
         """Lay out head, list, details and keys."""
         with Vertical(classes="modal-frame"):
+            yield PastBanner()
             yield Fitted(id="modal-head")
             with Container(classes="split"):
                 yield self.make_list()
@@ -79,7 +85,14 @@ class ModalListScreen(ServiceScreen, ModalScreen[None]):
     def on_mount(self) -> None:
         """Begin in the list."""
         self.query_one(VirtualList).focus()
+        self.query_one(PastBanner).forms = past_words(self.state, leads_back=False)
         self.draw()
+
+    def on_go_to(self, message: GoTo) -> None:
+        """Leave, to go there."""
+        message.stop()
+        self.wanted = replace(message)
+        self.dismiss(None)
 
     def draw(self) -> None:
         """Draw head, details and keys again."""
@@ -135,6 +148,13 @@ class ModalListScreen(ServiceScreen, ModalScreen[None]):
             self.query_one(VirtualList).focus()
         elif self.may_leave():
             self.dismiss(None)
+
+
+async def show_over(screen: ServiceScreen, over: ModalListScreen) -> None:
+    """Show it over a screen in a conversation; then go where the person wants to from there."""
+    await screen.ask(over)
+    if over.wanted is not None:
+        screen.post_message(over.wanted)
 
 
 class RunScreen(ModalListScreen):

@@ -13,7 +13,7 @@ from textual.content import Content
 from memtui.contract import MemtuiError, NotFound
 from memtui.screens.base import conversation
 from memtui.screens.dialogs import Choice, Choose, Sheet
-from memtui.screens.modal import ModalListScreen
+from memtui.screens.modal import ModalListScreen, show_over
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
 from memtui.widgets import runs as words
@@ -56,8 +56,6 @@ class Replay(ModalListScreen):
 
     def __init__(self, state: AppState, run_id: str) -> None:
         super().__init__(state)
-        self.wanted: GoTo | None = None
-        """Where to go once it was left."""
         self._run_id = run_id
         self._run: Run | None = None
         self._after: int | None = None
@@ -178,7 +176,7 @@ class Replay(ModalListScreen):
 
     def action_operation(self) -> None:
         """Show the step in Operations."""
-        self._go(GoTo("operations", select=self._step.operation.operation_id))
+        self.post_message(GoTo("operations", select=self._step.operation.operation_id))
 
     @conversation
     async def action_record(self) -> None:
@@ -186,7 +184,7 @@ class Replay(ModalListScreen):
         record = await self._chosen("Show in Records")
         if record is not None:
             now = record.new_id or record.handle.provider_record_id
-            self._go(GoTo("records", binding_key=record.binding_key, select=now))
+            self.post_message(GoTo("records", binding_key=record.binding_key, select=now))
 
     @conversation
     async def action_told(self) -> None:
@@ -196,10 +194,8 @@ class Replay(ModalListScreen):
         record = await self._chosen("Runs that were told")
         if record is None or record.binding_key is None:
             return
-        runs = Runs(self.state, (record.binding_key, record.handle, record.text or ""))
-        await self.ask(runs)
-        if runs.wanted is not None:
-            self._go(runs.wanted)
+        told = (record.binding_key, record.handle, record.text or "")
+        await show_over(self, Runs(self.state, told))
 
     async def _chosen(self, title: str) -> RunRecord | None:
         """Return the only record of the step, else the one that the person chooses."""
@@ -218,10 +214,6 @@ class Replay(ModalListScreen):
             self.copy(step.context.text, "Copied the text that it was told.")
         else:
             self.copy(words.what(step), "Copied what it was about.")
-
-    def _go(self, wanted: GoTo) -> None:
-        self.wanted = wanted
-        self.dismiss(None)
 
 
 # How a step reads.

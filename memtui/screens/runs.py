@@ -11,9 +11,9 @@ from textual.content import Content
 
 from memtui.contract import Filter, MemtuiError, NotFound, RecordHandle
 from memtui.filters import format_filter, parse_filter
-from memtui.screens.base import ServiceScreen, conversation
+from memtui.screens.base import conversation
 from memtui.screens.dialogs import Prompt
-from memtui.screens.modal import ModalListScreen
+from memtui.screens.modal import ModalListScreen, show_over
 from memtui.screens.replay import Replay
 from memtui.screens.state import GoTo
 from memtui.widgets import format as fmt
@@ -50,8 +50,6 @@ class Runs(ModalListScreen):
     def __init__(self, state: AppState, told: Told | None = None) -> None:
         """Set it up; `told` is a record: only runs that were told it or got it."""
         super().__init__(state)
-        self.wanted: GoTo | None = None
-        """Where to go once it was left."""
         self._told = told
         self._filter = Filter() if told else state.log_filter
         self._total: int | None = None
@@ -166,15 +164,12 @@ class Runs(ModalListScreen):
     @conversation
     async def action_replay(self) -> None:
         """Replay the run under the cursor."""
-        replay = Replay(self.state, self._run.run_id)
-        await self.ask(replay)
-        if replay.wanted is not None:
-            self._go(replay.wanted)
+        await show_over(self, Replay(self.state, self._run.run_id))
 
     def action_operations(self) -> None:
         """Show all operations of the run."""
         only = format_filter(Filter(run_id=self._run.run_id))
-        self._go(GoTo("operations", filter_line=only))
+        self.post_message(GoTo("operations", filter_line=only))
 
     @conversation
     async def action_filter(self) -> None:
@@ -194,26 +189,6 @@ class Runs(ModalListScreen):
     def action_copy(self) -> None:
         """Copy the id of the run."""
         self.copy(self._run.run_id, "Copied the id.")
-
-    def _go(self, wanted: GoTo) -> None:
-        self.wanted = wanted
-        self.dismiss(None)
-
-
-async def show_runs(screen: ServiceScreen, told: Told | None = None) -> None:
-    """Show runs over a screen, and then where the person wants to go from there."""
-    runs = Runs(screen.state, told)
-    await screen.ask(runs)
-    if runs.wanted is not None:
-        screen.post_message(runs.wanted)
-
-
-async def show_run(screen: ServiceScreen, run_id: str) -> None:
-    """Replay one run over a screen, and then show where the person wants to go from there."""
-    replay = Replay(screen.state, run_id)
-    await screen.ask(replay)
-    if replay.wanted is not None:
-        screen.post_message(replay.wanted)
 
 
 # How runs read.

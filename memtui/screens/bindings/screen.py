@@ -250,10 +250,11 @@ class BindingsScreen(MemtuiScreen):
 
     def _open_agent(self, agent: Connected) -> None:
         """Replay the run of an agent; one without a run shows what it was told last."""
-        from memtui.screens.runs import show_run
+        from memtui.screens.modal import show_over
+        from memtui.screens.replay import Replay
 
         if agent.run_id is not None:
-            self.talk(show_run(self, agent.run_id))
+            self.talk(show_over(self, Replay(self.state, agent.run_id)))
         elif agent.told is not None:
             self.post_message(GoTo("operations", select=agent.told.operation_id))
         else:

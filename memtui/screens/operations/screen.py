@@ -314,18 +314,20 @@ class OperationsScreen(ListScreen[Operation]):
     @conversation
     async def action_runs(self) -> None:
         """Show the runs of agents."""
-        from memtui.screens.runs import show_runs
+        from memtui.screens.modal import show_over
+        from memtui.screens.runs import Runs
 
-        await show_runs(self)
+        await show_over(self, Runs(self.state))
 
     @conversation
     async def action_replay(self) -> None:
         """Replay the run of this operation."""
-        from memtui.screens.runs import show_run
+        from memtui.screens.modal import show_over
+        from memtui.screens.replay import Replay
 
         if (run_id := self.row.scope.run_id) is None:
             raise NotFound("This operation belongs to no run.")
-        await show_run(self, run_id)
+        await show_over(self, Replay(self.state, run_id))
 
     def action_same_run(self) -> None:
         """Narrow every screen to the run of this operation."""

@@ -381,11 +381,13 @@ class QueryScreen(MemtuiScreen):
     @conversation
     async def action_runs(self) -> None:
         """Show the runs that were told the record."""
-        from memtui.screens.runs import show_runs
+        from memtui.screens.modal import show_over
+        from memtui.screens.runs import Runs
 
         snippet = self._result
         if (answer := self.view.answer) is not None:
-            await show_runs(self, (answer.binding_key, snippet.handle, snippet.text))
+            told = (answer.binding_key, snippet.handle, snippet.text)
+            await show_over(self, Runs(self.state, told))
 
     def action_same_source(self) -> None:
         """Show the records that come from the same source."""

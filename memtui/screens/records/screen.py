@@ -411,10 +411,11 @@ class RecordsScreen(EditingScreen[Record]):
     @conversation
     async def action_runs(self) -> None:
         """Show the runs that were told the record."""
-        from memtui.screens.runs import show_runs
+        from memtui.screens.modal import show_over
+        from memtui.screens.runs import Runs
 
         record = self.row
-        await show_runs(self, (self._binding_key, record.handle, record.text))
+        await show_over(self, Runs(self.state, (self._binding_key, record.handle, record.text)))
 
     def action_open(self) -> None:
         """Open where the record came from, else the file it is kept in."""
